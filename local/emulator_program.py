@@ -61,11 +61,12 @@ class SharedArchive(zipfile.ZipFile):
 
 def receive(queue: Queue, most: int, visibility_s: int) -> list[Message]:
     """Receive up to `most` messages: the original prepares every message of the queue each time."""
-    if queue["is_fifo"]:
-        return _receive(queue, most, visibility_s)
-    now = time.time()
-    visible = (each for each in queue["messages"] if each.get("visible_at", 0) <= now)
-    return _receive({**queue, "messages": list(islice(visible, most))}, most, visibility_s)
+    if not queue["is_fifo"]:
+        now = time.time()
+        visible = (each for each in queue["messages"] if each.get("visible_at", 0) <= now)
+        queue = {**queue, "messages": list(islice(visible, most))}
+    received: list[Message] = _receive(queue, most, visibility_s)
+    return received
 
 
 def delete(data: dict[str, Any], url: str) -> dict[str, Any]:
