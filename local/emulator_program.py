@@ -75,9 +75,14 @@ def delete(data: dict[str, Any], url: str) -> dict[str, Any]:
     sqs._validate_batch_entries(entries, "DeleteMessageBatchRequestEntry")
     messages = sqs._get_q(data.get("QueueUrl", url), "sqs:DeleteMessage")["messages"]
     wanted = {each.get("ReceiptHandle") for each in entries} - {None, ""}
-    found = {each["receipt_handle"]: each for each in messages if each.get("receipt_handle") in wanted}
-    for each in found.values():
-        messages.remove(each)
+    found: dict[str, int] = {}
+    for place, each in enumerate(messages):
+        if len(found) == len(wanted):
+            break  # what was received is in front
+        if each.get("receipt_handle") in wanted:
+            found[each["receipt_handle"]] = place
+    for place in sorted(found.values(), reverse=True):
+        del messages[place]
     there = [each["Id"] for each in entries if each.get("ReceiptHandle") in found]
     invalid = {
         "Code": "ReceiptHandleIsInvalid",
