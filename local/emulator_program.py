@@ -18,7 +18,7 @@ import threading
 import time
 import zipfile
 from collections.abc import Iterable
-from itertools import islice
+from itertools import islice, takewhile
 from os import PathLike
 from pathlib import Path
 from types import SimpleNamespace
@@ -33,8 +33,11 @@ UNPACKED = Path(tempfile.gettempdir()) / "unpacked"
 Message = dict[str, Any]
 Queue = dict[str, Any]
 
+LONG = 1_000
+"""Messages in a queue that is long."""
+
 _lock = threading.Lock()
-_receive = sqs._collect_msgs
+_receive, _sweep, _expire = sqs._collect_msgs, sqs._dlq_sweep, sqs._expire_retained
 
 
 class SharedArchive(zipfile.ZipFile):
@@ -69,6 +72,28 @@ def receive(queue: Queue, most: int, visibility_s: int) -> list[Message]:
     return received
 
 
+def sweep(queue: Queue) -> None:
+    """Move what has no receives left to the dead-letter queue: the original copies the queue each time."""
+    if queue["is_fifo"]:
+        _sweep(queue)
+        return
+    # Receives take the first visible messages, so behind one that was never received none was.
+    now = time.time()
+    front = list(takewhile(lambda each: each["receive_count"] or each["visible_at"] > now, queue["messages"]))
+    part = {**queue, "messages": front}
+    _sweep(part)
+    if len(part["messages"]) < len(front):
+        queue["messages"][: len(front)] = part["messages"]
+
+
+def expire(queue: Queue) -> None:
+    """Drop what is beyond the retention: of a long queue only if the first message, the oldest, is."""
+    first = {**queue, "messages": queue["messages"][:1]}
+    _expire(first)
+    if len(queue["messages"]) < LONG or not first["messages"]:
+        _expire(queue)
+
+
 def delete(data: dict[str, Any], url: str) -> dict[str, Any]:
     """Delete a batch of messages: the original copies the whole queue for each of them."""
     entries = data.get("Entries", [])
@@ -96,7 +121,7 @@ def delete(data: dict[str, Any], url: str) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    sqs._collect_msgs = receive
+    sqs._collect_msgs, sqs._dlq_sweep, sqs._expire_retained = receive, sweep, expire
     sqs._HANDLERS["DeleteMessageBatch"] = delete
     lambda_runtime.zipfile = SimpleNamespace(**{**vars(zipfile), "ZipFile": SharedArchive})
     sys.exit(main())
