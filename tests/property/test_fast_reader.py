@@ -76,9 +76,10 @@ def _reader(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _forms(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Let one event be enough for its form to be known."""
+    """Let one event be enough for its form to be known, and know none at first."""
     monkeypatch.setattr(fast_reader, "EVENTS_BEFORE_FORM", 1)
     fast_reader._counts.clear()
+    fast_reader._forms[0] = ()
     yield
     fast_reader._forms[0] = ()
 
