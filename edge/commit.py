@@ -47,7 +47,7 @@ class GroupCommit:
     """Decides how long to wait for more messages before a commit. Times are monotonic seconds.
 
     Lingering is useless for a sender that waits for each receipt before it sends on, and stops for a while.
-    Urgent messages never wait (`eventplane_mqtt.mailbox`).
+    An urgent message ends the wait (`eventplane_mqtt.mailbox`).
     """
 
     def __init__(self) -> None:

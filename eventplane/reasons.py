@@ -23,7 +23,7 @@ class Outcome(StrEnum):
 class Reason(StrEnum):
     """Why an event became a dead letter: a stable word, what it `means`, and the `remedy`.
 
-    A service on the device that refuses an event may give a word of its own, which is none of these.
+    A reader that refuses an event may give a word of its own, which is none of these.
     """
 
     means: str
@@ -49,43 +49,81 @@ class Reason(StrEnum):
     PAYLOAD_INVALID = (
         "payload_invalid",
         "The payload is not what the contract's schema says; the detail says where.",
-        "If the schema is wrong: correct it, deploy, redrive the letter. Otherwise correct the sender.",
+        "If the schema is wrong: correct it, deploy, redrive the dead letter. Otherwise correct the sender.",
     )
     UNKNOWN_DATASCHEMA = (
         "unknown_dataschema",
         "The event names a schema version that the contract does not list.",
-        "List the version under the type's `schemas`, deploy, redrive the letter.",
+        "List the version under the type's `schemas`, deploy, redrive the dead letter.",
     )
     BAD_FRAME = (
         "bad_frame",
-        "What came from the IoT rule is no frame: the rule was changed, or somebody writes to the queue.",
-        "Compare the deployed rule with `make diff`, deploy. It cannot go back: nobody knows who sent it.",
+        "A message in the ingest queue is no frame: the rule was changed, or somebody writes to the queue.",
+        "Compare the deployed rule with `make diff`, deploy. It cannot go back: its sender is unknown.",
     )
     BAD_RULE_FAILURE = (
         "bad_rule_failure",
-        "What lay in the ingest-error queue is no failure of an IoT rule: somebody writes to the queue.",
-        "Read the original, and who may write to the queue; nothing of it comes from a device.",
+        "A message in the ingest-error queue is no failure of an IoT rule: somebody writes to the queue.",
+        "Read the original, and see who may write to the queue. It does not come from a device.",
     )
     NOT_TAKEN = (
         "not_taken",
         "SQS will never take the event, for instance because of a character that no message may have.",
-        "Read the detail, correct the sender. The event's other deliveries are not concerned.",
+        "Read the detail, correct the sender. The event's other deliveries go on.",
     )
     NOT_IN_TAP = (
         "not_in_tap",
-        "Events that were to be sent again are not in the tap's file any more: erased, or the file has left.",
-        "If the file has left by its age, restore it and replay again. What was erased stays erased.",
+        "Events of a replay are no longer in the tap's file: they were erased, or the file has expired.",
+        "If the file has expired, restore it and replay again. Erased events stay erased.",
     )
     DESTINATION_GONE = (
         "destination_gone",
-        "An event was to be sent again to an inbox that has no queue any more, or over a route that is gone.",
-        "Nothing, if its participant was retired. Otherwise name a route or participant of today.",
+        "A replay names an inbox that has no queue any more, or a route that is gone.",
+        "Nothing, if its participant was retired. Otherwise name a route or participant that exists.",
     )
     BAD_ORDER = (
         "bad_order",
-        "A message of the replay queue is no order, or names routes that the contract of then does not give.",
-        "Read the detail; order it by `eventplane replay`. Else see who may write to the queue.",
+        "A message of the replay queue is not an order, or names routes that its contract does not have.",
+        "Read the detail; order it by `eventplane replay`. If nobody did, see who may write to the queue.",
     )
+    # Of readers and webhooks (docs/reference/client.md, docs/how-to/webhooks.md).
+    IN_DOUBT = (
+        "in_doubt",
+        "A reader ended while it handled the event, so the event may have been handled or not.",
+        "Look in the reader's data. If it was not handled, redrive the dead letter.",
+    )
+    MAX_RECEIVES = (
+        "max_receives",
+        "A reader received the event as often as the channel allows, and did not settle it.",
+        "Look for the event's id in the log of the reader, end the cause, then redrive the dead letter.",
+    )
+    ENDPOINT_REFUSED = (
+        "endpoint_refused",
+        "A webhook's endpoint refused the event (4xx).",
+        "Correct what the detail says (address, key, event), then redrive the dead letter.",
+    )
+    ENDPOINT_GONE = (
+        "endpoint_gone",
+        "A webhook's endpoint answered 410.",
+        "Ask its owner for a new address, set it and redrive the dead letter; or end the subscription.",
+    )
+    ENDPOINT_MOVED = (
+        "endpoint_moved",
+        "A webhook's endpoint answered with a redirect (301, 308), which is not followed.",
+        "Set the new address, which the detail names, then redrive the dead letter.",
+    )
+    ENDPOINT_FAILED = (
+        "endpoint_failed",
+        "A webhook's endpoint did not accept the event within the time or the deliveries that it had.",
+        "Read the detail, restore the endpoint, then redrive the dead letter.",
+    )
+    ENDPOINT_FORBIDDEN = (
+        "endpoint_forbidden",
+        "A webhook's host led to an address that is not public until the event was given up.",
+        "Correct the address or the host's DNS entry, then redrive the dead letter.",
+    )
+
+    # Of loops, of the uplink, and of services on a device.
     HOP_LIMIT = (
         "hop_limit",
         "The event went from service to service more often than `MAX_HOPS`: the routes form a loop.",
@@ -123,8 +161,8 @@ class Reason(StrEnum):
     SENDER_NOT_ALLOWED = (
         "sender_not_allowed",
         "The sender, which the detail names, may not send this type, or spoke for another.",
-        "If it should: add the type to its `sends`, deploy, redrive the letter. Else see what runs there: "
-        "`fleet quarantine` takes a device off.",
+        "If it should: add the type to its `sends`, deploy, redrive the dead letter. Else see what "
+        "runs there: `fleet quarantine` takes a device off.",
     )
 
     # On the way down to devices (docs/explanation/downlink.md).
@@ -139,12 +177,12 @@ class Reason(StrEnum):
     UNKNOWN_DEVICE = (
         "unknown_device",
         "The fleet's registry has no such device, or it was decommissioned.",
-        "Look with `fleet show`; correct the sender, or register the device and redrive the letter.",
+        "Look with `fleet show`; correct the sender, or register the device and redrive the dead letter.",
     )
     UNKNOWN_GROUP = (
         "unknown_group",
         "No device of the fleet is in that group.",
-        "Put devices into it with `fleet groups` and redrive the letter, or correct the sender.",
+        "Put devices into it with `fleet groups` and redrive the dead letter, or correct the sender.",
     )
     NO_STATE_KEY = (
         "no_state_key",
@@ -184,7 +222,7 @@ class Reason(StrEnum):
     ADDRESS_NOT_ALLOWED = (
         "address_not_allowed",
         "A cloud service addressed devices, a group or all, which its `may_address` does not name.",
-        "Correct the sender, or widen `may_address`, deploy, redrive the letter.",
+        "Correct the sender, or widen `may_address`, deploy, redrive the dead letter.",
     )
     KEY_NOT_ALLOWED = (
         "key_not_allowed",
@@ -317,8 +355,8 @@ class Reason(StrEnum):
 
 
 OTHER: Final = (
-    "A word that a service on the device gave, or one of a newer version of the plane.",
-    "Read the detail, and ask whoever owns the service.",
+    "A reader's own word, the name of the exception that its handler raised, or a newer version's reason.",
+    "Read the detail, and ask whoever owns the reader.",
 )
 """The meaning and the remedy of a word that is no `Reason`."""
 

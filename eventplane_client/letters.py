@@ -13,12 +13,6 @@ from eventplane_client.ports import Message
 SOURCE = "/eventplane/client/"
 """What the `source` of the letters starts with; the participant's name follows."""
 
-IN_DOUBT = "in_doubt"
-"""The reason of an event that was handed out before a crash and whose reader has no `on_doubt`."""
-
-TOO_MANY_RECEIVES = "max_receives"
-"""The reason of an event that was delivered as often as the channel allows, and never settled."""
-
 UNKNOWN_VERSION = "unknown"
 
 

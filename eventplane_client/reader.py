@@ -15,7 +15,7 @@ from eventplane.envelope import Envelope, parse_event
 from eventplane.errors import EnvelopeError
 from eventplane.guarantee import is_expired
 from eventplane.ordering import Stream, position_in
-from eventplane.reasons import Outcome
+from eventplane.reasons import Outcome, Reason
 from eventplane.values import timestamp
 from eventplane_client.delivery import Delivery
 from eventplane_client.epochs import EpochWatch
@@ -26,7 +26,7 @@ from eventplane_client.errors import (
     StateError,
     UnhandleableError,
 )
-from eventplane_client.letters import IN_DOUBT, TOO_MANY_RECEIVES, letter
+from eventplane_client.letters import letter
 from eventplane_client.notices import DeadLettered, Expired, InDoubt, Listener
 from eventplane_client.packs import UnpackingTransport
 from eventplane_client.ports import Message, MessageFilter, Mode, Transport, Verdict, digest
@@ -289,7 +289,7 @@ class Reader:
                 if verdict is Verdict.BUSY and self._is_last(delivery):
                     # The other reader may have crashed: a dead letter too many is better than a lost event.
                     detail = "the channel delivered it for the last time, and another reader had it in hand"
-                    self._give_up(delivery, Refusal(IN_DOUBT, detail))
+                    self._give_up(delivery, Refusal(Reason.IN_DOUBT, detail))
                 else:
                     self._put_off(delivery, is_mine=verdict is Verdict.MINE)
             case Verdict.DOUBT:
@@ -307,7 +307,7 @@ class Reader:
         event = delivery.event
         again = False
         if self._on_doubt is None:
-            refusal = Refusal(IN_DOUBT, "its reader ended while it had the event in hand")
+            refusal = Refusal(Reason.IN_DOUBT, "its reader ended while it had the event in hand")
             if not self._give_up(delivery, refusal):
                 return False
         else:
@@ -336,7 +336,7 @@ class Reader:
             tries = max(tries, self._filter.tries(delivery.key))
         if tries < self._transport.max_receives or delivery.event.type == DEAD_LETTER_TYPE:
             return True
-        self._give_up(delivery, Refusal(TOO_MANY_RECEIVES, f"delivered {tries} times and never settled"))
+        self._give_up(delivery, Refusal(Reason.MAX_RECEIVES, f"delivered {tries} times and never settled"))
         return False
 
     def _give_up(self, delivery: Delivery, refusal: Refusal) -> bool:

@@ -10,20 +10,13 @@ from typing import Final, TypeAlias
 
 from eventplane.contract import Webhook
 from eventplane.envelope import Envelope
+from eventplane.reasons import Reason
 from lambdas.common.aws import WORST_CALL_MS
 from lambdas.common.clock import Clock
 from lambdas.common.log import logger
 from lambdas.http_sink.endpoint import Endpoint, EndpointResponse, ForbiddenTargetError, UnreachableError
 from lambdas.http_sink.request import to_request
 from lambdas.http_sink.signing import Keys, SigningKeyError, signature_headers
-
-REFUSED: Final = "endpoint_refused"
-GONE: Final = "endpoint_gone"
-MOVED: Final = "endpoint_moved"
-FAILED: Final = "endpoint_failed"
-FORBIDDEN: Final = "endpoint_forbidden"
-"""Reasons of dead letters: the endpoint refuses the event, is gone, has moved, failed until the limit, or led
-until then to an address that nothing may be sent to."""
 
 _TRY_AGAIN: Final = frozenset({408, 425, 429})
 """Client errors that say nothing against the request: RFC 9110, RFC 8470, RFC 6585."""
@@ -52,7 +45,7 @@ class Failure:
 
 def unreachable(detail: str) -> Failure:
     """The failure of an attempt without an answer."""
-    return Failure(FAILED, detail, None, is_general=True)
+    return Failure(Reason.ENDPOINT_FAILED, detail, None, is_general=True)
 
 
 def forbidden(detail: str) -> Failure:
@@ -60,7 +53,7 @@ def forbidden(detail: str) -> Failure:
 
     It is tried again, as long as others are: a resolver that is wrong for a minute must not cost an alarm.
     """
-    return Failure(FORBIDDEN, detail, None, is_general=True)
+    return Failure(Reason.ENDPOINT_FORBIDDEN, detail, None, is_general=True)
 
 
 def judge(answer: EndpointResponse, now_ms: int) -> Failure | None:
@@ -74,11 +67,12 @@ def judge(answer: EndpointResponse, now_ms: int) -> Failure | None:
     if status in _MOVED:
         # Not followed: who may redirect alarms is not the old address's to say.
         detail += f" (to {answer.headers.get('location', 'an unknown place')[:200]})"
-        return Failure(MOVED, detail, status, is_permanent=True)
+        return Failure(Reason.ENDPOINT_MOVED, detail, status, is_permanent=True)
     if 400 <= status < 500 and status not in _TRY_AGAIN:
-        return Failure(GONE if status == 410 else REFUSED, detail, status, is_permanent=True)
+        reason = Reason.ENDPOINT_GONE if status == 410 else Reason.ENDPOINT_REFUSED
+        return Failure(reason, detail, status, is_permanent=True)
     return Failure(
-        FAILED,
+        Reason.ENDPOINT_FAILED,
         detail,
         status,
         is_general=status in _BUSY,
@@ -160,7 +154,7 @@ class Delivery:
             keys = self.keys()
         except SigningKeyError as error:
             logger.error("nothing is sent unsigned", error=str(error))
-            return Failure(FAILED, str(error), None, is_general=True)
+            return Failure(Reason.ENDPOINT_FAILED, str(error), None, is_general=True)
         wait_ms = self.pace.wait_ms()
         if remaining_ms() < RESERVE_MS + wait_ms + 1_000 * self.webhook.timeout_s:
             raise NoTimeError(max(1, round(wait_ms / 1_000)))

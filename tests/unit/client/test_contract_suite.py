@@ -10,10 +10,10 @@ from cloudevents.core.v1.event import CloudEvent
 
 from eventplane.envelope import Envelope
 from eventplane.errors import EnvelopeError
+from eventplane.reasons import Reason
 from eventplane.sender import Sender
 from eventplane_client import Inbox, Mode, cloud_event_of
 from eventplane_client.errors import AlreadySettledError, ClosedError, NothingThereError
-from eventplane_client.letters import IN_DOUBT, TOO_MANY_RECEIVES
 from eventplane_client.notices import DeadLettered, EpochChanged, Expired, InDoubt, Notice, SequenceGap
 from tests.eventually import eventually
 from tests.unit.client.worlds import HOME, MAX_RECEIVES, World, event, lasting, numbered, put, reading
@@ -134,7 +134,7 @@ def test_what_was_in_hand_at_a_crash_is_its_programs_to_decide(world: World, aga
 
         assert eventually(is_told, SOON)
     if again is None:
-        assert reasons(world) == [IN_DOUBT]
+        assert reasons(world) == [Reason.IN_DOUBT]
         assert [each.data()["channel"] for each in world.letters(1)] == [f"{world.reader}.inbox"]
     else:
         assert world.pending() == 0
@@ -318,7 +318,7 @@ def test_what_crashes_its_reader_each_time_ends_as_a_dead_letter(world: World) -
         world.crash()
     with reading(world, on_doubt=lambda _: True) as inbox:
         inbox.handle(lambda _: None, idle_s=world.idle_s)
-    assert reasons(world) == [TOO_MANY_RECEIVES]
+    assert reasons(world) == [Reason.MAX_RECEIVES]
     assert world.taken_away() == 0
 
 

@@ -12,10 +12,10 @@ import pytest
 
 from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.envelope import Envelope
+from eventplane.reasons import Reason
 from eventplane_client.dynamodb import DynamoDbFilter
 from eventplane_client.errors import LeaseTooLongError, StateError
 from eventplane_client.functions import MARGIN_S, RESERVE_MS, Handler, handles_events
-from eventplane_client.letters import IN_DOUBT
 from eventplane_client.memory import MemoryPlane, MemoryTransport
 from eventplane_client.memory_filter import Memory, MemoryFilter
 from eventplane_client.ports import Message, MessageFilter, Mode, digest
@@ -287,7 +287,7 @@ def test_what_was_in_hand_when_lambda_killed_the_function_is_its_programs_to_dec
     assert (len(service.began), doubts) == (1 + bool(again), [] if again is None else ["alarm"])
     assert service.began[-1] - service.began[0] > timeout_s or not again
     letters = [(each.attributes["deadletterreason"], each.data()["channel"]) for each in service.letters]
-    assert letters == ([(IN_DOUBT, f"{READER}.inbox")] if again is None else [])
+    assert letters == ([(Reason.IN_DOUBT, f"{READER}.inbox")] if again is None else [])
     assert service.taken_away == []
 
 

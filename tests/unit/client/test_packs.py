@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from eventplane.envelope import Envelope
 from eventplane.limits import MAX_BATCH_EVENTS
+from eventplane.reasons import Reason
 from eventplane.sqs_binding import pack
 from eventplane_client.errors import NothingThereError
 from eventplane_client.functions import RESERVE_MS
 from eventplane_client.inbox import Inbox
-from eventplane_client.letters import IN_DOUBT
 from eventplane_client.memory import MemoryPlane, MemoryTransport
 from eventplane_client.memory_filter import Memory, MemoryFilter
 from eventplane_client.packs import MOST_IN_HAND
@@ -178,7 +178,7 @@ def test_after_a_crash_only_what_was_in_hand_is_in_doubt(again: bool | None) -> 
         ]
     assert doubted == ([events[1].id] if again else [])
     letters = [each.attributes["deadletterreason"] for each in queue.letters]
-    assert letters == ([] if again else [IN_DOUBT])
+    assert letters == ([] if again else [Reason.IN_DOUBT])
     assert queue.left == 0
 
 

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from eventplane.envelope import Envelope
 from eventplane.guarantee import is_expired
 from eventplane.ordering import Stream
+from eventplane.reasons import Reason
 from eventplane.values import timestamp
 from eventplane_client.client import Client
 from eventplane_client.delivery import Delivery
@@ -26,7 +27,6 @@ from eventplane_client.errors import (
     UnroutedError,
 )
 from eventplane_client.inbox import Inbox
-from eventplane_client.letters import IN_DOUBT
 from eventplane_client.memory import MemoryPlane, MemoryTransport
 from eventplane_client.memory_filter import Memory, MemoryFilter
 from eventplane_client.memory_subscriptions import MemorySubscriptions
@@ -82,7 +82,7 @@ def test_what_a_silent_reader_has_in_hand_at_the_last_delivery_is_a_dead_letter(
             plane.expire()
             with pytest.raises(NothingThereError):
                 inbox.receive(0)
-    assert [each.attributes["deadletterreason"] for each in plane.events] == [IN_DOUBT]
+    assert [each.attributes["deadletterreason"] for each in plane.events] == [Reason.IN_DOUBT]
     assert plane.pending(READER) == 0
 
 

@@ -178,7 +178,7 @@ def test_a_fifo_queue_takes_a_message_again_and_a_second_try_at_it_as_a_duplicat
 
 def test_a_letter_is_shown_with_its_reason_remedy_sender_and_original() -> None:
     text = letter_text(read(letter_of_event(LOST, Sender("home-2", "voice-service"))))
-    for words in ("payload_invalid", "$.value is a string", "redrive the letter", LOST.json):
+    for words in ("payload_invalid", "$.value is a string", "redrive the dead letter", LOST.json):
         assert words in text
     assert "sender      home-2/voice-service" in text
     assert "written by  eventplane" in text

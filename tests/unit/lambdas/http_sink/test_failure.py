@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lambdas.http_sink.delivery import FAILED, GONE, MOVED, REFUSED, Failure, Pace, judge
+from eventplane.reasons import Reason
+from lambdas.http_sink.delivery import Failure, Pace, judge
 from lambdas.http_sink.endpoint import EndpointResponse
 from lambdas.http_sink.service import FIRST_S, LONGEST_ASKED_S, LONGEST_S, delay_s
 from tests.unit.lambdas.support import NOW_MS
@@ -23,10 +24,10 @@ def judged(status: int, **headers: str) -> Failure:
 @pytest.mark.parametrize(
     ("status", "reason"),
     [
-        *((status, REFUSED) for status in (400, 401, 404, 415, 422, 499)),
-        (410, GONE),
-        (301, MOVED),
-        (308, MOVED),
+        *((status, Reason.ENDPOINT_REFUSED) for status in (400, 401, 404, 415, 422, 499)),
+        (410, Reason.ENDPOINT_GONE),
+        (301, Reason.ENDPOINT_MOVED),
+        (308, Reason.ENDPOINT_MOVED),
     ],
 )
 def test_a_refusal_or_a_move_is_permanent(status: int, reason: str) -> None:
@@ -34,14 +35,14 @@ def test_a_refusal_or_a_move_is_permanent(status: int, reason: str) -> None:
     assert (failure.reason, failure.status, failure.is_permanent) == (reason, status, True)
     assert failure.detail.startswith(f"HTTP {status} Words: because")
     moved = judged(status, location="https://new.example/").detail
-    assert moved.endswith("(to https://new.example/)") is (reason == MOVED)
+    assert moved.endswith("(to https://new.example/)") is (reason == Reason.ENDPOINT_MOVED)
 
 
 @pytest.mark.parametrize("status", [408, 425, 429, 500, 501, 502, 503, 504, 599, 302, 303, 307, 101, 999])
 def test_2xx_is_a_delivery_and_any_other_status_is_tried_again(status: int) -> None:
     assert judge(EndpointResponse(200 + status % 100, "", {}, ""), NOW_MS) is None
     failure = judged(status)
-    assert (failure.reason, failure.is_permanent) == (FAILED, False)
+    assert (failure.reason, failure.is_permanent) == (Reason.ENDPOINT_FAILED, False)
     assert failure.is_general is (status in (429, 503))
 
 
