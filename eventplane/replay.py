@@ -20,7 +20,7 @@ from eventplane.values import timestamp_of_ms
 REPLAY: Final = "replay"
 """The name of the queue, and the reason of the ledger records of replayed events."""
 
-MAX_RECEIVES: Final = 5
+MAX_ORDER_RECEIVES: Final = 5
 """Deliveries of an order before the queue's dead-letter queue gets it. Ours: an order that fails may have
 sent its events each time."""
 

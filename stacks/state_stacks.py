@@ -21,7 +21,7 @@ from eventplane.contract import (
 from eventplane.contract.subscription_table import SUBSCRIPTIONS_TABLE
 from eventplane.interest.table import INTEREST_TABLE
 from eventplane.names import DOWNLINK, MONITOR, OWN_SERVICES, SUBSCRIBERS
-from eventplane.replay import MAX_RECEIVES, REPLAY
+from eventplane.replay import MAX_ORDER_RECEIVES, REPLAY
 from eventplane.resource_names import INGEST, URGENT_INGEST, channel_queue, has_queue
 from stacks.constructs import queues, tables
 from stacks.constructs.archive import archive, work
@@ -133,7 +133,7 @@ class MessagingStack(StateStack):
             inbox = contract.device.inbox
             self._device_queue("DeviceInbox", channel_queue(inbox), inbox, environment.downlink.reader)
         visibility = environment.replay.visibility
-        replay = DurableQueue(self, "Replay", REPLAY, visibility=visibility, max_receives=MAX_RECEIVES)
+        replay = DurableQueue(self, "Replay", REPLAY, visibility=visibility, max_receives=MAX_ORDER_RECEIVES)
         self.output_queue("Replay", replay)
         for participant in contract.of_kind(ParticipantKind.CLOUD_SERVICE):
             self._service(participant)

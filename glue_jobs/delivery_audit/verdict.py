@@ -18,7 +18,7 @@ SOURCE: Final = "/audit/delivery"
 
 OPEN, PROVEN = "open", "proven"
 """Better than `BROKEN` (a promise of the plane is broken) and `INCOMPLETE` (evidence is missing, no event is
-known to be): something is still pending; or all was judged and delivered, as each device says."""
+known to be): something is still pending; or all was judged and ended as promised, as each device says."""
 
 MAX_REASONS: Final = 10
 """Most reasons in the event, the worst first; all are in the report. Ours: what a person reads."""

@@ -12,6 +12,7 @@ from eventplane.contract import Contract, ContractError, Problem
 from eventplane.contract.canonical import canonical_bytes
 from eventplane.contract.subscription import (
     MAX_OWN,
+    MAX_SUBSCRIPTIONS,
     Subscription,
     granted_filter,
     name_problem,
@@ -210,11 +211,16 @@ class SubscriptionService:
         return new
 
     def _check_quota(self, wanted: Subscription) -> None:
-        """Raises `QuotaError` where the participant may not have this one beside its others."""
+        """Raises `QuotaError` where there may not be this one beside the others."""
         others = [each for each in self.table.of(wanted.participant) if each.name != wanted.name]
         if len(others) >= MAX_OWN:
             raise _full(wanted.participant)
         # Two at once may pass; routers then leave out the younger one.
+        key = wanted.participant, wanted.name
+        if sum((each.participant, each.name) != key for each in self.table.all()) >= MAX_SUBSCRIPTIONS:
+            raise QuotaError(
+                f"the plane has {MAX_SUBSCRIPTIONS:,} subscriptions; have the route put into the contract"
+            )
         work = sum(each.steps for each in (*others, wanted))
         if work > MAX_PARTICIPANT_STEPS:
             raise QuotaError(

@@ -12,7 +12,7 @@ from typing import Final
 from eventplane.dead_letter import DEAD_LETTER_TYPE, Refusal
 from eventplane.function_settings import RouterSettings
 from eventplane.reasons import Reason
-from eventplane.replay import MAX_RECEIVES
+from eventplane.replay import MAX_ORDER_RECEIVES
 from lambdas.common.archive import Archive
 from lambdas.common.aws import client
 from lambdas.common.clock import Clock, system_clock
@@ -120,7 +120,7 @@ def service() -> QueueReader:
         ledger=Ledger(sender=sqs, queue_url=settings.ledger_queue, archive=Archive(s3, bucket)),
         clock=system_clock,
     )
-    return QueueReader(replay.process, wait_by(in_force, MAX_RECEIVES))
+    return QueueReader(replay.process, wait_by(in_force, MAX_ORDER_RECEIVES))
 
 
 handle = queue_function(service)

@@ -229,6 +229,19 @@ def test_a_participant_has_a_quota_of_subscriptions(call: Call, cloud: Cloud) ->
     assert len(cloud.subscriptions.of("carers")) == MAX_OWN
 
 
+def test_the_plane_has_a_quota_of_subscriptions(
+    call: Call, cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beyond it routers would leave the subscription out."""
+    monkeypatch.setattr("lambdas.api.subscription_service.MAX_SUBSCRIPTIONS", 2)
+    cloud.subscriptions.add(new_subscription("family-app", "n", NEWS, DAWN))
+    assert call("PUT", "n1", WANTED).status == 201
+    for answer in (call("POST", body=WANTED), call("PUT", "one-more", WANTED)):
+        assert (answer.status, answer.body["title"]) == (409, "quota")
+        assert "the plane has 2 subscriptions" in answer.body["detail"]
+    assert call("PUT", "n1", WANTED).status == 200
+
+
 def test_an_unreadable_table_is_a_503_and_grants_nothing(
     call: Call, cloud: Cloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:
