@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from eventplane import __version__
+from tests.artifacts import assert_size_is_stated
 from tools.packages import ROOT, build
 
 DOCS = ROOT / "docs"
@@ -88,6 +89,7 @@ def install(tmp_path: Path, wheels: dict[str, Path]) -> Install:
 def test_each_wheel_has_its_packages_with_their_types_and_nothing_else(wheels: dict[str, Path]) -> None:
     for name, wheel in wheels.items():
         assert wheel.name == f"{name.replace('-', '_')}-{__version__}-py3-none-any.whl"
+        assert_size_is_stated(wheel, wheel.name.replace(__version__, "VERSION"))
         members = {each for each in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in each}
         brought = {each.partition("/")[0] for each in members}
         assert brought >= IN_EACH[name]

@@ -14,6 +14,7 @@ import pytest
 from edge.parts import PARTS
 from eventplane import __version__
 from eventplane.contract.canonical import FORMAT
+from tests.artifacts import assert_size_is_stated
 from tests.unit.edge.fakes import contract
 from tools.device_image import ROOT
 
@@ -62,6 +63,7 @@ def test_its_commands_start_with_nothing_beside_them(artifact: Path, command: tu
 def test_it_says_what_it_is(artifact: Path) -> None:
     manifest = json.loads(run(artifact, "manifest").stdout)
     assert manifest["version"] == __version__
+    assert_size_is_stated(artifact, "eventplane-forwarder.pyz")
     assert (manifest["revision"], manifest["contract_format"]) == ("v9-test", FORMAT)
     assert run(artifact, "--version").stdout == f"eventplane-forwarder {manifest['version']} (v9-test)\n"
 
