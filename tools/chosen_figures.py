@@ -10,9 +10,9 @@ from tools.places import place
 _CHOSEN: Final = (
     (
         "chaos/paper",
-        "forwarder and router killed every 10 s, the source paper's test, "
-        "the last of [three runs](docs/explanation/chaos.md#copies)",
-        "{sent:,.0f} events, {lost:,.0f} lost, {duplicated:,.0f} duplicates",
+        "forwarder and router killed every 10 s, the source paper's test",
+        "{sent:,.0f} events, {lost:,.0f} lost, "
+        "{duplicated:,.0f} [received twice](docs/explanation/chaos.md#copies)",
     ),
     (
         "chaos/paper-best-effort",

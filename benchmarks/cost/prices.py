@@ -34,7 +34,12 @@ def dollars(units: Mapping[str, float]) -> float:
 
 def listed(units: Mapping[str, float]) -> str:
     """Return the numbers of `units` in words, for the note of a figure."""
-    return ", ".join(f"{_NAMES[name]} {number:.3g}" for name, number in sorted(units.items()) if number)
+    numbers = {
+        _NAMES[name]: f"{number:,.0f}" if number >= 1_000 else f"{number:.3g}"
+        for name, number in sorted(units.items())
+        if number
+    }
+    return ", ".join(f"{name} {number}" for name, number in numbers.items())
 
 
 def billed(units: Mapping[str, float]) -> dict[str, float]:
