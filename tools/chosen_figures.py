@@ -27,7 +27,9 @@ _CHOSEN: Final = (
     (
         "chaos/together",
         "all faults at once, again and again",
-        "{faults:,.0f} faults, {sent:,.0f} events, {lost:,.0f} lost",
+        "{faults:,.0f} faults, {sent:,.0f} events, {lost:,.0f} lost; an alarm took at most "
+        "{urgent_home_all_max:,.0f} ms to the call in the home, {urgent_cloud_all_max:,.0f} ms "
+        "to the alarm centre",
     ),
     (
         "chaos/soak",
@@ -69,7 +71,7 @@ _CHOSEN: Final = (
         "bench/audit_proof",
         "faults planted in an archive, found by the audit",
         "{events:,.0f} events; {lost_router_recall:.0%} of the losses at routers found, "
-        "{lost_router_precision:.0%} of what it reports is true",
+        "{lost_router_precision:.0%} of those it reports are true",
     ),
     (
         "bench/edge",

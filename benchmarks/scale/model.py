@@ -70,7 +70,10 @@ def newest() -> dict[str, float]:
 
 
 def _values(results: Iterable[Mapping[str, Any]]) -> dict[str, float]:
-    return {each["name"]: each["value"] for result in results for each in result["figures"]}
+    """Return the figures by name, and those of peers as `NAME_peer`."""
+    found = [each for result in results for each in result["figures"]]
+    peers = {f"{each['name']}_peer": each["peer_value"] for each in found if each.get("peer_value")}
+    return {each["name"]: each["value"] for each in found} | peers
 
 
 def limit(quota: str, region: str) -> float | None:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
-from benchmarks.cost.prices import DELIVERIES, dollars, eventbridge
 from benchmarks.scale import model
 from benchmarks.scale.model import FLEETS, MEMORIES, OUTAGES, QUOTAS, REGION, Measured
 
@@ -24,13 +22,12 @@ Rows = list[list[str]]
 
 def regimes(measured: Measured) -> tuple[list[str], Rows]:
     """What a million events cost over their whole life, by who causes it."""
-    consumers = Counter({"sqs_request": 2 * DELIVERIES / 10})
-    bridge = 1e6 * dollars(eventbridge() + consumers)
     aims = {"bulk": "0.10", "trickle": "0.60", "trickle_five": "0.60", "alarm": "6.00"}
     rows = []
     for name, told in REGIMES.items():
         total, *parts = (f"{measured[f'{name}_{part}']:,.2f}" for part in ("total", *PARTS))
-        rows.append([told, total, aims.get(name, ""), *parts, f"{bridge:,.2f}"])
+        bridge = f"{measured[f'{name}_total_peer']:,.2f}"
+        rows.append([told, total, aims.get(name, ""), *parts, bridge])
     head = ["regime", "USD/M", "aim", "plane", "consumers", "logs, traces", "jobs' reads", "storage"]
     return [*head, "over EventBridge"], rows
 

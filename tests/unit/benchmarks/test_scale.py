@@ -7,7 +7,7 @@ import json
 import pytest
 
 from benchmarks.scale.model import Router, figures, limit, published, simulate
-from benchmarks.scale.tables import quotas
+from benchmarks.scale.tables import quotas, regimes
 from tools.figures import KEPT
 
 ROUTER = Router(servers=2, batch=10, invocation_s=0.02, event_s=0.001)
@@ -41,6 +41,15 @@ def test_a_quota_that_is_unknown_in_a_region_is_said_to_be() -> None:
     assert "by default in eu-central-1" in head
     assert len(unknown) == 3
     assert all(row[2] and not row[3] for row in unknown)
+
+
+def test_each_regime_is_compared_with_eventbridge_as_it_was_measured() -> None:
+    results = json.loads(KEPT.read_text())["bench/cost"]["figures"]
+    head, rows = regimes(published())
+    column = head.index("over EventBridge")
+    alarms = next(row for row in rows if row[0].startswith("alarms alone"))
+    measured = next(each for each in results if each["name"] == "alarm_total")
+    assert alarms[column] == f"{measured['peer_value']:.2f}"
 
 
 @pytest.mark.source("B8")
