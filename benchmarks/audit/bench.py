@@ -268,7 +268,8 @@ def sizes(options: Namespace) -> Iterator[Figure]:
             yield Figure(f"audit_growth_{form}", growth, "times", AIM_GROWTH, False, note=note)
         if large:
             hours = large[-1].cpu_s * PRICED_EVENTS / 1e6 / CORES_A_DPU / 3_600
-            note = f"computed: {hours:.2f} DPU-hours at the rate of {large[-1].events:,} events, once workers run"
+            rate = f"at the rate of {large[-1].events:,} events, once workers run"
+            note = f"computed: {hours:.2f} DPU-hours {rate}"
             usd = hours * FLEX_USD_A_DPU_HOUR
             yield Figure(f"audit_100_million_on_flex_{form}", usd, "USD", higher_is_better=False, note=note)
             yield from _for_fleets(large[-1])
