@@ -212,12 +212,13 @@ class SubscriptionService:
 
     def _check_quota(self, wanted: Subscription) -> None:
         """Raises `QuotaError` where there may not be this one beside the others."""
-        others = [each for each in self.table.of(wanted.participant) if each.name != wanted.name]
+        key = wanted.participant, wanted.name
+        existing = [each for each in self.table.all() if (each.participant, each.name) != key]
+        others = [each for each in existing if each.participant == wanted.participant]
         if len(others) >= MAX_OWN:
             raise _full(wanted.participant)
         # Two at once may pass; routers then leave out the younger one.
-        key = wanted.participant, wanted.name
-        if sum((each.participant, each.name) != key for each in self.table.all()) >= MAX_SUBSCRIPTIONS:
+        if len(existing) >= MAX_SUBSCRIPTIONS:
             raise QuotaError(
                 f"the plane has {MAX_SUBSCRIPTIONS:,} subscriptions; have the route put into the contract"
             )
