@@ -84,7 +84,7 @@ class Reason(StrEnum):
     BAD_ORDER = (
         "bad_order",
         "A message of the replay queue is not an order, or names routes that its contract does not have.",
-        "Read the detail; order it by `eventplane replay`. If nobody did, see who may write to the queue.",
+        "Read the detail; order it by `eventplane replay`. Otherwise see who may write to the queue.",
     )
     # Of readers and webhooks (docs/reference/client.md, docs/how-to/webhooks.md).
     IN_DOUBT = (

@@ -71,7 +71,7 @@ class Figures:
         """What was written to each inbox, by the ledger alone: what its consumer must have received.
 
         `delivered_unique` counts events, `delivered_total` messages. `may_expire` counts the events with an
-        `expirytime` in an inbox without handovers: nobody records whether its reader came in time.
+        `expirytime` in an inbox without handovers: no record says whether its reader came in time.
         """
         found = self._sums(InboxCount, _INBOX_COUNTS, "destination")
         return {name: counts for (name,), counts in found if any(counts.values())}

@@ -1,4 +1,4 @@
-"""Real homes at a cloud that nobody reaches: players, faults, and the buttons of the control room."""
+"""Real homes at a cloud that cannot be reached: players, faults, and the buttons of the control room."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ class World:
         return [key for key, rows in found if any(self.sent.id in json.dumps(row) for row in rows)]
 
     def lose(self) -> None:
-        """Nobody ever decided on the event, as far as the archive knows."""
+        """The archive has no decision about the event."""
         for key, rows in list(self.archive.objects("ledger")):
             kept = [row for row in rows if row["id"] != self.sent.id]
             if kept != rows:

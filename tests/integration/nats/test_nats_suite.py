@@ -111,7 +111,7 @@ class NatsWorld:
         """What was given back comes after a second or two anyway."""
 
     def deliver(self, body: Envelope | bytes) -> None:
-        # Nobody stamps a sender on the way, so nor does this.
+        # Over NATS no sender is stamped on the way, so it is not here.
         payload = body.json.encode() if isinstance(body, Envelope) else body
         self._operator.run(self._operator.jetstream.publish(self._inbox, payload), SECONDS)
 
