@@ -40,33 +40,42 @@ LINGER_S = 0.025
 """How long it waits. Ours: at 500 messages a second a dozen share one commit, and none is much later."""
 
 _WINDOW_S = 0.1
-_HOLD_OFF_S = 2.0
+_HOLD_OFF_S = 10.0
+
+_HELD_UP = 1 / 3
+"""What part of the messages still comes when lingering holds their senders up. Ours: a seventh of those of
+requests one after the other, and all of those of sensors."""
 
 
 class GroupCommit:
     """Decides how long to wait for more messages before a commit. Times are monotonic seconds.
 
-    Lingering is useless for a sender that waits for each receipt before it sends on, and stops for a while.
-    An urgent message ends the wait (`eventplane_mqtt.mailbox`).
+    Lingering holds up senders that wait for a receipt or a reply before they send on: where much less comes
+    because of it, it stops for a while. An urgent message ends the wait (`eventplane_mqtt.mailbox`).
     """
 
     def __init__(self) -> None:
         self.linger_s = 0.0
         self._since = 0.0
         self._count = 0
-        self._noted_at = 0.0
+        self._rate_without = 0.0
 
     def note(self, messages: int, now: float) -> None:
         """Note how many messages the turn brought that begins `now`."""
-        waited_s, self._noted_at = now - self._noted_at, now
-        if self.linger_s and messages == 1 and waited_s >= self.linger_s:
-            self.linger_s, self._since, self._count = 0.0, now + _HOLD_OFF_S, 0
+        elapsed = now - self._since
+        if elapsed < 0.0:  # it has just stopped lingering
             return
         self._count += messages
-        elapsed = now - self._since
-        if elapsed >= _WINDOW_S:
-            self.linger_s = LINGER_S if self._count >= BUSY_PER_S * elapsed else 0.0
-            self._since, self._count = now, 0
+        if elapsed < _WINDOW_S:
+            return
+        rate = self._count / elapsed
+        self._since, self._count = now, 0
+        if self.linger_s and rate < self._rate_without * _HELD_UP:
+            self.linger_s, self._since = 0.0, now + _HOLD_OFF_S
+            return
+        if not self.linger_s:
+            self._rate_without = rate
+        self.linger_s = LINGER_S if rate >= BUSY_PER_S else 0.0
 
 
 class ContractParts(NamedTuple):

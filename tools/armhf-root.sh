@@ -39,6 +39,10 @@ if [ -e /proc/sys/fs/binfmt_misc/qemu-arm ]; then
   exec unshare --mount --pid --fork --kill-child sh -eu -c "$inner" sh "$root" "$enter" yes "$@" </dev/null
 fi
 
+if ! unshare --user true 2>/dev/null; then
+  echo 'armhf-root: this place lets root make no user namespace, as in a chroot and in most containers: use the machine itself' >&2
+  exit 1
+fi
 folder=$(mktemp --directory)
 trap 'kill "${child:-}" 2>/dev/null || true; rm -rf "$folder"' EXIT
 mkfifo "$folder/go"

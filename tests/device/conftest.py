@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -18,7 +19,6 @@ from tests.device.machine import AGENT_FILES, HOST, EmulatedDevice
 from tests.integration.edge.conftest import RULE, THING, RecordingCloud
 from tests.integration.edge.provisioning_service import CREATE, REGISTER, TEMPLATE, FakeAws
 
-NOT_ROOT = "only root can make and enter another root directory"
 NEXT_VERSION = "999.0"
 IDENTITY = "/var/lib/eventplane/identity.pem"
 SHORT_WAITS = "/etc/systemd/system/eventplane-forwarder.service.d/short-waits.conf"
@@ -43,11 +43,11 @@ class Plane(NamedTuple):
 @pytest.fixture(scope="session")
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
     """A device that has nothing but the fleet's claim when it starts."""
+    require_root_folders()
     require(
         {
             "qemu-system-arm is not installed (make setup installs it)": shutil.which("qemu-system-arm"),
             "mke2fs is not installed (package e2fsprogs)": shutil.which("mke2fs"),
-            NOT_ROOT: os.geteuid() == 0,
         }
     )
     folder = tmp_path_factory.mktemp("device")
@@ -64,6 +64,19 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
             yield Plane(device, cloud, aws)
             device.cut_power()
             cloud.close()
+
+
+def require_root_folders() -> None:
+    """Require what tools/armhf-root.sh does, which makes and enters the root folder of another machine."""
+    root = os.geteuid() == 0
+    emulated = Path("/proc/sys/fs/binfmt_misc/qemu-arm").exists()
+    namespace = emulated or subprocess.run(["unshare", "--user", "true"], check=False).returncode == 0
+    require(
+        {
+            "only root can make and enter another root folder": root,
+            "a chroot or a container forbids user namespaces": namespace,
+        }
+    )
 
 
 def require(problems: Mapping[str, object]) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from local.ports import free_port
-from tests.device.conftest import NEXT_VERSION, NOT_ROOT, require
+from tests.device.conftest import NEXT_VERSION, require_root_folders
 from tests.device.image import build_package, copy_root, in_root
 from tools.device_image import VERSION
 
@@ -24,7 +24,7 @@ WANTED = "etc/systemd/system/multi-user.target.wants/eventplane-forwarder.servic
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A clean Debian with both packages in its /root, neither of them installed."""
-    require({NOT_ROOT: os.geteuid() == 0})
+    require_root_folders()
     root = copy_root("userland", tmp_path_factory.mktemp("package"))
     build_package(root / "root" / "this.deb")
     build_package(root / "root" / "next.deb", NEXT_VERSION)
