@@ -4,4 +4,4 @@ Pure Python, standard library only. No I/O, no clock, no AWS, no MQTT: the devic
 and the audit import the same code, so that they cannot disagree about what a route means.
 """
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
