@@ -154,8 +154,12 @@ class Home:
         handles: list[object] | None = None,
         **settings: object,
     ) -> Client:
-        """A client whose inbox `handler` handles in a thread of its own, at least once each event."""
+        """A client whose inbox `handler` handles in a thread of its own, at least once each event.
+
+        It has subscribed already: what an inbox without receipts is sent before that, nobody keeps.
+        """
         client = self.connect(name, mode="at_least_once", **settings)
+        wait_for(lambda: client._transport.up)  # type: ignore[attr-defined]
         if handles is not None:
             client.announce(handles)
         threading.Thread(target=client.subscribe().handle, args=(handler,), daemon=True).start()

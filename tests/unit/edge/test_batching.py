@@ -242,4 +242,3 @@ def test_what_came_while_it_held_off_is_not_counted_afterwards() -> None:
         group.note(5, now)
     assert group.linger_s == 0.0
     assert set(turns(group, 1, 2 / BUSY_PER_S, 60.0, start=now)) == {0.0}
-
