@@ -67,6 +67,7 @@ _MEANINGS: Final = {
     "sender": "the sender: `device/service`, or a cloud service; empty or null for a malformed item",
     "received_at_ms": "when its message was first received, by the queue's clock, Unix milliseconds",
     "basis": "the contract of the decision: `in_force`, or `bundled` where the router had not seen that one",
+    "put_back_by": "`operator` where an operator put the event back into the channel; null otherwise",
     "message_id": "the queue message that held it",
     "index": "its place in that message, from 0",
     "event": "the event's exact JSON text; null for a malformed item",
@@ -285,7 +286,7 @@ TAP_FOLDER: Final = Folder(
 
 LEDGER_FOLDER: Final = Folder(
     name=LEDGER,
-    version=2,
+    version=3,
     row="one routing decision and its outcome: `LedgerRecord`",
     written_by="ledger writer; routers, if its queue refuses",
     columns=_columns(LedgerRecord),

@@ -10,6 +10,7 @@ import base64
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
 
 from eventplane.attributes import value_problem
 from eventplane.batch import unpack
@@ -35,6 +36,10 @@ class Accepted:
     error: EnvelopeError | None
 
 
+OPERATOR: Final = "operator"
+"""The principal of a frame that an operator puts back: no certificate brought it."""
+
+
 @dataclass(frozen=True, slots=True)
 class IngestFrame:
     """One accepted publish: `payload` as sent, `accepted_at_ms` by IoT Core's clock.
@@ -47,6 +52,11 @@ class IngestFrame:
     client_id: str
     principal: str
     accepted_at_ms: int
+
+    @property
+    def put_back_by(self) -> str | None:
+        """Who put it back into the channel; None where a device sent it."""
+        return OPERATOR if self.principal == OPERATOR else None
 
     def items(self) -> Iterator[Accepted]:
         """Yield the payload's items; a payload that cannot be read at all is one refused item."""

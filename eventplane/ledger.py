@@ -85,6 +85,7 @@ class LedgerRecord:
     An event that was refused by its payload has its names and no route. `attempt` counts deliveries of the
     queue message, from 1. `sender` is the text of an `eventplane.sender.Sender`, '' of what is no event;
     `received_at_ms` is when the message was first received by the queue's clock, None where nobody knows.
+    `put_back_by` is the operator who put a device's event back into the channel: the tap does not see that.
     """
 
     decided_at_ms: int
@@ -105,6 +106,7 @@ class LedgerRecord:
     sender: str = ""
     received_at_ms: int | None = None
     basis: Basis = Basis.IN_FORCE
+    put_back_by: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

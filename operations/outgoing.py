@@ -14,7 +14,7 @@ from typing import Any, Final
 from eventplane.contract import Contract, ParticipantKind
 from eventplane.envelope import parse_event
 from eventplane.errors import EnvelopeError
-from eventplane.ingest import IngestFrame, frame_text
+from eventplane.ingest import OPERATOR, IngestFrame, frame_text
 from eventplane.limits import MAX_SQS_ATTRIBUTES
 from eventplane.names import DOWNLINK
 from eventplane.reasons import Reason
@@ -28,9 +28,6 @@ from operations.reading import Message
 
 MARK: Final = "redriven"
 """The message attribute that names the run which sent a message back: a run never moves it twice."""
-
-OPERATOR: Final = "operator"
-"""The principal of a frame that an operator puts back: no certificate brought it."""
 
 
 _TRACE: Final = "AWSTraceHeader"

@@ -306,6 +306,8 @@ def _of_event(delivery: Delivery, rules: AuditRules) -> _Found:
         sent = {each.type for each in event.copies}
         if other := sorted({row.type for row in event.ledger if row.type is not None} - sent):
             yield Kind.TYPE_MISMATCH, f"{first.type} in the tap, {', '.join(other)} in the ledger"
+    if first is None and event.was_put_back:
+        yield Kind.PUT_BACK, f"by {event.ledger[0].put_back_by}; the ledger alone has it"
     if event.early and _is_unconfirmed(event, rules):
         yield Kind.UNCONFIRMED, f"by contract {delivery.contract_version}"
     for client in sorted({row.client_id or "" for row in event.ledger if is_other_client(row)}):

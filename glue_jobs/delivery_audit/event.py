@@ -173,9 +173,14 @@ class Event:
             return 1
         return max(len({each.data_digest for each in self.copies} - {None}), 1)
 
+    @property
+    def was_put_back(self) -> bool:
+        """Whether an operator alone put it into the channel, where the tap does not see it."""
+        return bool(self.ledger) and all(row.put_back_by is not None for row in self.ledger)
+
     def from_device(self, rules: AuditRules) -> bool:
         """Return whether the ledger has it from a device; dead letters of the cloud's router are not."""
-        if not any(row.entered_by in rules.uplinks for row in self.ledger):
+        if self.was_put_back or not any(row.entered_by in rules.uplinks for row in self.ledger):
             return False
         return self.sender != PLANE or self.type != DEAD_LETTER_TYPE
 

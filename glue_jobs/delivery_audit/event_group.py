@@ -132,6 +132,7 @@ class LedgerRow(NamedTuple):
     sender: str | None = ""
     received_at_ms: int | None = None
     basis: str | None = None
+    put_back_by: str | None = None
     file: str = ""
     unknown_members: bool = False
 

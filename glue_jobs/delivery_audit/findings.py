@@ -75,6 +75,8 @@ class Kind(StrEnum):
     MISSING_MANIFEST = "missing_manifest"
     TWO_SENDERS = "two_senders"
     """One `source` and `id` from two senders: two events, of which one may imitate the other."""
+    PUT_BACK = "put_back"
+    """Put back into the channel by an operator on another day than it was accepted, or never accepted."""
     DUPLICATE = "duplicate"
     EXPIRED = "expired"
     DROPPED = "dropped"

@@ -200,6 +200,7 @@ def _ledger(
         ~is_ordinary,
         sf.col("attempt") != 1,
         sf.coalesce("basis", sf.lit(str(Basis.IN_FORCE))) != str(Basis.IN_FORCE),
+        sf.col("put_back_by").isNotNull(),
         sf.col("type") == DEAD_LETTER_TYPE,
         decided > received + LONGEST_DECISION_MS,
         decided < sf.greatest(entered, received) - CLOCK_SLACK_MS,

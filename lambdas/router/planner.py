@@ -52,8 +52,8 @@ class Step:
 @dataclass(frozen=True, slots=True)
 class _Entry:
     """How something came in: the queue message and its attempt, when it was accepted and first received (Unix
-    milliseconds), from which client, who sent it, and on what basis it is decided. Of what is sent again by
-    an order, `is_replay`, all is promised."""
+    milliseconds), from which client, who sent it or put it back, and on what basis it is decided. Of what is
+    sent again by an order, `is_replay`, all is promised."""
 
     message_id: str
     attempt: int
@@ -62,6 +62,7 @@ class _Entry:
     client_id: str | None
     sender: Sender
     basis: Basis = Basis.IN_FORCE
+    put_back_by: str | None = None
     is_replay: bool = False
 
 
@@ -125,6 +126,7 @@ class Planner:
                 record.client_id,
                 original.sender,
                 record.basis,
+                record.put_back_by,
             )
             letter = self._letter(
                 entry,
@@ -155,7 +157,13 @@ class Planner:
             frame = parse_frame(message.body)
         except EnvelopeError as error:
             return entry, iter([Accepted(0, None, original, error)])
-        return replace(entry, accepted_at_ms=frame.accepted_at_ms, client_id=frame.client_id), frame.items()
+        entry = replace(
+            entry,
+            accepted_at_ms=frame.accepted_at_ms,
+            client_id=frame.client_id,
+            put_back_by=frame.put_back_by,
+        )
+        return entry, frame.items()
 
     def _sender(self, entry: _Entry, event: Envelope | None) -> Sender:
         """Who sent an item, by the transport. A device vouches for the services on it."""
@@ -227,7 +235,8 @@ class Planner:
 
     def _letter_steps(self, entry: _Entry, letter: Envelope, now_ms: int) -> Iterator[Step]:
         """Route a dead letter of the plane's own, like any event."""
-        return self._routed(replace(entry, sender=THE_PLANE), letter, letter, now_ms, since_ms=now_ms)
+        entry = replace(entry, sender=THE_PLANE, put_back_by=None)
+        return self._routed(entry, letter, letter, now_ms, since_ms=now_ms)
 
     def _refused(self, entry: _Entry, item: Accepted, refusal: Refusal, now_ms: int) -> Iterator[Step]:
         """The original is never tried again: it becomes a dead letter, which is routed like any event."""
@@ -301,4 +310,5 @@ class Planner:
             sender=str(entry.sender),
             received_at_ms=entry.received_at_ms,
             basis=entry.basis,
+            put_back_by=entry.put_back_by,
         )

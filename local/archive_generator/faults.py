@@ -12,6 +12,7 @@ from edge.spool import Manifest
 from eventplane.contract import ParticipantKind
 from eventplane.envelope import Envelope, write_event
 from eventplane.guarantee import BY_EVENT
+from eventplane.ingest import OPERATOR
 from eventplane.ledger import Basis, LedgerRecord
 from eventplane.names import EPOCH, SEQUENCE
 from eventplane.reasons import Outcome, Reason
@@ -401,6 +402,16 @@ def forged_decision(case: Case) -> list[Truth]:
     case.ledger.append(forged)
     claimed = _of_row(case, Kind.FORGED, Hop.ROUTER, forged)
     return [replace(claimed, id=forged.id, epoch=None, sequence=None)]
+
+
+@_fault(_is_kept_in_a_queue)
+def put_back_on_another_day(case: Case) -> list[Truth]:
+    """An operator has put back an event of the device that the tap had on a day before."""
+    row = case.ledger[-1]
+    again = replace(row, id=f"put-back-{row.id}", message_id=f"{row.message_id}-again", put_back_by=OPERATOR)
+    case.ledger.append(again)
+    told = _of_row(case, Kind.PUT_BACK, Hop.ROUTER, again)
+    return [replace(told, id=again.id, epoch=None, sequence=None)]
 
 
 def _unregistered(client: str) -> Truth:

@@ -30,7 +30,7 @@ PLANTED: Final = frozenset(
         "epoch_change clock_skew dead_lettered manifest_mismatch foreign_epoch reused_id",
         "iot_rule": "lost",
         "router": "lost misrouted unrouted_delivered duplicate reordered expired dead_lettered late forged "
-        "not_allowed unconfirmed stale_contract clock_skew causality type_mismatch sender_mismatch "
+        "put_back not_allowed unconfirmed stale_contract clock_skew causality type_mismatch sender_mismatch "
         "not_understood",
         "inbox_consumer": "lost duplicate dead_lettered not_understood",
         "archive": "not_understood unreadable_object duplicate_object misplaced_object missing_records "

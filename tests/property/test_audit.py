@@ -9,6 +9,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from eventplane.ingest import OPERATOR
 from eventplane.ledger import SENT_BEFORE, Basis
 from eventplane.reasons import Outcome
 from glue_jobs.delivery_audit.contracts import ContractHistory, Use
@@ -103,6 +104,7 @@ def ledger_rows(draw: st.DrawFn) -> LedgerRow:
         sender=SENDERS[client] if client else "care",
         received_at_ms=draw(st.sampled_from([None, NOON_MS])),
         basis=draw(st.sampled_from([None, *map(str, Basis)])),
+        put_back_by=draw(st.sampled_from([None, OPERATOR])),
         file="ledger/date=2026-03-01/hour=12/rows",
     )
 

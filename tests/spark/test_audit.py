@@ -25,6 +25,7 @@ from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.device_reports import MANIFEST, forwarder_source, router_source
 from eventplane.envelope import Envelope, parse_event
 from eventplane.guarantee import FAILED
+from eventplane.ingest import OPERATOR
 from eventplane.interest.announcement import new_announcement, with_interest
 from eventplane.ledger import Basis, to_line
 from eventplane.limits import MAX_HOPS, MAX_SENT_EVENT_BYTES
@@ -142,6 +143,7 @@ def plant_contradictions(archive: SmallArchive) -> None:
         {"outcome": "postponed"},
         {"decided_at_ms": NOON_MS - HOUR_MS},
         {"basis": Basis.BUNDLED},
+        {"put_back_by": OPERATOR, "id": "of another day"},
     ):
         archive.send(READING, room="kitchen")
         archive.alter(**members)

@@ -16,6 +16,7 @@ KNOWN = {
         "decided_at_ms entered_at_ms entered_by contract_version source id type priority client_id "
         "route destination outcome reason attempt message_id",
         "sender received_at_ms basis",
+        "put_back_by",
     ],
     "handovers": [
         "decided_at_ms entered_at_ms channel contract_version source id type outcome reason status "

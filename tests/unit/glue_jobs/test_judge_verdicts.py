@@ -12,6 +12,7 @@ from eventplane.contract import Contract, Place, compile_contract
 from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.device_reports import HEARTBEAT
 from eventplane.guarantee import DROP_REASONS, FAILED, NOT_REPEATED, is_promised
+from eventplane.ingest import OPERATOR
 from eventplane.interest.announcement import new_announcement, with_interest
 from eventplane.ledger import SENT_BEFORE, Basis
 from eventplane.limits import MAX_HOPS
@@ -153,6 +154,19 @@ def test_a_route_s_delivery_to_another_inbox_is_misrouted_and_still_owed(archive
         "lost": ("readings", "care.inbox"),
         "misrouted": ("readings -> help.inbox", "help.inbox"),
     }
+
+
+def test_what_an_operator_put_back_needs_no_tap_and_is_told(archive: SmallArchive) -> None:
+    (row,) = archive.route(archive.event())
+    archive.ledger = [replace(row, put_back_by=OPERATOR)]
+    report = judged(archive)
+    assert report.found() == {("put_back", "router", row.id)}
+    assert report.faults() == {}
+    assert report.totals["internal"] == 1
+    assert report.judgement.not_in_tap == []
+
+    archive.ledger.append(replace(row, message_id="injected"))
+    assert judged(archive).faults() == {"unexplained": 1, "duplicated": 1}
 
 
 def test_a_delivery_that_the_tap_knows_nothing_of_is_for_the_devices_to_judge(archive: SmallArchive) -> None:

@@ -10,7 +10,9 @@ import pytest
 
 from edge.packing import PROBE
 from eventplane.batch import pack, pack_texts
+from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.envelope import parse_event
+from eventplane.ingest import OPERATOR
 from eventplane.limits import MAX_HOPS
 from eventplane.sender import Sender
 from eventplane.sending import without_stamp
@@ -102,8 +104,20 @@ def test_the_ledger_has_a_record_of_each_delivery(cloud: Cloud) -> None:
         "sender": "home-1/",
         "received_at_ms": None,
         "basis": "in_force",
+        "put_back_by": None,
     }
     assert all(key.startswith("ledger/date=2026-01-01/hour=00/") for key in cloud.keys("ledger/"))
+
+
+def test_the_ledger_says_of_what_an_operator_puts_back_that_he_did(cloud: Cloud) -> None:
+    by_operator = frame(event("1", "org.eventplane.home.message.v1")).replace(
+        '"certificate"', f'"{OPERATOR}"'
+    )
+    cloud.route(message("m1", by_operator))
+    assert set(cloud.ledger_rows("type", "outcome", "put_back_by")) == {
+        ("org.eventplane.home.message.v1", "dead_lettered", OPERATOR),
+        (DEAD_LETTER_TYPE, "delivered", None),
+    }
 
 
 @pytest.mark.source("P2")
