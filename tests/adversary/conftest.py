@@ -37,7 +37,7 @@ from tests.integration.mqtt import TestClient
 RESULTS = Path(__file__).parents[2] / "build" / "chaos"
 COMMAND = "make attack"
 LEAST = 30
-"""Attacks that there have to be at least (issue 17)."""
+"""Attacks that there have to be at least."""
 
 ATTACKS = pytest.StashKey[list["Attempt"]]()
 

@@ -10,7 +10,7 @@ from contract import load_contract
 from eventplane.dead_letter import DEAD_LETTER_TYPE, Refusal, dead_letter
 from eventplane.envelope import Envelope, write_event
 from eventplane.ingest import IngestFrame, frame_text
-from eventplane.topics import basic_ingest_topic, device_topic
+from eventplane.topics import basic_ingest_topic, device_topic, urgent_rule
 from local.things import Thing
 from tests.adversary.conftest import Attempt
 from tests.adversary.forgeries import PULSE, SHUT, down
@@ -74,12 +74,16 @@ def test_a_letter_that_is_a_trap(world: World, attempt: Attempt, trap: str) -> N
     attempt.reported(THIEF in shown.stdout and world.deciders(letter) == {f"{THIEF}/"}, shown.stdout)
 
 
-def test_a_flood(world: World, attempt: Attempt, intruder: Thing) -> None:
-    """a flooding device: publish 700 times a minute, so that others have to wait"""
+@pytest.mark.parametrize("flood_of", ["readings", "false alarms"])
+def test_a_flood(world: World, attempt: Attempt, intruder: Thing, flood_of: str) -> None:
+    """a flooding device: publish 700 times a minute, so that others' alarms have to wait,"""
     assert world.operator("fleet", "register", intruder.name).returncode == 0
-    topic = basic_ingest_topic(world.plane.outputs["IngestRule"], intruder.name)
-    source = f"/homes/{intruder.name}/health"
-    flood = [write_event({"id": f"{n}", "source": source, "type": READING}, PULSE) for n in range(FRAMES)]
+    rule, source = world.plane.outputs["IngestRule"], f"/homes/{intruder.name}/service"
+    if flood_of == "readings":
+        topic, kind, data = basic_ingest_topic(rule, intruder.name), READING, PULSE
+    else:
+        topic, kind, data = basic_ingest_topic(urgent_rule(rule), intruder.name), ALARM, HELP
+    flood = [write_event({"id": f"{n}", "source": source, "type": kind}, data) for n in range(FRAMES)]
     with TestClient.of_thing(intruder) as device:
         device.publish_all(topic, (each.json.encode() for each in flood))
         attempt.refused(world.is_heard(world.calls_for_help()), "an alarm was not heard")
