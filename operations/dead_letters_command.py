@@ -194,7 +194,7 @@ class _Command:
 
 
 def _is_clean(done: Moved) -> bool:
-    return not (done.stay or done.refused or done.twice)
+    return not (done.stay or done.refused or done.twice or done.unseen)
 
 
 def _progress(moved: int, of: int | None) -> None:
