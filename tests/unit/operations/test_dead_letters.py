@@ -326,6 +326,15 @@ def test_a_copy_of_the_archive_needs_no_credentials(
     assert (status, err, "not_json" in out) == (0, "", True)
 
 
+def test_dead_letters_whose_raw_lines_have_left_are_not_called_absent(run: Run, folder: Folder) -> None:
+    for part in ("tap", "ledger"):
+        folder.put(f"compactions/{part}/date=2026-03-02/hour=12/receipt.json", b"{}")
+    days = ("--from", "2026-03-02", "--to", "2026-03-02")
+    for verb in (("show", "17"), ("list",)):
+        err = run("dead-letters", *verb, "--archived", *folder.named, *days)[2]
+        assert "raw lines up to 2026-03-02 have left (raw_days)" in err
+
+
 @pytest.mark.parametrize(
     ("arguments", "expected", "remedy"),
     [
