@@ -85,8 +85,11 @@ def test_a_device_that_stopped_cleanly_owes_no_further_manifest() -> None:
     assert home.judged().standing == "partly"
 
 
-def test_a_store_that_began_anew_awaits_its_first_manifest() -> None:
-    home = day(Home().live("start")).live("wait 0.5")  # the old store's manifest is overdue
+@pytest.mark.parametrize(
+    "before", ["wait 0.5", "wait 0.6, manifest, wait -0.1"], ids=["overdue", "salvaged and late"]
+)
+def test_a_store_that_began_anew_awaits_its_first_manifest(before: str) -> None:
+    home = day(Home().live("start")).live(before)  # the last manifest of the store before
     home.begin("e2")
     home.live("start, send 2")
     judged = home.judged(replace(SCOPE, watermark_ms=home.at_ms))
