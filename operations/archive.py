@@ -17,6 +17,7 @@ from typing import IO, Any, Final, Protocol, TypeVar
 
 from botocore.exceptions import ClientError
 
+from eventplane.archive_layout import COMPACTIONS
 from eventplane.ledger import CONTRACTS, LEDGER, TAP, LedgerRecord, TapRecord
 from eventplane.resource_names import archive_bucket
 from operations.cloud import Cloud, enter
@@ -137,6 +138,15 @@ class Days:
                 if not PurePosixPath(name).name.startswith((".", "_")):
                     yield name
 
+    def left(self, folder: str) -> str | None:
+        """Up to which day raw lines of `folder` have left, in words; None if no compacted hour lacks them."""
+        raw = {_hour(name) for name in self.names(folder)}
+        left = {_hour(name) for name in self.names(f"{COMPACTIONS}/{folder}")} - raw
+        if not left:
+            return None
+        until = f"raw lines up to {max(left)[0].removeprefix('date=')} have left (raw_days)"
+        return f"{until}: query the table `{folder}` in Athena, or restore them"
+
     def _of(self, name: str, wanted: Callable[[bytes], T | None]) -> list[T]:
         found: list[T] = []
         try:
@@ -158,6 +168,11 @@ _SHAPES: Final = {TAP: TapRecord, LEDGER: LedgerRecord}
 _KINDS: Final[dict[str, tuple[type, ...]]] = {
     "int": (int,), "str": (str,), "Outcome": (str,), "str | None": (str, type(None)),
 }  # fmt: skip
+
+
+def _hour(name: str) -> tuple[str, ...]:
+    """The partition of an object: its `date=` and `hour=`."""
+    return PurePosixPath(name).parent.parts[-2:]
 
 
 def _check(record: Record, folder: str) -> None:

@@ -17,7 +17,7 @@ from operations.mover import Decide, Moved, move
 from operations.outgoing import Outgoing, Skipped, again, original
 from operations.places import Choice, Place, waiting_letters
 from operations.queues import PlaneQueues
-from operations.reading import Message
+from operations.reading import UNSEEN, Message
 
 
 @dataclass(slots=True)
@@ -48,7 +48,7 @@ def summaries(
 
 
 def _look(sqs: Any, place: Place, choice: Choice, summary: Summary) -> None:
-    def more() -> None:
+    def more(_: str) -> None:
         summary.has_more = True
 
     summary.looked = 0
@@ -134,5 +134,6 @@ def outcome(done: Moved) -> Sequence[tuple[str, int]]:
         ("left: cannot go back", len(done.stay)),
         ("left: refused by SQS", len(done.refused)),
         ("sent, and not deleted: it will be sent again", done.twice),
+        (UNSEEN, done.unseen),
     ]
     return [each for each in words if each[1]] or [("moved", 0)]

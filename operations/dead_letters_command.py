@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import Any, Final
 
+from eventplane.ledger import TAP
 from operations.archive import add_days, check_days, days_of, is_folder, say_damaged
 from operations.archived_letters import archived_letters
 from operations.cloud import Cloud, enter
@@ -191,10 +192,12 @@ class _Command:
         uplink = self._contract.device.outbox.address
         yield from filter(self._choice.takes, archived_letters(days, uplink))
         say_damaged(days)
+        if left := days.left(TAP):
+            say(f"the archive may have more: {left}")
 
 
 def _is_clean(done: Moved) -> bool:
-    return not (done.stay or done.refused or done.twice)
+    return not (done.stay or done.refused or done.twice or done.unseen)
 
 
 def _progress(moved: int, of: int | None) -> None:

@@ -12,6 +12,7 @@ from operations import text
 from operations.dead_letters import Summary, outcome
 from operations.letters import UNKNOWN, Letter
 from operations.mover import Moved
+from operations.reading import UNSEEN
 
 _SENDERS: Final = 3
 """Most senders that a line of the table names."""
@@ -76,6 +77,7 @@ def moved_text(title: str, done: Moved, *, dry_run: bool) -> str:
     if dry_run:
         lines = [f"{title}: {done.moved} would move, nothing was changed"]
         lines += [f"{done.left} not chosen"] if done.left else []
+        lines += [f"{done.unseen} {UNSEEN}"] if done.unseen else []
     reasons = {**done.stay, **{id: f"SQS refused it: {code}" for id, code in done.refused.items()}}
     return "\n".join([*lines, *(f"  {text.word(id)}: {text.word(why)}" for id, why in reasons.items())])
 

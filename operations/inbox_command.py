@@ -29,7 +29,7 @@ from operations.command import (
 )
 from operations.errors import NoQueueError
 from operations.queues import PlaneQueues
-from operations.reading import Message, Reading
+from operations.reading import UNSEEN, Message, Reading
 
 _LOOK: Final = 1_000
 """Most events that are shown without --follow."""
@@ -103,6 +103,8 @@ def _look(options: argparse.Namespace, cloud: Cloud, url: str) -> int:
     _print(options, messages[:most])
     if len(messages) > most:
         say(f"only the first {most} events are shown; see more with --most")
+    elif reading.unseen:
+        say(f"{reading.unseen} events were {UNSEEN}")
     elif not messages:
         say(f"nothing waits in the inbox of {options.name}")
     return DONE

@@ -14,6 +14,10 @@ from eventplane.resource_names import FIFO_SUFFIX
 from operations.outgoing import MARK, Outgoing, Skipped
 from operations.reading import BATCH, Message, Reading
 
+_HOLD_S: Final = 900
+"""How long messages that are not chosen stay hidden, seconds, so that the others show first. Ours: time for
+about the 120,000 that SQS lets be in flight."""
+
 _MAX_BYTES: Final = 1024 * 1024
 """Most bytes of one SendMessageBatch (Amazon SQS quotas)."""
 
@@ -24,13 +28,15 @@ Decide = Callable[[Message], Outgoing | Skipped | None]
 @dataclass(slots=True)
 class Moved:
     """What a run did: messages `moved` (or, in a dry run, that would move), `left` as not meant, `stay`ing
-    with the reason by message id, `refused` by SQS with its code, and `twice`: sent, and still there."""
+    with the reason by message id, `refused` by SQS with its code, and `twice`: sent, and still there. About
+    `unseen` messages were not looked at."""
 
     moved: int = 0
     left: int = 0
     stay: dict[str, str] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
     twice: int = 0
+    unseen: int = 0
 
 
 def move(
@@ -39,7 +45,7 @@ def move(
     """Move the messages of the queue at `url` as `decide` says. What is sent back and fails at once is in the
     queue again before this ends: by its mark it is left there, so that a run always ends."""
     done = Moved()
-    with Reading(sqs, url) as reading:
+    with Reading(sqs, url, _HOLD_S) as reading:
         for page in reading.pages():
             going: list[tuple[Message, Outgoing]] = []
             for message in page:
@@ -56,6 +62,7 @@ def move(
             if not _page(sqs, reading, going, done):
                 return done
             progress(done)
+        done.unseen = reading.unseen
     return done
 
 

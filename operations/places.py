@@ -17,7 +17,7 @@ from operations.command import ChoiceError, say
 from operations.errors import NoLetterInboxError
 from operations.letters import Letter, read_letter
 from operations.queues import DeadLetterQueue, PlaneQueues
-from operations.reading import Reading
+from operations.reading import UNSEEN, Reading
 
 LOOK: Final = 1_000
 """Most messages of one queue that are looked at: those beyond stay unread, and that is said."""
@@ -88,18 +88,20 @@ def read_choice(id: str | None, expression: str | None) -> Choice:
 
 
 def waiting_letters(
-    sqs: Any, place: Place, choice: Choice, more: Callable[[], None] | None = None
+    sqs: Any, place: Place, choice: Choice, more: Callable[[str], None] = say
 ) -> Iterator[Letter]:
     """The letters at `place` that are meant, of its first `LOOK` messages.
 
-    If there are others, `more` is called, by default to tell the person.
+    If there are others, `more` gets a sentence about them, by default to tell the person.
     """
     with Reading(sqs, place.url) as reading:
         messages: Iterable[Any] = (each for page in reading.pages() for each in page)
         for count, message in enumerate(islice(messages, LOOK + 1)):
             if count == LOOK:
-                more() if more else say(f"{place.title}: only the first {LOOK} messages were looked at")
+                more(f"{place.title}: only the first {LOOK} messages were looked at")
                 return
             letter = read_letter(message, place.name, place.channel)
             if choice.takes(letter):
                 yield letter
+        if reading.unseen:
+            more(f"{place.title}: {reading.unseen} messages were {UNSEEN}")

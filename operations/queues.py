@@ -10,8 +10,7 @@ from eventplane.contract import Contract, ParticipantKind
 from eventplane.contract.publication import cloud_inboxes
 from operations.cloud import Cloud
 from operations.errors import NotDeployedHereError, UnknownQueueError
-
-_COUNTS = ("ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible")
+from operations.reading import counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +81,7 @@ class PlaneQueues:
 
     def counts(self, url: str) -> tuple[int, int]:
         """About how many messages wait in a queue, and how many somebody is reading (SQS approximates)."""
-        answer = self._sqs.get_queue_attributes(QueueUrl=url, AttributeNames=list(_COUNTS))["Attributes"]
-        waiting, hidden = (int(answer[name]) for name in _COUNTS)
-        return waiting, hidden
+        return counts(self._sqs, url)
 
 
 def _channels(contract: Contract, environment: str) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """Looking into a queue: messages are hidden while they are looked at, and released afterwards.
 
 SQS cannot peek. A look is a receive: in a dead-letter queue it costs nothing, in any other it is one of the
-`max_receives` of each message. Whoever is killed while looking leaves the messages hidden for `HOLD_S`.
+`max_receives` of each message. Whoever is killed while looking leaves the messages hidden for `hold_s`.
 """
 
 from __future__ import annotations
@@ -12,11 +12,18 @@ from typing import Any, Final, Self
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from eventplane.resource_names import FIFO_SUFFIX
+
 BATCH: Final = 10
 """Most messages of one call (Amazon SQS quotas)."""
 
 HOLD_S: Final = 120
 """How long messages stay hidden, seconds, if nobody releases them."""
+
+UNSEEN: Final = "not looked at: others of their FIFO group must leave first, or they are too many for one run"
+"""What is said of messages that `Reading.unseen` counts."""
+
+_COUNTS: Final = ("ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible")
 
 _LONG_POLL_S: Final = 1
 """A receive that does not wait asks some of SQS's servers only, and can come back empty from a full queue."""
@@ -25,15 +32,26 @@ Message = dict[str, Any]
 """A message as boto3 gives it."""
 
 
+def counts(sqs: Any, url: str) -> tuple[int, int]:
+    """About how many messages wait in a queue, and how many somebody is reading (SQS approximates)."""
+    answer = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=list(_COUNTS))["Attributes"]
+    waiting, hidden = (int(answer[name]) for name in _COUNTS)
+    return waiting, hidden
+
+
 class Reading:
     """The messages of the queue at `url`, each once. Use it in a `with` block, which releases what is left.
 
-    Of a FIFO queue a group's later messages do not show before the earlier ones are deleted or released.
+    Of a FIFO queue a group's later messages do not show before the earlier ones are deleted or released, and
+    what was held for `hold_s` seconds shows again, before others perhaps. `unseen` is about how many messages
+    had not shown when the pages ended.
     """
 
-    def __init__(self, sqs: Any, url: str) -> None:
+    def __init__(self, sqs: Any, url: str, hold_s: int = HOLD_S) -> None:
+        self.unseen = 0
         self._sqs = sqs
         self._url = url
+        self._hold_s = hold_s
         self._seen: set[str] = set()
         self._handles: dict[str, str] = {}
 
@@ -44,8 +62,10 @@ class Reading:
             self._seen |= {each["MessageId"] for each in new}
             self._handles |= {each["MessageId"]: each["ReceiptHandle"] for each in messages}
             if not new:
-                return  # they were hidden for so long that they come a second time
+                break  # they were hidden for so long that they come a second time
             yield new
+        if messages or (self._handles and self._url.endswith(FIFO_SUFFIX)):
+            self.unseen = max(0, sum(counts(self._sqs, self._url)) - len(self._handles))
 
     def delete(self, messages: Sequence[Message]) -> list[Message]:
         """Delete `messages`, at most `BATCH`; those that SQS has not deleted, which will come again."""
@@ -61,7 +81,7 @@ class Reading:
         answer = self._sqs.receive_message(
             QueueUrl=self._url,
             MaxNumberOfMessages=BATCH,
-            VisibilityTimeout=HOLD_S,
+            VisibilityTimeout=self._hold_s,
             WaitTimeSeconds=_LONG_POLL_S,
             MessageAttributeNames=["All"],
             MessageSystemAttributeNames=["All"],

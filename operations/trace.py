@@ -208,6 +208,8 @@ def _missing(
 
 
 def _never_seen(days: Days) -> str:
+    if left := days.left(TAP):
+        return f"not found, and it may have reached the tap: {left}"
     return (
         f"never reached the tap between {days.first} and {days.last} (UTC): the device has it, or never had "
         "it; see its spool and its discarded reports, or choose other days with --from and --to"

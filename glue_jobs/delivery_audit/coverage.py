@@ -14,6 +14,7 @@ from glue_jobs.common.hours import Hour, hour_of
 from glue_jobs.delivery_audit.completeness import Completeness
 from glue_jobs.delivery_audit.device_reports import (
     USUAL_INTERVAL_S,
+    Birth,
     Manifest,
     Range,
 )
@@ -50,29 +51,30 @@ class Attestation:
 
     def __init__(self, completeness: Completeness) -> None:
         self._completeness = completeness
-        seen, scope = completeness.seen, completeness.scope
-        manifests = [each for chain in completeness.manifests.values() for each in chain[-1:]]
-        self.newest: Manifest | None = max(
-            manifests, key=lambda each: each.report.accepted_at_ms, default=None
-        )
+        seen, scope, chains = completeness.seen, completeness.scope, completeness.manifests
+        self.newest: Manifest | None = max((chain[-1] for chain in chains.values()), key=_at_ms, default=None)
         """The newest manifest that counts."""
-        if self.newest is not None:
+        born = max(completeness.reports.births, key=_at_ms, default=None)
+        self._next: tuple[str, int] | None = None
+        """Epoch and first number that the next manifest will state; None where nothing announces one."""
+        self.is_overdue = True
+        """Whether a manifest is missing at the end: the next one should have come by now."""
+        if born is not None and born.epoch not in chains:
+            # The store began anew: no manifest will continue the chain of the one before.
+            self._next = born.epoch, 1
+            self.is_overdue = _at_ms(born) + 1_000 * USUAL_INTERVAL_S < scope.until_ms
+        elif self.newest is not None:
+            self._next = self.newest.epoch, self.newest.sequence + 1
             ranges = seen[self.newest.epoch].ranges if self.newest.epoch in seen else []
             is_last = not ranges or ranges[-1][1] <= self.newest.sequence
-            due_ms = self.newest.report.accepted_at_ms + self.newest.interval_ms
+            due_ms = _at_ms(self.newest) + self.newest.interval_ms
             self.is_overdue = due_ms < scope.until_ms and not (self.newest.is_final and is_last)
-            """Whether a manifest is missing at the end: the next one should have come by now."""
-        else:
-            born_ms = max((each.report.accepted_at_ms for each in completeness.reports.births), default=None)
-            self.is_overdue = born_ms is None or born_ms + 1_000 * USUAL_INTERVAL_S < scope.until_ms
 
     def awaiting(self, epoch: str) -> list[Range]:
         """Return the numbers of an epoch that the next manifest will state, if it need not be there yet."""
-        if self.is_overdue:
+        if self._next is None or self.is_overdue or self._next[0] != epoch:
             return []
-        if self.newest is None:
-            return [(1, _NO_END)]
-        return [(self.newest.sequence + 1, _NO_END)] if self.newest.epoch == epoch else []
+        return [(self._next[1], _NO_END)]
 
     def standing(
         self, days: Sequence[Mapping[str, Any]], *, is_expected: bool, is_known: bool
@@ -83,8 +85,15 @@ class Attestation:
         if self._completeness.scope.has_fleet and not is_known:
             return Standing.UNREGISTERED
         is_whole = not any(day["numbering"] > day["awaiting"] or day["tap"] or day["nothing"] for day in days)
-        is_sound = not self._completeness.missing_manifests and not self._completeness.mismatched
+        # Those of the days beside the window count there; numbers that they leave unstated here count above.
+        gaps = [manifest.report for manifest, _ in self._completeness.missing_manifests]
+        wrong = [report for report, _ in self._completeness.mismatched]
+        is_sound = not any(report.within for report in (*gaps, *wrong))
         return Standing.ATTESTED if is_whole and is_sound and not self.is_overdue else Standing.PARTLY
+
+
+def _at_ms(stated: Manifest | Birth) -> int:
+    return stated.report.accepted_at_ms
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,6 +85,31 @@ def test_a_device_that_stopped_cleanly_owes_no_further_manifest() -> None:
     assert home.judged().standing == "partly"
 
 
+@pytest.mark.parametrize(
+    "before", ["wait 0.5", "wait 0.6, manifest, wait -0.1"], ids=["overdue", "salvaged and late"]
+)
+def test_a_store_that_began_anew_awaits_its_first_manifest(before: str) -> None:
+    home = day(Home().live("start")).live(before)  # the last manifest of the store before
+    home.begin("e2")
+    home.live("start, send 2")
+    judged = home.judged(replace(SCOPE, watermark_ms=home.at_ms))
+    assert (judged.standing, rests(judged)["numbering"], rests(judged)["awaiting"]) == ("attested", 3, 3)
+    assert home.judged(replace(SCOPE, watermark_ms=home.at_ms + HOUR_MS + 1)).standing == "partly"
+    home.live("wait 1, manifest")
+    assert home.judged(replace(SCOPE, watermark_ms=home.at_ms)).standing == "attested"
+
+
+@pytest.mark.parametrize("problem", ["manifest tap=False", "manifest digest=7"], ids=["lost", "wrong"])
+@pytest.mark.parametrize(("hour", "standing"), [(10, "attested"), (34, "partly"), (58, "attested")])
+def test_a_bad_manifest_leaves_the_days_beside_its_own_attested(
+    problem: str, hour: int, standing: str
+) -> None:
+    hours = ["send 3, manifest, wait 1"] * 72
+    hours[hour] = f"send 3, {problem}, wait 1"
+    home = Home().live("wait -36, start, wait 0.5").live(", ".join(hours))
+    assert home.judged(day_only=True).standing == standing
+
+
 def test_an_expected_device_that_sends_nothing_is_silent() -> None:
     judged = Home().judged(state=LifecycleState.PROVISIONED)
     assert (judged.standing, judged.expected, len(judged.epochs)) == ("silent", True, 1)

@@ -148,15 +148,20 @@ def test_a_reader_that_fails_at_once_does_not_keep_the_run_alive(three: Plane, r
     assert three.count(DLQ) == 3
 
 
+def ordered(plane: Plane, count: int) -> str:
+    """A FIFO queue's dead-letter queue with `count` events of one group; the queue's name."""
+    plane.create_pair("ordered-inbox", is_fifo=True)
+    for number in range(count):
+        fifo = {"MessageGroupId": "g", "MessageDeduplicationId": str(number)}
+        plane.send("ordered-inbox-dlq", event(str(number)), **fifo)
+    return "ordered-inbox.fifo"
+
+
 @pytest.mark.parametrize("is_refused", [False, True])
 def test_a_fifo_queue_gets_its_messages_in_order_and_stops_at_the_first_refusal(
     plane: Plane, run: Run, is_refused: bool
 ) -> None:
-    plane.create_pair("ordered-inbox", is_fifo=True)
-    numbers = [str(number) for number in range(12)]
-    for number in numbers:
-        fifo = {"MessageGroupId": "g", "MessageDeduplicationId": number}
-        plane.send("ordered-inbox-dlq", event(number), **fifo)
+    queue = ordered(plane, 12)
     refusal = {"Failed": [{"Id": "0", "Code": "Throttled"}]}
 
     def one_at_a_time(QueueUrl: str, Entries: list[Any]) -> Any:  # noqa: N803 - as botocore has it
@@ -164,7 +169,7 @@ def test_a_fifo_queue_gets_its_messages_in_order_and_stops_at_the_first_refusal(
         return refusal if is_refused else plane.sqs.send_message_batch(QueueUrl=QueueUrl, Entries=Entries)
 
     plane.client.faults = {"send_message_batch": one_at_a_time}
-    status, *_ = run("dead-letters", "redrive", "--all", "--queue", "ordered-inbox.fifo")
+    status, *_ = run("dead-letters", "redrive", "--all", "--queue", queue)
     assert status == is_refused
     full, empty = ("-dlq", "") if is_refused else ("", "-dlq")
     assert (plane.count(f"ordered-inbox{full}"), plane.count(f"ordered-inbox{empty}")) == (12, 0)
@@ -173,8 +178,46 @@ def test_a_fifo_queue_gets_its_messages_in_order_and_stops_at_the_first_refusal(
         MaxNumberOfMessages=10,
         MessageSystemAttributeNames=["All"],
     )["Messages"]
-    assert [as_json(each["Body"])["id"] for each in back] == numbers[:10]
+    assert [as_json(each["Body"])["id"] for each in back] == [str(number) for number in range(10)]
     assert {each["Attributes"]["MessageGroupId"] for each in back} == {"g"}
+
+
+def test_messages_behind_others_of_their_fifo_group_are_not_called_absent(
+    plane: Plane, run: Run, run_json: RunJson
+) -> None:
+    queue = ordered(plane, 12)
+    two = "2 messages were not looked at: others of their FIFO group"
+    for words in (("dead-letters", "show", "11", "--queue", queue), ("trace", "11")):
+        status, _, err = run(*words)
+        assert (status, two in err) == (1, True)
+    (listed,) = run_json("dead-letters", "list", "--queue", queue)["queues"]
+    assert (listed["waiting"], listed["looked"], listed["has_more"]) == (12, 10, True)
+    redrive = ("dead-letters", "redrive", "--queue", queue, "--filter", "id = '3' OR id = '11'")
+    would = "1 would move, nothing was changed\n9 not chosen\n2 not looked at: others of"
+    assert would in run(*redrive, "--dry-run")[1]
+    status, out, _ = run(*redrive)
+    assert (status, "1 moved, 9 left: not chosen, 2 not looked at: others of" in out) == (1, True)
+    assert plane.count("ordered-inbox-dlq") == 11
+
+
+@pytest.mark.parametrize(
+    ("page_s", "status", "said"),
+    [(100, 0, "1 moved, 29 left: not chosen"), (1_000, 1, "10 left: not chosen, 20 not looked at: ")],
+)
+def test_a_run_that_outlasts_what_it_holds_says_what_it_has_not_seen(
+    plane: Plane, run: Run, page_s: int, status: int, said: str
+) -> None:
+    for number in range(30):
+        plane.send(DLQ, event(str(number)))
+
+    def slowly(**arguments: Any) -> Any:
+        plane.sqs.clock.advance(page_s)
+        return plane.sqs.receive_message(**arguments)
+
+    plane.client.faults = {"receive_message": slowly}
+    found, out, _ = run("dead-letters", "redrive", "29", "--queue", DLQ)
+    assert (found, said in out) == (status, True)
+    assert plane.count(DLQ) == 30 - (not status)
 
 
 def test_letters_are_redriven_and_the_inboxs_other_events_stay(plane: Plane, run: Run) -> None:
@@ -281,6 +324,15 @@ def test_a_copy_of_the_archive_needs_no_credentials(
     days = ("--from", "2026-03-02", "--to", "2026-03-02")
     status, out, err = run("dead-letters", verb, "--archived", *folder.named, *days)
     assert (status, err, "not_json" in out) == (0, "", True)
+
+
+def test_dead_letters_whose_raw_lines_have_left_are_not_called_absent(run: Run, folder: Folder) -> None:
+    for part in ("tap", "ledger"):
+        folder.put(f"compactions/{part}/date=2026-03-02/hour=12/receipt.json", b"{}")
+    days = ("--from", "2026-03-02", "--to", "2026-03-02")
+    for verb in (("show", "17"), ("list",)):
+        err = run("dead-letters", *verb, "--archived", *folder.named, *days)[2]
+        assert "raw lines up to 2026-03-02 have left (raw_days)" in err
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from eventplane.sender import Sender
 from local.ports import free_port
 from operations import send_command
 from tests.dynamodb import create_table
+from tests.small_contract import small_contract
 from tests.unit.operations.support import ENVIRONMENT, Plane, Run, event
 
 ROOT = Path(__file__).parents[3]
@@ -165,6 +166,19 @@ def test_where_data_is_kept_nothing_is_taken_unasked(plane: Plane, fleet: str, r
     assert plane.count("care-analytics-inbox") == 1
     assert run("inbox", "care-analytics", "--follow", "--most", "1", "--take")[0] == 0
     assert plane.count("care-analytics-inbox") == 0
+
+
+def test_events_behind_others_of_their_fifo_group_are_counted(plane: Plane, run: Run, tmp_path: Path) -> None:
+    desk = {"kind": "cloud_service", "inbox": {"transport": "sqs_fifo"}}
+    rings = ({"prefix": {"type": "org."}}, "desk.inbox")
+    contract = tmp_path / "contract.json"
+    contract.write_bytes(small_contract({"device": "device", "desk": desk}, {"rings": rings}).canonical)
+    plane.create_pair("desk-inbox", is_fifo=True)
+    for number in range(12):
+        plane.send("desk-inbox", event("17"), MessageGroupId="g", MessageDeduplicationId=str(number))
+    status, out, err = run("inbox", "desk", "--contract", str(contract))
+    assert (status, len(out.splitlines())) == (0, 10)
+    assert err.startswith("2 events were not looked at: others of their FIFO group must leave first")
 
 
 def test_a_malformed_message_is_shown_escaped(plane: Plane, run: Run) -> None:

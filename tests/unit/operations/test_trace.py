@@ -174,6 +174,19 @@ def test_each_event_has_all_its_steps_in_order_and_names_what_is_missing(name: s
     assert all(one.startswith(begin) for one, begin in zip(trace.missing, story.missing, strict=True))
 
 
+def test_an_event_whose_raw_lines_may_have_left_is_not_said_to_have_never_come() -> None:
+    archive = MemoryArchive()
+    for hour in ("11", "12"):
+        archive.write(f"compacted/tap/date={DAY}/hour={hour}/run=1/rows.parquet")
+        archive.write(f"published/tap/date={DAY}/hour={hour}/files")
+        archive.write(f"compactions/tap/date={DAY}/hour={hour}/receipt.json")
+        archive.write(f"tap/date={DAY}/hour={hour}/one.json.gz", tap_line(event("16").json))
+    assert found(archive)[0].missing[0].startswith("never reached the tap")
+    del archive.objects[f"tap/date={DAY}/hour=11/one.json.gz"]
+    (missing,) = found(archive)[0].missing
+    assert missing.startswith(f"not found, and it may have reached the tap: raw lines up to {DAY} have left")
+
+
 def test_two_senders_of_the_same_names_have_a_trace_each() -> None:
     forged, thief = event("17", subject="forged"), Sender("home-2")
     archive = MemoryArchive()
