@@ -51,7 +51,7 @@ class Answers:
     def _who_handles(self, question: HandlersQuestion, service: str) -> HandlersAnswer:
         comes_again = self._contract.channel(question.inbox).receipts
         try:
-            found = self._handlers.of(question.event, service)
+            found = self._handlers.of(question.event, service, self._thing)
         except NotAskingError as error:
             return HandlersAnswer(question.id, self._thing, (), comes_again, str(error)[:400])
         names = tuple(sorted(each.participant for each in found))

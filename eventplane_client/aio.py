@@ -1,7 +1,8 @@
 """The client for programs on asyncio: the same calls in a thread, as no library below speaks asyncio.
 
 One thread serves one client, so its calls run one after the other; a cancelled call runs to its end there,
-and an event that it got by then is handed out by the next call of the same name.
+and an event that it got by then is handed out by the next call of the same name, or comes again once the
+inbox is closed.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from contextvars import copy_context
 from datetime import datetime
 from functools import partial
@@ -73,8 +75,8 @@ class AsyncInbox:
             yield event
 
     async def close(self, error: BaseException | None = None) -> None:
-        """See `Inbox.close`."""
-        await self._client.run(lambda: self._inbox.close(error))
+        """See `Inbox.close`; an event that only a cancelled call got comes again."""
+        await self._client.run(lambda: self._end(error))
 
     async def __aenter__(self) -> Self:
         return self
@@ -83,6 +85,16 @@ class AsyncInbox:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close(error)
+
+    def _end(self, error: BaseException | None) -> None:
+        """Close in the client's thread, after what a cancelled call still fetches there."""
+        self._received.clear()
+        try:
+            self._got.pop()
+        except IndexError:
+            self._inbox.close(error)
+        else:
+            self._inbox.close(ClosedError(self._inbox.participant))
 
     async def _next(self, take: Callable[[float], T], taken: list[T], timeout_s: float) -> T:
         """What `take` gives; a call that is cancelled leaves it in `taken`, for the next one."""
@@ -97,7 +109,8 @@ class AsyncInbox:
             left = give_up - asyncio.get_running_loop().time()
             try:
                 await self._client.run(partial(fetch, max(0.0, min(left, _SLICE_S))))
-                return taken.pop()
+                with suppress(IndexError):  # another task has closed the inbox, or was quicker
+                    return taken.pop()
             except NothingThereError:
                 if left <= _SLICE_S:
                     raise NothingThereError(self._inbox.participant, timeout_s) from None

@@ -146,9 +146,9 @@ class DynamoDbLogFilter(DynamoDbState):
 
     def _read_on(self) -> None:
         """Read what others wrote behind the last entry that is known, or all that there is."""
+        began_s = self._clock()
         if self._is_lost():
-            # Whoever finds nothing races for the first entry with all others who do.
-            self._next, self._last_s = _FIRST, self._clock()
+            self._next = _FIRST
         pages = self._dynamodb.get_paginator("query").paginate(
             TableName=self._table,
             KeyConditionExpression=f"{PARTITION} = :log AND {SORT} >= :next",
@@ -161,6 +161,9 @@ class DynamoDbLogFilter(DynamoDbState):
         for page in pages:
             for item in page["Items"]:
                 self._fold(item)
+        if self._next == _FIRST:
+            # Whoever finds nothing races for the first entry with all others who do.
+            self._last_s = began_s
 
     def _fold(self, item: Item) -> None:
         session = item["session_id"]["S"]

@@ -76,6 +76,11 @@ class BatchTransport:
         self._open = dict.fromkeys(self._messages)
 
     @property
+    def has_unread(self) -> bool:
+        """Whether there are messages that were not received yet."""
+        return bool(self._unread)
+
+    @property
     def answer(self) -> PartialItemFailureResponse:
         """Which messages the queue shall keep."""
         return {"batchItemFailures": [{"itemIdentifier": id} for id in self._open]}
@@ -143,11 +148,14 @@ def handles_events(
                 check_lease(participant, queues, lease())
             batch = BatchTransport(event, queues)
 
+            def has_time() -> bool:
+                return context.get_remaining_time_in_millis() >= RESERVE_MS
+
             def in_time(event: Envelope) -> object:
                 try:
                     return function(event)
                 finally:
-                    if context.get_remaining_time_in_millis() < RESERVE_MS:
+                    if not has_time():
                         inbox.stop()
 
             with (
@@ -165,6 +173,9 @@ def handles_events(
                 ) as inbox,
             ):
                 inbox.handle(in_time, idle_s=0)
+                while batch.has_unread and has_time():
+                    # All of one reception were early or malformed; there are more.
+                    inbox.handle(in_time, idle_s=0)
             return batch.answer
 
         return handle

@@ -126,12 +126,16 @@ class Inbox:
         """Up to `most` events, at least one; those before are handled. Raises what `get` raises."""
         check_arguments(most=most, timeout_s=timeout_s)
         with self._reading():
-            handled = self._handled()
-            self._got = got = self._reader.next(most, timeout_s, handled)
-        self._check_open()
-        if not got:
+            found = self._reader.next(most, timeout_s, self._handled())
+            self._got = []
+            if self._closed:
+                # By another thread: they are handed to nobody, so they come again.
+                self._received += found
+                raise ClosedError(self.participant)
+            self._got = found
+        if not found:
             raise self._nothing_there(timeout_s)
-        return [each.event for each in got]
+        return [each.event for each in found]
 
     def receive(self, timeout_s: float = LONG_POLL_S) -> Received:
         """The next event, to be settled by hand. Raises what `get` raises."""

@@ -205,12 +205,10 @@ class MemoryPlane:
 
     def handlers(self, event: Envelope) -> frozenset[Replier]:
         """Who is expected to answer a request: its subscribers that handle it, itself left out."""
+        asker = str(event.attributes[REPLY_TO])
+        sent = event.with_attributes(Sender(service=asker).attributes)
         with self._changed:
-            return frozenset(
-                Replier(participant)
-                for participant in self._takers(event)
-                if participant != event.attributes.get(REPLY_TO)
-            )
+            return frozenset(Replier(each) for each in self._takers(sent) if each != asker)
 
     def announced(self) -> Announcements:
         """The last announcement of each participant that made one."""

@@ -13,6 +13,7 @@ from eventplane.errors import EventPlaneError
 from eventplane.interest import is_wanted
 from eventplane.names import OWN_SERVICES
 from eventplane.router import Router
+from eventplane.sender import Sender
 
 
 class NotAskingError(EventPlaneError):
@@ -46,19 +47,22 @@ class Handlers:
         self._device = Router(contract, Place.DEVICE)
         self._cloud = Router(contract, Place.CLOUD)
 
-    def of(self, event: Envelope, asker: str) -> frozenset[Replier]:
+    def of(self, event: Envelope, asker: str, thing: str = "") -> frozenset[Replier]:
         """Return the participants that handle `event` when `asker` sends it, other than the asker.
 
-        For a service on a device: services there, and in the cloud. For one in the cloud: services there, and
-        on the device that the event names. Functions of the plane and webhooks do not answer. Raises
-        `NotAskingError`, `NotOneDeviceError`.
+        For a service on the device `thing`: services there, and in the cloud. For one in the cloud, without a
+        `thing`: services there, and on the device that the event names. Functions of the plane and webhooks
+        do not answer. Raises `NotAskingError`, `NotOneDeviceError`.
         """
         participant = self._contract.participants.get(asker)
         if participant is None or not participant.may_ask(event.type):
             raise NotAskingError(asker, event.type)
         priority = self._contract.priority(event, participant.outbox)
-        on_device = self._readers(self._device, event, priority)
-        in_cloud = self._readers(self._cloud, event, priority)
+        # As the routers stamp it: a filter may read the sender.
+        sent = event.with_attributes(Sender(service=asker).attributes)
+        sent_up = sent.with_attributes(Sender(device=thing).attributes)
+        on_device = self._readers(self._device, sent, priority)
+        in_cloud = self._readers(self._cloud, sent_up, priority)
         device = self._contract.device.name
         found: set[Replier] = set()
         if participant.kind is ParticipantKind.DEVICE_SERVICE:
@@ -69,8 +73,8 @@ class Handlers:
         else:
             found.update(Replier(each) for each in in_cloud)
             if device in in_cloud:
-                thing = _thing(event, asker)
-                found.update(Replier(each, thing) for each in on_device)
+                target = _target(event, asker)
+                found.update(Replier(each, target) for each in on_device)
         return frozenset(each for each in found if each.participant not in {asker, device, *OWN_SERVICES})
 
     def _readers(self, router: Router, event: Envelope, priority: Priority) -> set[str]:
@@ -87,8 +91,8 @@ class Handlers:
         return {each.participant for each in channels if each.box != REPLIES and each.webhook is None}
 
 
-def _thing(event: Envelope, asker: str) -> str:
-    thing = event.attributes.get("todevice")
-    if not isinstance(thing, str) or thing == ALL:
+def _target(event: Envelope, asker: str) -> str:
+    target = event.attributes.get("todevice")
+    if not isinstance(target, str) or target == ALL:
         raise NotOneDeviceError(asker)
-    return thing
+    return target

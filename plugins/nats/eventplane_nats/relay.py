@@ -1,8 +1,9 @@
 """Brings what a cloud service puts over NATS to its outbox queue, which feeds its router.
 
 AWS Lambda reads no stream. The relay runs with the rights of the service, so that the plane stamps its name.
-It passes on malformed events as well: their dead letters are the router's business. Of one that is too large
-it passes on as much as shows that: Amazon SQS would never take it, and the relay would try for ever.
+It passes on malformed events as well: their dead letters are the router's business, and show in Python's
+notation what Amazon SQS does not take. Of one that is too large it passes on as much as shows that: Amazon
+SQS would never take it, and the relay would try for ever.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ import re
 import threading
 from typing import Any, Final, Self
 
+from eventplane.envelope import parse_event
+from eventplane.errors import EnvelopeError
 from eventplane.limits import MAX_EVENT_BYTES
 from eventplane.resource_names import queue_name
 from eventplane_client.aws import unavailable
@@ -79,13 +82,24 @@ class Relay:
         self._stream.close()
 
     def _is_stored(self, body: bytes) -> bool:
-        kept = body[: MAX_EVENT_BYTES + 1].decode("utf-8", "replace")
-        text = _NOT_XML.sub(lambda each: f"\\u{ord(each[0]):04x}", kept)
         try:
             with unavailable(self._participant):
-                # SQS refuses an empty text; no text is an event either.
-                self._sqs.send_message(QueueUrl=self._queue, MessageBody=text or " ")
+                self._sqs.send_message(QueueUrl=self._queue, MessageBody=sqs_text(body))
         except UnavailableError as error:
             _log.warning("the outbox queue does not answer: %s", error)
             return False
         return True
+
+
+def sqs_text(body: bytes) -> str:
+    """Return a text that Amazon SQS takes: the same event, or for a malformed `body` a malformed text."""
+    kept = body[: MAX_EVENT_BYTES + 1]
+    try:
+        text = kept.decode()
+        if _NOT_XML.search(text):
+            parse_event(text)
+            text = _NOT_XML.sub(lambda each: f"\\u{ord(each[0]):04x}", text)
+    except (UnicodeDecodeError, EnvelopeError):
+        # Replaced characters might make an event of it that nobody wrote. Python's notation is no JSON.
+        text = repr(kept)
+    return text or " "  # SQS refuses an empty text; no text is an event either

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import math
+import threading
 from typing import Any
 
 import pytest
 
+from eventplane.envelope import Envelope
 from eventplane_client import ClientSettings, connect
 from eventplane_client.aio import AsyncClient
 from eventplane_client.errors import (
     ClientSettingsError,
+    ClosedError,
     NothingThereError,
     NotRegisteredError,
     UnroutedError,
 )
-from tests.unit.client.worlds import MemoryWorld, event
+from tests.unit.client.worlds import MemoryWorld, event, reading
 
 SOON = 20.0
 
@@ -75,6 +78,65 @@ def test_what_a_cancelled_call_had_got_comes_with_the_next(world: MemoryWorld, c
 
     asyncio.run(run())
     assert world.pending() == 0
+
+
+class Fetching:
+    """The client's thread has an event in its hands, and hands it out after `go_on`."""
+
+    def __init__(self, world: MemoryWorld) -> None:
+        self._began, self.go_on = threading.Event(), threading.Event()
+        self.client = AsyncClient(world.client(world.reader, has_expired=self._wait))
+        world.deliver(event("late"))
+
+    async def began(self) -> None:
+        assert await asyncio.to_thread(self._began.wait, SOON)
+
+    def _wait(self, _event: Envelope) -> bool:
+        self._began.set()
+        assert self.go_on.wait(SOON)
+        return False
+
+
+@pytest.mark.parametrize("call", ["get", "receive"])
+def test_what_only_a_cancelled_call_had_got_at_the_end_of_the_block_comes_again(
+    world: MemoryWorld, call: str
+) -> None:
+    async def run() -> None:
+        fetching = Fetching(world)
+        async with fetching.client:
+            async with await fetching.client.subscribe() as inbox:
+                taking = asyncio.create_task(getattr(inbox, call)(SOON))
+                await fetching.began()
+                taking.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await taking
+                fetching.go_on.set()
+            with pytest.raises(ClosedError):
+                await getattr(inbox, call)(SOON)
+
+    asyncio.run(run())
+    with reading(world) as inbox:
+        assert inbox.get(0.0).id == "late"
+
+
+def test_what_comes_while_another_task_closes_is_handed_out_or_comes_again_not_both(
+    world: MemoryWorld,
+) -> None:
+    async def run() -> Envelope | None:
+        fetching = Fetching(world)
+        async with fetching.client:
+            inbox = await fetching.client.subscribe()
+            reading = asyncio.create_task(anext(aiter(inbox), None))
+            await fetching.began()
+            closing = asyncio.create_task(inbox.close())
+            await asyncio.sleep(0)  # now it is next in the client's thread
+            fetching.go_on.set()
+            assert inbox._inbox.wait_ended(SOON)  # and the reading task had no turn yet
+            await closing
+            return await reading
+
+    found = asyncio.run(run())
+    assert world.pending() == (1 if found is None else 0)
 
 
 def test_a_request_goes_to_the_client_as_it_was_given() -> None:

@@ -13,6 +13,7 @@ from botocore.exceptions import ClientError
 
 from eventplane_client.dynamodb import DynamoDbFilter
 from eventplane_client.dynamodb_log import DynamoDbLogFilter
+from eventplane_client.dynamodb_table import EXPIRES, PARTITION, SORT, WINDOW_S
 from eventplane_client.errors import StateError
 from eventplane_client.memory_filter import Memory, MemoryFilter
 from eventplane_client.ports import MessageFilter, Verdict
@@ -71,6 +72,13 @@ class Readers:
             each.close()  # what the system does for a process that ends
         self._alive.clear()
         self.now += LEASE_S + 1
+
+    def expire(self) -> None:
+        """Items whose time is over go, as DynamoDB deletes them."""
+        for item in self.dynamodb.scan(TableName="filters")["Items"]:
+            if float(item[EXPIRES]["N"]) <= self.now:
+                names = {name: item[name] for name in (PARTITION, SORT)}
+                self.dynamodb.delete_item(TableName="filters", Key=names)
 
     def _open(self) -> MessageFilter:
         times: Any = {"lease": lambda: self.lease_s, "clock": lambda: self.now}
@@ -235,12 +243,28 @@ def test_readers_of_a_log_that_has_expired_agree_on_its_new_beginning(readers: R
     for at in range(3):
         old.claim([key(at)])
         old.release([key(at)])
-    for item in readers.dynamodb.scan(TableName="filters")["Items"]:
-        names = {name: item[name] for name in ("reader", "event")}
-        readers.dynamodb.delete_item(TableName="filters", Key=names)
-    readers.now += 1_209_600
+    readers.now += WINDOW_S
+    readers.expire()
     new = readers.open()
     assert new.claim([key(2)]) == [Verdict.NEW]
     assert old.claim([key(2)]) == [Verdict.BUSY]
     assert old.claim([key(3)]) == [Verdict.NEW]
     assert new.claim([key(3)]) == [Verdict.BUSY]
+
+
+@log
+def test_a_reader_whose_log_could_not_be_read_after_a_long_time_reads_it_before_it_writes(
+    readers: Readers,
+) -> None:
+    idle, busy = readers.open(), readers.open()
+    idle.claim([key(1)])
+    readers.now += WINDOW_S * 0.4
+    busy.claim([key(2)])
+    readers.now += WINDOW_S * 0.6
+    readers.expire()  # the first entry, and not the second
+    readers.dynamodb.failing = "get_paginator"
+    with pytest.raises(StateError):
+        idle.claim([key(3)])
+    readers.dynamodb.failing = ""
+    assert idle.claim([key(2), key(3)]) == [Verdict.DOUBT, Verdict.NEW]
+    assert busy.claim([key(3)]) == [Verdict.BUSY]

@@ -19,7 +19,7 @@ from eventplane_client.functions import MARGIN_S, RESERVE_MS, Handler, handles_e
 from eventplane_client.memory import MemoryPlane, MemoryTransport
 from eventplane_client.memory_filter import Memory, MemoryFilter
 from eventplane_client.ports import Message, MessageFilter, Mode, digest
-from eventplane_client.reader import Doubt
+from eventplane_client.reader import PREFETCH, Doubt
 from eventplane_client.resequencer import GAP_TIMEOUT_S
 from eventplane_client.telemetry import Handling, NoTelemetry
 from tests.fakes.aws import FakeAws
@@ -137,7 +137,8 @@ def test_what_there_is_no_time_for_comes_again(monkeypatch: pytest.MonkeyPatch, 
     if fails:
         world.failing["a"] = ValueError()
     monkeypatch.setattr(LambdaContext, "get_remaining_time_in_millis", lambda _: RESERVE_MS - 1)
-    assert world.invoke(event("a"), event("b")) == ([0, 1] if fails else [1])
+    more = [event() for _ in range(PREFETCH)]
+    assert world.invoke(event("a"), *more) == list(range(0 if fails else 1, 1 + len(more)))
     assert world.handled == ["a"]
 
 
@@ -377,6 +378,18 @@ def test_what_comes_too_early_for_its_order_comes_again_and_at_the_last_receive_
     assert world.invoke(numbered(3), numbered(2)) == []
     assert world.invoke(numbered(5), attempt=MAX_RECEIVES) == []
     assert world.handled == ["1", "2", "3", "5"]
+
+
+@pytest.mark.source("P17")
+@pytest.mark.parametrize("early", [numbered(7), "garbage"])
+def test_what_cannot_be_handed_out_keeps_nothing_from_being_read_behind_it(early: Envelope | str) -> None:
+    world = World()
+    assert world.invoke(numbered(1)) == []
+    front = [early] * (2 * PREFETCH)
+    in_time = numbered(1, senderdevice="home-2")
+    kept = world.invoke(*front, in_time)
+    assert kept == ([] if early == "garbage" else [*range(len(front))])
+    assert world.handled == ["1", "1"]
 
 
 @pytest.mark.source("P17")

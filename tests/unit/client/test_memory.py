@@ -15,7 +15,7 @@ from eventplane.conversation.messages import Replier
 from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.envelope import parse_event
 from eventplane.filters import Any as AnyOf
-from eventplane.filters import Exact
+from eventplane.filters import Exact, Not
 from eventplane.names import REPLY_TO
 from eventplane.reasons import Reason
 from eventplane_client import ClientSettings, Sender, cloud_event_of, connect
@@ -144,6 +144,13 @@ class TestInterest:
         assert plane.handlers(self.ASKED) == {Replier("porter")}
         plane.announce("cook", "program", None)
         assert plane.handlers(self.ASKED) == {Replier("porter"), Replier("cook")}
+
+    def test_who_subscribed_by_the_sender_is_waited_for_by_that_sender(self) -> None:
+        plane, from_desk = MemoryPlane(), Exact("senderservice", "desk")
+        plane.subscribe("porter", "desk's", from_desk)
+        plane.subscribe("cook", "others'", Not(from_desk))
+        assert plane.handlers(self.ASKED) == {Replier("porter")}
+        assert plane.handlers(event(type="ask", **{REPLY_TO: "hall"})) == {Replier("cook")}
 
     def test_what_a_program_does_not_handle_does_not_come_and_is_not_refused(self) -> None:
         meals = {"exact": {"type": "meal"}}

@@ -20,6 +20,7 @@ from eventplane.values import timestamp
 from eventplane_client.client import Client
 from eventplane_client.delivery import Delivery
 from eventplane_client.errors import (
+    ClosedError,
     NothingThereError,
     StateError,
     UnavailableError,
@@ -95,6 +96,34 @@ def test_a_client_whose_inbox_fails_to_close_closes_all_the_rest() -> None:
     with pytest.raises(StateError):
         client.close()
     assert filter.is_closed
+
+
+class ClosedMeanwhile(MemoryTransport):
+    """Another thread closes `inbox`, with an `error` or without, while its reader receives."""
+
+    inbox: Inbox
+    error: BaseException | None = None
+
+    def receive(self, most: int, timeout_s: float) -> list[Message]:
+        closing = threading.Thread(target=self.inbox.close, args=(self.error,))
+        closing.start()
+        closing.join()
+        return super().receive(most, timeout_s)
+
+
+@pytest.mark.parametrize("error", [None, ValueError()])
+def test_what_comes_while_another_thread_closes_was_handed_to_nobody_and_comes_again(
+    error: BaseException | None,
+) -> None:
+    plane, filter = MemoryPlane(max_receives=1), MemoryFilter()
+    plane.deliver(READER, event("one"))
+    transport = ClosedMeanwhile(plane, READER)
+    transport.inbox, transport.error = Inbox(READER, transport, filter), error
+    with pytest.raises(ClosedError):
+        transport.inbox.get(SECONDS)
+    assert plane.events == []  # nobody failed
+    with Inbox(READER, MemoryTransport(plane, READER), filter) as inbox:
+        assert inbox.get(0).id == "one"
 
 
 def test_what_was_held_for_its_order_comes_again_at_once() -> None:

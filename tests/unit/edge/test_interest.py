@@ -9,7 +9,7 @@ import pytest
 from edge.counts import NotStored
 from edge.forwarder import Reload
 from edge.interest import Interest
-from eventplane.contract import Priority
+from eventplane.contract import Priority, compile_contract
 from eventplane.conversation.questions import HandlersAnswer, read_handlers_answer, write_handlers_question
 from eventplane.device_reports import ACKNOWLEDGED, DISCARDED, MANIFEST, UPLINK_INTEREST_TYPE, UPLINK_KEY
 from eventplane.downlink.device import AckStatus
@@ -22,7 +22,7 @@ from eventplane_mqtt.mailbox import LinkName
 from tests.plane import shipped_contract
 from tests.unit.edge.downlinks import command, state
 from tests.unit.edge.fakes import ALARM, DEAD_LETTER, READING, Device, MakeDevice, contract, event
-from tests.unit.eventplane.conversation.worlds import ask
+from tests.unit.eventplane.conversation.worlds import ask, document
 from tests.unit.eventplane.conversation.worlds import plane as conversation
 
 LOCAL, CLOUD = LinkName.LOCAL, LinkName.CLOUD
@@ -225,22 +225,29 @@ def test_a_participant_that_withdrew_is_not_awaited_and_gets_everything() -> Non
     assert take(announced) == (True, True)
 
 
+def handlers(device: Device, service: str, asked: Envelope) -> HandlersAnswer:
+    device.turn(device._received(handlers_topic(service), write_handlers_question("q", asked)))
+    topic = handlers_answer_topic(service)
+    (answer,) = [payload for _, to, payload in device.local.last.published if to == topic]
+    return read_handlers_answer(answer)
+
+
 @pytest.mark.source("C7")
 def test_the_asker_learns_the_handlers_of_its_request_and_their_announcements(make: MakeDevice) -> None:
     device = make(plane=conversation())
     device.turn(device.announcement_of("lamp", {"exact": {"type": ask().type}}))
-
-    def handlers(service: str) -> HandlersAnswer:
-        question = write_handlers_question("q", ask(loud=True))
-        device.turn(device._received(handlers_topic(service), question))
-        topic = handlers_answer_topic(service)
-        (answer,) = [payload for _, to, payload in device.local.last.published if to == topic]
-        return read_handlers_answer(answer)
-
-    found = handlers("button")
+    found = handlers(device, "button", ask(loud=True))
     assert (found.id, found.thing, found.handlers) == ("q", "thing", ("chime", "lamp"))
     assert found.announced.keys() == {"lamp"}
-    assert "asks" in str(handlers("lamp").problem)
+    assert "asks" in str(handlers(device, "lamp", ask(loud=True)).problem)
+
+
+def test_a_route_in_the_cloud_that_reads_the_sender_s_device_reads_this_one(make: MakeDevice) -> None:
+    some = document()
+    for route, thing in (("to-porter", "thing"), ("to-desk", "other")):
+        some["routes"][route]["filter"] = {"exact": {"senderdevice": thing}}
+    device = make(plane=compile_contract(some, "talk"))
+    assert handlers(device, "button", ask(far=True)).handlers == ("lamp", "porter")
 
 
 def test_what_all_of_the_cloud_s_routes_take_fits_one_event() -> None:

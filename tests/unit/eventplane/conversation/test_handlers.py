@@ -34,6 +34,36 @@ def test_the_handlers_of_an_event_are_expected_to_answer(
     assert names(ask(**attributes), asker) == expected
 
 
+FROM_BUTTON = {"exact": {"senderservice": "button"}}
+FROM_HOME_1 = {"all": [FROM_BUTTON, {"exact": {"senderdevice": "home-1"}}]}
+
+
+@pytest.mark.parametrize(
+    ("asker", "at_lamp", "at_porter", "expected"),
+    [
+        ("button", FROM_BUTTON, FROM_HOME_1, {"lamp", "porter"}),
+        ("button", {"not": FROM_BUTTON}, {"not": FROM_HOME_1}, set()),
+        # In the cloud a sender has no device.
+        ("desk", FROM_BUTTON, FROM_HOME_1, set()),
+        ("desk", {"not": FROM_BUTTON}, {"not": FROM_HOME_1}, {"home-1/lamp", "porter"}),
+        # On its device, too: the router in the cloud stamps that.
+        ("button", {"not": FROM_HOME_1}, FROM_BUTTON, {"lamp", "porter"}),
+    ],
+)
+@pytest.mark.parametrize("claimed", [{}, {"senderservice": "chime", "senderdevice": "home-666"}])
+def test_routes_that_read_the_sender_read_the_asker(
+    asker: str, at_lamp: object, at_porter: object, expected: set[str], claimed: dict[str, str]
+) -> None:
+    some = document()
+    del some["routes"]["to-desk"]
+    for route, filter in (("to-lamp", at_lamp), ("to-porter", at_porter)):
+        some["routes"][route]["filter"] = {"all": [some["routes"][route]["filter"], filter]}
+    event = ask(far=True, near=True, todevice="home-1", **claimed)
+    thing = "home-1" if asker == "button" else ""
+    found = Handlers(compile_contract(some, "talk")).of(event, asker, thing)
+    assert {str(each) for each in found} == expected
+
+
 def test_a_request_goes_down_to_one_device() -> None:
     for attributes in ({}, {"todevice": "*"}, {"togroup": "ward"}):
         with pytest.raises(NotOneDeviceError, match="todevice"):
