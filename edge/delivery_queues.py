@@ -499,6 +499,11 @@ class UplinkQueue:
         unstored = self._unstored.peek(count)
         return [*unstored, *self._urgent.peek(count - len(unstored))]
 
+    def has_urgent(self) -> bool:
+        """Return whether an urgent event, or anything that is sent once more, waits and has not expired."""
+        self._urgent.fill(1)
+        return bool(self._again) or not (self._unstored.empty and self._urgent.empty)
+
     def ordinary(self, count: int) -> Sequence[PendingDelivery]:
         """Return up to `count` ordinary events that come next, of those read ahead."""
         found: list[PendingDelivery] = []

@@ -49,6 +49,11 @@ class PoisonDetector:
         if self._suspects and publish.urgent == self.urgent:
             self._suspects = max(0, self._suspects - len(publish.deliveries))
 
+    def clear(self) -> None:
+        """Note that the suspects ended without an answer of the broker: they expired."""
+        self._suspects = 0
+        self.urgent = False
+
     def restarted(self) -> None:
         """Note that this side ended the connection."""
         self._proved = False

@@ -161,6 +161,8 @@ class Uplink:
         self._publisher.wake_at = None
         if not self._link.up:
             return
+        if self._poison.urgent and self._poison.size and not self._publisher and not self._queue.has_urgent():
+            self._poison.clear()
         if not self._poison.needs_proof:
             self._pump_urgent(now)
             self._pump_repeated(now)
