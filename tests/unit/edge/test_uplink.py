@@ -306,6 +306,21 @@ class TestPoison:
         suspecting.turn(after=1.0)
         assert [each.id for each in suspecting.sent_up(READING)] == ["reading"]
 
+    def test_alarms_go_while_the_cloud_refuses_the_ordinary_topic_and_prove_nothing_about_it(
+        self, device: Device
+    ) -> None:
+        device.send(event("reading"))
+        for number in range(20):
+            device.turn(after=1.0)
+            assert device.cloud.last.published[-1][1] == TOPIC
+            device.disconnect(CLOUD)
+            device.send(event(f"fire{number}", ALARM))
+            device.connect(CLOUD)
+            assert device.uplinked() == [[f"fire{number}"]]
+            device.turn(device.puback(1))
+        assert device.letters() == []
+        assert device.spool.backlog()["device.outbox"] == 1
+
     def test_an_alarm_that_is_sent_again_on_the_same_connection_stays_a_suspect(self, device: Device) -> None:
         device.send(event("fire", ALARM))
         for _ in range(3):
