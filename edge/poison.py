@@ -3,8 +3,8 @@
 MQTT 3.1.1 has no refusal of a publish: the broker just ends the connection, as any outage does. Three
 connections in a row that end with the same publish unanswered make its events suspects. From then on each
 connection first has to acknowledge a probe, then one publish of half the suspects goes alone; whether it is
-acknowledged or dropped halves them again. Only urgent suspects let urgent events wait for that. The last
-suspect is poison once five connections in a row worked until it was sent and ended before anything else
+acknowledged or dropped halves them again. Urgent events wait for that only if the suspects are urgent. The
+last suspect is poison once five connections in a row worked until it was sent and ended before anything else
 was sent. An outage cannot lead to that: it leaves the probe unanswered, or does not coincide with that one
 event each time. A publish without any answer proves nothing: connections that swallow large packets cause
 that as well.
