@@ -1,8 +1,8 @@
 """The forwarder's command line. `USAGE` lists the commands.
 
 Exit status: 0 done, or stopped by SIGTERM or SIGINT; 1 `discovery find` found no broker; 2 wrong command
-line; 74 no use of the spool (EX_IOERR); 78 wrong settings, or a broken contract and none that was in force
-before (EX_CONFIG). Any other status is a bug and leaves a traceback.
+line; 74 another process has the spool (EX_IOERR); 78 wrong settings, or a broken contract and none that was
+in force before (EX_CONFIG). Any other status is a bug and leaves a traceback.
 """
 
 from __future__ import annotations

@@ -131,8 +131,9 @@ class Components:
         if contract.device.outbox != before.device.outbox:
             # The broker counts unacknowledged publishes of which a new uplink does not know.
             links[LinkName.CLOUD].reset("the contract changed the uplink", now)
-            self._queues.retire(before.device.outbox.address)
+            urgent = self._queues.retire(before.device.outbox.address)
             self._make_uplink(contract.device.outbox)
+            self.send_volatile([each._replace(destination=self._uplink_address) for each in urgent])
         sessions = (LinkName.LOCAL, LinkName.URGENT)
         changed = [each for each in sessions if subscriptions(contract, each) != subscriptions(before, each)]
         for each in changed:
@@ -198,9 +199,12 @@ class Components:
 
     def _make_inboxes(self, channels: list[Channel]) -> None:
         kept = {address: each for address, each in self.inboxes.items() if each.channel in channels}
+        urgent: list[VolatileEvent] = []
         for address in self.inboxes.keys() - kept.keys():
-            self._queues.retire(address)
+            urgent += self._queues.retire(address)
         self.inboxes = {each.address: kept.get(each.address) or self._inbox(each) for each in channels}
+        # To an inbox without a route nothing goes any more, until the sender repeats it under other routes.
+        self.send_volatile([each for each in urgent if each.destination in self.inboxes])
 
     def _inbox(self, channel: Channel) -> InboxPump:
         local = self._dependencies.settings.local

@@ -92,8 +92,9 @@ def active_contract(
 ) -> ActiveContract | SettingProblem:
     """Return the contract that the cloud sent or, without one that can be followed, the one in `file`.
 
-    While `file` cannot be read, `known` takes its place: the image's contract as it was read before. The
-    result is a problem where there is none at all, or the spool cannot be read.
+    While `file` cannot be read, `known` takes its place: the image's contract as it was read before. Without
+    a disk the copy beside the spool takes the place of what the cloud sent. The result is a problem where
+    there is none at all, or the spool cannot be read.
     """
     found = read_contract(file)
     if not isinstance(found, SettingProblem):
@@ -103,28 +104,16 @@ def active_contract(
     else:
         return found
     try:
-        stored = spool.device_state(Downlink.STATE, contract_key(image.name))
+        delivered = _delivered(spool, image) if spool.is_on_disk else _kept_for(image, spool.path)
     except SpoolError as error:
         return SettingProblem("contract", f"the delivered one cannot be read: {error.problem}", error.remedy)
-    refused = None
-    if stored is not None and not stored.state_version.is_deleted:
-        try:
-            delivered = _read(parse_event(stored.json))
-        except (ContractError, ValueError, zlib.error) as error:
-            # An older program after a newer one: the file is of its own time.
-            refused = str(error)
-        else:
-            problems = _below_floor(image, delivered)
-            if not problems:
-                return ActiveContract(delivered, image)
-            # Of another image, or from before there was a floor.
-            refused = _floor_text(problems)
+    if isinstance(delivered, Contract):
+        return ActiveContract(delivered, image)
     if isinstance(found, SettingProblem):
         return found
-    if refused is None:
-        return ActiveContract(found, found)
-    _log.error("the contract that the cloud sent is not followed, %s is: %s", file, refused)
-    return ActiveContract(found, found, SettingProblem("contract", refused, "send another contract"))
+    if delivered is not None:
+        _log.error("the contract that the cloud sent is not followed, %s is: %s", file, delivered.problem)
+    return ActiveContract(found, found, delivered)
 
 
 def read_contract(file: Path) -> Contract | SettingProblem:
@@ -155,6 +144,33 @@ def keep_contract(contract: Contract, spool: Path) -> None:
             "%s: %s; until it is written no start gets over a broken contract file, make room for it",
             file, error.strerror or error,
         )  # fmt: skip
+
+
+def _delivered(spool: Spool, image: Contract) -> Contract | SettingProblem | None:
+    """Return the contract that the cloud sent, why it cannot be followed, or None. Raises `SpoolError`."""
+    stored = spool.device_state(Downlink.STATE, contract_key(image.name))
+    if stored is None or stored.state_version.is_deleted:
+        return None
+    try:
+        delivered = _read(parse_event(stored.json))
+    except (ContractError, ValueError, zlib.error) as error:
+        # An older program after a newer one: the file is of its own time.
+        refused = str(error)
+    else:
+        problems = _below_floor(image, delivered)
+        if not problems:
+            return delivered
+        # Of another image, or from before there was a floor.
+        refused = _floor_text(problems)
+    return SettingProblem("contract", refused, "send another contract")
+
+
+def _kept_for(image: Contract, spool: Path) -> Contract | None:
+    """Return the last contract that was active over `spool`, if it has the alarms of `image`."""
+    kept = last_contract(spool)
+    if kept is None or kept.name != image.name or _below_floor(image, kept):
+        return None
+    return kept
 
 
 def _kept(spool: Path) -> Path:

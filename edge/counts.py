@@ -13,10 +13,15 @@ from eventplane.reasons import Outcome, Reason
 MOST_KINDS = 100
 """Different kinds of events that `not_stored` distinguishes; a report of them has to fit an event."""
 
+MOST_OTHER_KINDS = 20
+"""Then so many more of other types, by channel and reason, then only reasons. Ours: more services than a home
+has."""
+
 MOST_CHARACTERS = 100
 """Of a channel or type in a report, for the same reason: its sender decides how long it is."""
 
 OTHER_TYPES = "(other types)"
+OTHER_CHANNELS = "(other channels)"
 
 
 class NotStored(NamedTuple):
@@ -69,6 +74,8 @@ class Counts:
         kind = kind._replace(channel=kind.channel[:MOST_CHARACTERS], type=kind.type[:MOST_CHARACTERS])
         if kind not in self.not_stored and len(self.not_stored) >= MOST_KINDS:
             kind = kind._replace(type=OTHER_TYPES)
+            if kind not in self.not_stored and len(self.not_stored) >= MOST_KINDS + MOST_OTHER_KINDS:
+                kind = kind._replace(channel=OTHER_CHANNELS)
         self.not_stored[kind] += count
 
     def dropped(self, kind: NotStored) -> None:

@@ -12,7 +12,7 @@ from time import monotonic
 
 from edge.certificate import CertificateFile
 from edge.components import make_links
-from edge.contract_updates import ActiveContract, active_contract, keep_contract, last_contract
+from edge.contract_updates import ActiveContract, active_contract, keep_contract
 from edge.decision import RECENT_EVENTS
 from edge.errors import SettingProblem
 from edge.forwarder import Forwarder, Message, Stop
@@ -48,9 +48,6 @@ def run(
     _listen_to_signals(mailbox)
     disk = DiskWatch(settings)
     with disk.open(monotonic()) as spool:
-        if not spool.is_on_disk:
-            # A contract that came down is in the spool, and beside it for such days.
-            contract = last_contract(settings.spool) or contract
         found = active_contract(settings.contract, spool, contract)
         if isinstance(found, SettingProblem):
             found = ActiveContract(contract, contract)

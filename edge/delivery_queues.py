@@ -311,13 +311,19 @@ class DeliveryQueues:
         queues: dict[tuple[str, int], DeliveryQueue] = {**self._cursors, **self._volatile}
         return {rank: queues[to, rank] for to, rank in sorted(queues) if to == destination}
 
-    def retire(self, destination: str) -> None:
-        """Remove the queues of `destination`; its pending deliveries stay in the spool."""
+    def retire(self, destination: str) -> list[VolatileEvent]:
+        """Remove the queues of `destination`; its pending deliveries stay in the spool.
+
+        Return its urgent events that are only in memory: they, or repetitions of them, may be sent again.
+        """
         self.clear(destination)
-        for rank in (UNSTORED_RANK, BEST_EFFORT_RANK):
-            del self._volatile[destination, rank]
         for priority in Priority:
             del self._cursors[destination, priority.rank]
+        del self._volatile[destination, BEST_EFFORT_RANK]
+        urgent = self._volatile.pop((destination, UNSTORED_RANK)).take_all()
+        for each in urgent:
+            self._sent_unstored.discard(_mark(each))
+        return urgent
 
     def stored(self, arrivals: Sequence[StoredEvent], uptime_ms: int) -> None:
         """Queue what was just committed at `uptime_ms`, so that it need not be read from the spool."""
@@ -498,6 +504,11 @@ class UplinkQueue:
             return () if self._urgent.empty else self._urgent.peek(count)
         unstored = self._unstored.peek(count)
         return [*unstored, *self._urgent.peek(count - len(unstored))]
+
+    def has_urgent(self) -> bool:
+        """Return whether an urgent event, or anything that is sent once more, waits and has not expired."""
+        self._urgent.fill(1)
+        return bool(self._again) or not (self._unstored.empty and self._urgent.empty)
 
     def ordinary(self, count: int) -> Sequence[PendingDelivery]:
         """Return up to `count` ordinary events that come next, of those read ahead."""

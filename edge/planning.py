@@ -20,6 +20,7 @@ from eventplane.dead_letter import Refusal
 from eventplane.downlink.wire import Incoming
 from eventplane.reasons import Outcome, Reason
 from eventplane.receipts import SPOOL_FULL, Receipt, digest
+from eventplane.topics import OUTBOXES
 from eventplane_mqtt.mailbox import Received
 
 Question = StateQuestion | HandlersQuestion
@@ -122,7 +123,7 @@ class Planner:
             refused = SPOOL_FULL
             plan.volatile.extend(decision.unstored)
             if submission.ends is None:
-                plan.rejected[NotStored(submission.address, decision.type, SPOOL_FULL)] += 1
+                plan.rejected[NotStored(_counted_as(submission), decision.type, SPOOL_FULL)] += 1
         else:
             _keep(decision, plan)
             if refused is not None:
@@ -151,6 +152,12 @@ class Planner:
             plan.dead_lettered.append(Discard(submission.ends, Outcome.DEAD_LETTERED, reason))
         else:
             plan.replaced.append(submission.ends)
+
+
+def _counted_as(submission: Submission) -> str:
+    """Return the address of `submission` in counts: of all unknown outboxes together it is their filter."""
+    refusal = submission.refusal
+    return OUTBOXES if refusal and refusal.reason == Reason.UNKNOWN_CHANNEL else submission.address
 
 
 def _finds_room(submission: Submission, arrival: StoredEvent, pressure: Pressure) -> bool:

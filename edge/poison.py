@@ -3,10 +3,11 @@
 MQTT 3.1.1 has no refusal of a publish: the broker just ends the connection, as any outage does. Three
 connections in a row that end with the same publish unanswered make its events suspects. From then on each
 connection first has to acknowledge a probe, then one publish of half the suspects goes alone; whether it is
-acknowledged or dropped halves them again. The last suspect is poison once five connections in a row worked
-until it was sent and ended before anything else was sent. An outage cannot lead to that: it leaves the probe
-unanswered, or does not coincide with that one event each time. A publish without any answer proves nothing:
-connections that swallow large packets cause that as well.
+acknowledged or dropped halves them again. Urgent events wait for that only if the suspects are urgent. The
+last suspect is poison once five connections in a row worked until it was sent and ended before anything else
+was sent. An outage cannot lead to that: it leaves the probe unanswered, or does not coincide with that one
+event each time. A publish without any answer proves nothing: connections that swallow large packets cause
+that as well.
 """
 
 from __future__ import annotations
@@ -42,12 +43,19 @@ class PoisonDetector:
         return bool(self._suspects) and not self._proved
 
     def acknowledged(self, publish: Publish) -> None:
-        """Note that the connection works and the events of `publish` are not poison."""
-        self._proved = True
+        """Note that the topic of `publish` works and its events are not poison."""
+        has_their_topic = publish.urgent == self.urgent
+        if has_their_topic or not publish.deliveries:  # a probe goes where the suspects go
+            self._proved = True
         if self._same in publish.deliveries:
             self._same = None  # the row ends here
-        if self._suspects and publish.urgent == self.urgent:
+        if self._suspects and has_their_topic:
             self._suspects = max(0, self._suspects - len(publish.deliveries))
+
+    def clear(self) -> None:
+        """Note that the suspects ended without an answer of the broker: they expired."""
+        self._suspects = 0
+        self.urgent = False
 
     def restarted(self) -> None:
         """Note that this side ended the connection."""

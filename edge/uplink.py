@@ -161,8 +161,12 @@ class Uplink:
         self._publisher.wake_at = None
         if not self._link.up:
             return
-        if not self._poison.needs_proof:
+        if self._poison.urgent and self._poison.size and not self._publisher and not self._queue.has_urgent():
+            self._poison.clear()
+        if not (self._poison.needs_proof and self._poison.urgent):
+            # Ordinary suspects hold up no urgent event: the cloud may refuse their topic only.
             self._pump_urgent(now)
+        if not self._poison.needs_proof:
             self._pump_repeated(now)
             self._pump_ordinary(now)
         self._pump_probe(now)

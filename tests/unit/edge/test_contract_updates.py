@@ -20,6 +20,7 @@ from edge.contract_updates import (
 )
 from edge.errors import SettingProblem
 from edge.forwarder import Reload
+from edge.spool import Spool
 from eventplane.contract import Contract, compile_contract, contract_document
 from eventplane.device_reports import DEVICE_CONTRACT
 from eventplane.downlink.device import AckStatus
@@ -194,6 +195,31 @@ def test_while_the_file_is_broken_the_image_is_what_it_was_before(device: Device
 @pytest.fixture
 def spool_path(tmp_path: Path) -> Path:
     return tmp_path / "spool.db"
+
+
+@pytest.mark.parametrize(
+    ("kept", "followed"),
+    [
+        (other(), other()),
+        (silent(), contract()),
+        (compile_contract(contract_document(other()) | {"name": "another"}, "test"), contract()),
+        (None, contract()),
+    ],
+    ids=["of the cloud", "without an alarm", "of another plane", "nothing"],
+)
+def test_a_start_without_a_disk_follows_the_kept_contract_if_it_has_the_alarms_of_the_file(
+    spool_path: Path, file: Path, kept: Contract | None, followed: Contract
+) -> None:
+    if kept is not None:
+        keep_contract(kept, spool_path)
+    with Spool(spool_path, on_disk=False) as spool:
+        assert active_contract(file, spool) == ActiveContract(followed, contract())
+        file.write_bytes(b"{")
+        found = active_contract(file, spool, contract())
+    if followed == kept:
+        assert found == ActiveContract(kept, contract())
+    else:
+        assert isinstance(found, SettingProblem)
 
 
 def test_the_kept_contract_is_the_last_active_one_and_written_when_it_changed_or_is_damaged(

@@ -13,7 +13,9 @@ from edge.counts import NotStored
 from edge.decision import NO_ATTRIBUTES
 from edge.dispatch import MOST_UNKNOWN, UNKNOWN_EVERY_S, UrgentHint, subscriptions
 from eventplane.contract import Contract
+from eventplane.device_reports import DISCARDED
 from eventplane.reasons import Reason
+from eventplane.receipts import SPOOL_FULL
 from eventplane.topics import OUTBOXES, URGENT_CLIENT_SUFFIX, local_topic
 from eventplane_mqtt import Endpoint, Login
 from eventplane_mqtt.mailbox import LinkName, Mailbox, Received
@@ -227,6 +229,19 @@ class TestUnknownOutboxes:
         assert device.forwarder.counts.not_stored == {NotStored(OUTBOXES, "", Reason.UNKNOWN_CHANNEL): 5}
         device.turn(after=61.0)
         assert device.not_stored() == {(OUTBOXES, Reason.UNKNOWN_CHANNEL): 5}
+
+    def test_without_room_they_are_one_kind_of_loss_however_many_topics_there_are(
+        self, make: MakeDevice
+    ) -> None:
+        device = make()
+        device.resize(device.spool.used_bytes)
+        for minute in range(30):
+            topics = [f"eventplane/{minute}-{n}-{'x' * 300}/outbox" for n in range(MOST_UNKNOWN)]
+            device.turn(*(over(device, LOCAL, b"{}", topic) for topic in topics), after=UNKNOWN_EVERY_S)
+        assert device.not_stored() == {(OUTBOXES, SPOOL_FULL): 30 * MOST_UNKNOWN}
+        device.resize(64 * 1024 * 1024)
+        device.turn(after=61.0)
+        assert len(device.waiting(type=DISCARDED)) == 1
 
 
 class TestRetained:

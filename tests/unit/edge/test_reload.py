@@ -18,6 +18,7 @@ from tests.unit.edge.downlinks import state
 from tests.unit.edge.fakes import ALARM, Device, MakeDevice, contract, event
 
 LOCAL, CLOUD = LinkName.LOCAL, LinkName.CLOUD
+FIRE = event("fire", ALARM, subject="show")  # for call service, display and cloud
 
 
 class TestReload:
@@ -83,19 +84,83 @@ class TestReload:
         assert [each.id for each in device.answers("display")] == ["q"]
 
 
+class TestUnstored:
+    """Urgent events that are only in memory."""
+
+    @pytest.fixture
+    def full(self, make: MakeDevice) -> Device:
+        """No byte of room is left, and no broker is there."""
+        device = make(connected=False)
+        device.resize(device.spool.used_bytes)
+        return device
+
+    def test_they_go_over_a_changed_uplink_and_once(self, full: Device) -> None:
+        full.connect(CLOUD)
+        full.send(FIRE)
+        assert full.uplinked() == [["fire"]]  # unacknowledged
+        full.disconnect(CLOUD)
+        full.send(event("later", ALARM))
+        full.turn(Reload(contract(batching_delay_ms=0)))
+        full.send(FIRE)
+        full.redial(CLOUD)
+        assert full.uplinked() == [["fire", "later"]]
+        full.acknowledge_all()
+        full.send(FIRE)
+        assert full.uplinked() == [["fire", "later"]]
+
+    def test_they_go_to_a_changed_inbox_and_once(self, full: Device) -> None:
+        full.send(FIRE)
+        full.turn(Reload(contract(display={"inbox": {"receipts": True}})))
+        full.send(FIRE)
+        full.redial(LOCAL)
+        assert full.ids_at("display") == full.ids_at("call") == ["fire"]
+
+    def test_those_in_flight_to_an_unchanged_inbox_are_not_repeated(self, full: Device) -> None:
+        full.connect(LOCAL)
+        full.send(FIRE)
+        full.turn(Reload(contract(batching_delay_ms=0)))
+        full.turn(after=1.0)
+        full.confirm()
+        full.send(FIRE)
+        assert full.ids_at("call") == ["fire"]
+        assert full.forwarder.counts.sent_unstored == 1
+
+    def test_those_of_an_inbox_without_a_route_go_when_a_contract_has_one_and_they_are_repeated(
+        self, full: Device
+    ) -> None:
+        full.send(FIRE)
+        full.turn(Reload(without_route(contract(), "shows")))
+        full.turn(Reload(contract()))
+        full.send(FIRE)
+        full.connect(LOCAL)
+        assert full.ids_at("display") == ["fire"]
+
+    def test_damage_found_while_a_contract_takes_effect_loses_none(
+        self, full: Device, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        full.send(FIRE)
+        damage(full, monkeypatch, "device_state")  # what the cloud wants
+        changed = contract(display={"inbox": {"receipts": True}}, forward="wanted")
+        full.turn(Reload(changed))
+        full.redial()
+        assert full.ids_at("display") == ["fire"]
+        assert [each.id for each in full.sent_up(ALARM)] == ["fire"]
+
+
 def without_route(plane: Contract, name: str) -> Contract:
     return replace(plane, routes=tuple(each for each in plane.routes if each.name != name))
 
 
+def damage(device: Device, monkeypatch: pytest.MonkeyPatch, method: str) -> None:
+    """The next call of `method` finds what a bad block leaves."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise SpoolCorruptError(device.path, "page 3 is torn")
+
+    monkeypatch.setattr(device.spool, method, fail)
+
+
 class TestDamage:
-    def damage(self, device: Device, monkeypatch: pytest.MonkeyPatch, method: str) -> None:
-        """The next call of `method` finds what a bad block leaves."""
-
-        def fail(*_: object, **__: object) -> None:
-            raise SpoolCorruptError(device.path, "page 3 is torn")
-
-        monkeypatch.setattr(device.spool, method, fail)
-
     @pytest.mark.parametrize("method", ["commit", "read"])
     def test_the_spool_is_opened_again_and_work_goes_on(
         self, device: Device, monkeypatch: pytest.MonkeyPatch, method: str, caplog: pytest.LogCaptureFixture
@@ -103,7 +168,7 @@ class TestDamage:
         device.send(event("first"))
         damaged = device.spool
         device.forwarder.uplink.disconnected()  # so that it reads from the spool again
-        self.damage(device, monkeypatch, method)
+        damage(device, monkeypatch, method)
         device.send(event("fire", ALARM))
         assert device.spool is not damaged
         assert "page 3 is torn" in caplog.text
@@ -118,7 +183,7 @@ class TestDamage:
     def test_while_a_contract_takes_effect(self, device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
         wanting = contract(display={"inbox": {"receipts": True}}, forward="wanted")
         damaged = device.spool
-        self.damage(device, monkeypatch, "device_state")  # what the cloud wants
+        damage(device, monkeypatch, "device_state")  # what the cloud wants
         device.turn(device.from_service(event("e")), Reload(wanting))
         assert device.spool is not damaged
         assert device.local.last.abandoned  # the new subscriptions need a new connection
@@ -137,7 +202,7 @@ class TestDamage:
 
         def commit_then_tear(*arguments: Any, **options: Any) -> None:
             commit(*arguments, **options)
-            self.damage(device, monkeypatch, "device_state")
+            damage(device, monkeypatch, "device_state")
 
         monkeypatch.setattr(damaged, "commit", commit_then_tear)
         data = {"version": 1, "filters": [{"exact": {"type": ALARM}}]}

@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 
 from edge import reports
-from edge.counts import MOST_KINDS, OTHER_TYPES, Counts, NotStored
+from edge.counts import MOST_KINDS, MOST_OTHER_KINDS, OTHER_CHANNELS, OTHER_TYPES, Counts, NotStored
 from edge.errors import SpoolUnavailableError
 from edge.numbering import stamp
 from edge.reports import Heading
@@ -271,8 +271,9 @@ def test_the_audit_counts_what_a_manifest_states_as_acknowledged(
 
 def test_the_largest_report_fits_an_event() -> None:
     counts = Counts()
-    for number in range(2 * MOST_KINDS):
-        counts.lost(NotStored("c" * 5_000, f"{number:04}" + "\N{OLD PERSIAN SIGN A}" * 90_000, "spool_full"))
+    for number in range(3 * MOST_KINDS):
+        channel = f"{number:04}" + "c" * 5_000
+        counts.lost(NotStored(channel, f"{number:04}" + "\N{OLD PERSIAN SIGN A}" * 90_000, "spool_full"))
     ranges = tuple((-(1 << 40) + 3 * n, -(1 << 40) + 3 * n + 1) for n in range(MOST_RANGES))
     tally = LossReport("device.outbox", Outcome.DROPPED, "spool_full", 2 * MOST_RANGES, ranges)
     heading = Heading("t" * 128, "e" * 16, 10**11, "2024-01-01T00:00:00.000Z")
@@ -287,6 +288,18 @@ def test_a_report_lists_no_more_kinds_than_fit_an_event() -> None:
     assert len(counts.not_stored) == MOST_KINDS + 1
     assert counts.not_stored[NotStored("sensor.outbox", OTHER_TYPES, "offline")] == 2 * MOST_KINDS
     assert counts.unreported == 3 * MOST_KINDS
+
+
+def test_a_report_lists_no_more_channels_than_fit_an_event() -> None:
+    counts = Counts()
+    for number in range(5 * MOST_KINDS):
+        counts.lost(NotStored(f"service-{number}.inbox", READING, "offline"))
+    assert len(counts.not_stored) == MOST_KINDS + MOST_OTHER_KINDS + 1
+    assert (
+        counts.not_stored[NotStored(OTHER_CHANNELS, OTHER_TYPES, "offline")]
+        == 4 * MOST_KINDS - MOST_OTHER_KINDS
+    )
+    assert counts.unreported == 5 * MOST_KINDS
 
 
 def test_what_happens_while_a_report_is_stored_is_left_for_the_next() -> None:

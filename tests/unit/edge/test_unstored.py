@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -336,6 +337,16 @@ def test_a_start_without_the_disk_forwards_alarms(make: MakeDevice, monkeypatch:
     assert device.ids_at("call") == ["fire"]
     assert not device.spool.is_on_disk
     assert watch.failure is not None
+
+
+@pytest.mark.parametrize("spool", ["file/spool.db", "folder", "/proc/spool/spool.db"])
+def test_a_path_that_cannot_be_used_is_done_without(device: Device, tmp_path: Path, spool: str) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "folder").mkdir()
+    watch = DiskWatch(replace(device.settings, spool=tmp_path / spool))
+    with watch.open(0.0) as opened:
+        assert not opened.is_on_disk
+    assert isinstance(watch.failure, SpoolUnavailableError)
 
 
 def test_a_spool_that_stays_damaged_is_done_without(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -277,6 +277,62 @@ class TestPoison:
         assert device.letters() == []
         assert device.spool.next_sequence == 3
 
+    @pytest.fixture
+    def suspecting(self, make: MakeDevice) -> Device:
+        """The cloud hung up at an alarm three times; the next one probes, and the alarm has expired."""
+        device = make(batch_events=250)
+        device.send(event("fire", ALARM, time="2024-05-01T12:00:00Z", expirytime="2024-05-01T12:10:00Z"))
+        for _ in range(3):
+            device.reconnect(CLOUD)
+        assert device.cloud.last.published == [(1, URGENT_TOPIC, b"[]")]
+        device.time.seconds += 600.0
+        return device
+
+    @pytest.mark.parametrize("type", [READING, ALARM])
+    def test_after_a_suspected_alarm_expired_events_share_publishes_again(
+        self, suspecting: Device, type: str
+    ) -> None:
+        suspecting.turn(suspecting.puback(1))
+        suspecting.send(*(event(f"e{n}", type) for n in range(20)))
+        suspecting.turn(after=1.0)
+        assert suspecting.uplinked()[1][:20] == [f"e{n}" for n in range(20)]
+
+    def test_after_a_suspected_alarm_expired_nothing_waits_for_the_urgent_topic(
+        self, suspecting: Device
+    ) -> None:
+        suspecting.turn(suspecting.puback(1, failure="Not authorized"))
+        suspecting.redial(CLOUD)
+        suspecting.send(event("reading"), after=1.0)
+        suspecting.turn(after=1.0)
+        assert [each.id for each in suspecting.sent_up(READING)] == ["reading"]
+
+    def test_alarms_go_while_the_cloud_refuses_the_ordinary_topic_and_prove_nothing_about_it(
+        self, device: Device
+    ) -> None:
+        device.send(event("reading"))
+        for number in range(20):
+            device.turn(after=1.0)
+            assert device.cloud.last.published[-1][1] == TOPIC
+            device.disconnect(CLOUD)
+            device.send(event(f"fire{number}", ALARM))
+            device.connect(CLOUD)
+            assert device.uplinked() == [[f"fire{number}"]]
+            device.turn(device.puback(1))
+        assert device.letters() == []
+        assert device.spool.backlog()["device.outbox"] == 1
+
+    def test_an_alarm_that_is_sent_again_on_the_same_connection_stays_a_suspect(self, device: Device) -> None:
+        device.send(event("fire", ALARM))
+        for _ in range(3):
+            device.reconnect(CLOUD)
+        for _ in range(5):
+            device.turn(device.puback(1))
+            device.turn(device.puback(2, failure="Quota exceeded"))
+            assert device.uplinked() == [[], ["fire"], ["fire"]]
+            device.reconnect(CLOUD)
+        device.turn(after=1.0)
+        assert len(device.letters()) == 1
+
 
 class TestPace:
     def test_it_keeps_to_the_publishes_of_a_second_and_wakes_up_for_more(self, make: MakeDevice) -> None:
