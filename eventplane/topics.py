@@ -10,6 +10,8 @@ LOCAL_PREFIX = "eventplane"
 OUTBOXES = f"{LOCAL_PREFIX}/+/outbox"
 """The filter of every outbox on the home's Mosquitto, also of those that no contract knows."""
 
+_URGENT_RULE: Final = "_urgent"
+
 
 def local_topic(participant: str, box: str) -> str:
     """The topic of a service's `inbox` or `outbox` on the home's Mosquitto."""
@@ -71,7 +73,12 @@ def basic_ingest_topic(rule: str, thing: str) -> str:
 
 def urgent_rule(rule: str) -> str:
     """The rule for urgent events beside the ingest `rule`: it leads to a queue and a router of their own."""
-    return f"{rule}_urgent"
+    return f"{rule}{_URGENT_RULE}"
+
+
+def is_urgent_rule(rule: str) -> bool:
+    """Whether `rule` is one that `urgent_rule` names."""
+    return rule.endswith(_URGENT_RULE)
 
 
 URGENT_CLIENT_SUFFIX = "-urgent"

@@ -141,6 +141,11 @@ class SubscriptionService:
             before = self.table.get(participant, id)
             conditions.check(self._found(before).tag if before else None)
             self._check_quota(wanted)
+            if before and before.endpoint is not None and proposal.endpoint is None:
+                raise InvalidError(
+                    f"what waits for the sink of {id!r} would be dropped; create a subscription under "
+                    "another `id`, and delete this one once its sink has all"
+                )
             if not is_consented and not (before and proposal.has_consent_of(before)):
                 proposal, is_consented = self._consented(proposal), True
             if before is None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import re
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -14,10 +15,13 @@ from eventplane.dead_letter import Refusal, dead_letter, original_of
 from eventplane.errors import EventPlaneError
 from eventplane.function_settings import IngestErrorsSettings
 from eventplane.ingest import IngestFrame, frame_text
+from eventplane.limits import MAX_RECEIVES
 from eventplane.reasons import Reason
 from eventplane.sender import PLANE_CLIENT
+from eventplane.topics import is_urgent_rule
 from eventplane.values import timestamp_of_ms
 from lambdas.common.aws import WORST_CALL_MS, client
+from lambdas.common.backoff import urgent_wait_s
 from lambdas.common.clock import Clock, system_clock
 from lambdas.common.log import logger
 from lambdas.common.metrics import Metric, count
@@ -104,13 +108,20 @@ class IngestErrorsService:
     contract_version: str
     sender: SqsSender
     clock: Clock
+    chance: Callable[[], float] = random.random
 
-    def process(self, messages: Sequence[QueueMessage], invocation: Invocation) -> frozenset[str]:
-        """Hand over the failures in `messages`; return the ids of those that have to come again."""
+    def process(self, messages: Sequence[QueueMessage], invocation: Invocation) -> dict[str, int]:
+        """Hand over the failures in `messages`; return the ids of those that have to come again.
+
+        Those of the urgent rule come after the seconds that urgent messages wait, others, with 0, as ever.
+        """
+        urgent: set[str] = set()
         frames: defaultdict[str, list[tuple[QueueMessage, str]]] = defaultdict(list)
 
         def take(message: QueueMessage) -> bool:
-            text, queues = self._frame(message)
+            text, queues, is_urgent = self._frame(message)
+            if is_urgent:
+                urgent.add(message.id)
             for queue_url in queues:
                 frames[queue_url].append((message, text))
             return True
@@ -126,16 +137,17 @@ class IngestErrorsService:
             )
             failed |= {each.id for (each, _), is_taken in zip(waiting, taken, strict=True) if not is_taken}
         count(Metric.RESENT, len(messages) - len(failed))
-        return frozenset(failed)
+        waits = {each.id: urgent_wait_s(each.attempt, self.chance, MAX_RECEIVES) for each in messages}
+        return {id: waits[id] if id in urgent else 0 for id in failed}
 
-    def _frame(self, message: QueueMessage) -> tuple[str, Collection[str]]:
-        """The frame of a message, and the queues that it has to go to."""
+    def _frame(self, message: QueueMessage) -> tuple[str, Collection[str], bool]:
+        """The frame of a message, the queues that it has to go to, and whether it came by the urgent rule."""
         try:
             failure = parse_failure(message.body)
         except NoFailureError as error:
             count(Metric.DEAD_LETTERED)
             logger.error("no failure of a rule", message_id=message.id, problem=error.problem)
-            return frame_text(self._letter(message, error)), self.letters_to
+            return frame_text(self._letter(message, error)), self.letters_to, False
         targets = self._missed(failure)
         logger.warning(
             "a rule failed",
@@ -148,7 +160,7 @@ class IngestErrorsService:
         )
         # When IoT Core accepted it, AWS does not say; the error action runs at once.
         frame = IngestFrame(failure.payload, failure.topic, failure.client_id, "", message.sent_at_ms)
-        return frame_text(frame), targets
+        return frame_text(frame), targets, is_urgent_rule(failure.rule)
 
     def _missed(self, failure: RuleFailure) -> list[str]:
         """The queues that the rule could not write to; where it does not say, those of a dead letter.

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from eventplane.batch import pack
 from eventplane.ingest import parse_frame
 from eventplane.sender import PLANE_CLIENT
+from eventplane.topics import urgent_rule
 from lambdas.archive import ingest_errors as handler
 from lambdas.archive.ingest_errors import (
     RESERVE_MS,
@@ -22,6 +23,7 @@ from lambdas.archive.ingest_errors import (
     NoFailureError,
     parse_failure,
 )
+from lambdas.common.backoff import LONGEST_URGENT_S
 from lambdas.common.queue import QueueMessage
 from lambdas.common.queue_function import queue_function
 from lambdas.common.sqs import SqsSender
@@ -63,7 +65,8 @@ class Rules:
             sender=SqsSender(sqs or self.sqs),
             clock=lambda: NOW_MS,
         )
-        return service.process(messages, invocation(remaining_ms))
+        self.waits = service.process(messages, invocation(remaining_ms))
+        return frozenset(self.waits)
 
     def received(self) -> dict[str, list[str]]:
         return {name: found for name, url in self.urls.items() if (found := self.sqs.take(url))}
@@ -128,6 +131,14 @@ def test_a_refusing_queue_fails_only_its_own_messages(cloud: Cloud, rules: Rules
     messages = [message("m1", failure("ingest")), message("m2", failure("tap")), message("m3", "no json")]
     assert rules.process(*messages, sqs=unwilling) == {"m2", "m3"}
     assert len(rules.received()["ingest"]) == 2
+
+
+def test_an_urgent_failure_that_fails_again_waits_for_seconds_only(cloud: Cloud, rules: Rules) -> None:
+    cloud.sqs.delete_queue(QueueUrl=rules.urls["ingest-urgent"])
+    urgent = failure("ingest-urgent", ruleName=urgent_rule("eventplane_dev_ingest"))
+    rules.process(message("m1", urgent, attempt=100), message("m2", failure("ingest-urgent"), attempt=100))
+    assert 0 < rules.waits["m1"] <= LONGEST_URGENT_S
+    assert rules.waits["m2"] == 0
 
 
 def test_without_time_every_message_is_redelivered(rules: Rules) -> None:

@@ -44,6 +44,17 @@ def test_an_endpoint_that_consents_is_subscribed(call: Call, cloud: Cloud) -> No
     assert route.destination == f"{SUBSCRIBERS}.inbox"
 
 
+def test_a_subscription_with_a_sink_keeps_one(call: Call, cloud: Cloud) -> None:
+    """Without it the function that posts would know the subscription no more, and drop what waits for it."""
+    with EndpointServer(CONSENT) as server:
+        assert call("PUT", "rings", wanted(server.url())).status == 201
+        before = cloud.subscriptions.all()
+        refused = call("PUT", "rings", wanted(INBOXES["carers"], protocol="SQS"))
+    assert refused.status == 400
+    assert "another `id`" in refused.body["detail"]
+    assert cloud.subscriptions.all() == before
+
+
 def test_the_endpoint_limits_its_rate(call: Call) -> None:
     allowed = answer(200, webhook_allowed_origin="*", webhook_allowed_rate="60")
     with EndpointServer(allowed, allowed, allowed) as server:

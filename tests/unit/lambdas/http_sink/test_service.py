@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -18,7 +19,7 @@ from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.envelope import Envelope, parse_event
 from eventplane.settings import SettingsError
 from eventplane.sqs_binding import pack
-from lambdas.common.queue import QueueMessage
+from lambdas.common.queue import Invocation, QueueMessage
 from lambdas.common.queue_function import queue_function
 from lambdas.http_sink import parts
 from lambdas.http_sink import webhook as handler
@@ -296,6 +297,30 @@ def test_no_attempt_begins_without_time_for_its_timeout(hook: Hook) -> None:
     # It was not tried, so it did not fail: it is redelivered at once, at any age.
     assert hook.waits == {"m1": 1}
     assert not delivered(hook, alarm("1"), remaining_ms=needed)[0]
+
+
+def test_packed_events_that_end_without_an_attempt_leave_time_for_the_answer(hook: Hook) -> None:
+    """An endpoint that is down for longer than `give_up_after_s`: each event costs a dead letter."""
+    left_ms = [60_000]
+    with EndpointServer(answer(503)) as server:
+        service = hook.service(server.url())
+        refuse = service.letters.refuse
+
+        def slowly(*given: Any) -> bool:
+            left_ms[0] -= 10_000
+            return refuse(*given)
+
+        letters = Mock(wraps=service.letters, refuse=slowly, channel=service.letters.channel)
+        letters.contract = service.letters.contract
+        late = [
+            replace(packed(*(f"{at}-{number}" for number in range(3)), attempt=2), id=f"m{at}", sent_at_ms=0)
+            for at in range(4)
+        ]
+        again = replace(service, letters=letters).process(late, Invocation("i1", lambda: left_ms[0]))
+        hook.endpoint.close()
+    assert {"m2", "m3"} <= again.keys()
+    assert left_ms[0] >= RESERVE_MS - 10_000
+    assert len(hook.outcomes()) == len(hook.letters()) == (60_000 - left_ms[0]) // 10_000 > 0
 
 
 def test_an_attempt_without_an_answer_costs_its_timeout_once(hook: Hook) -> None:
