@@ -19,6 +19,7 @@ from contract import load_contract
 from eventplane.contract.publication import cloud_destinations
 from eventplane.envelope import write_event
 from eventplane.ingest import IngestFrame, frame_text
+from eventplane.settings import written
 from local.background import BackgroundServer
 
 _CHILD: Final = """
@@ -168,7 +169,7 @@ def _environment(code: Path, url: str) -> dict[str, str]:
         "POWERTOOLS_SERVICE_NAME": "bench",
         "EVENTPLANE_SOURCE": contract.device.outbox.address,
         "EVENTPLANE_SOURCE_QUEUE": queue,
-        "EVENTPLANE_QUEUES": json.dumps(dict.fromkeys(inboxes, queue)),
+        "EVENTPLANE_QUEUES": written(dict.fromkeys(inboxes, queue)),
         "EVENTPLANE_PRIORITY": "urgent",
         "EVENTPLANE_LEDGER_QUEUE": queue,
         "EVENTPLANE_ARCHIVE_BUCKET": "archive",

@@ -6,7 +6,6 @@ PutItem and DeleteItem on the table. Nobody in the plane has the last two.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -26,6 +25,7 @@ from eventplane.contract.publication import (
     unserved,
 )
 from eventplane.errors import EventPlaneError
+from eventplane.settings import Settings, SettingsError
 
 MAX_ITEM_BYTES: Final = 400 * 1024
 """Largest item of a table, names included (Amazon DynamoDB quotas)."""
@@ -112,22 +112,28 @@ class Deployment:
     table: str
 
 
+@dataclass(frozen=True)
+class _RouterVariables(Settings):
+    """The settings of a router that a publisher needs (`function_settings.RouterSettings` has them all)."""
+
+    queues: Mapping[str, str]
+    contracts_table: str
+
+
 def find_deployment(name: str, clients: Any) -> Deployment:
     """The deployment of the environment `name`; `clients` makes boto3 clients. Raises `NotDeployedError`."""
     try:
         stacks = clients("cloudformation").describe_stacks(StackName=f"eventplane-{name}-routing")["Stacks"]
         outputs = {each["OutputKey"]: each["OutputValue"] for each in stacks[0].get("Outputs", [])}
         function = clients("lambda").get_function_configuration(FunctionName=outputs["DeviceRouterFunction"])
-        variables = function["Environment"]["Variables"]
-        return Deployment(
-            base=outputs["ContractVersion"],
-            queues=json.loads(variables["EVENTPLANE_QUEUES"]),
-            table=variables["EVENTPLANE_CONTRACTS_TABLE"],
-        )
+        settings = _RouterVariables.read(function["Environment"]["Variables"])
+        return Deployment(outputs["ContractVersion"], settings.queues, settings.contracts_table)
     except (ClientError, BotoCoreError) as error:
         raise NotDeployedError(name, str(error)) from error
-    except (LookupError, ValueError) as error:
+    except LookupError as error:
         raise NotDeployedError(name, f"it is of an older version, {error!r} is missing") from error
+    except SettingsError as error:
+        raise NotDeployedError(name, f"it is of another version, {error}") from error
 
 
 class Publisher:

@@ -5,7 +5,10 @@ The settings of a function are declared once, written by the stacks, and read by
 `EVENTPLANE_SOURCE_QUEUE`; its types say how the value is written:
 
 - a text or an enumeration's text as it is,
-- a number, a tuple, a mapping of texts, and any other dataclass as JSON,
+- a number, a tuple, and any other dataclass as JSON,
+- a mapping of texts as JSON too: the names by the pattern of their texts, in which `*` is the name, with `-`
+  for each `.`, as queues are called after addresses. AWS Lambda has 4 KB for all variables of a function, and
+  the URLs of a plane's queues differ in little else,
 - `X | None` is left out where it is None; a variable that is not set gives the default of its field,
 - a field whose type is itself a `Settings` has its fields among the others.
 """
@@ -26,6 +29,9 @@ from eventplane.values import whole_number
 PREFIX: Final = "EVENTPLANE_"
 
 _MOST: Final = 10**9
+
+_NAME: Final = "*"
+"""The name, in the pattern of a mapping's texts."""
 
 
 class SettingsError(EventPlaneError):
@@ -53,7 +59,7 @@ class Settings:
             if isinstance(value, Settings):
                 found |= value.variables()
             elif value is not None:
-                found[variable_of(each.name)] = _written(value)
+                found[variable_of(each.name)] = written(value)
         return found
 
     @classmethod
@@ -63,10 +69,26 @@ class Settings:
         return cls(**{each.name: _read(each, types[each.name], environment) for each in fields(cls)})
 
 
-def _written(value: Any) -> str:
+def written(value: Any) -> str:
+    """Return the text of `value` in a variable. Texts may be tokens of the CDK."""
     if isinstance(value, str):
         return str(value)
-    return json.dumps(dict(value) if isinstance(value, Mapping) else value, default=asdict)
+    return json.dumps(_by_pattern(value) if isinstance(value, Mapping) else value, default=asdict)
+
+
+def _by_pattern(texts: Mapping[str, str]) -> dict[str, list[str]]:
+    """Return the names of `texts` by pattern. Raises ValueError for a text that has a `*` already."""
+    names: dict[str, list[str]] = {}
+    for name, text in texts.items():
+        if _NAME in text:
+            raise ValueError(f"{text!r} has a {_NAME}, which is the name in a pattern")
+        before, found, after = text.rpartition(_in_pattern(name))
+        names.setdefault(before + (_NAME if found else "") + after, []).append(name)
+    return names
+
+
+def _in_pattern(name: str) -> str:
+    return name.replace(".", "-")
 
 
 def _read(field: Field[Any], annotation: Any, environment: Mapping[str, str]) -> Any:
@@ -95,7 +117,11 @@ def _value(kind: Any, given: Any) -> Any:
     if origin is tuple and isinstance(given, list) and given:
         return tuple(_value(arguments[0], each) for each in given)
     if origin is Mapping and isinstance(given, dict):
-        return {name: _value(arguments[1], each) for name, each in given.items()}
+        return {
+            name: pattern.replace(_NAME, _in_pattern(name))
+            for pattern, names in given.items()
+            for name in _value(tuple[str, ...], names)
+        }
     if isinstance(kind, type) and is_dataclass(kind) and isinstance(given, dict):
         types = get_type_hints(kind)
         return kind(**{each.name: _value(types[each.name], given[each.name]) for each in fields(kind)})

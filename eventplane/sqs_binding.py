@@ -15,13 +15,14 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from eventplane import batch
 from eventplane.envelope import Envelope
 from eventplane.errors import EnvelopeError, EventPlaneError
 from eventplane.limits import MAX_BATCH_BYTES, MAX_PACKED_MESSAGE_BYTES, MAX_SQS_ATTRIBUTES
 from eventplane.reasons import Reason
+from eventplane.resource_names import FIFO_SUFFIX
 
 DATA_TYPE: Final = "String"
 """The type of every hint."""
@@ -89,6 +90,21 @@ def to_message(event: Envelope, hints: Mapping[str, str] | None = None) -> SqsMe
     every = {"ce_id": event.id, "ce_source": event.source, "ce_type": event.type}
     every |= {f"ce_{name}": str(event.attributes[name]) for name in _IF_GIVEN if name in event.attributes}
     return SqsMessage((event,), _text(event), _checked({**every, **(hints or {})}))
+
+
+def send_request(queue_url: str, event: Envelope) -> dict[str, Any]:
+    """Return the request that sends `event` to the queue at `queue_url`. Raises `HintsError`."""
+    message = to_message(event)
+    request: dict[str, Any] = {
+        "QueueUrl": queue_url,
+        "MessageBody": message.body,
+        "MessageAttributes": {
+            name: {"DataType": DATA_TYPE, "StringValue": value} for name, value in message.hints.items()
+        },
+    }
+    if queue_url.endswith(FIFO_SUFFIX):
+        request |= {"MessageGroupId": message.group, "MessageDeduplicationId": message.deduplication}
+    return request
 
 
 def pack(events: Sequence[Envelope], hints: Mapping[str, str], most: int) -> Iterator[SqsMessage]:

@@ -17,7 +17,7 @@ from eventplane.guarantee import is_expired
 from eventplane.limits import MAX_SENT_EVENT_BYTES
 from eventplane.reasons import Reason
 from eventplane.resource_names import queue_name
-from eventplane.sqs_binding import DATA_TYPE, HintsError, QueueClock, to_message
+from eventplane.sqs_binding import HintsError, QueueClock, send_request
 from eventplane_client.aws import code_of, unavailable
 from eventplane_client.errors import ClosedError, NotRegisteredError, RefusedError, UnavailableError
 from eventplane_client.outbox_order import OutboxOrder
@@ -33,8 +33,6 @@ MAX_WAIT_S: Final = 20
 
 MAX_VISIBILITY_S: Final = 43_200
 """Longest that a message can be hidden, seconds (Amazon SQS quotas)."""
-
-FIFO_SUFFIX: Final = ".fifo"
 
 ROUTE: Final = "route"
 """The message attribute in which a router names the route."""
@@ -136,16 +134,8 @@ class SqsTransport:
             problem = f"{size} bytes, a participant sends at most {MAX_SENT_EVENT_BYTES}"
             raise RefusedError(self._participant, Reason.TOO_LARGE, problem)
         try:
-            message = to_message(self._order.numbered(event) if self._order and durable else event)
-            more: dict[str, Any] = {}
-            if self._outbox.endswith(FIFO_SUFFIX):
-                more = {"MessageGroupId": message.group, "MessageDeduplicationId": message.deduplication}
-            attributes = {
-                name: {"DataType": DATA_TYPE, "StringValue": value} for name, value in message.hints.items()
-            }
-            self._sqs.send_message(
-                QueueUrl=self._outbox, MessageBody=message.body, MessageAttributes=attributes, **more
-            )
+            numbered = self._order.numbered(event) if self._order and durable else event
+            self._sqs.send_message(**send_request(self._outbox, numbered))
         except HintsError as error:
             raise RefusedError(self._participant, Reason.NOT_TAKEN, str(error)) from error
         except (ClientError, BotoCoreError) as error:

@@ -14,6 +14,7 @@ from eventplane.downlink.wire import ALL
 from eventplane.interest.table import PUBLISHED_SORT_KEY
 from eventplane.interest.uplink import OPERATIONS, uplink_filters, uplink_interest_event
 from eventplane.resource_names import resource_name
+from eventplane.sqs_binding import send_request
 from eventplane.values import timestamp
 from operations.cloud import enter
 from operations.command import DONE, add_contract, add_verbs, contract_of, present
@@ -62,7 +63,7 @@ def _withdraw(options: argparse.Namespace) -> int:
     url = PlaneQueues(cloud, options.env, contract).channel_urls.get(_OUTBOX)
     if url is None:
         raise NoQueueError(_OUTBOX, options.env)
-    cloud.sqs.send_message(QueueUrl=url, MessageBody=event.json)
+    cloud.sqs.send_message(**send_request(url, event))
     done = f"{options.device or 'all devices'} will send up everything"
     present(options, {"withdrawn": True, "device": options.device}, done)
     return DONE

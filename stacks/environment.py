@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import Final
 
 from aws_cdk import RemovalPolicy
@@ -35,6 +36,24 @@ PROJECT: Final = resource_names.PROJECT
 WEBHOOK_TIMEOUT_S: Final = 60
 """Least timeout of a webhook function, seconds: the longest attempt that a contract may ask for (30), and
 what has to be done after it at its slowest (18)."""
+
+LEAST_TIMEOUT_S: Final = {
+    "router": 30,
+    "device_router": 30,
+    "urgent_router": 12,
+    "replay": 30,
+    "archive_writer": 30,
+    "ledger_writer": 20,
+    "ingest_errors": 20,
+    "webhook": WEBHOOK_TIMEOUT_S,
+    "presence.recorder": 20,
+    "presence.timers": 30,
+    "presence.reconciler": 30,
+    "downlink.reader": 20,
+    "downlink.reconciler": 20,
+}
+"""Least timeouts of functions by their setting, seconds. A function begins nothing without the time that it
+may take at its slowest (`TimeLimits`, `RESERVE_MS`): with a much shorter timeout it would never begin."""
 
 INBOX_VISIBILITY_S: Final = (2, 43_200)
 """Least and most `inbox_visibility_s`. A function runs no longer than its queue's visibility timeout (AWS
@@ -152,8 +171,12 @@ class Environment:
             raise EnvironmentSettingError("customer_key", f"is {self.customer_key!r}, not a KMS key's ARN")
         self._check_deployment()
         self._check_sinks()
-        if self.webhook.timeout_s < WEBHOOK_TIMEOUT_S:
-            raise EnvironmentSettingError("webhook", f"has a timeout_s of less than {WEBHOOK_TIMEOUT_S}")
+        for setting, least_s in LEAST_TIMEOUT_S.items():
+            if attrgetter(setting)(self).timeout_s < least_s:
+                raise EnvironmentSettingError(
+                    setting,
+                    f"has a timeout_s of less than {least_s}; it may never have time to begin",
+                )
         check_within("inbox_visibility_s", self.inbox_visibility_s, *INBOX_VISIBILITY_S)
         # It is a message's delay (Amazon SQS quotas).
         check_within("certificate_grace_s", self.certificate_grace_s, 0, 900)

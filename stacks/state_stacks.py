@@ -19,6 +19,7 @@ from eventplane.contract import (
     Priority,
 )
 from eventplane.contract.subscription_table import SUBSCRIPTIONS_TABLE
+from eventplane.errors import EventPlaneError
 from eventplane.interest.table import INTEREST_TABLE
 from eventplane.names import DOWNLINK, MONITOR, OWN_SERVICES, SUBSCRIBERS
 from eventplane.replay import MAX_ORDER_RECEIVES, REPLAY
@@ -40,8 +41,22 @@ ARCHIVE_RECEIVES: Final = 50
 """Receives of what goes to the archive. Ours: they bridge half a day without S3, and a message that ends its
 writer holds up its batch no longer."""
 
+MAX_OUTPUTS: Final = 200
+"""Most outputs of a stack (AWS CloudFormation quotas); the CDK does not count them."""
+
 _READ: Final = ("ReceiveMessage", "DeleteMessage", "ChangeMessageVisibility", "GetQueueAttributes")
 _ITEMS: Final = ("GetItem", "PutItem", "UpdateItem", "DeleteItem", "Query")
+
+
+class TooManyOutputsError(EventPlaneError):
+    """CloudFormation would refuse `stack`, which has more than `most` outputs."""
+
+    stack: str
+    most: int
+    message = (
+        "{stack} has more than {most} outputs, the most that AWS CloudFormation allows: four for each cloud "
+        "service, and one for the replies of each that asks; let fewer of them ask, or have fewer"
+    )
 
 
 class StateStack(PlaneStack):
@@ -49,9 +64,13 @@ class StateStack(PlaneStack):
 
     def __init__(self, scope: Construct, environment: Environment, name: str) -> None:
         super().__init__(scope, environment=environment, name=name, holds_state=True)
+        self._outputs = 0
 
     def output(self, id: str, value: str) -> None:
-        """Name a resource to those who look for it."""
+        """Name a resource to those who look for it. Raises `TooManyOutputsError`."""
+        self._outputs += 1
+        if self._outputs > MAX_OUTPUTS:
+            raise TooManyOutputsError(self.stack_name, MAX_OUTPUTS)
         CfnOutput(self, id, value=value)
 
     def output_queue(self, id: str, queue: DurableQueue) -> None:

@@ -33,7 +33,7 @@ from eventplane.archive_layout import (
 )
 from eventplane.envelope import Envelope, parse_event
 from eventplane.errors import EnvelopeError
-from eventplane.sqs_binding import DATA_TYPE, to_message
+from eventplane.sqs_binding import send_request
 from glue_jobs.common.archive import struct_of
 from glue_jobs.common.objects import Objects
 from glue_jobs.common.session import local_rows, schema_of
@@ -129,12 +129,8 @@ def send_verdict(queue_url: str, event: Envelope) -> None:
     import boto3
     from botocore.exceptions import BotoCoreError, ClientError
 
-    message = to_message(event)
-    hints = {name: {"DataType": DATA_TYPE, "StringValue": value} for name, value in message.hints.items()}
     try:
-        boto3.client("sqs", region_name=_region(queue_url)).send_message(
-            QueueUrl=queue_url, MessageBody=message.body, MessageAttributes=hints
-        )
+        boto3.client("sqs", region_name=_region(queue_url)).send_message(**send_request(queue_url, event))
     except (ClientError, BotoCoreError) as error:
         raise OutboxError(queue_url, str(error)) from error
 

@@ -23,6 +23,7 @@ from eventplane.interest.table import (
     read_published,
 )
 from eventplane.interest.uplink import TooManyFiltersError, uplink_filters, uplink_interest_event
+from eventplane.sqs_binding import send_request
 from eventplane.values import timestamp_of_ms
 from lambdas.common.aws import client
 from lambdas.common.clock import Clock, system_clock
@@ -63,14 +64,14 @@ class UplinkInterest:
 
     Unlike a router it uses nothing that it read earlier, nor the contract that came with the code when the
     tables do not answer: events that devices are not asked for are lost. `bundled` names the deployment;
-    `send` takes an event's JSON.
+    `send` puts an event into the outbox.
     """
 
     bundled: Contract
     contracts: ContractTable
     subscriptions: SubscriptionTable
     record: PublicationRecord
-    send: Callable[[str], None]
+    send: Callable[[Envelope], None]
     clock: Clock
 
     def publish(self) -> bool:
@@ -103,7 +104,7 @@ class UplinkInterest:
         if not self.record.begin(published.at_ms):
             logger.info("another call publishes the filters")
             return
-        self.send(event.json)
+        self.send(event)
         self.record.end(published)
         logger.info("the filters are published to devices", event_id=event.id, digest=published.digest)
 
@@ -137,8 +138,8 @@ def service() -> UplinkInterest:
     settings = UplinkInterestSettings.read(os.environ)
     sqs, dynamodb = client("sqs"), client("dynamodb")
 
-    def send(text: str) -> None:
-        sqs.send_message(QueueUrl=settings.outbox_queue, MessageBody=text)
+    def send(event: Envelope) -> None:
+        sqs.send_message(**send_request(settings.outbox_queue, event))
 
     return UplinkInterest(
         bundled=bundled_contract(),

@@ -25,7 +25,7 @@ from eventplane.reasons import Outcome
 from eventplane.router import Router
 from eventplane.sender import Sender
 from eventplane.sending import stamp_sender
-from eventplane.sqs_binding import split
+from eventplane.sqs_binding import send_request, split
 from operations.archive import BucketArchive, Days, Record
 from operations.cloud import explained
 from operations.reading import Reading
@@ -227,7 +227,7 @@ class SmokeRun:
         command = self._write("command", MESSAGE, {"text": "Smoke test."}, todevice=self.name)
         url = self.plane.channel_url(f"{_CARERS}.outbox")
         began = time.monotonic()
-        sent = self.plane.cloud.sqs.send_message(QueueUrl=url, MessageBody=command.json)
+        sent = self.plane.cloud.sqs.send_message(**send_request(url, command))
         while True:
             incoming = [received(each) for each in _events(device.receive(self.choices.patience.timeout_s))]
             took_s = time.monotonic() - began

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from aws_cdk import Duration, Stack
 from aws_cdk import aws_iam as iam
@@ -13,6 +15,7 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from eventplane.contract import Contract
+from eventplane.errors import EventPlaneError
 from eventplane.function_settings import MetricsSettings, QueueSettings
 from eventplane.settings import Settings
 from stacks.constructs.function_assets import RUNTIME, architecture, dependencies_layer, function_code
@@ -21,6 +24,21 @@ from stacks.constructs.rollout import Rollout
 from stacks.environment import Environment
 from stacks.plane_stack import environment_of
 from stacks.settings import FunctionSize, TracingSettings
+
+MAX_VARIABLES_BYTES: Final = 4_096
+"""Most bytes of all variables of a function (AWS Lambda quotas), which Lambda measures as JSON."""
+
+
+class VariablesTooLargeError(EventPlaneError):
+    """AWS Lambda would refuse the variables of `function`, which take `size` bytes, more than `most`."""
+
+    function: str
+    size: int
+    most: int
+    message = (
+        "the variables of {function} take {size} bytes, AWS Lambda allows {most}; they name the inboxes and "
+        "replies of all cloud services: let fewer services ask, or choose shorter names for new ones"
+    )
 
 
 class PythonFunction(Construct):
@@ -71,6 +89,18 @@ class PythonFunction(Construct):
         if source is not None or needs_key(statements):
             own += allow_key(self)
         tracing = environment.tracing if draws_spans else None
+        told = {
+            # In logs and spans, and in metrics; with the environment, as an account may have several.
+            "POWERTOOLS_SERVICE_NAME": function_name,
+            **(QueueSettings(source.queue_url).variables() if source is not None else {}),
+            **MetricsSettings(environment.resource_name(self.metrics_service)).variables(),
+            # botocore looks for credentials elsewhere first otherwise, and waits for it.
+            "AWS_EC2_METADATA_DISABLED": "true",
+            **(tracing.of_functions.variables() if tracing else {}),
+            **settings.variables(),
+            **(variables or {}),
+        }
+        _check_size(function_name, told)
         role = service_role(self, "Role", service="lambda", statements=own)
         log_group.grant_write(role)
         function = lambda_.Function(
@@ -91,17 +121,7 @@ class PythonFunction(Construct):
             current_version_options=self._version_options(environment, size),
             # X-Ray records a trace a second and function at least: $2.90 for a million lone alarms.
             tracing=lambda_.Tracing.ACTIVE if environment.tracing else lambda_.Tracing.DISABLED,
-            environment={
-                # In logs and spans, and in metrics; with the environment, as an account may have several.
-                "POWERTOOLS_SERVICE_NAME": function_name,
-                **(QueueSettings(source.queue_url).variables() if source is not None else {}),
-                **MetricsSettings(environment.resource_name(self.metrics_service)).variables(),
-                # botocore looks for credentials elsewhere first otherwise, and waits for it.
-                "AWS_EC2_METADATA_DISABLED": "true",
-                **(tracing.of_functions.variables() if tracing else {}),
-                **settings.variables(),
-                **(variables or {}),
-            },
+            environment=told,
         )
         if environment.tracing:
             accept(role, "IAM5[Resource::*]", "X-Ray has no resources to name.")
@@ -154,3 +174,11 @@ class PythonFunction(Construct):
                 if isinstance(each, lambda_.CfnEventSourceMapping):
                     # The CDK takes the alias's name out of its ARN; readers of templates prefer a reference.
                     each.function_name = self.function.function_arn
+
+
+def _check_size(function: str, variables: Mapping[str, str]) -> None:
+    """Raise `VariablesTooLargeError` where AWS Lambda would refuse the `variables` of `function`."""
+    # A region, an account and a domain are shorter than the tokens that stand for them here.
+    size = len(json.dumps(variables, separators=(",", ":")))
+    if size > MAX_VARIABLES_BYTES:
+        raise VariablesTooLargeError(function, size, MAX_VARIABLES_BYTES)

@@ -8,11 +8,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import aws_cdk as cdk
 
 from eventplane.contract import Contract
+from eventplane.settings import Settings
 from stacks.application import build
 from stacks.environment import Environment
 
@@ -31,6 +32,8 @@ SCHEDULE = "AWS::Scheduler::Schedule"
 
 _NAMES = ("FunctionName", "QueueName", "RuleName", "AlarmName", "TopicName", "TableName", "PolicyName")
 _NAMES += ("ManagedPolicyName", "TemplateName", "Name")
+
+_S = TypeVar("_S", bound=Settings)
 
 
 @dataclass(frozen=True)
@@ -63,6 +66,12 @@ class Resource:
     def variables(self) -> dict[str, Any]:
         """The environment variables of a function."""
         return self.find("Environment", "Variables") or {}
+
+    def settings(self, kind: type[_S]) -> _S:
+        """The settings that a function reads, without what AWS fills in."""
+        return kind.read(
+            {name: each if isinstance(each, str) else joined(each) for name, each in self.variables.items()}
+        )
 
     @property
     def module(self) -> str:

@@ -7,8 +7,9 @@ import string
 
 import pytest
 
+from eventplane.function_settings import RouterSettings
 from tests.infrastructure.conftest import KEY, NATS, URLS
-from tests.infrastructure.templates import QUEUE, Templates, granted, joined, statements
+from tests.infrastructure.templates import QUEUE, Templates, granted, statements
 from tests.infrastructure.test_archive import buckets
 
 SECRET = "AWS::SecretsManager::Secret"
@@ -74,8 +75,8 @@ def test_the_inbox_of_an_added_protocol_has_no_queue_and_every_router_has_its_ur
     routers = {name: each for name, each in full.functions.items() if each.module in ("router", "replay")}
     assert len(routers) > 1
     for name, each in routers.items():
-        told = json.loads(joined(each.variables["EVENTPLANE_QUEUES"]))
-        assert told["care-analytics.inbox"] == f"{NATS.url}/eventplane-dev-care-analytics-inbox"
+        queues = each.settings(RouterSettings).queues
+        assert queues["care-analytics.inbox"] == f"{NATS.url}/eventplane-dev-care-analytics-inbox"
         assert each.variables["EVENTPLANE_NATS_SECRET"] == NATS.secret
         (secret,) = granted(full, full.role(each))["secretsmanager:GetSecretValue"]
         assert f"secret:{NATS.secret}-??????" in secret

@@ -11,6 +11,7 @@ import pytest
 from eventplane import resource_names
 from eventplane.contract import Contract, ParticipantKind
 from eventplane.contract.publication import cloud_inboxes
+from eventplane.function_settings import SubscriptionsApiSettings
 from eventplane.names import OWN_SERVICES
 from eventplane.topics import CLAIM_CLIENT_PREFIX, RENEWAL_CLIENT_PREFIX
 from tests.infrastructure.templates import (
@@ -19,7 +20,6 @@ from tests.infrastructure.templates import (
     Resource,
     Templates,
     granted,
-    joined,
     last_part,
     statements,
 )
@@ -306,8 +306,8 @@ def test_a_participant_may_call_its_own_paths_of_the_subscriptions_api(
         assert statement["Action"] == "execute-api:Invoke"
         path = f"/$default/*/participants/{name}/subscriptions"
         assert [each["Fn::Join"][1][-1] for each in statement["Resource"]] == [path, f"{path}/*"]
-    inboxes = joined(dev.functions["subscriptions-api"].variables["EVENTPLANE_INBOXES"])
-    assert set(json.loads(inboxes)) == participants
+    settings = dev.functions["subscriptions-api"].settings(SubscriptionsApiSettings)
+    assert set(settings.inboxes) == participants
 
 
 def test_every_route_of_an_api_wants_a_signature_and_requests_are_bounded_and_logged(dev: Templates) -> None:

@@ -14,13 +14,21 @@ import pytest
 from edge.settings import HealthSettings
 from eventplane.archive_layout import LEAST_RAW_DAYS
 from eventplane.contract import Contract, ParticipantKind, compile_contract
+from eventplane.contract.channels import WEBHOOK_NUMBERS
 from eventplane.contract.subscription import IN_FORCE_S
 from eventplane.fleet import BUCKETS
 from eventplane.webhooks import SinkReach, SinkScope, url_problem
 from glue_jobs.delivery_audit.rules import LATE_DAYS
+from lambdas.archive import ingest_errors, ledger, tap
+from lambdas.common.aws import QUICK
+from lambdas.downlink import items
+from lambdas.http_sink import delivery
+from lambdas.presence import judge, recorder
+from lambdas.router.payload import URGENT_MESSAGE_SECONDS
+from lambdas.router.service import LIMITS, TimeLimits
 from stacks.bundling import ROOT
 from stacks.config import ENVIRONMENTS, environment
-from stacks.environment import MAX_REFRESH_S
+from stacks.environment import LEAST_TIMEOUT_S, MAX_REFRESH_S
 from stacks.settings import (
     AlarmSettings,
     CostSettings,
@@ -114,7 +122,15 @@ def locked(mode: Any, days: int) -> ObjectLock:
         (DEV, "certificate_grace_s", 901, "certificate_grace_s"),
         (DEV, "inbox_visibility_s", 1, "inbox_visibility_s"),
         (DEV, "inbox_visibility_s", 43_201, "inbox_visibility_s"),
+        # Functions that may never have the time to begin.
         (DEV, "webhook", replace(DEV.webhook, timeout_s=59), "webhook"),
+        (DEV, "router", replace(DEV.router, timeout_s=29), "router"),
+        (DEV, "urgent_router", replace(DEV.urgent_router, timeout_s=11), "urgent_router"),
+        (DEV, "archive_writer", replace(DEV.archive_writer, timeout_s=29), "archive_writer"),
+        (DEV, "ingest_errors", replace(DEV.ingest_errors, timeout_s=19), "ingest_errors"),
+        (DEV, "presence", replace(PRESENCE, timers=replace(SIZE, timeout_s=29)), "presence.timers"),
+        (DEV, "presence", replace(PRESENCE, reconciler=replace(SIZE, timeout_s=29)), "presence.reconciler"),
+        (DEV, "downlink", replace(DEV.downlink, reader=replace(SIZE, timeout_s=19)), "downlink.reader"),
         *((PROD, "rollout_minutes", minutes, "rollout_minutes") for minutes in (0, 1, 7, 60)),
         (environment("local"), "rollout_minutes", 5, "rollout_minutes"),
         (environment("local"), "costs", COSTS, "costs"),
@@ -140,6 +156,29 @@ def test_routers_that_look_too_seldom_for_what_subscribers_are_promised_are_refu
     assert 3 * MAX_REFRESH_S <= IN_FORCE_S
     with pytest.raises(EnvironmentSettingError, match="contract_refresh_s"):
         replace(DEV, contract_refresh_s=seconds)
+
+
+def test_every_function_has_time_to_begin_with_the_least_timeout() -> None:
+    urgent = TimeLimits.of(QUICK, URGENT_MESSAGE_SECONDS)
+    needed_ms = {
+        "router": LIMITS.planning_ms,
+        "device_router": LIMITS.planning_ms,
+        "urgent_router": urgent.planning_ms,
+        "replay": LIMITS.planning_ms,
+        "archive_writer": tap.RESERVE_MS,
+        "ledger_writer": ledger.RESERVE_MS,
+        "ingest_errors": ingest_errors.RESERVE_MS,
+        "webhook": delivery.RESERVE_MS + 1_000 * WEBHOOK_NUMBERS["timeout_s"].high,
+        "presence.recorder": recorder.RESERVE_MS,
+        "presence.timers": judge.RESERVE_MS,
+        "presence.reconciler": judge.RESERVE_MS,
+        "downlink.reader": items.RESERVE_MS,
+        "downlink.reconciler": items.RESERVE_MS,
+    }
+    assert needed_ms.keys() == LEAST_TIMEOUT_S.keys()
+    for setting, needed in needed_ms.items():
+        # A second, in which the function is called and reads its batch.
+        assert 1_000 * (LEAST_TIMEOUT_S[setting] - 1) >= needed, setting
 
 
 def test_values_at_their_limits_are_accepted() -> None:

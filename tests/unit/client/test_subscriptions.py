@@ -22,6 +22,7 @@ from eventplane.contract.subscription_table import (
     subscription_item,
 )
 from eventplane.interest import table as interest_table
+from eventplane.settings import written
 from eventplane_client.api_subscriptions import ApiSubscriptions
 from eventplane_client.dynamodb_subscriptions import DynamoDbSubscriptions
 from eventplane_client.errors import (
@@ -64,7 +65,7 @@ def table(fake_aws: FakeAws, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         "EVENTPLANE_CONTRACT_REFRESH_S": "30",
         "LAMBDA_TASK_ROOT": str(tmp_path),
         "EVENTPLANE_SUBSCRIPTIONS_TABLE": "subscriptions",
-        "EVENTPLANE_INBOXES": json.dumps(INBOXES),
+        "EVENTPLANE_INBOXES": written(INBOXES),
         "EVENTPLANE_WEBHOOK_ORIGIN": "eventplane-dev",
         "EVENTPLANE_WEBHOOK_SECRET": "webhook",
         "EVENTPLANE_SINKS": "internet",

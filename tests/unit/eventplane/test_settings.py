@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventplane.settings import Settings, SettingsError
+from eventplane.settings import Settings, SettingsError, written
 from eventplane.traffic import Quota
 
 
@@ -45,7 +46,7 @@ outers = st.builds(
     source=texts,
     wait_s=numbers,
     colour=st.sampled_from(Colour),
-    queues=st.dictionaries(texts, st.text()),
+    queues=st.dictionaries(texts, st.text(st.characters(exclude_characters="*"))),
     urls=st.lists(st.text(), min_size=1).map(tuple),
     ports=st.lists(numbers, min_size=1).map(tuple),
     quota=st.none() | st.builds(Quota, positive, positive, positive, positive),
@@ -67,10 +68,26 @@ def test_variables_are_named_after_the_fields_that_are_set() -> None:
         "EVENTPLANE_SOURCE": "device.outbox",
         "EVENTPLANE_WAIT_S": "30",
         "EVENTPLANE_COLOUR": "red",
-        "EVENTPLANE_QUEUES": '{"a": "b"}',
+        "EVENTPLANE_QUEUES": '{"b": ["a"]}',
         "EVENTPLANE_URLS": '["u"]',
         "EVENTPLANE_PORTS": "[443]",
     }
+
+
+def test_the_urls_of_queues_share_what_they_have_in_common() -> None:
+    queues = {
+        "bell.inbox": "https://sqs/1/plane-bell-inbox",
+        "desk.inbox": "https://sqs/1/plane-desk-inbox.fifo",
+        "bell-desk.replies": "https://sqs/1/plane-bell-desk-replies",
+        "elsewhere": "nats://host",
+    }
+    assert json.loads(written(queues)) == {
+        "https://sqs/1/plane-*": ["bell.inbox", "bell-desk.replies"],
+        "https://sqs/1/plane-*.fifo": ["desk.inbox"],
+        "nats://host": ["elsewhere"],
+    }
+    with pytest.raises(ValueError, match="is the name in a pattern"):
+        written({"a": "https://sqs/*"})
 
 
 @pytest.mark.parametrize(
@@ -79,7 +96,7 @@ def test_variables_are_named_after_the_fields_that_are_set() -> None:
         ("SOURCE", ["", None]),
         ("WAIT_S", ["", "-1", "1.5", "x", "\u0661", "true", '"x"', "9" * 5_000]),
         ("COLOUR", ["", "blue"]),
-        ("QUEUES", ["", "{", "[1]", '{"a":1}', '"a"']),
+        ("QUEUES", ["", "{", "[1]", '{"a":1}', '"a"', '{"b":"a"}', '{"b":[]}', '{"b":[1]}']),
         ("URLS", ["", "[", "[]", "{}", "[1]"]),
         ("PORTS", ["[-1]", '["x"]', "443"]),
         ("QUOTA", ["{}", "7", '{"window_s":0,"frames":1,"events":1,"bytes":1}']),

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from eventplane.envelope import Envelope, parse_event, write_event
 from eventplane.errors import EnvelopeError
 from eventplane.limits import MAX_BATCH_BYTES, MAX_PACKED_MESSAGE_BYTES, MAX_SQS_ATTRIBUTES
-from eventplane.sqs_binding import COUNT, HintsError, SqsMessage, pack, split, to_message
+from eventplane.sqs_binding import COUNT, HintsError, SqsMessage, pack, send_request, split, to_message
 
 
 def event(**more: str) -> Envelope:
@@ -67,6 +67,24 @@ def test_order_is_by_partition_key_or_source_and_copies_are_known_by_source_and_
     assert one.deduplication != other.deduplication
     assert to_message(event(note="later")).deduplication == one.deduplication
     assert len(one.group) <= 128
+
+
+def test_only_a_request_for_a_fifo_queue_names_group_and_copy() -> None:
+    sent, url = event(), "https://sqs/outbox"
+    message, request = to_message(sent), send_request(url, sent)
+    assert request == {
+        "QueueUrl": url,
+        "MessageBody": message.body,
+        "MessageAttributes": {
+            name: {"DataType": "String", "StringValue": value} for name, value in message.hints.items()
+        },
+    }
+    assert send_request(f"{url}.fifo", sent) == {
+        **request,
+        "QueueUrl": f"{url}.fifo",
+        "MessageGroupId": message.group,
+        "MessageDeduplicationId": message.deduplication,
+    }
 
 
 def readings(count: int, size: int = 300) -> list[Envelope]:

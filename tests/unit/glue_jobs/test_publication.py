@@ -149,10 +149,12 @@ def test_the_trend_has_the_last_verdicts_of_the_days_before(output: FolderObject
     }
 
 
-def test_the_verdict_lies_in_the_outbox_as_any_event(aws: None) -> None:
+@pytest.mark.parametrize("name", ["audit-outbox", "audit-outbox.fifo"])
+def test_the_verdict_lies_in_the_outbox_as_any_event(aws: None, name: str) -> None:
     # Another region than the environment's: a job on Glue is told none but by the URL.
     sqs = boto3.client("sqs", region_name="eu-central-1")
-    url = sqs.create_queue(QueueName="audit-outbox")["QueueUrl"]
+    fifo = {"FifoQueue": "true"} if name.endswith(".fifo") else {}
+    url = sqs.create_queue(QueueName=name, Attributes=fifo)["QueueUrl"]
     verdict = verdict_event(filed())
 
     send_verdict(url, verdict)

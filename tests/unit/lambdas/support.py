@@ -28,6 +28,7 @@ from eventplane.envelope import Envelope, parse_event, write_event
 from eventplane.interest import table as interest_table
 from eventplane.sender import Sender
 from eventplane.sending import stamp_sender
+from eventplane.settings import written
 from lambdas.archive.ledger import LedgerWriter
 from lambdas.common.archive import Archive
 from lambdas.common.contracts import CONTRACT_FILE
@@ -387,4 +388,4 @@ def deploy(
     for name, value in {"LAMBDA_TASK_ROOT": folder, "POWERTOOLS_SERVICE_NAME": "function"}.items():
         monkeypatch.setenv(name, str(value))
     for name, value in settings.items():
-        monkeypatch.setenv(f"EVENTPLANE_{name}", value if isinstance(value, str) else json.dumps(value))
+        monkeypatch.setenv(f"EVENTPLANE_{name}", written(value))

@@ -64,6 +64,18 @@ def test_it_is_withdrawn_by_an_event_of_operations(plane: Plane, run: Run, contr
     assert (told.message.is_deleted, told.target.thing) == (True, "home-1")
 
 
+def test_it_is_withdrawn_through_an_outbox_in_order(
+    plane: Plane, run: Run, contract: Contract, tmp_path: Path
+) -> None:
+    document = json.loads(contract.canonical)
+    document["participants"]["operations"].setdefault("outbox", {})["transport"] = "sqs_fifo"
+    ordered = tmp_path / "contract.json"
+    ordered.write_bytes(compile_contract(document, "ordered").canonical)
+    plane.create_pair("operations-outbox", is_fifo=True)
+    assert run("interest", "withdraw", "--contract", str(ordered))[0] == 0
+    assert len(plane.received("operations-outbox")) == 1
+
+
 def test_what_routes_and_subscriptions_take_is_shown(
     dynamodb: Any, run_json: RunJson, contract: Contract
 ) -> None:

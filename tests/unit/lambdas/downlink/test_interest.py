@@ -81,8 +81,8 @@ class World:
         newest = max(self.sent, key=lambda each: self.addressed(each).message.version)
         return read_uplink_interest(newest).matches({"type": type})
 
-    def _send(self, text: str) -> None:
-        self.sent.append(parse_event(text))
+    def _send(self, event: Envelope) -> None:
+        self.sent.append(event)
         self.on_send()
 
 
@@ -212,14 +212,17 @@ def test_the_record_of_the_publication_belongs_to_no_device(world: World) -> Non
     assert DesiredTable(world.cloud.dynamodb, DESIRED).device_page("home-1", 10, None).keys == ()
 
 
+@pytest.mark.parametrize("name", ["outbox", "outbox.fifo"])
 def test_the_schedule_calls_it_with_its_settings(
-    world: World, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+    world: World, tmp_path: Any, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
+    fifo = {"FifoQueue": "true"} if name.endswith(".fifo") else {}
+    outbox = world.cloud.sqs.create_queue(QueueName=name, Attributes=fifo)["QueueUrl"]
     settings = {
         "CONTRACTS_TABLE": TABLE,
         "SUBSCRIPTIONS_TABLE": SUBSCRIPTIONS,
         "DESIRED_TABLE": DESIRED,
-        "OUTBOX_QUEUE": world.cloud.source,
+        "OUTBOX_QUEUE": outbox,
     }
     deploy(monkeypatch, tmp_path, load_contract(), settings)
     handler.service.cache_clear()
@@ -228,5 +231,5 @@ def test_the_schedule_calls_it_with_its_settings(
         assert handler.handle({}, LambdaContext()) == {"published": False}
     finally:
         handler.service.cache_clear()
-    (body,) = world.cloud.sqs.bodies(world.cloud.source)
+    (body,) = world.cloud.sqs.bodies(outbox)
     assert parse_event(body).attributes["statekey"] == UPLINK_KEY
