@@ -150,8 +150,12 @@ class Decider:
         if not routes:
             raise EnvelopeError(Reason.UNROUTED, f"no route of the device takes type {event.type!r}")
         priority = self._contract.priority(event, channel)
-        destinations, unwanted = self._split_by_interest(self._channels(routes), event, priority)
-        promised = self._promised(destinations, routes, event, channel)
+        channels = self._channels(routes)
+        promised = self._promised(channels, routes, event, channel)
+        # What is not stored is sent without its number.
+        sent = [(each, stamped if each in promised else event) for each in channels]
+        destinations, unwanted = self._split_by_interest(sent, priority)
+        promised = [each for each in promised if each in destinations]
         positions = self._positions(stamped, priority, number, promised)
         stamped = stamp_positions(stamped, positions)
         volatile = _volatile((each for each in destinations if each not in promised), event, key)
@@ -171,7 +175,7 @@ class Decider:
         routes = self._router.route(event)
         channels = [each for each in self._channels(routes) if each.address != self._uplink.address]
         priority = self._contract.priority(event, channel)
-        channels, unwanted = self._split_by_interest(channels, event, priority)
+        channels, unwanted = self._split_by_interest([(each, event) for each in channels], priority)
         promised = self._promised(channels, routes, event, channel)
         lifetime = lifetime_ms(event)
         return DownlinkDecision(
@@ -272,11 +276,20 @@ class Decider:
         return [each for each in destinations if each.address in addresses]
 
     def _split_by_interest(
-        self, channels: list[Channel], event: Envelope, priority: Priority
+        self, sent: Iterable[tuple[Channel, Envelope]], priority: Priority
     ) -> tuple[list[Channel], tuple[str, ...]]:
-        """Return those of `channels` whose reader wants `event`, and the addresses of the others."""
-        wanted = [each for each in channels if self._interest.wants(each.address, event, priority)]
-        return wanted, tuple(each.address for each in channels if each not in wanted)
+        """Return the channels whose reader wants the event as `sent` there, and the others' addresses."""
+        wanted: list[Channel] = []
+        unwanted: list[str] = []
+        for channel, event in sent:
+            if channel.address == self._uplink.address:
+                # The cloud's router stamps the device before it filters.
+                event = stamp_sender(event, self._cloud_sender)
+            if self._interest.wants(channel.address, event, priority):
+                wanted.append(channel)
+            else:
+                unwanted.append(channel.address)
+        return wanted, tuple(unwanted)
 
 
 def _advice(payload: bytes) -> str:

@@ -9,7 +9,7 @@ from typing import Final
 from eventplane.attributes import AttributeValue
 from eventplane.contract import Contract, Place, Problem
 from eventplane.contract.canonical import canonical_bytes
-from eventplane.contract.filter_reader import read_interest
+from eventplane.contract.filter_reader import MixedLogic, read_interest
 from eventplane.device_reports import UPLINK_INTEREST_TYPE, UPLINK_KEY
 from eventplane.envelope import Envelope, write_event
 from eventplane.errors import EventPlaneError
@@ -88,6 +88,8 @@ def read_uplink_interest(event: Envelope) -> Filter:
     problems: list[Problem] = []
     # A list that is missing is not an empty one, which would hold back everything.
     interest = read_interest(data.get("filters"), "filters", problems)
+    # Routers still use the contract or the subscription that has it.
+    problems = [each for each in problems if not isinstance(each, MixedLogic)]
     if problems or interest is None:
         raise UplinkInterestError("; ".join(map(str, problems)) or "it has no `filters`")
     return interest

@@ -219,12 +219,7 @@ class ActiveContract(Generic[Engine]):
         for subscription, problem in refused.items():
             logger.warning("a subscription cannot be used", route=subscription.route, problem=str(problem))
             count(Metric.SUBSCRIPTION_REFUSED)
-        contract, unusable = with_interest(contract, self._announced)
-        for announcement, problem in unusable.items():
-            logger.warning(
-                "an announcement cannot be used", participant=announcement.participant, problem=str(problem)
-            )
-            count(Metric.SUBSCRIPTION_REFUSED)
+        contract = self._with_interest(contract)
         if contract is self._published.contract:
             self._engine = self._published
             return
@@ -241,6 +236,22 @@ class ActiveContract(Generic[Engine]):
             subscriptions=len(self._subscribed),
             announcements=len(self._announced),
         )
+
+    def _with_interest(self, contract: Contract) -> Contract:
+        """Return `contract` with what was announced; as it is if that cannot be added."""
+        try:
+            contract, unusable = with_interest(contract, self._announced)
+        except ContractError:
+            # Without interest more is delivered; without an engine, only urgent events.
+            logger.exception("interest cannot be added", contract=contract.version)
+            count(Metric.SUBSCRIPTION_REFUSED)
+            return contract
+        for announcement, problem in unusable.items():
+            logger.warning(
+                "an announcement cannot be used", participant=announcement.participant, problem=str(problem)
+            )
+            count(Metric.SUBSCRIPTION_REFUSED)
+        return contract
 
     def _refresh(self) -> None:
         head = self._table.head(self._bundled.contract.version)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eventplane.contract import Contract, ContractError, Place, compile_contract, load_compiled
-from eventplane.contract.filter_reader import read_filter
+from eventplane.contract.filter_reader import MAX_FILTER_DEPTH, read_filter
 from eventplane.contract.reader import Problem
 from eventplane.contract.subscription import (
     MAX_DOCUMENT_BYTES,
@@ -207,6 +207,26 @@ def test_without_its_costly_filters_a_contract_keeps_everything_else() -> None:
     assert interests["alarm-centre.inbox"] is not None
     assert (has_costly(derived), has_costly(lighter), has_costly(CONTRACT)) == (True, False, False)
     assert load_compiled(lighter.canonical).version == lighter.version != derived.version
+
+
+# With the participant's right around it, a filter is one level deeper.
+@pytest.mark.parametrize(
+    ("levels", "is_refused"), [(MAX_FILTER_DEPTH - 2, False), (MAX_FILTER_DEPTH - 1, True)]
+)
+def test_however_deep_a_subscription_is_the_derived_contract_can_be_read(
+    levels: int, is_refused: bool
+) -> None:
+    innermost: object = {"exact": {"type": "org.eventplane.alarm.news.v1", "source": "/news"}}
+    for _ in range(levels):
+        innermost = {"not": innermost}
+    deep = subscription("deep", filter=innermost)
+    derived, refused = with_subscriptions(CONTRACT, [deep, subscription()])
+    assert set(refused) == ({deep} if is_refused else set())
+    assert "family-app-subscribes-news" in {each.name for each in derived.routes}
+    assert load_compiled(derived.canonical) == derived
+    wanted, unusable = with_interest(derived, [new_announcement("carers", [NEWS])])
+    assert unusable == {}
+    assert load_compiled(wanted.canonical) == wanted
 
 
 def test_the_cost_of_a_participant_s_announcements_is_bounded() -> None:

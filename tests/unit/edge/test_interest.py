@@ -13,9 +13,10 @@ from eventplane.contract import Priority, compile_contract
 from eventplane.conversation.questions import HandlersAnswer, read_handlers_answer, write_handlers_question
 from eventplane.device_reports import ACKNOWLEDGED, DISCARDED, MANIFEST, UPLINK_INTEREST_TYPE, UPLINK_KEY
 from eventplane.downlink.device import AckStatus
-from eventplane.envelope import Envelope
+from eventplane.envelope import Envelope, parse_event
 from eventplane.interest.announcement import new_announcement, write_announcement
 from eventplane.interest.uplink import uplink_filters, uplink_interest_event
+from eventplane.names import SEQUENCE
 from eventplane.reasons import Reason
 from eventplane.topics import handlers_answer_topic, handlers_topic
 from eventplane_mqtt.mailbox import LinkName
@@ -28,6 +29,7 @@ from tests.unit.eventplane.conversation.worlds import plane as conversation
 LOCAL, CLOUD = LinkName.LOCAL, LinkName.CLOUD
 SHOWN = {"exact": {"subject": "show"}}
 LOUD = {"exact": {"volume": "loud"}}
+BEST_EFFORT = {"deliveryguarantee": "best_effort"}
 
 
 @pytest.fixture
@@ -79,6 +81,47 @@ def test_an_urgent_event_is_always_forwarded(home: Device) -> None:
     assert home.ids_at("call") == ["1"]
     assert home.ids_at("display")[-1:] == ["2"]
     assert {"1", "2"} <= {each.id for each in up(home)}
+
+
+OF_THING = {"exact": {"senderdevice": "thing"}}
+NUMBERED = {"sql": "EXISTS deviceepoch AND EXISTS devicesequence"}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "attributes", "goes_up"),
+    [
+        (OF_THING, {}, True),
+        ({"exact": {"senderdevice": "home-2"}}, {}, False),
+        ({"exact": {"senderservice": "sensor"}}, {}, True),
+        (NUMBERED, {}, True),
+        ({"not": NUMBERED}, {}, False),
+        (OF_THING, BEST_EFFORT, True),
+        (NUMBERED, BEST_EFFORT, False),
+        ({"not": NUMBERED}, BEST_EFFORT, True),
+    ],
+)
+def test_what_the_cloud_wants_is_decided_by_the_event_as_the_cloud_gets_it(
+    home: Device, wanted: object, attributes: dict[str, str], goes_up: bool
+) -> None:
+    home.send_down(wanted_up(1, wanted))
+    home.send(event("1", **attributes))
+    sent = [each for each in up(home) if each.id == "1"]
+    assert len(sent) == goes_up
+    # At best effort an event has no number.
+    assert all((SEQUENCE in each.attributes) is (attributes == {}) for each in sent)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "is_shown"), [(NUMBERED, True), ({"not": NUMBERED}, False), (OF_THING, False)]
+)
+def test_what_a_service_handles_is_decided_by_the_event_as_the_service_gets_it(
+    home: Device, wanted: object, is_shown: bool
+) -> None:
+    home.turn(home.announcement_of("display", wanted))
+    home.send(event("1", subject="show"))
+    shown = [parse_event(each) for each in home.delivered("display")]
+    assert [each.id for each in shown] == (["1"] if is_shown else [])
+    assert all(SEQUENCE in each.attributes for each in shown)
 
 
 def test_dead_letters_and_reports_always_go_up(home: Device) -> None:

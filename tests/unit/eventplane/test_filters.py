@@ -1,6 +1,8 @@
 """Filter dialects of the Subscriptions API."""
 
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
 from eventplane.cesql import parse
 from eventplane.contract.filter_reader import MAX_FILTER_DEPTH, read_filter
@@ -78,13 +80,40 @@ def test_a_wrong_filter_is_named_by_its_path(document: object, path: str) -> Non
     assert [problem.path for problem in problems] == [path]
 
 
-def test_nesting_is_bounded() -> None:
-    document: object = {"exact": {"type": "a"}}
-    for _ in range(MAX_FILTER_DEPTH + 1):
+ONE = {"exact": {"type": "a"}}
+TWO = {"exact": {"type": "a", "source": "/b"}}
+
+
+def nested(document: object, levels: int) -> object:
+    for _ in range(levels):
         document = {"not": document}
+    return document
+
+
+@pytest.mark.parametrize(("innermost", "levels"), [(ONE, MAX_FILTER_DEPTH), (TWO, MAX_FILTER_DEPTH - 1)])
+def test_nesting_is_bounded(innermost: object, levels: int) -> None:
+    filter_of(nested(innermost, levels))
     problems: list[Problem] = []
-    read_filter(document, "filter", problems)
-    assert "nested deeper" in problems[0].message
+    read_filter(nested(innermost, levels + 1), "filter", problems)
+    (problem,) = problems
+    assert "nested deeper" in problem.message
+
+
+@given(
+    st.recursive(
+        st.sampled_from([ONE, TWO, {"sql": "a = 1"}]),
+        lambda inner: st.dictionaries(
+            st.sampled_from(["all", "any"]), st.lists(inner, min_size=1, max_size=2), min_size=1, max_size=1
+        ),
+        max_leaves=4,
+    ),
+    st.integers(MAX_FILTER_DEPTH - 3, MAX_FILTER_DEPTH),
+)
+def test_an_accepted_filter_is_accepted_as_it_is_written(document: object, levels: int) -> None:
+    problems: list[Problem] = []
+    accepted = read_filter(nested(document, levels), "filter", problems)
+    assume(not problems)
+    assert filter_of(to_document(accepted)) == accepted
 
 
 def test_a_fault_in_an_expression_is_shown_with_a_caret() -> None:

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contract import load_contract
-from eventplane.contract import Contract, compile_contract
+from eventplane.contract import Contract, ContractError, compile_contract
 from eventplane.contract.publication import contract_item, contract_key, head_key
 from eventplane.contract.subscription import IN_FORCE_S, Subscription, new_subscription
 from eventplane.contract.subscription_table import subscription_key
@@ -447,6 +447,21 @@ class TestInterest:
         found = seen(cloud.in_force())
         assert self.interested(found) == {"family-app.inbox"}
         assert "new" in routes(found)
+
+    def test_interest_that_cannot_be_added_leaves_subscriptions_in_force(
+        self, cloud: Cloud, counted: list[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def refuse(*_: object) -> Any:
+            raise ContractError("derived contract", [])
+
+        monkeypatch.setattr("lambdas.router.active_contract.with_interest", refuse)
+        in_force = cloud.in_force()
+        self.announce(cloud)
+        cloud.subscribe("news", NEWS)
+        assert NEWS_ROUTE in routes(seen(in_force))
+        cloud.clock.advance(IN_FORCE_S)
+        found = seen(in_force)
+        assert (self.interested(found), counted) == (set(), ["SubscriptionRefused"])
 
     def test_unreadable_interest_stays_until_its_lease_ends(
         self, cloud: Cloud, caplog: pytest.LogCaptureFixture

@@ -18,6 +18,7 @@ from eventplane.contract.subscription import (
 )
 from eventplane.envelope import parse_event
 from eventplane.interest.announcement import new_announcement, with_interest
+from eventplane.interest.uplink import read_uplink_interest, uplink_filters, uplink_interest_event
 from eventplane_client.subscription import checked_filter
 from tests.small_contract import small_contract
 
@@ -122,3 +123,13 @@ def test_a_subscription_that_was_made_with_it_stays_in_force() -> None:
     malformed = replace(old, filter=json.dumps({"any": [{"sql": MIXED}, {"sql": "a b"}]}))
     _, refused = with_subscriptions(contract(PLAIN), [malformed])
     assert malformed in refused
+
+
+def test_devices_take_the_filters_of_a_contract_and_a_subscription_that_have_it() -> None:
+    old = Subscription("desk", "old", json.dumps({"sql": MIXED}), "2026-01-01T00:00:00Z")
+    filters = uplink_filters(with_subscriptions(compiled_before(), [old])[0])
+    assert len(filters) == 2
+    sent = uplink_interest_event(filters, id="i", time="2026-01-01T00:00:00Z", device="*")
+    wanted = read_uplink_interest(sent)
+    assert wanted.matches({"subject": "b", "level": 1, "urgent": True})
+    assert not wanted.matches({"subject": "b", "level": 1, "urgent": False})
