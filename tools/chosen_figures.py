@@ -40,7 +40,7 @@ _CHOSEN: Final = (
     ),
     (
         "chaos/million",
-        "the same under two faults at a time, at 3,000 events a second, more than the machine carries",
+        "the same under two faults at a time, at 3,000 events a second, about what the machine carries",
         "to the call in the home {urgent_home_all_p50:,.0f}, {urgent_home_all_p99:,.0f}, "
         "{urgent_home_all_max:,.0f} ms; to the alarm centre {urgent_cloud_all_p50:,.0f}, "
         "{urgent_cloud_all_p99:,.0f}, {urgent_cloud_all_max:,.0f} ms",
