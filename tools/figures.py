@@ -70,8 +70,8 @@ ALARMS = """\
 From the service that sends an alarm to its consumer, in every scenario that breaks something, the longest
 on top: median, 99th percentile and maximum in seconds. An alarm that is sent while its path is broken waits
 until the path is whole again and the forwarder has connected again, which it tries every 1 to 5 s.
-`million` sends 3,000 events a second, about what the machine carries: its alarms pass the backlog of each fault,
-by a rule and a router of their own.
+`million` sends 3,000 events a second, about what the machine carries: its alarms pass what waits after a
+fault, by a rule and a router of their own.
 """
 ALARMS_HEAD = [
     "scenario",

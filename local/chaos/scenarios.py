@@ -102,7 +102,7 @@ PAPER_BEST_EFFORT: Final = replace(
 """The same events and kills at best effort, over the channel and from the services."""
 
 MILLION: Final = Scenario("million", 2, Load(500_000, 1_500, 500), _PAIRS, StandIn, seconds=330, disk_mib=512)
-"""A million events under pairs of faults, about what two cores carry: alarms pass the backlog of each fault."""
+"""A million events under pairs of faults, about what two cores carry: alarms pass what waits."""
 
 CLOUD: Final = Scenario("cloud", 2, Load(7_000, 50, 50), _SINGLY, Emulated, seconds=140)
 """Singly, in the deployed plane: functions and consumers are killed as well."""
