@@ -24,8 +24,12 @@ KEY, RINGS = "setting/climate/threshold", "command/app/ring"
 
 
 def plane(**routes: str) -> Contract:
-    """The shipped contract, and routes from a type to a service on the device."""
+    """The shipped contract, and routes from a type to a service on the device.
+
+    The climate-service confirms: what a killed broker has accepted for a service, it loses with its session.
+    """
     document = contract_document(load_contract())
+    document["participants"]["climate-service"]["inbox"] = {"receipts": True}
     document["routes"] |= {
         f"down-{name}": {"filter": {"exact": {"type": type_}}, "to": f"{name}-service.inbox"}
         for name, type_ in routes.items()
