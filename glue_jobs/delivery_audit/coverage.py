@@ -18,7 +18,7 @@ from glue_jobs.delivery_audit.device_reports import (
     Manifest,
     Range,
 )
-from glue_jobs.delivery_audit.event_group import HoleCount
+from glue_jobs.delivery_audit.event_group import HOUR_MS, HoleCount
 from glue_jobs.delivery_audit.findings import Finding, Hop, Kind
 
 if TYPE_CHECKING:
@@ -54,7 +54,13 @@ class Attestation:
         seen, scope, chains = completeness.seen, completeness.scope, completeness.manifests
         self.newest: Manifest | None = max((chain[-1] for chain in chains.values()), key=_at_ms, default=None)
         """The newest manifest that counts."""
-        born = max(completeness.reports.births, key=_at_ms, default=None)
+        # A store that begins after the window excuses no manifest of the one before.
+        births = [
+            each
+            for each in completeness.reports.births
+            if scope.end_ms is None or _at_ms(each) < scope.end_ms
+        ]
+        born = max(births, key=_at_ms, default=None)
         self._next: tuple[str, int] | None = None
         """Epoch and first number that the next manifest will state; None where nothing announces one."""
         self.is_overdue = True
@@ -88,8 +94,23 @@ class Attestation:
         # Those of the days beside the window count there; numbers that they leave unstated here count above.
         gaps = [manifest.report for manifest, _ in self._completeness.missing_manifests]
         wrong = [report for report, _ in self._completeness.mismatched]
-        is_sound = not any(report.within for report in (*gaps, *wrong))
+        is_sound = not any(report.within for report in (*gaps, *wrong)) and not self._has_open_end()
         return Standing.ATTESTED if is_whole and is_sound and not self.is_overdue else Standing.PARTLY
+
+    def _has_open_end(self) -> bool:
+        """Return whether a gap that nobody states begins in the window and ends behind it.
+
+        Its numbers count in the hour behind it, though they may have been of the window.
+        """
+        end_ms = self._completeness.scope.end_ms
+        if end_ms is None:
+            return False
+        for epoch, seen in self._completeness.seen.items():
+            for span, behind in self._completeness.unstated(epoch):
+                before, _ = seen.hours_around(span)
+                if before is not None and before * HOUR_MS < end_ms <= behind * HOUR_MS:
+                    return True
+        return False
 
 
 def _at_ms(stated: Manifest | Birth) -> int:

@@ -110,6 +110,27 @@ def test_a_bad_manifest_leaves_the_days_beside_its_own_attested(
     assert home.judged(day_only=True).standing == standing
 
 
+@pytest.mark.parametrize("lost", [range(40, 48), range(40, 61), range(40, 64)], ids=str)
+@pytest.mark.parametrize(
+    "problem", ["", ", send 1, manifest last=9999999 stated=1"], ids=["lost", "lost, then wrong"]
+)
+def test_a_day_whose_end_nobody_states_is_not_attested(lost: range, problem: str) -> None:
+    """The gap ends on the next day, which has the finding; a day later the manifests are whole again."""
+    hours = ["send 3, manifest, wait 1"] * 96
+    for hour in lost:
+        hours[hour] = "lose 3, manifest tap=False, wait 1"
+    home = Home().live("wait -36, start, wait 0.5").live(", ".join(hours))
+    assert home.judged(day_only=True).standing == "partly"
+
+
+def test_a_store_that_begins_on_the_next_day_excuses_no_manifest() -> None:
+    home = Home().live("wait -36, start, wait 0.5").live(", ".join(["send 3, manifest, wait 1"] * 40))
+    home.live("wait 20")
+    home.begin("e2")
+    home.live("start, send 3")
+    assert home.judged(day_only=True).standing == "partly"
+
+
 def test_an_expected_device_that_sends_nothing_is_silent() -> None:
     judged = Home().judged(state=LifecycleState.PROVISIONED)
     assert (judged.standing, judged.expected, len(judged.epochs)) == ("silent", True, 1)
