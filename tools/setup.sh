@@ -42,8 +42,14 @@ debian_packages() {
   fi
   say "apt-get install ${missing[*]}"
   export DEBIAN_FRONTEND=noninteractive
-  apt-get update --quiet=2
-  # A fresh machine often upgrades itself at this moment: wait for its lock instead of failing.
+  # A fresh machine often upgrades itself at this moment: wait for its locks instead of failing. `update` cannot by itself.
+  local said tries=60
+  until said=$(LC_ALL=C apt-get update --quiet=2 2>&1); do
+    tries=$((tries - 1))
+    [[ $said == *"Could not get lock"* && $tries -gt 0 ]] || { printf '%s\n' "$said" >&2; exit 1; }
+    say "another program is updating the lists of packages; waiting"
+    sleep 5
+  done
   apt-get install --yes --quiet=2 --no-install-recommends --option DPkg::Lock::Timeout=300 "${missing[@]}"
 }
 

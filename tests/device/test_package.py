@@ -89,6 +89,7 @@ def test_removing_keeps_settings_and_spool_and_installing_again_takes_them(root:
 
 
 def test_purging_leaves_nothing_but_the_user(root: Path) -> None:
+    (root / "etc/eventplane/claim.key").write_text("the fleet's")
     in_root(root, "dpkg", "--purge", "eventplane-forwarder")
     left = in_root(
         root, "find", "/etc", "/usr", "/var/lib", "-name", "*eventplane*", "-not", "-path", "/usr/share/doc/*"

@@ -78,12 +78,11 @@ def test_it_builds_from_this_checkout_and_installs_files_that_exist() -> None:
     assert Path(place).resolve() == ROOT
     for file in re.findall(r"\$\{S\}/([\w./-]+)", text):
         assert (ROOT / file).exists(), file
-    units = [
-        *variables(text)["SYSTEMD_SERVICE:${PN}"].split(),
-        "eventplane-provisioning.service",
-        "eventplane-announcement.service",
-    ]
-    assert sorted(units) == sorted(each.name for each in PACKAGING.glob("eventplane-*"))
+    enabled, others = (
+        variables(text)[name].split() for name in ("SYSTEMD_SERVICE:${PN}", "EVENTPLANE_OPTIONAL_UNITS")
+    )
+    assert enabled == ["eventplane-forwarder.service"]
+    assert sorted([*enabled, *others]) == sorted(each.name for each in PACKAGING.glob("eventplane-*"))
 
 
 @pytest.mark.source("P7")

@@ -67,6 +67,13 @@ def test_the_forwarder_starts_without_a_broker_and_again_after_every_end() -> No
     assert (service["Type"], service["NotifyAccess"]) == ("notify", "main")
 
 
+def test_provisioning_does_not_start_again_where_it_cannot() -> None:
+    """Status 243: systemd found no file of the claim."""
+    service = section(PACKAGING / "eventplane-provisioning.service", "Service")
+    fruitless = [str(EX_WRONG_COMMAND_LINE), str(os.EX_CONFIG), "243"]
+    assert (service["Restart"], service["RestartPreventExitStatus"].split()) == ("on-failure", fruitless)
+
+
 @pytest.mark.parametrize("unit", SERVICES, ids=lambda unit: unit.name)
 def test_nothing_installed_beside_python_gets_into_a_service(unit: Path) -> None:
     python, *options = section(unit, "Service")["ExecStart"].split()

@@ -6,6 +6,7 @@ import logging
 import sys
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -185,6 +186,27 @@ def network(monkeypatch: pytest.MonkeyPatch) -> FakeZeroconf:
     it = FakeZeroconf()
     monkeypatch.setattr(dns_sd, "_open", lambda _: it)
     return it
+
+
+def test_a_socket_is_bound_to_its_interface_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second time needs CAP_NET_RAW, which nobody has here; the library's senders are readers as well."""
+
+    class Socket:
+        def __init__(self, number: int) -> None:
+            self.number, self.bound = number, 0
+
+        def fileno(self) -> int:
+            return self.number
+
+        def setsockopt(self, *_: object) -> None:
+            self.bound += 1
+
+    sockets = [Socket(3), Socket(4)]
+    transports = [SimpleNamespace(sock=each) for each in sockets]
+    engine = SimpleNamespace(readers=transports, senders=transports[1:])
+    monkeypatch.setattr(dns_sd, "Zeroconf", lambda **_: SimpleNamespace(engine=engine))
+    dns_sd._open(HOME)
+    assert [each.bound for each in sockets] == [1, 1]
 
 
 def test_a_browser_follows_announcements_and_interfaces(

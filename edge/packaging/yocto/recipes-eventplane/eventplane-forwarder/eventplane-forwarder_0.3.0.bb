@@ -18,7 +18,7 @@ do_compile() {
 
 do_install() {
     install -D -m 0755 ${B}/eventplane-forwarder.pyz ${D}${nonarch_libdir}/eventplane/eventplane-forwarder.pyz
-    for unit in ${SYSTEMD_SERVICE:${PN}} eventplane-provisioning.service eventplane-announcement.service; do
+    for unit in ${SYSTEMD_SERVICE:${PN}} ${EVENTPLANE_OPTIONAL_UNITS}; do
         install -D -m 0644 ${S}/edge/packaging/$unit ${D}${systemd_system_unitdir}/$unit
     done
     install -D -m 0644 ${S}/edge/packaging/mosquitto.conf ${D}${datadir}/eventplane/mosquitto.conf
@@ -33,7 +33,10 @@ FILES:${PN} += "${nonarch_libdir}/eventplane ${datadir}/eventplane ${systemd_sys
 
 # Starting needs settings, which are the product's: /etc/eventplane/forwarder.toml (complete the one in
 # ${datadir}/eventplane) and contract.json.
-SYSTEMD_SERVICE:${PN} = "eventplane-forwarder.service eventplane-provisioning.timer"
+SYSTEMD_SERVICE:${PN} = "eventplane-forwarder.service"
+# Not enabled: the timer is for devices with the fleet's claim in /etc/eventplane, the announcement for those that announce
+# their broker. A product adds what it needs: SYSTEMD_SERVICE:${PN}:append = " eventplane-provisioning.timer".
+EVENTPLANE_OPTIONAL_UNITS = "eventplane-provisioning.timer eventplane-provisioning.service eventplane-announcement.service"
 
 USERADD_PACKAGES = "${PN}"
 USERADD_PARAM:${PN} = "--system --home-dir /var/lib/eventplane --no-create-home --shell /sbin/nologin --user-group eventplane"
