@@ -205,8 +205,8 @@ def _open(interface: Interface) -> Zeroconf:
     """Open multicast DNS on this interface alone."""
     zeroconf = Zeroconf(interfaces=[interface.ipv4], ip_version=IPVersion.V4Only)
     try:
-        # The library's socket receives from every interface, and would answer the uplink's questions. Senders are
-        # readers as well, and a socket that is bound may be bound again only with CAP_NET_RAW.
+        # The library's socket receives from every interface, and would answer the uplink's questions. Senders
+        # are readers as well, and a socket that is bound may be bound again only with CAP_NET_RAW.
         transports = (*zeroconf.engine.readers, *zeroconf.engine.senders)
         for sock in {each.sock.fileno(): each.sock for each in transports}.values():
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, interface.name.encode())
