@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from aws_cdk import CfnOutput
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
@@ -21,7 +19,7 @@ from eventplane.resource_names import INGEST, URGENT_INGEST, has_queue
 from eventplane.topics import device_topic, urgent_rule
 from stacks.constructs.archive import allow_folders, find_archive
 from stacks.constructs.downlink import Downlink, uplink_interest
-from stacks.constructs.function_assets import ROUTER, dependencies_layer
+from stacks.constructs.function_assets import ARCHIVE, ROUTER, dependencies_layer
 from stacks.constructs.http_sink import webhook
 from stacks.constructs.presence_monitor import PresenceMonitor
 from stacks.constructs.python_function import PythonFunction
@@ -39,9 +37,6 @@ from stacks.names import (
     pascal,
 )
 from stacks.plane_stack import PlaneStack
-
-ARCHIVE: Final = "archive"
-"""The folder of the code of the archive's writers, and of what handles errors of the ingest rules."""
 
 
 class RoutingStack(PlaneStack):
@@ -225,6 +220,7 @@ class RoutingStack(PlaneStack):
             entry="ingest_errors",
             contract=self._contract,
             size=self.plane.ingest_errors,
+            metrics_service=INGEST_ERRORS,
             source=errors,
             statements=[allow_send(*ways_in)],
             settings=IngestErrorsSettings(

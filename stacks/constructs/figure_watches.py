@@ -11,11 +11,13 @@ from typing import Final
 from aws_cdk import Duration
 from aws_cdk import aws_cloudwatch as cloudwatch
 
-from eventplane.names import CANARY
-from stacks.constructs.function_assets import ROUTER
+from eventplane.names import CANARY, DOWNLINK
+from stacks.constructs.function_assets import ARCHIVE, ROUTER
+from stacks.constructs.http_sink import HTTP_SINK, URGENT_HTTP_SINK
 from stacks.constructs.routers import URGENT_ROUTER
 from stacks.constructs.watch import Watch
 from stacks.environment import Environment
+from stacks.names import INGEST_ERRORS
 
 NAMESPACE: Final = "EventPlane"
 
@@ -24,6 +26,24 @@ SLO_DELAY_MS: Final = 2_000
 
 SLO_AVAILABILITY: Final = 99.9
 """Objective: percentage of the canary's alarms that are in its inbox in time."""
+
+_RETRIES: Final = {
+    URGENT_ROUTER: "Urgent messages fail and come again every 10 to 20 seconds: an inbox, the ledger's queue "
+    "or a table refuses. The router's log names it.",
+    INGEST_ERRORS: "What an ingest rule could not write down cannot be sent to the routers either. The log "
+    "of ingest-errors names the queue: restore it, its key or the role.",
+    URGENT_HTTP_SINK: "The endpoint of an urgent inbox does not take events. The webhook's log has its "
+    "answer.",
+    HTTP_SINK: "An endpoint does not take events. The webhook's log has its answer.",
+    ROUTER: "Messages fail and come again: an inbox, the ledger's queue or a table refuses. The router's log "
+    "names it.",
+    ARCHIVE: "The archive's writers cannot write. Their log names bucket, key or role; nothing is lost for "
+    "half a day.",
+    DOWNLINK: "What goes down to devices fails and comes again. The downlink functions' log names the table.",
+}
+"""What to do where messages come again, by the service whose functions count them."""
+
+_URGENT: Final = (URGENT_ROUTER, INGEST_ERRORS, URGENT_HTTP_SINK)
 
 _MINUTE: Final = Duration.minutes(1)
 _PERIOD: Final = Duration.minutes(5)
@@ -34,24 +54,44 @@ def of_figures(services: Collection[str], environment: Environment) -> Iterator[
     for service in (ROUTER, URGENT_ROUTER):
         if service in services:
             yield from _of_routers(service, environment)
-    if URGENT_ROUTER in services:
-        yield Watch(
-            name=environment.resource_name(f"{URGENT_ROUTER}-retried"),
-            metric=figure(environment, URGENT_ROUTER, "Retried", period=_MINUTE),
-            is_page=True,
-            periods=2,
-            remedy="Urgent messages fail and come again every 10 to 20 seconds: an inbox, the ledger's "
-            "queue or a table refuses. The router's log names it.",
-        )
+    for service in (HTTP_SINK, URGENT_HTTP_SINK):
+        if service in services:
+            yield _of_given_up(service, environment)
+    for service, remedy in _RETRIES.items():
+        if service in services:
+            yield _of_retries(service, remedy, environment)
     others = {
         "fleet": _of_fleet,
         "presence": _of_presence,
-        "downlink": _of_downlink,
+        DOWNLINK: _of_downlink,
         CANARY: _of_canary,
     }
     for service, watches in others.items():
         if service in services:
             yield from watches(environment)
+
+
+def _of_retries(service: str, remedy: str, environment: Environment) -> Watch:
+    """Of messages that come again: partial responses leave `Errors` at 0, and the age of a queue counts no
+    message that was received three times (Amazon SQS guide, CloudWatch metrics)."""
+    is_urgent = service in _URGENT
+    return Watch(
+        name=environment.resource_name(f"{service.replace('_', '-')}-retried"),
+        metric=figure(environment, service, "Retried", period=_MINUTE if is_urgent else _PERIOD),
+        is_page=is_urgent,
+        periods=2 if service == URGENT_ROUTER else 3,
+        remedy=remedy,
+    )
+
+
+def _of_given_up(service: str, environment: Environment) -> Watch:
+    return Watch(
+        name=environment.resource_name(f"{service.replace('_', '-')}-dead-lettered"),
+        metric=figure(environment, service, "DeadLettered"),
+        is_page=service in _URGENT,
+        remedy="Endpoints did not take events, which are given up. Their dead letters are in "
+        "operations.inbox, with the reason.",
+    )
 
 
 def _of_routers(service: str, environment: Environment) -> Iterator[Watch]:

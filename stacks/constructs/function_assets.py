@@ -38,6 +38,9 @@ _BUNDLED: Final = "aws:cdk:bundling-stacks"
 ROUTER: Final = "router"
 """The folder whose code finds senders by their entry points."""
 
+ARCHIVE: Final = "archive"
+"""The folder of the code of the archive's writers, and of what handles errors of the ingest rules."""
+
 _BUILDS_ON: Final = {"api": ("http_sink", ROUTER), "replay": (ROUTER,)}
 """Folders of other functions that those of a folder import."""
 

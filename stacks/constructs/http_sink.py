@@ -11,7 +11,7 @@ from aws_cdk import aws_secretsmanager as secretsmanager
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from eventplane.contract import Contract, Participant
+from eventplane.contract import Contract, Participant, Priority
 from eventplane.contract.subscription_table import SUBSCRIPTIONS_TABLE
 from eventplane.function_settings import SubscribersSettings, WebhookSettings
 from eventplane.ledger import HANDOVERS
@@ -28,6 +28,9 @@ from stacks.plane_stack import charge_to, environment_of
 
 HTTP_SINK: Final = "http_sink"
 """The folder of the code that posts events."""
+
+URGENT_HTTP_SINK: Final = f"{HTTP_SINK}-urgent"
+"""The metrics' service of webhooks of urgent inboxes: their figures page."""
 
 _KEY_CHARACTERS: Final = 64
 """Letters and digits of a key: read as base64 they are 48 bytes, within what Standard Webhooks asks for."""
@@ -60,6 +63,7 @@ def webhook(
         entry="webhook",
         contract=contract,
         size=environment.webhook,
+        metrics_service=URGENT_HTTP_SINK if service.inbox.priority is Priority.URGENT else None,
         source=inbox,
         statements=sink.statements,
         settings=WebhookSettings(

@@ -18,6 +18,7 @@ from stacks.constructs.figure_watches import (
     figure,
 )
 from stacks.constructs.function_assets import ROUTER
+from stacks.constructs.http_sink import HTTP_SINK, URGENT_HTTP_SINK
 from stacks.constructs.queues import DurableQueue
 from stacks.constructs.routers import URGENT_ROUTER
 from stacks.constructs.watch import (
@@ -45,7 +46,7 @@ _SPANS: Final = ("Spans", "SpansLost")
 
 # The services that lead events up, to endpoints, and down.
 _ROUTERS: Final = (ROUTER, URGENT_ROUTER)
-_POSTERS: Final = ("http_sink",)
+_POSTERS: Final = (HTTP_SINK, URGENT_HTTP_SINK)
 _DOWNLINKS: Final = ("downlink",)
 
 

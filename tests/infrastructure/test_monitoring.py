@@ -146,8 +146,8 @@ def test_the_functions_own_figures_are_watched_by_the_names_they_have(
     assert {each.find("MetricName") for each in found} <= written
     by_service = Counter(dimensions(each)["service"].split("-", 2)[2] for each in found)
     is_dev = templates is dev
-    expected = {"fleet": 2, "presence": 2, "downlink": 1 if is_dev else 2, "canary": 3 if is_dev else 2}
-    expected |= {"router": 6, "router-urgent": 4}
+    expected = {"fleet": 2, "presence": 2, "downlink": 2 if is_dev else 3, "canary": 3 if is_dev else 2}
+    expected |= {"router": 7, "router-urgent": 4, "archive": 1, "ingest-errors": 1, "http_sink": 2}
     assert {name: by_service[name] for name in expected} == expected
 
 
@@ -167,12 +167,12 @@ def test_every_alarm_notifies_one_topic_and_says_what_to_do(templates: Templates
 
 
 def test_the_table_of_alarms_has_every_alarm_and_no_other(
-    local: Templates, dev: Templates, prod: Templates, contract: Contract
+    local: Templates, dev: Templates, prod: Templates, full: Templates, contract: Contract
 ) -> None:
     """Each row of docs/reference/alarms.md names alarms with their topics; the first that fits counts."""
     documented = list(_documented_alarms())
     unseen = {name for name, _ in documented}
-    for templates in (local, dev, prod):
+    for templates in (local, dev, prod, full):
         kinds = _kinds(templates, contract)
         for alarm in templates.of(ALARM):
             (action,) = alarm.find("AlarmActions") or [None]
@@ -227,18 +227,40 @@ def test_what_endangers_peoples_alarms_pages_and_the_rest_are_tickets(prod: Temp
     assert not any("presence" in each or "taken" in each for each in paging)
 
 
-def test_a_retried_urgent_message_pages_within_minutes(templates: Templates) -> None:
-    """Partial responses leave `Errors` at 0."""
-    ((service, alarm),) = (
-        (name, each) for (metric, name), each in alarms(templates).items() if metric == "Retried"
-    )
-    assert (alarm.find("Period"), alarm.find("EvaluationPeriods"), alarm.find("Threshold")) == (60, 2, 0)
-    urgent = {
+def retries(templates: Templates) -> dict[str, tuple[int, int, int]]:
+    """Period, number of periods and threshold of each alarm on messages that come again, by service."""
+    return {
+        service.split("-", 2)[2]: tuple(
+            each.find(name) for name in ("Period", "EvaluationPeriods", "Threshold")
+        )
+        for (metric, service), each in alarms(templates).items()
+        if metric == "Retried"
+    }
+
+
+def test_messages_that_come_again_raise_an_alarm(templates: Templates) -> None:
+    """Partial responses leave `Errors` at 0, and a message received three times has no age."""
+    assert retries(templates) == {
+        "router-urgent": (60, 2, 0),
+        "ingest-errors": (60, 3, 0),
+        **dict.fromkeys(("router", "archive", "downlink", "http_sink"), (300, 3, 0)),
+    }
+    counting = {
         name
         for name, each in templates.functions.items()
-        if each.variables.get("EVENTPLANE_METRICS_SERVICE") == service
+        if str(each.variables.get("EVENTPLANE_METRICS_SERVICE")).endswith("-router-urgent")
     }
-    assert urgent == {"router-device-urgent"}
+    assert counting == {"router-device-urgent"}
+
+
+def test_an_endpoint_of_an_urgent_inbox_that_is_down_pages(full: Templates) -> None:
+    assert retries(full)["http_sink-urgent"] == (60, 3, 0)
+    paging = {
+        each.name
+        for each in plane_alarms(full)
+        if topics(full)[each.find("AlarmActions")[0]["Ref"]] == "page"
+    }
+    assert paging >= {"http-sink-urgent-dead-lettered", "http-sink-urgent-retried"}
 
 
 def test_the_alarms_of_an_environment_for_tests_cost_little(
@@ -246,8 +268,8 @@ def test_the_alarms_of_an_environment_for_tests_cost_little(
 ) -> None:
     # Alarms on the age and on the dead letters of its queues.
     of_each = 3 * len(list(contract.of_kind(ParticipantKind.CLOUD_SERVICE)))
-    assert len(plane_alarms(dev)) <= 32
-    assert len(plane_alarms(prod)) <= 83 + of_each
+    assert len(plane_alarms(dev)) <= 38
+    assert len(plane_alarms(prod)) <= 89 + of_each
 
 
 def test_alarms_may_publish_and_plain_http_may_not(dev: Templates) -> None:
