@@ -197,7 +197,7 @@ class _ServiceNames(ServiceListener):
 def _named_errors(interface: str) -> Iterator[None]:
     try:
         yield
-    except Error as error:
+    except (Error, OSError) as error:
         raise MulticastDnsError(interface, repr(error)) from error
 
 
