@@ -41,16 +41,11 @@ it: the template and the policies know the device by its client id."""
 
 
 class Identity:
-    """The pair at `path` (PEM: key, certificate), and the one at `next_path` that is not proven yet.
-
-    While one waits there, a further one is at `further_path` until it is registered: the cloud may know the
-    waiting one by now as the only one of the device.
-    """
+    """The pair at `path` (PEM: key, certificate), and the one at `next_path` that is not proven yet."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.next_path = path.with_name(path.name + ".next")
-        self.further_path = path.with_name(path.name + ".further")
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
@@ -70,23 +65,10 @@ class Identity:
             # Absent, unreadable or damaged: in each case it cannot be used to connect.
             return None
 
-    def stage(self, private_key: str, certificate: str) -> Path:
-        """Store a pair beside the one in use, durably; return where. Raises `IdentityFileError`."""
-        to = self.further_path if self.next_path.exists() else self.next_path
+    def stage(self, private_key: str, certificate: str) -> None:
+        """Store a pair beside the one in use, durably. Raises `IdentityFileError`."""
         with self._named_errors():
-            durable.write(to, f"{private_key.strip()}\n{certificate.strip()}\n".encode())
-        return to
-
-    def registered(self) -> None:
-        """Let the pair that was staged last be the one that waits. Raises `IdentityFileError`."""
-        with self._named_errors():
-            if self.further_path.exists():
-                durable.move(self.further_path, self.next_path)
-
-    def discard(self, staged: Path) -> None:
-        """Remove a pair that the cloud has not registered. Raises `IdentityFileError`."""
-        with self._named_errors():
-            staged.unlink(missing_ok=True)
+            durable.write(self.next_path, f"{private_key.strip()}\n{certificate.strip()}\n".encode())
 
     def adopt(self) -> None:
         """Replace the pair in use by the staged one. Raises `IdentityFileError`."""
@@ -197,19 +179,12 @@ class Renewal:
     def _ask(self, pair: Path | None) -> None:
         own = self._make_key(self._thing) if self._make_key else None
         exchange = Exchange(self._template, self._thing, own.request if own else None)
-        staged: list[Path] = []
 
         def store(created: Created) -> None:
             private_key = own.private_key if own else created.private_key
-            staged.append(self._identity.stage(private_key or "", created.certificate))
+            self._identity.stage(private_key or "", created.certificate)
 
-        try:
-            self._cloud.run(exchange, store, pair)
-        except RejectedError:
-            for each in staged:
-                self._identity.discard(each)
-            raise
-        self._identity.registered()
+        self._cloud.run(exchange, store, pair)
 
     def _prove(self) -> Outcome:
         try:

@@ -61,8 +61,8 @@ class Handlers:
         # As the routers stamp it: a filter may read the sender.
         sent = event.with_attributes(Sender(service=asker).attributes)
         sent_up = sent.with_attributes(Sender(device=thing).attributes)
-        on_device = self._readers(self._device, sent, priority)
-        in_cloud = self._readers(self._cloud, sent_up, priority)
+        on_device = self._readers(self._device, sent, sent_up, priority)
+        in_cloud = self._readers(self._cloud, sent_up, sent_up, priority)
         device = self._contract.device.name
         found: set[Replier] = set()
         if participant.kind is ParticipantKind.DEVICE_SERVICE:
@@ -77,15 +77,17 @@ class Handlers:
                 found.update(Replier(each, target) for each in on_device)
         return frozenset(each for each in found if each.participant not in {asker, device, *OWN_SERVICES})
 
-    def _readers(self, router: Router, event: Envelope, priority: Priority) -> set[str]:
+    def _readers(self, router: Router, event: Envelope, sent_up: Envelope, priority: Priority) -> set[str]:
         """Return the participants to whose channels `router` leads the event.
 
-        The device stands for the route to the other place.
+        The device stands for the route to the other place; in the cloud the event is as `sent_up`.
         """
+        up = self._contract.device.outbox.address
         addresses = (
             each.destination
             for each in router.route(event)
-            if is_wanted(each.interest, event, priority) and self._wants(each.destination, event, priority)
+            if is_wanted(each.interest, event, priority)
+            and self._wants(each.destination, sent_up if each.destination == up else event, priority)
         )
         channels = map(self._contract.channel, addresses)
         return {each.participant for each in channels if each.box != REPLIES and each.webhook is None}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from typing import Any
 
 import jsonschema
@@ -142,7 +144,10 @@ def test_the_check_agrees_with_the_library(keywords: dict[str, Any], data: Any) 
 
 KEYS = st.text("abcxyz-.", min_size=1, max_size=6).filter(lambda name: yaml.safe_load(f"[{name}]") == [name])
 TEXTS = st.text(st.characters(exclude_categories=("C",)) | st.sampled_from("\n\t"), max_size=90)
-ENTRIES = json_values(TEXTS, keys=KEYS)
+ENTRIES = json_values(TEXTS, keys=KEYS).filter(
+    # For YAML a JSON number like 1e-08, without a point, is a text: such an entry has to be added by hand.
+    lambda value: not re.search(r"\de[+-]\d", json.dumps(value))
+)
 SECTIONS = st.dictionaries(KEYS, ENTRIES, max_size=4) | st.none()
 DOCUMENTS = st.dictionaries(KEYS, ENTRIES, max_size=3)
 

@@ -64,6 +64,19 @@ def test_routes_that_read_the_sender_read_the_asker(
     assert {str(each) for each in found} == expected
 
 
+def test_the_interest_of_the_cloud_reads_the_event_as_it_is_there() -> None:
+    """As the device itself decides whether it sends the request up (`edge.decision`)."""
+
+    up = plane().device.outbox.address
+
+    def wants(address: str, event: Envelope, _priority: object) -> bool:
+        return address != up or event.attributes.get("senderdevice") == "home-1"
+
+    asked = Handlers(plane(), wants)
+    assert {str(each) for each in asked.of(ask(far=True), "button", "home-1")} == {"lamp", "desk", "porter"}
+    assert {str(each) for each in asked.of(ask(far=True), "button", "home-2")} == {"lamp"}
+
+
 def test_a_request_goes_down_to_one_device() -> None:
     for attributes in ({}, {"todevice": "*"}, {"togroup": "ward"}):
         with pytest.raises(NotOneDeviceError, match="todevice"):
