@@ -129,7 +129,7 @@ class Inbox:
             found = self._reader.next(most, timeout_s, self._handled())
             self._got = []
             if self._closed:
-                # By another thread: they are handed to nobody, so they come again.
+                # By another thread: the program does not get them, so they come again.
                 self._received += found
                 raise ClosedError(self.participant)
             self._got = found

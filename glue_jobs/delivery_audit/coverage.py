@@ -98,9 +98,9 @@ class Attestation:
         return Standing.ATTESTED if is_whole and is_sound and not self.is_overdue else Standing.PARTLY
 
     def _has_open_end(self) -> bool:
-        """Return whether a gap that nobody states begins in the window and ends behind it.
+        """Return whether a gap that no manifest states begins in the window and ends after it.
 
-        Its numbers count in the hour behind it, though they may have been of the window.
+        Its numbers count in the hour after it, though some may belong to the window.
         """
         end_ms = self._completeness.scope.end_ms
         if end_ms is None:

@@ -113,7 +113,8 @@ class IngestErrorsService:
     def process(self, messages: Sequence[QueueMessage], invocation: Invocation) -> dict[str, int]:
         """Hand over the failures in `messages`; return the ids of those that have to come again.
 
-        Those of the urgent rule come after the seconds that urgent messages wait, others, with 0, as ever.
+        Each has the seconds after which it comes: those of the urgent rule as urgent messages do; 0 leaves
+        the wait to the queue's reader.
         """
         urgent: set[str] = set()
         frames: defaultdict[str, list[tuple[QueueMessage, str]]] = defaultdict(list)
@@ -137,8 +138,11 @@ class IngestErrorsService:
             )
             failed |= {each.id for (each, _), is_taken in zip(waiting, taken, strict=True) if not is_taken}
         count(Metric.RESENT, len(messages) - len(failed))
-        waits = {each.id: urgent_wait_s(each.attempt, self.chance, MAX_RECEIVES) for each in messages}
-        return {id: waits[id] if id in urgent else 0 for id in failed}
+        return {
+            each.id: urgent_wait_s(each.attempt, self.chance, MAX_RECEIVES) if each.id in urgent else 0
+            for each in messages
+            if each.id in failed
+        }
 
     def _frame(self, message: QueueMessage) -> tuple[str, Collection[str], bool]:
         """The frame of a message, the queues that it has to go to, and whether it came by the urgent rule."""

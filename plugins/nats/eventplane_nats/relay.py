@@ -100,6 +100,6 @@ def sqs_text(body: bytes) -> str:
             parse_event(text)
             text = _NOT_XML.sub(lambda each: f"\\u{ord(each[0]):04x}", text)
     except (UnicodeDecodeError, EnvelopeError):
-        # Replaced characters might make an event of it that nobody wrote. Python's notation is no JSON.
+        # Characters replaced, it might be a valid event that was never sent. Python's notation is not JSON.
         text = repr(kept)
     return text or " "  # SQS refuses an empty text; no text is an event either

@@ -156,7 +156,7 @@ class Home:
     ) -> Client:
         """A client whose inbox `handler` handles in a thread of its own, at least once each event.
 
-        It has subscribed already: what an inbox without receipts is sent before that, nobody keeps.
+        It has subscribed already: what is sent to an inbox without receipts before that is lost.
         """
         client = self.connect(name, mode="at_least_once", **settings)
         wait_for(lambda: client._transport.up)  # type: ignore[attr-defined]

@@ -189,7 +189,7 @@ def network(monkeypatch: pytest.MonkeyPatch) -> FakeZeroconf:
 
 
 def test_a_socket_is_bound_to_its_interface_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A second time needs CAP_NET_RAW, which nobody has here; the library's senders are readers as well."""
+    """A second time needs CAP_NET_RAW, which the service does not have; senders are readers as well."""
 
     class Socket:
         def __init__(self, number: int) -> None:
