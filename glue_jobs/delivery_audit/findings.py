@@ -72,6 +72,8 @@ class Kind(StrEnum):
     """Altered, added or removed since the last audit of the window."""
     NOT_UNDERSTOOD = "not_understood"
     """A record of a newer version, or an invalid one; it neither proves nor accuses."""
+    CONTRADICTION = "contradiction"
+    """Statements that exclude each other, and no third decides; `device` or `detail` names whose they are."""
     MISSING_MANIFEST = "missing_manifest"
     TWO_SENDERS = "two_senders"
     """One `source` and `id` from two senders: two events, of which one may imitate the other."""
@@ -109,6 +111,7 @@ INCOMPLETE_KINDS: Final = (
     Kind.UNREADABLE_OBJECT,
     Kind.MISSING_RECORDS,
     Kind.NOT_UNDERSTOOD,
+    Kind.CONTRADICTION,
     Kind.CAUSALITY,
 )
 """What leaves the proof incomplete, and accuses nobody. All other kinds are allowed, and worth knowing."""
