@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import socket
 import socketserver
 import threading
@@ -66,6 +67,24 @@ def test_cut_ends_connections_and_refuses_new_ones(link: Link) -> None:
         assert _is_closed(home)
     with pytest.raises(ConnectionRefusedError):
         dial(link)
+
+
+@pytest.mark.parametrize("turns", range(8))
+def test_the_end_closes_a_connection_at_any_moment_of_its_making(echo_port: int, turns: int) -> None:
+    """`turns` of the event loop after the connection reached the link."""
+    ended: list[bool] = []
+    with Network() as network:
+        link = network.link(LOOPBACK, echo_port)
+
+        async def dial_and_end() -> None:
+            with dial(link) as home:
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+                await network._end_all()
+                ended.append(_is_closed(home))  # the loop, which could still close it, waits meanwhile
+
+        network.run(dial_and_end())
+    assert ended == [True]
 
 
 def test_healed_line_works_on_the_same_port(link: Link) -> None:
