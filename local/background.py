@@ -7,7 +7,6 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Coroutine
 from http.server import HTTPServer
-from types import TracebackType
 from typing import Any, Final, Self
 
 _POLL_S: Final = 0.05
@@ -28,9 +27,7 @@ class Background(ABC):
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._ending.set()
         self._thread.join()
 
@@ -50,11 +47,9 @@ class BackgroundServer(Background):
     def _run(self) -> None:
         self._server.serve_forever(_POLL_S)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self._server.shutdown()
-        super().__exit__(kind, error, trace)
+        super().__exit__(*raised)
         self._server.server_close()
 
 
@@ -76,12 +71,10 @@ class BackgroundLoop(Background):
     def _run(self) -> None:
         self._loop.run_forever()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self.run(self._end_all())
         self._loop.call_soon_threadsafe(self._loop.stop)
-        super().__exit__(kind, error, trace)
+        super().__exit__(*raised)
         self._loop.close()
 
     async def _end_all(self) -> None:
