@@ -87,49 +87,11 @@ def test_the_end_closes_a_connection_at_any_moment_of_its_making(echo_port: int,
     assert ended == [True]
 
 
-def test_healed_line_works_on_the_same_port(link: Link) -> None:
-    port = link.port
-    link.cut()
-    link.cut()
-    link.heal()
-    link.heal()
-
-    with dial(link) as home:
-        assert exchange(home, b"again") == b"again"
-    assert link.port == port
-
-
-def test_the_end_of_one_side_reaches_the_other(link: Link) -> None:
-    with dial(link) as home:
-        home.sendall(b"last words")
-        home.shutdown(socket.SHUT_WR)
-
-        assert home.recv(100) == b"last words"
-        assert home.recv(100) == b""
-
-
-def test_unreachable_cloud_closes_the_connection_of_the_home() -> None:
-    with Network() as network, socket.socket() as nobody:
-        nobody.bind((LOOPBACK, 0))
-        link = network.link(LOOPBACK, nobody.getsockname()[1])
-        with dial(link) as home:
-            assert _is_closed(home)
-
-
 def _is_closed(home: socket.socket) -> bool:
     try:
         return home.recv(1) == b""
     except ConnectionResetError:
         return True
-
-
-def test_a_dropped_connection_can_be_made_again_at_once(link: Link) -> None:
-    with dial(link) as home:
-        assert exchange(home, b"before") == b"before"
-        link.drop()
-        assert _is_closed(home)
-    with dial(link) as again:
-        assert exchange(again, b"after") == b"after"
 
 
 def test_a_silent_line_takes_everything_and_passes_it_when_it_speaks_again(link: Link) -> None:
@@ -164,14 +126,3 @@ def test_a_narrow_line_is_narrow_for_what_was_under_way_and_wide_when_healed(lin
         assert 0 < len(early) < 100
         link.impair(UNIMPAIRED)
         assert len(early) + len(receive(home, len(data) - len(early))) == len(data)
-
-
-def test_a_slow_line_holds_up_each_way(link: Link) -> None:
-    link.impair(Impairment(delay_s=0.15))
-    with dial(link) as home:
-        home.sendall(b"late")
-        home.settimeout(0.25)
-        with pytest.raises(TimeoutError):
-            home.recv(4)
-        home.settimeout(5)
-        assert home.recv(4) == b"late"
