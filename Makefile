@@ -128,6 +128,7 @@ deploy: setup ## Deploy ENV after a preflight of queues, quotas and drift: AT_ON
 PREFLIGHT = python -m stacks.preflight cdk.out $(ENV) $(if $(ACCEPT_DRIFT),--accept-drift)
 
 destroy: setup ## Delete the stacks of ENV; what is retained stays
+	@python -m stacks.detach "$(ENV)"
 	cdk destroy --all --context env=$(ENV)
 
 smoke: setup ## Check that the deployed ENV works, with a throw-away device (docs/how-to/operations.md): JSON=1 PEOPLE_ARE_INFORMED=1

@@ -85,7 +85,8 @@ class LedgerRecord:
     An event that was refused by its payload has its names and no route. `attempt` counts deliveries of the
     queue message, from 1. `sender` is the text of an `eventplane.sender.Sender`, '' of what is no event;
     `received_at_ms` is when the message was first received by the queue's clock, None where nobody knows.
-    `put_back_by` is the operator who put a device's event back into the channel: the tap does not see that.
+    `put_back_by` is the operator who put a device's event back into the channel: the tap does not see that;
+    with `REDRIVE` as reason, who sent an event back into the inbox `entered_by`, past the routers.
     """
 
     decided_at_ms: int

@@ -352,6 +352,10 @@ class Reason(StrEnum):
         "data_not_text",
         "The data of a text type is no JSON string.",
     )
+    CHARSET = (
+        "charset",
+        "A webhook cannot write the data in the charset that its content type declares.",
+    )
 
 
 OTHER: Final = (

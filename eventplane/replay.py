@@ -20,6 +20,9 @@ from eventplane.values import timestamp_of_ms
 REPLAY: Final = "replay"
 """The name of the queue, and the reason of the ledger records of replayed events."""
 
+REDRIVE: Final = "redrive"
+"""The reason of the ledger records of events that an operator sent back into an inbox."""
+
 MAX_ORDER_RECEIVES: Final = 5
 """Deliveries of an order before the queue's dead-letter queue gets it. Ours: an order that fails may have
 sent its events each time."""

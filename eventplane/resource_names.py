@@ -19,6 +19,9 @@ INGEST: Final = "ingest"
 URGENT_INGEST: Final = "ingest-urgent"
 """The queue from the urgent IoT rule to a router of its own, so that nothing is ever before an alarm."""
 
+LEDGER_QUEUE: Final = "ledger"
+"""The queue from whoever decides to the ledger writer."""
+
 DELIVERY_AUDIT: Final = "delivery-audit"
 """The job that audits a day that is over."""
 

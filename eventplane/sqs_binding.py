@@ -2,7 +2,7 @@
 
 The body is the event in JSON format and alone counts. In a packed inbox it may be a CloudEvents JSON batch,
 plain or in gzip and base64, which its first characters tell apart. Message attributes are hints, for a
-consumer that wants to choose without parsing; nothing is read back.
+consumer that wants to choose without parsing; only `REDRIVEN` is read back.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from eventplane.envelope import Envelope
 from eventplane.errors import EnvelopeError, EventPlaneError
 from eventplane.limits import MAX_BATCH_BYTES, MAX_PACKED_MESSAGE_BYTES, MAX_SQS_ATTRIBUTES
 from eventplane.reasons import Reason
+from eventplane.replay import REPLAYED_TIME
 from eventplane.resource_names import FIFO_SUFFIX
 
 DATA_TYPE: Final = "String"
@@ -29,6 +30,10 @@ DATA_TYPE: Final = "String"
 
 COUNT: Final = "events"
 """The hint on a message with several events: how many they are."""
+
+REDRIVEN: Final = "redriven"
+"""The attribute of a message that an operator sent back: it names the run. To readers it is a new decision:
+they hand the event out once more."""
 
 _COMPRESSED: Final = "H4sI"
 """The beginning of gzip in base64: its magic, and deflate as the method (RFC 1952)."""
@@ -38,7 +43,7 @@ _LEVEL: Final = 6
 _HEADROOM: Final = 0.95
 """When a batch is too large, how much of the proportional share to try next: texts compress unevenly."""
 
-_IF_GIVEN: Final = ("time", "replayedtime")
+_IF_GIVEN: Final = ("time", REPLAYED_TIME)
 
 # SQS accepts the characters of XML 1.0. Strict JSON has already kept all others out, but for these two.
 _NOT_XML: Final = re.compile("[\ufffe\uffff]")
@@ -80,9 +85,13 @@ class SqsMessage:
 
     @property
     def deduplication(self) -> str:
-        """The deduplication id in a FIFO queue: a digest of the event's sender, `source` and `id`."""
+        """The deduplication id in a FIFO queue: a digest of the event's sender, `source` and `id`.
+
+        A replayed copy has one of its own: within five minutes SQS would accept it and drop it.
+        """
         (event,) = self.events
-        return _digest("\n".join(event.key))
+        replayed = event.attributes.get(REPLAYED_TIME)
+        return _digest("\n".join(event.key if replayed is None else (*event.key, str(replayed))))
 
 
 def to_message(event: Envelope, hints: Mapping[str, str] | None = None) -> SqsMessage:

@@ -18,6 +18,7 @@ from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 
 from eventplane.envelope import Envelope
 from eventplane.resource_names import resource_name
+from eventplane.sqs_binding import REDRIVEN
 from eventplane_client.aws import aws_client
 from eventplane_client.dynamodb import DynamoDbFilter
 from eventplane_client.dynamodb_table import TABLE
@@ -66,7 +67,8 @@ class BatchTransport:
                 handle=record.message_id,
                 group=record.attributes.message_group_id,
                 sent_at_ms=int(record.attributes.sent_timestamp),
-                route=_route(record),
+                route=_hint(record, ROUTE),
+                redrive=_hint(record, REDRIVEN),
                 # Nobody waits in a function: what is too early waits in its queue, over several invocations.
                 waited_s=_waited_s(record),
             )
@@ -188,8 +190,8 @@ def _waited_s(record: SQSRecord) -> float:
     return max(0.0, time_ns() / 1e9 - int(first_ms) / 1e3) if first_ms else 0.0
 
 
-def _route(record: SQSRecord) -> str | None:
-    attribute = record.raw_event["messageAttributes"].get(ROUTE)
+def _hint(record: SQSRecord, name: str) -> str | None:
+    attribute = record.raw_event["messageAttributes"].get(name)
     return str(attribute["stringValue"]) if attribute else None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from datetime import UTC, datetime
 
-from eventplane.dead_letter import Refusal, dead_letter, letter_id
+from eventplane.dead_letter import LETTER_ID_DIGITS, Refusal, dead_letter, letter_id
 from eventplane.envelope import Envelope
 from eventplane.values import timestamp
 from eventplane_client.ports import Message
@@ -17,8 +17,11 @@ UNKNOWN_VERSION = "unknown"
 
 
 def letter(participant: str, message: Message, event: Envelope | None, refusal: Refusal) -> Envelope:
-    """The dead letter of what `participant` cannot handle; the same id each time."""
-    id = letter_id(*event.key) if event else hashlib.sha256(message.body).hexdigest()[:32]
+    """Return the dead letter of what `participant` cannot handle; the same id until it is redriven."""
+    id = letter_id(*event.key) if event else hashlib.sha256(message.body).hexdigest()[:LETTER_ID_DIGITS]
+    if message.redrive is not None:
+        # Its own: the reader of the letters would take it for a copy of the first.
+        id = f"{id}.{message.redrive}"
     return dead_letter(
         id=id,
         source=f"{SOURCE}{participant}",
@@ -28,6 +31,7 @@ def letter(participant: str, message: Message, event: Envelope | None, refusal: 
         original=message.body,
         # A reader has no contract; the ledger knows by which version the event came.
         contract_version=UNKNOWN_VERSION,
+        route=message.route,
         attempt=message.attempt,
         event=event,
         sender=event.sender if event else None,

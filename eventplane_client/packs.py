@@ -142,7 +142,8 @@ class UnpackingTransport:
         self._in_hand += len(numbers)
         pack = _Pack(message, set(numbers))
         return [
-            replace(message, body=texts[number].encode(), handle=_Place(pack, number)) for number in numbers
+            replace(message, body=texts[number].encode(), handle=_Place(pack, number), is_shared=True)
+            for number in numbers
         ]
 
     def _settled(self, message: Message) -> _Pack | None:

@@ -27,7 +27,8 @@ class Message:
 
     Messages of one `group` keep their order (None: no order). A queue in the cloud says when it was
     `sent_at_ms` and first `received_at_ms` (Unix milliseconds), and over which `route` it came. `waited_s` is
-    for how long it has waited for its order elsewhere, seconds.
+    for how long it has waited for its order elsewhere, seconds. `redrive` is the run in which an operator
+    sent it back; None for what a router sent. It `is_shared` where the message carries other events as well.
     """
 
     body: bytes
@@ -38,6 +39,8 @@ class Message:
     received_at_ms: int | None = None
     route: str | None = None
     waited_s: float = 0.0
+    redrive: str | None = None
+    is_shared: bool = False
 
 
 class Transport(Protocol):
@@ -135,6 +138,10 @@ class MessageFilter(Protocol):
         """Let go of the state."""
 
 
-def digest(event: Envelope) -> bytes:
-    """Return 16 bytes that represent an event's identity: sender, `source` and `id`."""
-    return key_digest(event.key)
+def digest(event: Envelope, redrive: str | None = None) -> bytes:
+    """Return 16 bytes that represent an event's identity: sender, `source` and `id`.
+
+    A `redrive` makes it another: what was done or given up before it does not count against it.
+    """
+    sender, source, id = event.key
+    return key_digest((sender, source, id if redrive is None else f"{id}\n{redrive}"))

@@ -196,7 +196,9 @@ class Reader:
         except EnvelopeError as error:
             self._bury(message, None, Refusal(error.reason, error.detail))
             return
-        delivery = Delivery(event, message, digest(event), position_in(event, self._participant))
+        # Events that a redriven message carries besides the one that failed may be done: they stay so.
+        key = digest(event, None if message.is_shared else message.redrive)
+        delivery = Delivery(event, message, key, position_in(event, self._participant))
         self._extender.hold(message, delivery.key)
         self._line_up(delivery)
 
@@ -305,25 +307,29 @@ class Reader:
     def _decide(self, delivery: Delivery) -> bool:
         """Whether what was in hand at a crash is handed out again."""
         event = delivery.event
-        again = False
-        if self._on_doubt is None:
+        again = self._is_wanted_again(delivery)
+        if again is None:
             refusal = Refusal(Reason.IN_DOUBT, "its reader ended while it had the event in hand")
             if not self._give_up(delivery, refusal):
                 return False
-        else:
-            again = self._on_doubt(event)
-            if not again:
-                self.settle([delivery])
-            elif not self._is_within_limit(delivery):
+        elif not again:
+            self.settle([delivery])
+        elif not self._is_within_limit(delivery):
+            return False
+        elif self._filter:
+            (verdict,) = self._filter.claim([delivery.key], force=True)
+            if verdict not in (Verdict.NEW, Verdict.DOUBT):
+                self._put_off(delivery)  # another reader was quicker
                 return False
-            elif self._filter:
-                (verdict,) = self._filter.claim([delivery.key], force=True)
-                if verdict not in (Verdict.NEW, Verdict.DOUBT):
-                    self._put_off(delivery)  # another reader was quicker
-                    return False
-                delivery.is_claimed = True
-        self._on_notice(InDoubt(*event.key, again=again))
-        return again
+            delivery.is_claimed = True
+        self._on_notice(InDoubt(*event.key, again=bool(again)))
+        return bool(again)
+
+    def _is_wanted_again(self, delivery: Delivery) -> bool | None:
+        """Return whether the operator or the program wants an event in doubt again; None: nobody decides."""
+        if delivery.message.redrive is not None and delivery.message.is_shared:
+            return True
+        return self._on_doubt(delivery.event) if self._on_doubt else None
 
     def _is_last(self, delivery: Delivery) -> bool:
         """Whether the channel may take it away instead of delivering it again."""

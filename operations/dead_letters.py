@@ -10,11 +10,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from eventplane.contract import Contract
+from eventplane.ledger import LedgerRecord, ledger_texts, to_line
+from eventplane.resource_names import FIFO_SUFFIX
 from operations.command import ChoiceError
 from operations.letters import UNKNOWN, Kind, Letter, read_letter
 from operations.move_task import move_all
 from operations.mover import Decide, Moved, move
-from operations.outgoing import Outgoing, Skipped, again, original
+from operations.outgoing import Outgoing, Redriving, Skipped, again, is_inbox, original
 from operations.places import Choice, Place, waiting_letters
 from operations.queues import PlaneQueues
 from operations.reading import UNSEEN, Message
@@ -73,8 +75,12 @@ class Redrive:
     run: str = field(default_factory=lambda: uuid.uuid4().hex[:16])
 
     def place(self, place: Place, choice: Choice) -> Moved:
-        """What is meant at `place`. SQS itself moves a whole dead-letter queue, where it offers that."""
-        if place.dead_letters and choice.is_all and not self.dry_run and place.dead_letters.source_url:
+        """What is meant at `place`. SQS itself moves a whole dead-letter queue, where it offers that.
+
+        Not one of an inbox: SQS marks nothing, so the reader would know its events and drop them, and a FIFO
+        queue would drop what it was given within the last five minutes.
+        """
+        if self._moves_whole(place) and choice.is_all and not self.dry_run:
             arn = self.sqs.get_queue_attributes(QueueUrl=place.url, AttributeNames=["QueueArn"])
             moved = move_all(
                 self.sqs, place.name, arn["Attributes"]["QueueArn"], progress=self.progress, sleep=self.sleep
@@ -87,8 +93,19 @@ class Redrive:
             self._decide(place, choice),
             run=self.run,
             dry_run=self.dry_run,
+            record=self._record,
             progress=lambda done: self.progress(done.moved, None),
         )
+
+    def _moves_whole(self, place: Place) -> bool:
+        url = place.dead_letters and place.dead_letters.source_url
+        return bool(url) and not (str(url).endswith(FIFO_SUFFIX) or is_inbox(self.contract, place.channel))
+
+    def _record(self, records: Sequence[LedgerRecord]) -> None:
+        """Have the ledger's writer file `records`, for trace and audit."""
+        if records and self.queues.ledger_url:
+            for text, _ in ledger_texts([to_line(each) for each in records], {}):
+                self.sqs.send_message(QueueUrl=self.queues.ledger_url, MessageBody=text)
 
     def archived(self, letters: Iterable[Letter], choice: Choice) -> Moved:
         """What is meant of the archive's `letters`: their originals are sent, the archive stays as it is."""
@@ -98,15 +115,20 @@ class Redrive:
             )
         done = Moved()
         for letter in letters:
-            outgoing = original(letter, self.queues, self.contract, self.run, self.clock())
+            outgoing = original(letter, self._redriving)
             if isinstance(outgoing, Skipped):
                 done.stay[letter.id] = outgoing.reason
             elif self.dry_run:
                 done.moved += 1
             else:
                 self.sqs.send_message(QueueUrl=outgoing.url, **outgoing.entry)
+                self._record(outgoing.records)
                 done.moved += 1
         return done
+
+    @property
+    def _redriving(self) -> Redriving:
+        return Redriving(self.run, self.clock(), self.contract, self.queues)
 
     def _decide(self, place: Place, choice: Choice) -> Decide:
         def decide(message: Message) -> Outgoing | Skipped | None:
@@ -116,12 +138,13 @@ class Redrive:
             if place.dead_letters is None:
                 if letter.kind is not Kind.DEAD_LETTER:
                     return None  # the inbox's other events are its reader's
-                return original(letter, self.queues, self.contract, self.run, self.clock())
+                return original(letter, self._redriving)
             if place.dead_letters.source_url is None:
                 return Skipped(
                     f"the queue {place.dead_letters.source} is gone; its participant has left the contract"
                 )
-            return again(message, place.dead_letters.source_url, self.run)
+            outgoing = again(message, place.dead_letters.source_url, self.run)
+            return self._redriving.recorded(letter, outgoing)
 
         return decide
 

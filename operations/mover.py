@@ -10,8 +10,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from eventplane.ledger import LedgerRecord
 from eventplane.resource_names import FIFO_SUFFIX
-from operations.outgoing import MARK, Outgoing, Skipped
+from eventplane.sqs_binding import REDRIVEN
+from operations.outgoing import Outgoing, Skipped
 from operations.reading import BATCH, Message, Reading
 
 _HOLD_S: Final = 900
@@ -40,10 +42,20 @@ class Moved:
 
 
 def move(
-    sqs: Any, url: str, decide: Decide, *, run: str, dry_run: bool, progress: Callable[[Moved], None]
+    sqs: Any,
+    url: str,
+    decide: Decide,
+    *,
+    run: str,
+    dry_run: bool,
+    record: Callable[[Sequence[LedgerRecord]], None],
+    progress: Callable[[Moved], None],
 ) -> Moved:
-    """Move the messages of the queue at `url` as `decide` says. What is sent back and fails at once is in the
-    queue again before this ends: by its mark it is left there, so that a run always ends."""
+    """Move the messages of the queue at `url` as `decide` says, and `record` what was sent into inboxes.
+
+    What is sent back and fails at once is in the queue again before this ends: by its mark it is left there,
+    so that a run always ends.
+    """
     done = Moved()
     with Reading(sqs, url, _HOLD_S) as reading:
         for page in reading.pages():
@@ -59,14 +71,20 @@ def move(
             if dry_run:
                 done.moved += len(going)
                 continue
-            if not _page(sqs, reading, going, done):
+            if not _page(sqs, reading, going, done, record):
                 return done
             progress(done)
         done.unseen = reading.unseen
     return done
 
 
-def _page(sqs: Any, reading: Reading, going: Sequence[tuple[Message, Outgoing]], done: Moved) -> bool:
+def _page(
+    sqs: Any,
+    reading: Reading,
+    going: Sequence[tuple[Message, Outgoing]],
+    done: Moved,
+    record: Callable[[Sequence[LedgerRecord]], None],
+) -> bool:
     """Send and delete one page; whether to go on: in FIFO queues a later message must not overtake."""
     for batch in _batches(going):
         url = batch[0][1].url
@@ -80,6 +98,7 @@ def _page(sqs: Any, reading: Reading, going: Sequence[tuple[Message, Outgoing]],
             if str(at) not in taken:
                 done.refused[message["MessageId"]] = codes.get(str(at), "no answer")
         if sent:
+            record([each for at, (_, out) in enumerate(batch) if str(at) in taken for each in out.records])
             done.twice += len(reading.delete(sent))
             done.moved += len(sent)
         if len(sent) < len(batch) and url.endswith(FIFO_SUFFIX):
@@ -105,5 +124,5 @@ def _batches(going: Sequence[tuple[Message, Outgoing]]) -> Iterator[list[tuple[M
 
 
 def _mark(message: Message) -> str | None:
-    value = message.get("MessageAttributes", {}).get(MARK, {}).get("StringValue")
+    value = message.get("MessageAttributes", {}).get(REDRIVEN, {}).get("StringValue")
     return None if value is None else str(value)

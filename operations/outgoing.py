@@ -7,38 +7,42 @@ letters know the sender from the transport; any other letter can only lead to wh
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from eventplane.contract import Contract, ParticipantKind
-from eventplane.envelope import parse_event
+from eventplane.contract import Contract, ParticipantKind, Place
+from eventplane.contract.publication import cloud_destinations
+from eventplane.envelope import Envelope, parse_event
 from eventplane.errors import EnvelopeError
 from eventplane.ingest import OPERATOR, IngestFrame, frame_text
+from eventplane.ledger import LedgerRecord
 from eventplane.limits import MAX_SQS_ATTRIBUTES
 from eventplane.names import DOWNLINK
-from eventplane.reasons import Reason
+from eventplane.reasons import Outcome, Reason
+from eventplane.replay import REDRIVE
 from eventplane.resource_names import FIFO_SUFFIX
+from eventplane.router import Router
 from eventplane.sender import THE_PLANE, Sender
-from eventplane.sqs_binding import DATA_TYPE, to_message
+from eventplane.sqs_binding import DATA_TYPE, REDRIVEN, to_message
 from eventplane.topics import device_topic
-from operations.letters import Letter
+from operations.letters import Kind, Letter
 from operations.queues import PlaneQueues
 from operations.reading import Message
-
-MARK: Final = "redriven"
-"""The message attribute that names the run which sent a message back: a run never moves it twice."""
-
 
 _TRACE: Final = "AWSTraceHeader"
 
 
 @dataclass(frozen=True, slots=True)
 class Outgoing:
-    """One entry for SendMessageBatch to the queue at `url`; `bytes` as SQS counts them."""
+    """One entry for SendMessageBatch to the queue at `url`; `bytes` as SQS counts them.
+
+    `records` are the ledger's of what goes past the routers into an inbox.
+    """
 
     url: str
     entry: Mapping[str, Any]
+    records: Sequence[LedgerRecord] = ()
 
     @property
     def bytes(self) -> int:
@@ -55,6 +59,53 @@ class Skipped:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class Redriving:
+    """An operator's `run` at `now_ms` (Unix milliseconds), in a plane of the `contract` with `queues`."""
+
+    run: str
+    now_ms: int
+    contract: Contract
+    queues: PlaneQueues
+
+    def recorded(self, letter: Letter, outgoing: Outgoing) -> Outgoing:
+        """Return `outgoing` with a ledger record for each event, where it goes into an inbox."""
+        events = letter.events[-1:] if letter.kind is Kind.DEAD_LETTER else letter.events
+        if not is_inbox(self.contract, letter.channel):
+            return outgoing
+        return replace(outgoing, records=[each for event in events for each in self._records(letter, event)])
+
+    def _records(self, letter: Letter, event: Envelope) -> Iterator[LedgerRecord]:
+        routes = Router(self.contract, Place.CLOUD).route(event)
+        routed = next((each.name for each in routes if each.destination == letter.channel), None)
+        # A record without a route would speak for all of them.
+        if letter.channel and (route := letter.route or routed):
+            yield LedgerRecord(
+                decided_at_ms=self.now_ms,
+                entered_at_ms=self.now_ms,
+                entered_by=letter.channel,
+                contract_version=self.contract.version,
+                source=event.source,
+                id=event.id,
+                type=event.type,
+                priority=self.contract.priority(event, self.contract.channel(letter.channel)),
+                client_id=event.sender.device or None,
+                route=route,
+                destination=letter.channel,
+                outcome=Outcome.DELIVERED,
+                reason=REDRIVE,
+                attempt=1,
+                message_id=f"{self.run}.{letter.id}",
+                sender=str(event.sender),
+                put_back_by=OPERATOR,
+            )
+
+
+def is_inbox(contract: Contract, address: str | None) -> bool:
+    """Return whether the channel `address` is one that a participant reads, and no router."""
+    return any(each.address == address for each in cloud_destinations(contract))
+
+
 def again(message: Message, url: str, run: str) -> Outgoing:
     """The `message` of a dead-letter queue once more, for its source queue at `url`."""
     entry: dict[str, Any] = {"MessageBody": message["Body"]}
@@ -63,10 +114,10 @@ def again(message: Message, url: str, run: str) -> Outgoing:
         name: {key: value for key, value in each.items() if key in ("DataType", "StringValue", "BinaryValue")}
         for name, each in message.get("MessageAttributes", {}).items()
     }
-    if MARK in attributes or len(attributes) < MAX_SQS_ATTRIBUTES:
-        attributes[MARK] = {"DataType": DATA_TYPE, "StringValue": run}
-    if attributes:
-        entry["MessageAttributes"] = attributes
+    if len({*attributes, REDRIVEN}) > MAX_SQS_ATTRIBUTES:
+        attributes.popitem()  # a hint
+    attributes[REDRIVEN] = {"DataType": DATA_TYPE, "StringValue": run}
+    entry["MessageAttributes"] = attributes
     if trace := system.get(_TRACE):
         entry["MessageSystemAttributes"] = {_TRACE: {"DataType": DATA_TYPE, "StringValue": trace}}
     if group := system.get("MessageGroupId"):
@@ -78,18 +129,17 @@ def again(message: Message, url: str, run: str) -> Outgoing:
     return Outgoing(url, entry)
 
 
-def original(
-    letter: Letter, queues: PlaneQueues, contract: Contract, run: str, now_ms: int
-) -> Outgoing | Skipped:
+def original(letter: Letter, redriving: Redriving) -> Outgoing | Skipped:
     """The original that the dead-letter event `letter` keeps, for the queue of the channel it came over.
 
-    `now_ms` (Unix milliseconds) is when a device's event is accepted anew.
+    An event of a device is accepted anew.
     """
+    queues, contract = redriving.queues, redriving.contract
     if problem := _foreign(letter, contract) or _incomplete(letter):
         return Skipped(problem)
     if letter.channel == contract.device.outbox.address and letter.sender:
         url = queues.ingest_url
-        body = _frame(letter.original, letter.sender.device, now_ms)
+        body = _frame(letter.original, letter.sender.device, redriving.now_ms)
     else:
         url = queues.channel_urls.get(letter.channel or "")
         body = letter.original.decode("utf-8", "replace")
@@ -99,8 +149,8 @@ def original(
     if url.endswith(FIFO_SUFFIX):
         entry["MessageGroupId"] = _group(body)
         entry["MessageDeduplicationId"] = _digest(letter.id, letter.place)
-    entry["MessageAttributes"] = {MARK: {"DataType": DATA_TYPE, "StringValue": run}}
-    return Outgoing(url, entry)
+    entry["MessageAttributes"] = {REDRIVEN: {"DataType": DATA_TYPE, "StringValue": redriving.run}}
+    return redriving.recorded(letter, Outgoing(url, entry))
 
 
 def _frame(original: bytes, device: str, now_ms: int) -> str:

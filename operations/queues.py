@@ -47,6 +47,7 @@ class PlaneQueues:
             address: self.urls[name] for name, address in self._channels.items() if name in self.urls
         }
         self.ingest_url = self.urls.get(resource_names.queue_name(environment, resource_names.INGEST))
+        self.ledger_url = self.urls.get(resource_names.queue_name(environment, resource_names.LEDGER_QUEUE))
 
     @property
     def dead_letter_queues(self) -> list[DeadLetterQueue]:

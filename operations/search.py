@@ -98,7 +98,7 @@ class Followed:
         """The sender of the event that a ledger record's dead letter is about; None if it has none."""
         if record["type"] != DEAD_LETTER_TYPE:
             return None
-        if (sender := self._letter_ids.get(record["id"])) is not None:
+        if (sender := self._letter_ids.get(record["id"].partition(".")[0])) is not None:
             return sender
         key = (record.get("sender", ""), record["source"], record["id"])
         if (sender := self.letters.get(key)) is not None:

@@ -9,7 +9,7 @@ from typing import Any
 from eventplane.envelope import parse_event
 from eventplane.errors import EnvelopeError
 from eventplane.reasons import Outcome
-from eventplane.replay import REPLAY
+from eventplane.replay import REDRIVE, REPLAY
 from eventplane.values import timestamp_ms
 from operations.archive import Record
 from operations.letters import Letter
@@ -67,12 +67,13 @@ def reported(tap: Record, letter: Letter) -> Station:
 
 
 def decided(record: Record, *, is_letter: bool) -> Station:
-    """One decision of a router, or of the replay, which stands in for it."""
+    """Return one decision of a router, of the replay, or of an operator who redrove the event."""
     facts = {name: record[name] for name in ("route", "destination", "reason", "attempt", "priority")}
     facts |= {"entered_by": record["entered_by"], "entered_at_ms": record["entered_at_ms"]}
     facts |= {"contract": record["contract_version"], "message": record["message_id"]}
     outcome = str(record["outcome"])
-    where = REPLAY if record["reason"] == REPLAY else f"router of {record['entered_by']}"
+    again = record["reason"] in (REPLAY, REDRIVE)
+    where = record["reason"] if again else f"router of {record['entered_by']}"
     return Station(
         record["decided_at_ms"], where, f"its dead letter {outcome}" if is_letter else outcome, facts
     )

@@ -10,7 +10,7 @@ from eventplane.envelope import Envelope, EventKey
 from eventplane.errors import EnvelopeError
 from eventplane.ledger import LEDGER, TAP
 from eventplane.reasons import Outcome
-from eventplane.replay import REPLAY
+from eventplane.replay import REDRIVE, REPLAY
 from eventplane.router import Router
 from eventplane.tracing.context import context_of
 from operations import stations
@@ -165,8 +165,8 @@ def _expected(event: Envelope | None, own: list[Record], days: Days, contract: C
     if event is None:
         return frozenset()
     if own:
-        # A replay may be for somebody who came later, by a contract that nothing else is owed by.
-        routed = [each for each in own if each["reason"] != REPLAY] or own
+        # What was sent again may be for somebody who came later, by a contract that nothing else is owed by.
+        routed = [each for each in own if each["reason"] not in (REPLAY, REDRIVE)] or own
         version = max(routed, key=lambda each: each["decided_at_ms"])["contract_version"]
         compiled = None if version == contract.version else days.contract(version)
         contract = load_compiled(compiled) if compiled else contract

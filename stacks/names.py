@@ -10,9 +10,6 @@ from eventplane.resource_names import PROJECT
 TAP: Final = "tap"
 """The queue from the IoT rules to the archive writer."""
 
-LEDGER_QUEUE: Final = "ledger"
-"""The queue from the routers to the ledger writer."""
-
 INGEST_ERRORS: Final = "ingest-errors"
 """The queue for what an IoT rule could not hand to the others."""
 

@@ -15,7 +15,7 @@ from eventplane.ledger import CONTRACTS, LEDGER, QUARANTINE
 from eventplane.ledger import TAP as TAP_FOLDER
 from eventplane.names import DOWNLINK, MONITOR
 from eventplane.replay import REPLAY
-from eventplane.resource_names import INGEST, URGENT_INGEST, has_queue
+from eventplane.resource_names import INGEST, LEDGER_QUEUE, URGENT_INGEST, has_queue
 from eventplane.topics import device_topic, urgent_rule
 from stacks.constructs.archive import allow_folders, find_archive
 from stacks.constructs.downlink import Downlink, uplink_interest
@@ -27,15 +27,7 @@ from stacks.constructs.queues import allow_send, find_channel_queue, find_queue
 from stacks.constructs.routers import Source, Targets, replay, router
 from stacks.constructs.rules import device_policy, topic_rule
 from stacks.environment import Environment
-from stacks.names import (
-    INGEST_ERRORS,
-    LEDGER_QUEUE,
-    LIFECYCLE,
-    RETIRED_OUTPUT,
-    TAP,
-    ingest_rule_name,
-    pascal,
-)
+from stacks.names import INGEST_ERRORS, LIFECYCLE, RETIRED_OUTPUT, TAP, ingest_rule_name, pascal
 from stacks.plane_stack import PlaneStack
 
 

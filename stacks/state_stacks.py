@@ -23,7 +23,7 @@ from eventplane.errors import EventPlaneError
 from eventplane.interest.table import INTEREST_TABLE
 from eventplane.names import DOWNLINK, MONITOR, OWN_SERVICES, SUBSCRIBERS
 from eventplane.replay import MAX_ORDER_RECEIVES, REPLAY
-from eventplane.resource_names import INGEST, URGENT_INGEST, channel_queue, has_queue
+from eventplane.resource_names import INGEST, LEDGER_QUEUE, URGENT_INGEST, channel_queue, has_queue
 from stacks.constructs import queues, tables
 from stacks.constructs.archive import archive, work
 from stacks.constructs.http_sink import webhook_secret
@@ -33,7 +33,7 @@ from stacks.constructs.routers import allow_contract
 from stacks.constructs.tables import allow_own_items
 from stacks.environment import Environment
 from stacks.fleet_stack import ROTATION_SIZE
-from stacks.names import CONNECTIONS, INGEST_ERRORS, LEDGER_QUEUE, LIFECYCLE, TAP, TIMERS, WORK, pascal
+from stacks.names import CONNECTIONS, INGEST_ERRORS, LIFECYCLE, TAP, TIMERS, WORK, pascal
 from stacks.plane_stack import PlaneStack, charge_to, environment_of
 from stacks.settings import FunctionSize
 

@@ -23,7 +23,7 @@ MAX_ENTRIES: Final = 10
 MAX_BYTES: Final = 1024 * 1024
 """Most bytes of one SendMessageBatch, bodies and attributes (Amazon SQS quotas)."""
 
-_OF_THE_MESSAGE: Final = frozenset({"InvalidMessageContents", "InvalidParameterValue"})
+_OF_THE_MESSAGE: Final = frozenset({"BatchRequestTooLong", "InvalidMessageContents", "InvalidParameterValue"})
 """What SQS says of a message that it will never take. All else, `SenderFault` or not, may be over next time:
 a permission, a key, a queue that is being deployed."""
 
@@ -88,9 +88,10 @@ class SqsSender:
             response = self._client.send_message_batch(QueueUrl=queue_url, Entries=entries)
         except (ClientError, BotoCoreError) as error:
             logger.warning("send failed", queue_url=queue_url, messages=len(batch), error=str(error))
-            if _is_final(error_code(error)) and len(batch) > 1:
-                # Whichever of them it means: alone, each gets an answer of its own.
-                return [answer for message in batch for answer in self.send(queue_url, [message])]
+            half = len(batch) // 2
+            if half and _is_final(error_code(error)):
+                # Whichever it means, or if all are too large together: in the end each gets its own answer.
+                return [*self.send(queue_url, batch[:half]), *self.send(queue_url, batch[half:])]
             return [_refused(error_code(error), str(error))] * len(batch)
         failures = {failure["Id"]: failure for failure in response.get("Failed", [])}
         if failures:

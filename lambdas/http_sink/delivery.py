@@ -21,6 +21,10 @@ from lambdas.http_sink.signing import Keys, SigningKeyError, signature_headers
 _TRY_AGAIN: Final = frozenset({408, 425, 429})
 """Client errors that say nothing against the request: RFC 9110, RFC 8470, RFC 6585."""
 
+_PASSING: Final = frozenset({401, 403, 404, 409, 421, 423})
+"""Client errors of a receiver that is being deployed, or whose key or route is about to be corrected. Knative
+retries 404 and 409 as well."""
+
 _BUSY: Final = frozenset({429, 503})
 """Answers that speak of the endpoint, not of this one event."""
 
@@ -68,15 +72,18 @@ def judge(answer: EndpointResponse, now_ms: int) -> Failure | None:
         # Not followed: who may redirect alarms is not the old address's to say.
         detail += f" (to {answer.headers.get('location', 'an unknown place')[:200]})"
         return Failure(Reason.ENDPOINT_MOVED, detail, status, is_permanent=True)
-    if 400 <= status < 500 and status not in _TRY_AGAIN:
+    is_refusal = 400 <= status < 500 and status not in _TRY_AGAIN
+    if is_refusal and status not in _PASSING:
         reason = Reason.ENDPOINT_GONE if status == 410 else Reason.ENDPOINT_REFUSED
         return Failure(reason, detail, status, is_permanent=True)
+    retry_after_s = _retry_after_s(answer.headers.get("retry-after", ""), now_ms)
     return Failure(
-        Reason.ENDPOINT_FAILED,
+        Reason.ENDPOINT_REFUSED if is_refusal else Reason.ENDPOINT_FAILED,
         detail,
         status,
-        is_general=status in _BUSY,
-        retry_after_s=_retry_after_s(answer.headers.get("retry-after", ""), now_ms),
+        # Until the time that it names nothing may be sent (CloudEvents http-webhook, 2.2).
+        is_general=status in _BUSY or retry_after_s is not None,
+        retry_after_s=retry_after_s,
     )
 
 

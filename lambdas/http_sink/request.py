@@ -6,10 +6,12 @@ attributes and text through the SDK's `Format`, and only puts them where the spe
 
 from __future__ import annotations
 
+import codecs
 import hashlib
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from cloudevents.core.base import BaseCloudEvent
 from cloudevents.core.bindings.http import to_binary, to_structured
@@ -20,6 +22,7 @@ from eventplane.contract import WebhookMode
 from eventplane.envelope import Envelope, data_of
 from eventplane.errors import EnvelopeError
 from eventplane.reasons import Reason
+from eventplane.strict_json import member_spans
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +35,12 @@ class Request:
 
 
 def to_request(event: Envelope, mode: WebhookMode) -> Request:
-    """The request that carries `event`. Raises `EnvelopeError` where its content type cannot be kept."""
-    if mode is WebhookMode.STRUCTURED:
+    """Return the request that carries `event`. Raises `EnvelopeError` if its content type cannot be kept."""
+    data, content_type = (b"", None) if mode is WebhookMode.STRUCTURED else data_of(event)
+    if not data:
+        # Of binary mode, too: a request without a payload is not permitted (CloudEvents http-webhook, 2.1).
         message = to_structured(cast(BaseCloudEvent, event), _Exact(event.json.encode()))
         return Request(_digest(event.key), message.headers, message.body)
-    data, content_type = data_of(event)
     attributes = {name: attribute_text(value) for name, value in event.attributes.items()}
     if content_type is not None:
         if not content_type.isascii():
@@ -44,6 +48,8 @@ def to_request(event: Envelope, mode: WebhookMode) -> Request:
                 Reason.ATTRIBUTE_VALUE, "datacontenttype is not ASCII, which no HTTP header carries"
             )
         attributes["datacontenttype"] = content_type
+        if "data_base64" not in {name for name, *_ in member_spans(event.json)}:
+            data = _in_charset(data, content_type)
     message = to_binary(cast(BaseCloudEvent, _Attributes(attributes)), _Exact(data))
     # A signature covers id and body only: through the id it covers the attributes in the headers as well.
     return Request(
@@ -51,6 +57,36 @@ def to_request(event: Envelope, mode: WebhookMode) -> Request:
         message.headers,
         message.body,
     )
+
+
+_CHARSET: Final = re.compile(r';\s*charset\s*=\s*"?([^";\s]+)', re.IGNORECASE)
+_XML: Final = re.compile(r"^[^;]*[/+]xml\s*(;|$)", re.IGNORECASE)
+_XML_ENCODING: Final = re.compile(rb"""^<\?xml[^>]*?\sencoding\s*=\s*["']([^"']+)""")
+
+_NO_CHARSETS: Final = frozenset({"idna", "punycode", "raw-unicode-escape", "unicode-escape", "undefined"})
+"""Codecs of Python that are no charset of a text; `idna` takes a time that grows with the square."""
+
+
+def _in_charset(data: bytes, content_type: str) -> bytes:
+    """Return text in UTF-8 in the charset that its content type, or its XML declaration, names.
+
+    Raises `EnvelopeError` (`charset`).
+    """
+    found = _CHARSET.search(content_type)
+    declared = found[1].encode() if found else None
+    if declared is None and _XML.match(content_type) and (xml := _XML_ENCODING.match(data)):
+        declared = xml[1]
+    if declared is None:
+        return data
+    name = declared.decode("ascii", "replace")
+    try:
+        if codecs.lookup(name).name not in _NO_CHARSETS:
+            return data.decode().encode(name)
+        problem = "no charset of a text"
+    except (LookupError, ValueError) as error:
+        problem = str(error)
+    detail = f"{name:.40}: {problem:.200}; declare a charset that has all of its characters, such as utf-8"
+    raise EnvelopeError(Reason.CHARSET, detail)
 
 
 class _Exact(JSONFormat):

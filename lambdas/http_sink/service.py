@@ -202,7 +202,7 @@ class WebhookService:
         )
 
     def _write(self, records: Sequence[HandoverRecord], invocation_id: str) -> None:
-        """Write the records as one object. If that fails they stand in the log only.
+        """Write the records as one object. If that fails they stand in the log only, a line for each.
 
         The events are with the endpoint, or dead letters: bringing them back for the sake of a record would
         deliver each once more, for as long as the archive refuses.
@@ -213,7 +213,9 @@ class WebhookService:
         try:
             self.archive.put_lines(HANDOVERS, invocation_id, self.clock(), lines)
         except (ClientError, BotoCoreError):
-            logger.exception("handovers could not be archived", records=lines)
+            logger.exception("handovers could not be archived", records=len(lines))
+            for line in lines:  # together they may pass what CloudWatch keeps of a line, 1 MB
+                logger.error("handover", record=line)
 
 
 def delay_s(attempt: int, retry_after_s: float | None, left_s: float, uniform: Uniform) -> int:

@@ -67,6 +67,12 @@ class FakeIot(FakeClient):
         id = self._known(target)
         return {"policies": [{"policyName": each} for each, ids in self.policies.items() if id in ids]}
 
+    def list_policies(self, **_: Any) -> Any:
+        return {"policies": [{"policyName": each} for each in sorted(self.policies)]}
+
+    def list_targets_for_policy(self, *, policyName: str, **_: Any) -> Any:
+        return {"targets": [f"{self.arns}cert/{id}" for id in sorted(self._policy(policyName))]}
+
     def describe_thing(self, *, thingName: str) -> Any:
         self._of(thingName)
         return {"thingName": thingName, "thingArn": f"{self.arns}thing/{thingName}"}

@@ -35,7 +35,7 @@ from tests.unit.lambdas.support import LambdaContext
 
 
 def record(
-    id: str, body: str, attempt: int, group: str | None = None, waited_s: float = 0.0
+    id: str, body: str, attempt: int, group: str | None = None, waited_s: float = 0.0, run: str = ""
 ) -> dict[str, Any]:
     """A message as an event source mapping hands it to the function, `waited_s` after it did so first."""
     return {
@@ -47,7 +47,11 @@ def record(
             "ApproximateFirstReceiveTimestamp": str(time_ns() // 1_000_000 - int(waited_s * 1_000)),
             **({"MessageGroupId": group} if group else {}),
         },
-        "messageAttributes": {"route": {"stringValue": "alarms", "dataType": "String"}},
+        "messageAttributes": {
+            name: {"stringValue": value, "dataType": "String"}
+            for name, value in (("route", "alarms"), ("redriven", run))
+            if value
+        },
     }
 
 
@@ -79,7 +83,12 @@ class World:
         self._options = options
 
     def invoke(
-        self, *bodies: Envelope | str, attempt: int = 1, group: str | None = None, waited_s: float = 0.0
+        self,
+        *bodies: Envelope | str,
+        attempt: int = 1,
+        group: str | None = None,
+        waited_s: float = 0.0,
+        run: str = "",
     ) -> list[int]:
         """Which of the messages the queue keeps, by place; in a process of its own."""
 
@@ -90,7 +99,7 @@ class World:
 
         filters = partial(MemoryFilter, self.memory)
         records = [
-            record(str(at), body.json if isinstance(body, Envelope) else body, attempt, group, waited_s)
+            record(str(at), body.json if isinstance(body, Envelope) else body, attempt, group, waited_s, run)
             for at, body in enumerate(bodies)
         ]
         function = function_of(handle, self.plane, filters, **self._options)
@@ -411,3 +420,10 @@ def test_in_an_ordered_inbox_what_follows_a_failure_waits_for_it() -> None:
     del world.failing["2"]
     assert world.invoke(*events[1:], attempt=2) == []
     assert world.handled == ["1", "2", "2", "3"]
+
+
+def test_a_redriven_event_is_handled_once_more() -> None:
+    world, one = World(), event()
+    for run, times in (("", 1), ("", 1), ("run-1", 2), ("run-1", 2), ("", 2)):
+        assert world.invoke(one, run=run) == []
+        assert world.handled.count(one.id) == times

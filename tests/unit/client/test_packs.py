@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -180,6 +181,20 @@ def test_after_a_crash_only_what_was_in_hand_is_in_doubt(again: bool | None) -> 
     letters = [each.attributes["deadletterreason"] for each in queue.letters]
     assert letters == ([] if again else [Reason.IN_DOUBT])
     assert queue.left == 0
+
+
+def test_of_a_redriven_message_only_what_is_not_done_is_handed_out() -> None:
+    events = many(3)
+    queue, memory = Queue(packed(*events)), Memory()
+    crashed = inbox(queue, memory)
+    crashed.receive(0).ack()
+    crashed.receive(0)
+    (message,) = queue.in_hand.values()
+    redriven = replace(message, redrive="run-1")
+    queue.receive = lambda *_: [redriven]  # type: ignore[method-assign]
+    with inbox(queue, memory, now=1e6) as reader:
+        assert reader.get_batch(3, 0) == events[1:]
+    assert queue.letters == []
 
 
 def test_a_reader_that_ends_gives_back_what_it_did_not_hand_out() -> None:

@@ -17,6 +17,8 @@ from eventplane.limits import MAX_SENT_EVENT_BYTES
 from eventplane.values import timestamp
 from eventplane_client import Client, ClientSettings, Mode, connect
 from eventplane_client.aws import aws_client
+from eventplane_client.dynamodb import DynamoDbFilter
+from eventplane_client.dynamodb_log import DynamoDbLogFilter
 from eventplane_client.errors import (
     ClientSettingsError,
     LeaseTooLongError,
@@ -24,6 +26,7 @@ from eventplane_client.errors import (
     NotRegisteredError,
     RefusedError,
     UnavailableError,
+    UnhandleableError,
 )
 from eventplane_client.inbox import Inbox
 from eventplane_client.memory_filter import Memory, MemoryFilter
@@ -31,7 +34,7 @@ from eventplane_client.signed_http import SignedHttp
 from eventplane_client.sqs import SqsTransport
 from eventplane_client.subscription import NoSubscriptions
 from tests.fakes.aws import FakeAws
-from tests.unit.client.worlds import READER, create_filter_table, event
+from tests.unit.client.worlds import READER, SqsWorld, create_filter_table, event, put, reading
 
 
 class Failing:
@@ -231,3 +234,27 @@ def test_without_a_region_the_client_says_what_to_set(
     monkeypatch.setenv("AWS_REGION", "eu-west-3")
     assert aws_client("sqs").meta.region_name == "eu-west-3"
     assert SignedHttp("https://api")._session.region_name == "eu-west-3"
+
+
+@pytest.mark.parametrize("filter", [DynamoDbFilter, DynamoDbLogFilter])
+def test_a_redriven_letter_is_handled_once_more_and_a_copy_of_it_not(
+    filter: type[DynamoDbFilter] | type[DynamoDbLogFilter],
+) -> None:
+    world, failing = SqsWorld(filter), event("bad")
+    put(world, failing)
+    with reading(world) as inbox:
+        for run in (None, "run-1"):
+            # Each decision ends with a letter of its own, or its reader would take the second for a copy.
+            inbox.receive(0).nack(UnhandleableError("database_down"))
+            if run is None:
+                for _ in range(2):
+                    world.deliver(failing, redrive="run-1")
+        assert len({each.id for each in world.letters()}) == 2
+        with pytest.raises(NothingThereError):
+            inbox.get(0)
+        world.deliver(failing, redrive="run-2")
+        assert inbox.get(0).id == "bad"
+        world.deliver(failing)
+        with pytest.raises(NothingThereError):
+            inbox.get(0)
+    assert world.pending() == 0

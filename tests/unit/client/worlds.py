@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from eventplane.envelope import Envelope, parse_event, write_event
 from eventplane.sender import Sender
 from eventplane.sending import stamp_sender
+from eventplane.sqs_binding import REDRIVEN
 from eventplane.values import timestamp
 from eventplane_client import Client, Inbox
 from eventplane_client.dynamodb import DynamoDbFilter
@@ -271,9 +272,10 @@ class SqsWorld:
         for message in self._sqs.queue(self._inbox).messages:
             message.visible_ms = 0
 
-    def deliver(self, body: Envelope | bytes) -> None:
+    def deliver(self, body: Envelope | bytes, redrive: str | None = None) -> None:
         text = body.json if isinstance(body, Envelope) else body.decode()
-        self._sqs.send_message(QueueUrl=self._inbox, MessageBody=text)
+        mark = {REDRIVEN: {"DataType": "String", "StringValue": redrive}} if redrive else {}
+        self._sqs.send_message(QueueUrl=self._inbox, MessageBody=text, MessageAttributes=mark)
 
     def pending(self) -> int:
         return len(self._sqs.bodies(self._inbox))

@@ -66,6 +66,11 @@ def test_order_is_by_partition_key_or_source_and_copies_are_known_by_source_and_
     assert one.group == other.group != to_message(event(partitionkey="b")).group
     assert one.deduplication != other.deduplication
     assert to_message(event(note="later")).deduplication == one.deduplication
+    replayed = {
+        to_message(event(replayedtime=each)).deduplication
+        for each in ("2026-03-01T00:00:00Z", "2026-03-01T00:00:01Z")
+    }
+    assert len({one.deduplication, *replayed}) == 3
     assert len(one.group) <= 128
 
 

@@ -30,7 +30,7 @@ from lambdas.common.metrics import Metric, count, metrics
 from lambdas.common.queue import QueueMessage, read_messages
 from lambdas.common.redelivery import Redelivery, handle_each
 from lambdas.common.sender import TAKEN, Answer, Fate
-from lambdas.common.sqs import MAX_BYTES, MAX_ENTRIES, SqsSender, batches
+from lambdas.common.sqs import MAX_BYTES, MAX_ENTRIES, PlainMessage, SqsSender, batches
 from tests.fakes.faults import FailingClient
 from tests.unit.lambdas.support import (
     ALARM,
@@ -88,6 +88,21 @@ def test_an_entry_missing_from_the_answer_is_tried_again() -> None:
         Answer(Fate.AGAIN, "SQS said nothing of it"),
         TAKEN,
     ]
+
+
+def test_a_batch_that_is_too_long_is_halved_and_a_message_that_is_goes_nowhere() -> None:
+    class Small:
+        """SQS as before August 2025: 256 KiB a batch."""
+
+        def send_message_batch(self, Entries: list[Any], **_: Any) -> Any:  # noqa: N803 - as botocore has it
+            if sum(len(each["MessageBody"]) for each in Entries) > 262_144:
+                code = "AWS.SimpleQueueService.BatchRequestTooLong"
+                raise ClientError({"Error": {"Code": code, "Message": "too long"}}, "SendMessageBatch")
+            return {"Successful": [{"Id": each["Id"]} for each in Entries]}
+
+    batch = [PlainMessage("x" * (300_000 if at == 3 else 60_000)) for at in range(10)]
+    fates = [each.fate for each in SqsSender(Small()).send("https://queue", batch)]
+    assert fates == [Fate.NEVER if at == 3 else Fate.TAKEN for at in range(10)]
 
 
 def test_a_fifo_queue_gets_groups_and_deduplication(cloud: Cloud) -> None:

@@ -67,7 +67,7 @@ def plane(contract: Contract, fake_aws: FakeAws, monkeypatch: pytest.MonkeyPatch
     plane = Plane(fake_aws.sqs, fake_aws.s3)
     outboxes = (service.outbox for service in contract.of_kind(ParticipantKind.CLOUD_SERVICE))
     channels = [*cloud_inboxes(contract), *outboxes]
-    for name in ["ingest", "tap", *map(resource_names.channel_queue, channels)]:
+    for name in ["ingest", "tap", "ledger", *map(resource_names.channel_queue, channels)]:
         plane.create_pair(name)
     plane.s3.create_bucket(Bucket=plane.bucket)
     monkeypatch.setattr("operations.cloud.Cloud.sqs", property(lambda _: plane.client))

@@ -9,11 +9,15 @@ import pytest
 from botocore.exceptions import ClientError
 
 from eventplane.ingest import parse_frame
+from eventplane.ledger import parse_ledger_text
 from eventplane.reasons import Outcome
+from eventplane.sender import Sender
+from eventplane.sqs_binding import REDRIVEN
 from operations.errors import MoveFailedError, MoveUnseenError
 from operations.move_task import move_all
 from operations.reading import Reading
 from tests.unit.operations.support import (
+    HOME,
     INBOX,
     Folder,
     Killed,
@@ -295,8 +299,39 @@ def test_a_move_by_sqs_is_used_and_reported(three: Plane, run: Run) -> None:
     done = MoveTasks({"Results": [{"Status": "COMPLETED", "ApproximateNumberOfMessagesMoved": 7}]})
     for name in ("start_message_move_task", "list_message_move_tasks"):
         three.client.faults[name] = getattr(done, name)
-    assert run(*REDRIVE)[:2] == (0, "care-analytics.inbox: 7 moved\n")
-    assert three.count(DLQ) == 3
+    status, out, _ = run("dead-letters", "redrive", "--all", "--queue", "ingest")
+    assert (status, out) == (0, "eventplane-test-ingest: 7 moved\n")
+    # Unmarked, the reader of an inbox would take its events for copies.
+    assert run(*REDRIVE)[:2] == (0, "care-analytics.inbox: 3 moved\n")
+    assert three.count(DLQ) == 0
+
+
+EXPECTED_OF_REDRIVE = {
+    "entered_by": "care-analytics.inbox",
+    "destination": "care-analytics.inbox",
+    "outcome": "delivered",
+    "reason": "redrive",
+    "put_back_by": "operator",
+}
+
+
+def test_what_goes_back_into_an_inbox_is_a_new_decision_in_the_ledger(plane: Plane, run: Run) -> None:
+    failed = event("17", "org.eventplane.activity.door.v1")
+    reader = Sender(service="care-analytics")
+    lost = letter(failed.json.encode(), "handler", "care-analytics.inbox", sender=HOME, written_by=reader)
+    plane.send("operations-inbox", lost)
+    plane.send(DLQ, event("18"))
+    assert run("dead-letters", "redrive", "17", "--letters")[0] == 0
+    assert run(*REDRIVE)[0] == 0
+    back = plane.received(INBOX)
+    runs = [each["MessageAttributes"][REDRIVEN]["StringValue"] for each in back]
+    texts = [parse_ledger_text(each["Body"]).lines for each in plane.received("ledger")]
+    rows = [as_json(line) for lines in texts for line in lines]
+    assert [row["id"] for row in rows] == ["17", "18"]
+    assert [row["message_id"].split(".")[0] for row in rows] == runs
+    for row in rows:
+        assert {**row, **EXPECTED_OF_REDRIVE} == row
+        assert row["route"]
 
 
 def test_the_archives_letters_are_listed_shown_and_sent_and_never_as_a_whole(

@@ -15,10 +15,10 @@ from eventplane.envelope import Envelope
 from eventplane.ingest import IngestFrame, frame_text, parse_frame
 from eventplane.limits import MAX_SQS_ATTRIBUTES
 from eventplane.sender import Sender
-from eventplane.sqs_binding import to_message
+from eventplane.sqs_binding import REDRIVEN, to_message
 from operations.dead_letters_text import letter_document, letter_text
 from operations.letters import Letter, read_letter
-from operations.outgoing import MARK, Outgoing, Skipped, again, original
+from operations.outgoing import Outgoing, Redriving, Skipped, again, original
 from operations.queues import PlaneQueues
 from tests.plane import plane_contract
 from tests.rule_failure import rule_failure
@@ -51,7 +51,7 @@ def read_body(body: str) -> Letter:
 
 
 def sent(lost: Envelope) -> Outgoing | Skipped:
-    return original(read(lost), QUEUES, CONTRACT, "run-1", 0)
+    return original(read(lost), Redriving("run-1", 0, CONTRACT, QUEUES))
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_a_letter_that_cannot_go_back_stays_with_the_reason(lost: Envelope, why:
     assert why in skipped.reason
 
 
-def test_a_message_goes_back_with_its_trace_and_with_a_mark_where_there_is_room() -> None:
+def test_a_message_goes_back_with_its_trace_and_a_mark() -> None:
     def entry(attributes: int) -> Mapping[str, Any]:
         hints = {f"a{at}": {"DataType": "String", "StringValue": "x"} for at in range(attributes)}
         system = {"AWSTraceHeader": "Root=1"}
@@ -143,15 +143,17 @@ def test_a_message_goes_back_with_its_trace_and_with_a_mark_where_there_is_room(
 
     trace = {"AWSTraceHeader": {"DataType": "String", "StringValue": "Root=1"}}
     assert entry(MAX_SQS_ATTRIBUTES)["MessageSystemAttributes"] == trace
-    for attributes, is_marked in ((MAX_SQS_ATTRIBUTES - 1, True), (MAX_SQS_ATTRIBUTES, False)):
-        assert (MARK in entry(attributes)["MessageAttributes"]) is is_marked
+    for attributes in (0, MAX_SQS_ATTRIBUTES - 1, MAX_SQS_ATTRIBUTES):
+        marked = entry(attributes)["MessageAttributes"]
+        assert marked[REDRIVEN]["StringValue"] == "run"
+        assert len(marked) <= MAX_SQS_ATTRIBUTES
 
 
 def test_an_original_in_a_fifo_queue_has_its_events_group_and_a_deduplication_id() -> None:
     urls = {"family-app.outbox": "https://ordered.fifo"}
     queues = cast(PlaneQueues, SimpleNamespace(channel_urls=urls, ingest_url=None))
     lost = letter(JSON, "refused", "family-app.outbox", sender=FAMILY)
-    outgoing = original(read(lost), queues, CONTRACT, "run-1", 0)
+    outgoing = original(read(lost), Redriving("run-1", 0, CONTRACT, queues))
     assert isinstance(outgoing, Outgoing)
     assert outgoing.entry["MessageGroupId"] == to_message(LOST).group
     assert outgoing.entry["MessageDeduplicationId"]

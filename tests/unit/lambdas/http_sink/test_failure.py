@@ -24,7 +24,7 @@ def judged(status: int, **headers: str) -> Failure:
 @pytest.mark.parametrize(
     ("status", "reason"),
     [
-        *((status, Reason.ENDPOINT_REFUSED) for status in (400, 401, 404, 415, 422, 499)),
+        *((status, Reason.ENDPOINT_REFUSED) for status in (400, 405, 413, 415, 422, 499)),
         (410, Reason.ENDPOINT_GONE),
         (301, Reason.ENDPOINT_MOVED),
         (308, Reason.ENDPOINT_MOVED),
@@ -70,6 +70,14 @@ def test_retry_after_is_seconds_or_a_date(value: str, seconds: float | None) -> 
         assert judged(503, **{"retry-after": value}).retry_after_s is not None
     else:
         assert judged(503, **{"retry-after": value}).retry_after_s == seconds
+
+
+@pytest.mark.parametrize("status", [401, 403, 404, 409, 421, 423])
+def test_what_a_receiver_says_while_it_is_deployed_is_tried_again(status: int) -> None:
+    failure = judged(status)
+    assert (failure.reason, failure.is_permanent) == (Reason.ENDPOINT_REFUSED, False)
+    assert not failure.is_general
+    assert judged(status, **{"retry-after": "7"}).is_general
 
 
 @given(st.text(max_size=40))

@@ -84,7 +84,6 @@ def test_binary_mode_sends_attributes_as_headers_and_the_exact_data() -> None:
 @pytest.mark.parametrize(
     ("members", "content_type", "body"),
     [
-        ({}, None, b""),
         (
             {"data_base64": "AP8=", "datacontenttype": "application/octet-stream"},
             "application/octet-stream",
@@ -96,6 +95,31 @@ def test_binary_mode_sends_attributes_as_headers_and_the_exact_data() -> None:
             "hé".encode(),
         ),
         ({"data": "x"}, "application/json", b' "x"'),
+        *(
+            ({"data": data, "datacontenttype": content_type}, content_type, body)
+            for content_type, data, body in (
+                ("text/plain; charset=iso-8859-1", "Küche", b"K\xfcche"),
+                ('text/plain;CHARSET="windows-1252"', "5 €", b"5 \x80"),
+                ("text/plain; charset=utf-16le", "ü", b"\xfc\0"),
+                ("text/html; charset=us-ascii", "abc", b"abc"),
+                ("application/json; charset=utf-16be", "a", b'\0 \0"\0a\0"'),
+                (
+                    "application/xml",
+                    "<?xml version='1.0' encoding='latin-1'?><a>ü</a>",
+                    b"<?xml version='1.0' encoding='latin-1'?><a>\xfc</a>",
+                ),
+                (
+                    "text/plain",
+                    "<?xml version='1.0' encoding='latin-1'?>ü",
+                    b"<?xml version='1.0' encoding='latin-1'?>\xc3\xbc",
+                ),
+            )
+        ),
+        (
+            {"data_base64": "/w==", "datacontenttype": "text/plain; charset=utf-8"},
+            "text/plain; charset=utf-8",
+            b"\xff",
+        ),
     ],
 )
 def test_binary_mode_keeps_data_of_every_kind(
@@ -110,6 +134,10 @@ def test_binary_mode_keeps_data_of_every_kind(
     [
         ({"data": {"a": 1}, "datacontenttype": "text/plain"}, "data_not_text"),
         ({"data": "x", "datacontenttype": 'text/plain; charset="é"'}, "attribute_value"),
+        *(
+            ({"data": "5 €", "datacontenttype": f"text/plain; charset={charset}"}, "charset")
+            for charset in ("iso-8859-1", "us-ascii", "x-unknown", "idna", "base64", "unicode_escape")
+        ),
     ],
 )
 def test_binary_mode_refuses_what_does_not_fit_a_header(members: dict[str, Any], reason: str) -> None:
@@ -118,6 +146,12 @@ def test_binary_mode_refuses_what_does_not_fit_a_header(members: dict[str, Any],
         to_request(event, WebhookMode.BINARY)
     assert caught.value.reason == reason
     assert to_request(event, WebhookMode.STRUCTURED).body == event.json.encode()
+
+
+def test_an_event_without_data_is_sent_structured() -> None:
+    for text in (json.dumps(FULL), json.dumps({**FULL, "datacontenttype": "text/plain", "data": ""})):
+        event = parse_event(text)
+        assert to_request(event, WebhookMode.BINARY) == to_request(event, WebhookMode.STRUCTURED)
 
 
 TEXTS = st.text(min_size=1).filter(lambda text: value_problem("id", text) is None)

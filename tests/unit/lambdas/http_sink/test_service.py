@@ -289,6 +289,13 @@ def test_a_failing_aws_service_loses_no_event(
     assert len(server.received) == (2 if play else 0)
 
 
+def test_each_handover_that_s3_refuses_has_a_log_line(hook: Hook, caplog: pytest.LogCaptureFixture) -> None:
+    hook.cloud.aws.others["s3"] = FailingClient(hook.cloud.aws.s3, "put_object")
+    assert delivered(hook, *map(alarm, "123"))[0] == frozenset()
+    logged = [json.loads(each.record)["id"] for each in caplog.records if hasattr(each, "record")]
+    assert logged == ["1", "2", "3"]
+
+
 def test_no_attempt_begins_without_time_for_its_timeout(hook: Hook) -> None:
     needed = RESERVE_MS + 1_000 * TIMEOUT_S
     failed, server = delivered(hook, alarm("1", attempt=50, age_s=9_999), remaining_ms=needed - 1)

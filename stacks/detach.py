@@ -1,0 +1,69 @@
+"""`python -m stacks.detach ENV`: detaches the IoT policies of ENV from all certificates, before a deletion.
+
+AWS IoT refuses to delete a policy that is attached, so a single registered device would stop the deletion of
+the stacks half-way.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from eventplane.errors import EventPlaneError
+from eventplane.resource_names import resource_name
+from stacks.config import environment
+from stacks.deployment import session_in
+
+
+class NotConfirmedError(EventPlaneError):
+    """Nobody confirmed that the policies of `environment` may be detached."""
+
+    environment: str
+    message = "nothing was detached or deleted; answer with {environment!r}, or add --yes"
+
+
+def attachments(iot: Any, name: str) -> Iterator[tuple[str, str]]:
+    """Yield the attached policies of the environment `name`, each with the ARN of a certificate."""
+    prefix = resource_name(name, "")
+    for page in iot.get_paginator("list_policies").paginate():
+        for policy in (each["policyName"] for each in page["policies"]):
+            if policy.startswith(prefix):
+                for targets in iot.get_paginator("list_targets_for_policy").paginate(policyName=policy):
+                    yield from ((policy, target) for target in targets["targets"])
+
+
+def detach(iot: Any, name: str, confirm: Callable[[str], str]) -> int:
+    """Detach the policies of the environment `name`; return from how many certificates.
+
+    `confirm` gets a question, and returns the environment's name for yes. Raises `NotConfirmedError`, and
+    botocore's errors.
+    """
+    found = list(attachments(iot, name))
+    devices = len({target for _, target in found})
+    if devices and confirm(f"{devices} certificates lose the policies of {name!r}. Its name again: ") != name:
+        raise NotConfirmedError(name)
+    for policy, target in found:
+        iot.detach_policy(policyName=policy, target=target)
+    return devices
+
+
+def main(argv: list[str]) -> None:
+    """Raises `EventPlaneError` and botocore's errors."""
+    parser = argparse.ArgumentParser(prog="python -m stacks.detach", description=__doc__)
+    parser.add_argument("environment")
+    parser.add_argument("--yes", action="store_true", help="ask nothing")
+    arguments = parser.parse_args(argv)
+    name = arguments.environment
+    iot = session_in(environment(name).region).client("iot")
+    detach(iot, name, (lambda _: name) if arguments.yes else input)
+
+
+if __name__ == "__main__":
+    try:
+        main(sys.argv[1:])
+    except (EventPlaneError, BotoCoreError, ClientError, EOFError) as error:
+        sys.exit(str(error) or "without a terminal, add --yes")
