@@ -33,8 +33,9 @@ LEAST: Final = {"boto3": "1.35.2", "Spark": "3.5", "Java": "17"}
 """The oldest versions that the jobs run on: boto3 knows S3's conditional writes since then, Glue 5.1 has the
 others."""
 
-PARTITION_BYTES: Final = 8 * 2**20
-"""How much of an archive, as it is stored, a partition of a shuffle is made of: some 30 MB in memory. Ours."""
+PARTITION_BYTES: Final = 4 * 2**20
+"""How much of an archive, as it is stored, a partition of a shuffle is made of: some 40,000 events, 100 MB in
+memory. Ours."""
 
 MAX_PARTITIONS: Final = 10_000
 """Most partitions of a shuffle: what a driver can plan. Ours."""
@@ -92,9 +93,9 @@ class VersionError(EventPlaneError):
     what: str
     found: str
     message = (
-        "{what} is {found}, and the jobs need boto3 {least[boto3]}, Spark {least[Spark]} and Java {least[Java]} "
-        "or newer; on Glue choose version 5.1, for boto3 also --additional-python-modules boto3; elsewhere "
-        "install Java 17 and the project's locked packages"
+        "{what} is {found}, and the jobs need boto3 {least[boto3]}, Spark {least[Spark]} and Java "
+        "{least[Java]} or newer; on Glue choose version 5.1, for boto3 also --additional-python-modules boto3; "
+        "elsewhere install Java 17 and the project's locked packages"
     )
     least = LEAST
 

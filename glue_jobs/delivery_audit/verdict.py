@@ -89,7 +89,7 @@ def _unjudged(totals: Members, kinds: list[Members]) -> Iterator[str]:
     if totals["unrecorded"]:
         yield f"{_count(totals['unrecorded'], 'delivery')} without a record: the archive has a hole there."
     if totals["quarantined"]:
-        yield f"{_count(totals['quarantined'], 'row')} of the archive could not be judged (table `quarantine`)."
+        yield f"{_count(totals['quarantined'], 'row')} of the archive could not be judged (`quarantine`)."
 
 
 def _pending(totals: Members, coverage: Members) -> Iterator[str]:
