@@ -94,7 +94,7 @@ class VersionError(EventPlaneError):
     found: str
     message = (
         "{what} is {found}, and the jobs need boto3 {least[boto3]}, Spark {least[Spark]} and Java "
-        "{least[Java]} or newer; on Glue choose version 5.1, for boto3 also --additional-python-modules boto3; "
+        "{least[Java]} or newer; on Glue choose version 5.1 (for boto3: --additional-python-modules boto3), "
         "elsewhere install Java 17 and the project's locked packages"
     )
     least = LEAST

@@ -73,7 +73,7 @@ def kind(name: str, count: int = 1, hop: str = "router") -> dict[str, Any]:
             [],
             COVERED,
             "incomplete",
-            ("2 rows of the archive could not be judged (table `quarantine`).",),
+            ("2 rows of the archive could not be judged (`quarantine`).",),
         ),
         (
             {"unrecorded": 250},
