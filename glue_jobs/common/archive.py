@@ -110,16 +110,21 @@ class Archive:
         self._read: dict[str, Stored] = {}
         self._damaged: dict[str, ObjectFault] = {}
 
+    def listed(self, folder: Folder, days: Days) -> Listing:
+        """List what `folder` holds of the days (UTC days of writing), for `read`."""
+        listing = Listing(self._objects, folder, days, self._damaged)
+        self._read.update((each.name, each) for each in listing.objects)
+        return listing
+
     def read(
         self,
-        folder: Folder,
-        days: Days,
+        listing: Listing,
         *,
         texts: Collection[str] = (),
         integers: Collection[str] = (),
         booleans: Collection[str] = (),
     ) -> Part:
-        """Return what `folder` holds of the days (UTC days of writing).
+        """Return what the archive holds of a folder and some days.
 
         The rows have the folder's columns and `date` (of the folder), `file` (the raw object's name), `line`
         (the text of a line that is no such record, else null) and `unknown_members` (whether the line has
@@ -128,11 +133,9 @@ class Archive:
         of another JSON type (`texts` has the canonical text of any type); `data_digest`, equal for equal
         data; `event_bytes`; and `report`, the event's text if it is one of `REPORTS`.
         """
-        listing = Listing(self._objects, folder, days, self._damaged)
         ask = {"texts": texts, "integers": integers, "booleans": booleans}
-        self._read.update((each.name, each) for each in listing.objects)
         frames = [(self._records(listing), False), *self._compacted(listing)]
-        shaped = [_shaped(rows, folder, ask, has_envelope) for rows, has_envelope in frames]
+        shaped = [_shaped(rows, listing.folder, ask, has_envelope) for rows, has_envelope in frames]
         rows = reduce(DataFrame.unionByName, shaped)
         return Part(
             rows,

@@ -286,7 +286,7 @@ class BucketObjects:
             except ClientError as error:
                 if _code(error) == "PreconditionFailed":
                     # botocore repeats a request whose answer was lost, and the repeat meets its own object.
-                    return self._metadata(name) == writer
+                    return bool(self._metadata(name) == writer)
                 # Somebody else is writing it at this moment; S3 asks to try again.
                 if _code(error) != "ConditionalRequestConflict":
                     raise

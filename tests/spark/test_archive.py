@@ -50,7 +50,7 @@ class Reading:
     def read(self, folder: Folder = TAP_FOLDER, days: Days = ALL) -> tuple[list[dict[str, Any]], Part]:
         def work() -> tuple[list[dict[str, Any]], Part]:
             more = ATTRIBUTES if folder is TAP_FOLDER else {}
-            part = self.reader.read(folder, days, **more)
+            part = self.reader.read(self.reader.listed(folder, days), **more)
             return [row.asDict(recursive=True) for row in part.rows.collect()], part
 
         rows, part = self.reader.isolating(work)
