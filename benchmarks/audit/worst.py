@@ -1,4 +1,4 @@
-"""`python -m benchmarks.audit.worst`: days on which almost nothing is ordinary, to build/bench/audit_worst.json.
+"""`python -m benchmarks.audit.worst`: days on which little is ordinary, to build/bench/audit_worst.json.
 
 On such a day the screen spares nothing, and the audit must end within the memory of its machine all the same,
 with the right verdict. The archive is generated without a fault; then it is damaged.
@@ -44,8 +44,8 @@ class Day:
     plant: Callable[[Path], Mapping[str, int]]
 
 
-def _plan(events: int, events_an_hour: int = Plan.events_an_hour) -> Plan:
-    return Plan(events, hours=_HOURS, events_an_hour=events_an_hour, fault_every=0, trouble_every=0)
+def _plan(events: int, **more: int) -> Plan:
+    return Plan(events, hours=_HOURS, fault_every=0, trouble_every=0, **more)
 
 
 def dead_ledger(archive: Path) -> dict[str, int]:
@@ -80,7 +80,9 @@ def nothing(_: Path) -> dict[str, int]:
 DAYS: Final[Mapping[str, Callable[[int], Day]]] = {
     "dead_ledger": lambda events: Day(_plan(events), dead_ledger),
     "half_wrong": lambda events: Day(_plan(events // LESS), half_wrong),
-    "one_device": lambda events: Day(_plan(events // LESS, max(1, events // LESS // _HOURS)), nothing),
+    "one_device": lambda events: Day(
+        _plan(events // LESS, events_an_hour=max(1, events // LESS // _HOURS)), nothing
+    ),
 }
 """Days by name, for a number of events."""
 

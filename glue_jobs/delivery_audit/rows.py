@@ -196,6 +196,9 @@ STRUCTS: Final[dict[str, Callable[[Iterable[Any]], Any]]] = {
     "bad": BadRow._make,
 }
 
+MAX_ROWS: Final = 10_000
+"""Most rows of a kind of which an event group is judged. Ours: ten full batches of refused items."""
+
 GROUPED: Final = (*KEY, *STRUCTS)
 """The columns of the rows of `event_groups`: the key, and one of five structs."""
 
@@ -203,19 +206,21 @@ GROUPED: Final = (*KEY, *STRUCTS)
 def event_groups(
     rows: Iterable[Any], dead_letters: Collection[str]
 ) -> Iterator[tuple[tuple[int, int], EventGroup]]:
-    """Make the event groups of rows with the columns `GROUPED`, which are sorted by the key."""
+    """Make the event groups of rows with the columns `GROUPED`, which are sorted by the key.
+
+    Of each kind of row a group has `MAX_ROWS` at most, however often somebody sent one event.
+    """
     for key, members in groupby(rows, itemgetter(0, 1)):
         found: dict[str, list[Any]] = {name: [] for name in STRUCTS}
+        beyond = 0
         for row in members:
             for name, struct in zip(STRUCTS, row[2:], strict=True):
-                if struct is not None:
+                if struct is not None and len(found[name]) < MAX_ROWS:
                     found[name].append(STRUCTS[name](struct))
-        yield (
-            key,
-            EventGroup(
-                found["tap"], found["ledger"], found["handover"], found["item"], found["bad"], dead_letters
-            ),
-        )
+                elif struct is not None:
+                    beyond += 1
+        tap, ledger, handovers, items, bad = found.values()
+        yield key, EventGroup(tap, ledger, handovers, items, bad, dead_letters, beyond)
 
 
 def _bad(archive: str, reason: Column, members: Iterable[str] = ()) -> Column:
