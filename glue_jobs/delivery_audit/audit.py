@@ -211,7 +211,7 @@ class _Run:
         unreadable = unreadable_hours(events.nameless(tap, handovers))
         damaged = damaged_hours(self._parts, seen, unreadable, chain.removed())
         rules = Rules(history, watermark, window, damaged)
-        task = Task(rules, received_dead_letters(events.dead_letters()), ordered_inboxes(history))
+        task = Task(rules, events.dead_letters(), ordered_inboxes(history))
         judged = events.judged(task)
         progress("judging the devices")
         registry, lists = read_registry(objects, window, self._request.fleet)
@@ -336,9 +336,9 @@ class _InProcess:
         self._ledger = _named(self._rows, "ledger")
         return self._ledger
 
-    def dead_letters(self) -> list[LedgerRow]:
-        """Return the rows of the ledger that may be of dead letters of the plane's own."""
-        return self._ledger
+    def dead_letters(self) -> frozenset[str]:
+        """Return the ids of the dead letters of the plane's own that somebody received."""
+        return received_dead_letters(self._ledger)
 
     def nameless(self, tap: DataFrame, handovers: DataFrame) -> list[BadRow]:
         """Return rows that cannot be judged, at least one of each archive and hour that names no event."""
@@ -394,9 +394,9 @@ class _InSpark:
         """Return rows that name every contract, time, channel and hour in the ledger."""
         return list(map(LedgerRow._make, rows.summary(ledger).collect()))
 
-    def dead_letters(self) -> Iterator[LedgerRow]:
-        """Return the rows of the ledger that may be of dead letters of the plane's own."""
-        return map(LedgerRow._make, rows.dead_letters(self._tables[LEDGER]).collect())
+    def dead_letters(self) -> frozenset[str]:
+        """Return the ids of the dead letters of the plane's own that somebody received."""
+        return frozenset(row.id for row in rows.dead_letters(self._tables[LEDGER]).collect())
 
     def nameless(self, tap: DataFrame, handovers: DataFrame) -> list[BadRow]:
         """Return a row of each archive and hour of those that cannot be judged and name no event."""

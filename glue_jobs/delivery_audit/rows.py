@@ -23,7 +23,8 @@ from eventplane.guarantee import DELIVERY_GUARANTEE
 from eventplane.ledger import HANDOVERS, LEDGER, TAP
 from eventplane.limits import MAX_SENT_EVENT_BYTES
 from eventplane.names import EPOCH, SEQUENCE
-from eventplane.sender import SENDER_DEVICE, SENDER_SERVICE
+from eventplane.reasons import Outcome
+from eventplane.sender import PLANE, SENDER_DEVICE, SENDER_SERVICE
 from glue_jobs.delivery_audit.contracts import INTERVAL_MS
 from glue_jobs.delivery_audit.event import MAX_TEXT, UNREADABLE
 from glue_jobs.delivery_audit.event_group import (
@@ -149,8 +150,9 @@ def summary(ledger: DataFrame) -> DataFrame:
 
 
 def dead_letters(ledger: DataFrame) -> DataFrame:
-    """Return the rows of the ledger that may be of dead letters of the plane's own."""
-    return ledger.where(sf.col("type") == DEAD_LETTER_TYPE).select(*LedgerRow._fields)
+    """Return the ids of the dead letters of the plane's own that somebody received, each once."""
+    is_own = (sf.col("type") == DEAD_LETTER_TYPE) & (sf.col("sender") == PLANE)
+    return ledger.where(is_own & (sf.col("outcome") == Outcome.DELIVERED)).select("id").distinct()
 
 
 def is_own_report() -> Column:
