@@ -22,7 +22,7 @@ EVENTS = 3_000
     ("name", "events", "bounds"),
     [
         ("dead_ledger", EVENTS, {"SMALL_BYTES": 100_000, "MAX_BROADCAST": 0}),
-        ("half_wrong", EVENTS * LESS, {"SMALL_ROWS": 5_000, "MAX_BROADCAST": 0}),
+        ("half_wrong", EVENTS * LESS, {"SMALL_ROWS": 3_000, "MAX_BROADCAST": 0}),
     ],
 )
 def test_a_day_on_which_little_is_ordinary_is_judged_by_spark_and_rightly(
