@@ -108,11 +108,12 @@ def _python(module: str, *arguments: object) -> list[str]:
     return [sys.executable, "-m", module, *map(str, arguments)]
 
 
-def _audit(archive: Path, output: Path, date: str = "all") -> list[str]:
+def audit_command(archive: Path, output: Path, date: str = "all") -> list[str]:
+    """Return the command that people run."""
     return _python(_AUDIT, "--INPUT", archive, "--OUTPUT", output, "--DATE", date)
 
 
-def _environment(log: Path | None = None) -> dict[str, str]:
+def environment(log: Path | None = None) -> dict[str, str]:
     """Return the environment of a run; with `log`, Spark records its tasks in that folder."""
     environment = {**os.environ, "PYTHONPATH": str(Path.cwd())}
     if log is not None:
@@ -129,7 +130,7 @@ def _environment(log: Path | None = None) -> dict[str, str]:
 def _compacted(raw: Path, target: Path, date: str = "all") -> Measured:
     """Compact a copy of the `raw` archive, and return what that took."""
     shutil.copytree(raw, target, copy_function=os.link)
-    return measured(_python(_COMPACTION, "--INPUT", target, "--DATE", date), _environment())
+    return measured(_python(_COMPACTION, "--INPUT", target, "--DATE", date), environment())
 
 
 def _mib(archive: Path, form: Form) -> float:
@@ -165,10 +166,10 @@ def run(plan: Plan, folder: Path) -> Iterator[Run]:
         compaction = _compacted(archives[Form.RAW], archive) if form is Form.COMPACTED else None
         output, log, answers = (folder / f"{form}-{name}" for name in ("audit", "log", "duckdb"))
         if (classes := ClassArchive.here()) and not classes.is_made:
-            measured(_audit(archive, folder / "first"), _environment())
-        by_spark = measured(_audit(archive, output), _environment(log))
+            measured(audit_command(archive, folder / "first"), environment())
+        by_spark = measured(audit_command(archive, output), environment(log))
         questions = _python("benchmarks.audit.duckdb_run", archive, answers, form)
-        by_duckdb = measured(questions, _environment())
+        by_duckdb = measured(questions, environment())
         check(answers, read_report(output))
         yield Run(
             events=events,
@@ -192,7 +193,7 @@ def one_day(folder: Path) -> Iterator[OneDay]:
     _compacted(raw, compacted, DAY)
     for form, archive in ((Form.RAW, raw), (Form.COMPACTED, compacted)):
         with watched(archive) as accesses:
-            measured(_audit(archive, folder / f"{form}-audit", DAY), _environment())
+            measured(audit_command(archive, folder / f"{form}-audit", DAY), environment())
         yield OneDay(
             form=form,
             objects=sum(each.is_file() for each in archive.rglob("*")),

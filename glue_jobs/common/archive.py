@@ -72,6 +72,9 @@ _GLOB: Final = re.compile(r"([\\\[\]{}*?])")
 _ESCAPED: Final = r"\\\1"
 _LINE: Final = "value string, file string"
 
+_PARQUET_MAGIC: Final = b"PAR1"
+"""What a Parquet file begins and ends with (Apache Parquet, "File format")."""
+
 _EVENT: Final = "event"
 """The column of the tap that holds an event's text."""
 
@@ -107,16 +110,21 @@ class Archive:
         self._read: dict[str, Stored] = {}
         self._damaged: dict[str, ObjectFault] = {}
 
+    def listed(self, folder: Folder, days: Days) -> Listing:
+        """List what `folder` holds of the days (UTC days of writing), for `read`."""
+        listing = Listing(self._objects, folder, days, self._damaged)
+        self._read.update((each.name, each) for each in listing.objects)
+        return listing
+
     def read(
         self,
-        folder: Folder,
-        days: Days,
+        listing: Listing,
         *,
         texts: Collection[str] = (),
         integers: Collection[str] = (),
         booleans: Collection[str] = (),
     ) -> Part:
-        """Return what `folder` holds of the days (UTC days of writing).
+        """Return what the archive holds of a folder and some days.
 
         The rows have the folder's columns and `date` (of the folder), `file` (the raw object's name), `line`
         (the text of a line that is no such record, else null) and `unknown_members` (whether the line has
@@ -125,11 +133,9 @@ class Archive:
         of another JSON type (`texts` has the canonical text of any type); `data_digest`, equal for equal
         data; `event_bytes`; and `report`, the event's text if it is one of `REPORTS`.
         """
-        listing = Listing(self._objects, folder, days, self._damaged)
         ask = {"texts": texts, "integers": integers, "booleans": booleans}
-        self._read.update((each.name, each) for each in listing.objects)
         frames = [(self._records(listing), False), *self._compacted(listing)]
-        shaped = [_shaped(rows, folder, ask, has_envelope) for rows, has_envelope in frames]
+        shaped = [_shaped(rows, listing.folder, ask, has_envelope) for rows, has_envelope in frames]
         rows = reduce(DataFrame.unionByName, shaped)
         return Part(
             rows,
@@ -236,18 +242,27 @@ class Archive:
     def _damaged_files(self, names: Collection[str]) -> Iterator[ObjectFault]:
         files = [name for name in names if name.endswith(PARQUET)]
         with ThreadPoolExecutor(TOGETHER) as together:
-            yield from filter(None, together.map(self._damaged_file, files))
+            for name, is_readable in zip(files, together.map(self._is_readable, files), strict=True):
+                if not is_readable:
+                    # How many rows an intact part of the file still gives depends on who reads it.
+                    yield _fault(name, parquet_problem(self._objects.read(name) or b""), None)
 
-    def _damaged_file(self, name: str) -> ObjectFault | None:
-        uri = f"{self._objects.uri}/{name}"
+    def _is_readable(self, name: str) -> bool:
         try:
-            rows = self._spark.read.parquet(uri)
+            rows = self._spark.read.parquet(f"{self._objects.uri}/{name}")
             rows.agg(sf.sum(sf.xxhash64(*rows.columns))).collect()
-        except (PySparkException, Py4JError) as error:
-            problem = str(error).strip().splitlines()[0][:200]
-            # How many rows an intact part of the file still gives depends on who reads it.
-            return _fault(name, f"it cannot be read as Parquet: {problem}", None)
-        return None
+        except (PySparkException, Py4JError):
+            return False
+        return True
+
+
+def parquet_problem(content: bytes) -> str:
+    """Return what is wrong with a Parquet file that cannot be read."""
+    if not content.startswith(_PARQUET_MAGIC):
+        return "it is not Parquet"
+    if not content.endswith(_PARQUET_MAGIC):
+        return "it is cut short: a Parquet file ends with a footer, and this one does not"
+    return "a page of it, or its footer, was altered: its checksum does not fit, or it cannot be decoded"
 
 
 def struct_of(columns: Iterable[Column]) -> StructType:

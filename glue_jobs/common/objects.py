@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol
+from uuid import uuid4
 
 import boto3
 from botocore.exceptions import ClientError
@@ -20,6 +21,9 @@ from botocore.exceptions import ClientError
 from eventplane.errors import EventPlaneError
 
 _S3: Final = "s3://"
+
+_WRITER: Final = "writer"
+"""The metadata of a created object that names the call that created it."""
 
 _MOST: Final = 1_000
 """Keys that one request may delete (Amazon S3 API)."""
@@ -274,12 +278,15 @@ class BucketObjects:
         self._s3.put_object(**self._key(name), Body=body)
 
     def create(self, name: str, body: bytes) -> bool:
+        # Two audits may write equal bytes, so the object names its writer.
+        writer = {_WRITER: uuid4().hex}
         while True:
             try:
-                self._s3.put_object(**self._key(name), Body=body, IfNoneMatch="*")
+                self._s3.put_object(**self._key(name), Body=body, Metadata=writer, IfNoneMatch="*")
             except ClientError as error:
                 if _code(error) == "PreconditionFailed":
-                    return False
+                    # botocore repeats a request whose answer was lost, and the repeat meets its own object.
+                    return bool(self._metadata(name) == writer)
                 # Somebody else is writing it at this moment; S3 asks to try again.
                 if _code(error) != "ConditionalRequestConflict":
                     raise
@@ -287,10 +294,13 @@ class BucketObjects:
                 return True
 
     def move(self, name: str, target: str) -> None:
-        # The managed copy also takes objects beyond the 5 GB of one request.
-        # Nothing here has tags; to copy them would need permission to read them.
-        no_tags = {"TaggingDirective": "REPLACE"}
-        self._s3.copy(self._key(name), **self._key(target), ExtraArgs=no_tags)
+        try:
+            self._copy(name, target)
+        except ClientError as error:
+            # So S3 answers a repeated completion of a large copy that is done.
+            if _code(error) != "NoSuchUpload":
+                raise
+            self._copy(name, target)
         self.delete([name])
 
     def delete(self, names: Iterable[str]) -> None:
@@ -312,6 +322,20 @@ class BucketObjects:
         # Only if a version is locked: S3 takes the bypass from nobody else.
         locked = self._refused(self._refused(old), BypassGovernanceRetention=True)
         return OldVersions(deleted=len(old) - len(locked), locked=len(locked))
+
+    def _copy(self, name: str, target: str) -> None:
+        # The managed copy also takes objects beyond the 5 GB of one request.
+        # Nothing here has tags; to copy them would need permission to read them.
+        no_tags = {"TaggingDirective": "REPLACE"}
+        self._s3.copy(self._key(name), **self._key(target), ExtraArgs=no_tags)
+
+    def _metadata(self, name: str) -> Any:
+        try:
+            return self._s3.head_object(**self._key(name)).get("Metadata")
+        except ClientError as error:
+            if _code(error) == "404":
+                return None
+            raise
 
     def _key(self, name: str) -> dict[str, str]:
         return {"Bucket": self._bucket, "Key": f"{self._prefix}{name}"}

@@ -8,20 +8,37 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from enum import StrEnum
+from math import ceil
 from pathlib import Path
 from subprocess import TimeoutExpired
 from typing import Any, Final, NamedTuple, get_type_hints
 
+import boto3
 import pyspark
 from pyspark import SparkContext
+from pyspark.errors import PySparkRuntimeError
 from pyspark.serializers import AutoBatchedSerializer, CPickleSerializer
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import LongType, StringType, StructType
+
+from eventplane.errors import EventPlaneError
+
+LEAST: Final = {"boto3": "1.35.2", "Spark": "3.5", "Java": "17"}
+"""The oldest versions that the jobs run on: boto3 knows S3's conditional writes since then, Glue 5.1 has the
+others."""
+
+PARTITION_BYTES: Final = 4 * 2**20
+"""How much of an archive, as it is stored, a partition of a shuffle is made of: some 40,000 events, 100 MB in
+memory. Ours."""
+
+MAX_PARTITIONS: Final = 10_000
+"""Most partitions of a shuffle: what a driver can plan. Ours."""
 
 _SILENT: Final = "-Xlog:disable -Xlog:all=error:stderr"
 """Java writes on standard output of each class that it cannot archive."""
@@ -42,10 +59,12 @@ SETTINGS = {
     # The archive has an object a minute and writer. Spark counts 4 MiB for opening one, so that 23,000
     # objects of a row became 720 tasks; S3 gives the first byte in the time that reading 1 MiB takes.
     "spark.sql.files.openCostInBytes": "1048576",
+    # Whoever takes at most so many rows takes them of all partitions at the same time.
+    "spark.sql.limit.initialNumPartitions": "64",
 }
 """What all runs need; set on whichever session Glue hands us."""
 
-_PARTITIONS_OF_MUCH = "spark.sql.adaptive.coalescePartitions.initialPartitionNum"
+_FIRST_PARTITIONS = "spark.sql.adaptive.coalescePartitions.initialPartitionNum"
 
 LOCAL_SETTINGS = {
     "spark.master": "local[2]",
@@ -54,8 +73,6 @@ LOCAL_SETTINGS = {
     "spark.driver.host": "127.0.0.1",
     # Each partition is a task of some 10 ms; two cores have nothing to win from the default of 200.
     "spark.sql.shuffle.partitions": "8",
-    # Of millions of events a partition shall fit into memory; Spark puts together what is small.
-    _PARTITIONS_OF_MUCH: "64",
     "spark.ui.enabled": "false",
     # A line that shows how far a long stage is, for a person only.
     "spark.ui.showConsoleProgress": str(sys.stderr.isatty()).lower(),
@@ -70,6 +87,40 @@ SHORT = "-XX:TieredStopAtLevel=1"
 """For Java in a run of a minute: its optimizing compiler would take half of the time, and not earn it."""
 
 _PACKAGE = "org.apache.spark.sql.catalyst.expressions"
+
+
+class VersionError(EventPlaneError):
+    """The jobs cannot run where `what` has the version `found`."""
+
+    what: str
+    found: str
+    message = (
+        "{what} is {found}, and the jobs need boto3 {least[boto3]}, Spark {least[Spark]} and Java "
+        "{least[Java]} or newer; on Glue choose version 5.1 (for boto3: --additional-python-modules boto3), "
+        "elsewhere install Java 17 and the project's locked packages"
+    )
+    least = LEAST
+
+
+def check_version(what: str, found: str) -> None:
+    """Raise `VersionError` if the version `found` is older than `LEAST`, or is none."""
+    if _numbers(found) < _numbers(LEAST[what]):
+        raise VersionError(what, found)
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(each) for each in re.findall(r"\d+", version)]
+
+
+def shuffle_partitions(size: int, least: int = 1) -> int:
+    """Return into how many partitions Spark should shuffle the rows of an archive of `size` bytes."""
+    return min(max(least, ceil(size / PARTITION_BYTES)), MAX_PARTITIONS)
+
+
+def size_shuffles(spark: SparkSession, size: int) -> None:
+    """Let Spark begin with enough partitions for an archive of `size` bytes; it puts together small ones."""
+    least = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
+    spark.conf.set(_FIRST_PARTITIONS, shuffle_partitions(size, least))
 
 
 class ClassArchive:
@@ -148,8 +199,15 @@ def _remember_classes(spark: SparkSession) -> None:
 
 
 def job_session() -> SparkSession:
-    """Return the running session, or a new one as the environment (Glue, spark-submit) configures it."""
+    """Return the running session, or a new one as the environment (Glue, spark-submit) configures it.
+
+    Raises `VersionError` before any work where a version is too old.
+    """
+    check_version("boto3", boto3.__version__)
     spark = SparkSession.builder.appName(APP_NAME).getOrCreate()
+    check_version("Spark", spark.version)
+    java: Any = spark.sparkContext._jvm  # noqa: SLF001 - PySpark has no other way to ask
+    check_version("Java", java.System.getProperty("java.version"))
     for name, value in SETTINGS.items():
         spark.conf.set(name, value)
     _remember_classes(spark)
@@ -210,11 +268,13 @@ def _local_session(is_short: bool, java_options: str, settings: Mapping[str, str
     chosen = {**LOCAL_SETTINGS, **SETTINGS}
     if is_short:
         chosen["spark.driver.extraJavaOptions"] += f" {SHORT}"
-        del chosen[_PARTITIONS_OF_MUCH]
     chosen["spark.driver.extraJavaOptions"] += f" {java_options}"
     builder = SparkSession.builder.appName(APP_NAME)
     for name, value in chosen.items():
         builder = builder.config(name, value)
     for name, value in settings.items():
         builder = builder.config(name.replace("__", "."), value)
-    return builder.getOrCreate()
+    try:
+        return builder.getOrCreate()
+    except PySparkRuntimeError as error:
+        raise VersionError("Java", "not found, or does not start") from error

@@ -1,16 +1,16 @@
 """The audit itself: from an archive to what it found.
 
 What the archive has of one event is an event group, judged in Python (`judge`). Of a small archive all groups
-are judged in this process; of a large one the screen counts the events with which nothing is wrong, and the
-executors judge the others.
+are judged in this process (`_InProcess`); of a large one the screen counts the events with which nothing is
+wrong, and the executors judge the others (`_InSpark`).
 """
 
 from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial, reduce
@@ -32,7 +32,9 @@ from eventplane.archive_layout import (
 from eventplane.ledger import HANDOVERS, LEDGER, TAP
 from glue_jobs.common.archive import Archive, Part
 from glue_jobs.common.hours import Hour
+from glue_jobs.common.listing import Listing
 from glue_jobs.common.objects import Objects, Stored
+from glue_jobs.common.session import size_shuffles
 from glue_jobs.delivery_audit import rows
 from glue_jobs.delivery_audit.cesql import AttributeColumns
 from glue_jobs.delivery_audit.chain import Chain, History, chain_of
@@ -71,13 +73,24 @@ from glue_jobs.delivery_audit.rules import Rules, Watermark, Window
 from glue_jobs.delivery_audit.screen import Screened, screened
 
 SMALL_BYTES: Final = 8 * 2**20
-"""How large the ledger is at most of an archive that is judged in one process, bytes: some 100,000 events.
-Ours."""
+"""How large an archive is at most that is judged in one process, bytes: some 70,000 events. Ours."""
+
+SMALL_ROWS: Final = 300_000
+"""Most rows that one process judges: few bytes of gzip may be many rows. Ours: some 500 MB."""
+
+MAX_BROADCAST: Final = 500_000
+"""Most keys, of 16 bytes, that every task gets a copy of; more are joined by sorting. Ours: near the 10 MiB
+up to which Spark broadcasts a table by itself."""
 
 FOUND: Final[tuple[type[Row], ...]] = (Finding, ReplayRow, BadRow, NotInTap)
 
 Found = dict[type[Row], "list[Any] | RDD[Any]"]
 """What was found, by type of row."""
+
+_FOLDERS: Final = (TAP_FOLDER, LEDGER_FOLDER, HANDOVERS_FOLDER)
+
+_Make = Callable[..., DataFrame]
+"""Makes the rows to be judged of the rows of a folder: all, or those that have one of the keys."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,12 +157,24 @@ def audited(spark: SparkSession, request: Request) -> Iterator[Audit]:
     """
     source = Archive(spark, request.objects)
     folder = f"{request.window}/{uuid4()}"
+
+    def attempt() -> Audit:
+        # Each has a folder of its own: one that met a damaged object leaves what it had settled.
+        work = f"{folder}/{uuid4()}"
+        with suppress(_TooManyRowsError):
+            return _Run(spark, source, request, work).audit()
+        spark.catalog.clearCache()
+        return _Run(spark, source, replace(request, screens=True), work).audit()
+
     try:
-        # Each attempt has a folder of its own: one that met a damaged object leaves what it had settled.
-        yield source.isolating(lambda: _Run(spark, source, request, f"{folder}/{uuid4()}").audit())
+        yield source.isolating(attempt)
     finally:
         spark.catalog.clearCache()
         request.work.clear(folder)
+
+
+class _TooManyRowsError(Exception):
+    """An archive of few bytes has more rows than one process judges."""
 
 
 class _Run:
@@ -161,9 +186,6 @@ class _Run:
         self._request = request
         self._folder = folder
         self._parts: dict[str, Part] = {}
-        self._by_key: dict[str, Callable[[DataFrame], DataFrame]] = {}
-        self._found: Found = {}
-        self._is_small = True
 
     def audit(self) -> Audit:
         """Make it. What Spark reads may turn out to be damaged: then all of it is made again."""
@@ -173,43 +195,27 @@ class _Run:
         ):
             raise NoArchiveError(objects.uri)
         progress(f"reading {objects.uri}")
-        for each in (LEDGER_FOLDER, HANDOVERS_FOLDER):
-            self._parts[each.name] = self._source.read(each, window.folders)
-        is_large = sum(each.size for part in self._parts.values() for each in part.objects) > SMALL_BYTES
-        self._is_small = not (is_large if self._request.screens is None else self._request.screens)
-        ledger = self._rows(LEDGER, partial(rows.ledger_rows, self._parts[LEDGER].rows, window))
-        handovers = self._rows(HANDOVERS, partial(rows.handover_rows, self._parts[HANDOVERS].rows, window))
-        found = list(_padded(rows.of_ledger(ledger).collect(), "ledger")) if self._is_small else []
-        decisions = (
-            _named(found, "ledger")
-            if self._is_small
-            else list(map(LedgerRow._make, rows.summary(ledger).collect()))
+        listings = {each: self._source.listed(each, window.folders) for each in _FOLDERS}
+        events = self._events(sum(each.size for listing in listings.values() for each in listing.objects))
+        ledger, handovers = (
+            events.table(folder.name, self._read(listings[folder]), partial(make, window=window))
+            for folder, make in ((LEDGER_FOLDER, rows.ledger_rows), (HANDOVERS_FOLDER, rows.handover_rows))
         )
+        decisions = events.decisions(ledger)
         contracts = archived(objects)
         # A single contract is in force all the time; else the ledger is asked.
         history, faults = load_history(objects, contracts, usages(decisions) if len(contracts) != 1 else [])
-        tap = self._tap(history)
+        tap = self._tap(events, listings[TAP_FOLDER], history)
         chain = self._chain([contracts[each.version] for each in history.contracts])
-        if self._is_small:
-            found += _padded(rows.of_tap(tap).collect(), "tap", "item")
-            found += _padded(rows.of_handovers(handovers).collect(), "handover")
-            bad, dead_letters = _named(found, "bad"), received_dead_letters(decisions)
-        else:
-            bad = [
-                BadRow._make(row.bad)
-                for each in (rows.of_tap(tap), rows.of_ledger(ledger), rows.of_handovers(handovers))
-                for row in each.where("bad is not null").select("bad").collect()
-            ]
-            dead_letters = received_dead_letters(map(LedgerRow._make, rows.dead_letters(ledger).collect()))
         seen = ledger_hours(decisions, history.uplinks, history.webhooks)
-        damaged = damaged_hours(self._parts, seen, unreadable_hours(bad), chain.removed())
-        task = Task(Rules(history, watermark, window, damaged), dead_letters, ordered_inboxes(history))
-        judged = (
-            self._judge_all(task, found) if self._is_small else self._screen(task, tap, ledger, handovers)
-        )
+        unreadable = unreadable_hours(events.nameless(tap, handovers))
+        damaged = damaged_hours(self._parts, seen, unreadable, chain.removed())
+        rules = Rules(history, watermark, window, damaged)
+        task = Task(rules, events.dead_letters(), ordered_inboxes(history))
+        judged = events.judged(task)
         progress("judging the devices")
         registry, lists = read_registry(objects, window, self._request.fleet)
-        fleet = self._fleet(tap, history, judged, damaged, registry)
+        fleet = self._fleet(tap, history, judged, events, damaged, registry)
         figures, judgement = Figures(judged), judged.judgement
         coverage = fleet.coverage(registry.name if registry else None, figures.cloud_events)
         # Where devices are expected, their silence is something to report.
@@ -224,7 +230,7 @@ class _Run:
             figures=figures,
             fleet=fleet,
             coverage=coverage,
-            found=self._found,
+            found=events.found,
             others=list(
                 hole_findings(
                     self._parts,
@@ -237,37 +243,23 @@ class _Run:
             chain=chain,
         )
 
-    def _tap(self, history: ContractHistory) -> DataFrame:
+    def _events(self, size: int) -> _InProcess | _InSpark:
+        """Return what judges the events of an archive of `size` bytes, of which every folder counts."""
+        size_shuffles(self._spark, size)
+        if size > SMALL_BYTES if self._request.screens is None else self._request.screens:
+            return _InSpark(self._spark, f"{self._request.work.uri}/{self._folder}")
+        return _InProcess()
+
+    def _read(self, listing: Listing, **attributes: Collection[str]) -> Part:
+        part = self._parts[listing.folder.name] = self._source.read(listing, **attributes)
+        return part
+
+    def _tap(self, events: _InProcess | _InSpark, listing: Listing, history: ContractHistory) -> DataFrame:
         texts, typed = attributes_of(filters_of(history))
         texts |= frozenset(rows.READ_ATTRIBUTES)
-        part = self._source.read(
-            TAP_FOLDER, self._request.window.folders, texts=texts, integers=typed, booleans=typed
-        )
-        self._parts[TAP] = part
+        part = self._read(listing, texts=texts, integers=typed, booleans=typed)
         routes = expected_routes(history, AttributeColumns.read(texts, typed))
-        tap = self._rows(TAP, partial(rows.tap_rows, part.rows, self._request.window, routes))
-        # Of a small archive the devices read it again.
-        return tap.persist() if self._is_small else tap
-
-    def _rows(self, name: str, make: Callable[[DataFrame | None], DataFrame]) -> DataFrame:
-        """Return the rows of a folder that `make` gives, of all keys.
-
-        Those that were made of many lines are settled: each reading of these would parse them again.
-        """
-        raw = [each for each in self._parts[name].objects if not each.name.startswith(f"{COMPACTED}/")]
-        self._by_key[name] = make
-        if self._is_small or sum(each.size for each in raw) <= SMALL_BYTES:
-            return make(None)
-        progress(f"settling {name}")
-        settled = self._settled(name, make(None))
-        self._by_key[name] = lambda keys: settled.join(keys, [*rows.KEY], "left_semi")
-        return settled
-
-    def _settled(self, name: str, table: DataFrame) -> DataFrame:
-        uri = f"{self._request.work.uri}/{self._folder}/{name}"
-        # Few values come again; looking for those costs more than writing them.
-        table.write.option("parquet.enable.dictionary", "false").parquet(uri)
-        return self._spark.read.schema(table.schema).parquet(uri)
+        return events.table(TAP, part, partial(rows.tap_rows, window=self._request.window, routes=routes))
 
     def _chain(self, contracts: Sequence[Stored]) -> Chain:
         """Return the digests of what is judged, beside those of the audits before."""
@@ -280,60 +272,12 @@ class _Run:
             min(self._request.watermark.as_of_ms, int(datetime.now(UTC).timestamp() * 1_000)),
         )
 
-    def _judge_all(self, task: Task, found: list[tuple[Any, ...]]) -> Judged:
-        """Judge all rows in this process."""
-        progress(f"judging {len(found):,} rows")
-        found.sort(key=itemgetter(0, 1))
-        made = list(judge_rows(task, found))
-        self._found = {kind: [each for each in made if isinstance(each, kind)] for kind in FOUND}
-        (judged,) = (each for each in made if isinstance(each, Judged))
-        return judged
-
-    def _screen(self, task: Task, tap: DataFrame, ledger: DataFrame, handovers: DataFrame) -> Judged:
-        """Judge what is not ordinary by Spark, and count the rest."""
-        progress("screening")
-        history, watermark = task.rules.history, self._request.watermark
-        events = self._settled("events", screened(tap, ledger, handovers, history, watermark, task.inboxes))
-        screen = Screened.of(events, task.inboxes)
-        progress(f"judging {screen.suspects:,} events")
-        samples = frozenset(each.sample for each in screen.common.values())
-        first = replace(task, samples=samples, overtaken=screen.overtaken, counted=screen.counted())
-        judged, found = self._judged(first, screen.first_keys())
-        if others := screen.add(judged, found):
-            again, _ = self._judged(replace(task, overtaken={}), screen.keys_of(others))
-            judged.add(again)
-        return judged
-
-    def _judged(self, task: Task, keys: DataFrame) -> tuple[Judged, dict[Key, Judged]]:
-        """Judge the groups with these keys, in Python processes of the executors."""
-        wanted = sf.broadcast(keys)
-        parts = (
-            rows.of_tap(self._by_key[TAP](wanted)),
-            rows.of_ledger(self._by_key[LEDGER](wanted)),
-            rows.of_handovers(self._by_key[HANDOVERS](wanted)),
-        )
-        union = reduce(lambda one, two: one.unionByName(two, allowMissingColumns=True), parts)
-        grouped = union.select(*rows.GROUPED).repartition(*rows.KEY).sortWithinPartitions(*rows.KEY)
-        # Kept in files: there may be more than the driver can hold, and judging costs more than reading.
-        uri = f"{self._request.work.uri}/{self._folder}/{uuid4()}"
-        grouped.rdd.mapPartitions(partial(judge_rows, task)).saveAsPickleFile(uri)
-        made = self._spark.sparkContext.pickleFile(uri)
-        for kind in FOUND:
-            before, rdd = self._found.get(kind), made.filter(partial(_is_a, kind))
-            self._found[kind] = before.union(rdd) if isinstance(before, RDD) else rdd
-        judged, samples = Judged(), dict[Key, Judged]()
-        for each in made.filter(partial(_is_a, (Judged, Sample))).collect():
-            if isinstance(each, Sample):
-                samples[each.key] = each.judged
-            else:
-                judged.add(each)
-        return judged, samples
-
     def _fleet(
         self,
         tap: DataFrame,
         history: ContractHistory,
         judged: Judged,
+        events: _InProcess | _InSpark,
         damaged: Mapping[str, frozenset[Hour]],
         registry: Registry | None,
     ) -> Fleet:
@@ -349,13 +293,13 @@ class _Run:
                 gone=gone_hours(damaged, self._parts[TAP]),
                 damaged=frozenset(each.number for each in damaged.get(TAP, ())),
             ),
-            not_in_tap=self._found[NotInTap],
+            not_in_tap=events.found[NotInTap],
             counts={key: n for key, n in judgement.counts.items() if isinstance(key, HourCount)},
             registry=registry.rows if registry else None,
             absent=absent_hours(self._parts[TAP]),
-            is_small=self._is_small,
+            is_small=isinstance(events, _InProcess),
         )
-        of_events, of_devices = self._found.get(Finding, []), fleet.found
+        of_events, of_devices = events.found.get(Finding, []), fleet.found
         if isinstance(of_events, list) and isinstance(of_devices, list):
             of_events += of_devices
         else:
@@ -363,13 +307,168 @@ class _Run:
                 each if isinstance(each, RDD) else self._spark.sparkContext.parallelize(each, 1)
                 for each in (of_events, of_devices)
             )
-            self._found[Finding] = self._spark.sparkContext.union([*both])
+            events.found[Finding] = self._spark.sparkContext.union([*both])
         # The tap has a hole where they would be: they are not unexplained.
         for (day, route, destination), count in fleet.recovered.items():
             where = day, route, destination
             judgement.counts[RouteCount(Verdict.UNEXPLAINED, *where)] -= count
             judgement.counts[RouteCount(Verdict.UNRECORDED, *where)] += count
         return fleet
+
+
+class _InProcess:
+    """The events of a small archive, judged in this process. Raises `_TooManyRowsError`."""
+
+    def __init__(self) -> None:
+        self.found: Found = {}
+        self._rows: list[tuple[Any, ...]] = []
+        self._ledger: list[LedgerRow] = []
+
+    def table(self, name: str, part: Part, make: _Make) -> DataFrame:
+        """Return the rows of a folder that `make` gives."""
+        made = make(part.rows)
+        # The devices read it again.
+        return made.persist() if name == TAP else made
+
+    def decisions(self, ledger: DataFrame) -> list[LedgerRow]:
+        """Return rows that name every contract, time, channel and hour in the ledger."""
+        self._take(rows.of_ledger(ledger), "ledger")
+        self._ledger = _named(self._rows, "ledger")
+        return self._ledger
+
+    def dead_letters(self) -> frozenset[str]:
+        """Return the ids of the dead letters of the plane's own that somebody received."""
+        return received_dead_letters(self._ledger)
+
+    def nameless(self, tap: DataFrame, handovers: DataFrame) -> list[BadRow]:
+        """Return rows that cannot be judged, at least one of each archive and hour that names no event."""
+        self._take(rows.of_tap(tap), "tap", "item")
+        self._take(rows.of_handovers(handovers), "handover")
+        return _named(self._rows, "bad")
+
+    def judged(self, task: Task) -> Judged:
+        """Return what all events come to."""
+        progress(f"judging {len(self._rows):,} rows")
+        self._rows.sort(key=itemgetter(0, 1))
+        made = list(judge_rows(task, self._rows))
+        self.found = {kind: [each for each in made if isinstance(each, kind)] for kind in FOUND}
+        (judged,) = (each for each in made if isinstance(each, Judged))
+        return judged
+
+    def _take(self, table: DataFrame, *names: str) -> None:
+        left = SMALL_ROWS - len(self._rows)
+        found = table.limit(left + 1).collect()
+        if len(found) > left:
+            raise _TooManyRowsError
+        self._rows += _padded(found, *names)
+
+
+class _InSpark:
+    """The events of a large archive, judged by Spark: the ordinary ones counted, the others one by one.
+
+    Tables are kept beneath `uri`. What is held in this process does not grow with the number of events.
+    """
+
+    def __init__(self, spark: SparkSession, uri: str) -> None:
+        self.found: Found = {}
+        self._spark = spark
+        self._uri = uri
+        self._tables: dict[str, DataFrame] = {}
+        self._by_key: dict[str, Callable[[DataFrame], DataFrame]] = {}
+
+    def table(self, name: str, part: Part, make: _Make) -> DataFrame:
+        """Return the rows of a folder that `make` gives.
+
+        Those that were made of many lines are settled: each reading of these would parse them again.
+        """
+        raw = sum(each.size for each in part.objects if not each.name.startswith(f"{COMPACTED}/"))
+        table, self._by_key[name] = make(part.rows), lambda keys: make(part.rows, keys=keys)
+        if raw > SMALL_BYTES:
+            progress(f"settling {name}")
+            table = self._settled(name, table)
+            self._by_key[name] = lambda keys: table.join(keys, [*rows.KEY], "left_semi")
+        self._tables[name] = table
+        return table
+
+    def decisions(self, ledger: DataFrame) -> list[LedgerRow]:
+        """Return rows that name every contract, time, channel and hour in the ledger."""
+        return list(map(LedgerRow._make, rows.summary(ledger).collect()))
+
+    def dead_letters(self) -> frozenset[str]:
+        """Return the ids of the dead letters of the plane's own that somebody received."""
+        return frozenset(row.id for row in rows.dead_letters(self._tables[LEDGER]).collect())
+
+    def nameless(self, tap: DataFrame, handovers: DataFrame) -> list[BadRow]:
+        """Return a row of each archive and hour of those that cannot be judged and name no event."""
+        tables = rows.of_tap(tap), rows.of_ledger(self._tables[LEDGER]), rows.of_handovers(handovers)
+        bad = reduce(DataFrame.union, (each.where("bad is not null").select("bad.*") for each in tables))
+        hour = sf.substring_index("file", "/", 3)
+        found = bad.where("source is null or id is null").withColumn("hour", hour)
+        found = found.dropDuplicates(["archive", "hour"]).select(*BadRow._fields)
+        return list(map(BadRow._make, found.collect()))
+
+    def judged(self, task: Task) -> Judged:
+        """Return what all events come to."""
+        progress("screening")
+        rules, inboxes = task.rules, task.inboxes
+        tap, ledger, handovers = (self._tables[name] for name in (TAP, LEDGER, HANDOVERS))
+        made = screened(tap, ledger, handovers, rules.history, rules.watermark, inboxes)
+        events = self._settled("events", made)
+        screen = Screened.of(events, inboxes)
+        progress(f"judging {screen.suspects:,} events")
+        samples = frozenset(each.sample for each in screen.common.values())
+        first = replace(task, samples=samples, overtaken=screen.overtaken, counted=screen.counted())
+        number = screen.suspects + len(samples) + len(screen.overtaken)
+        judged, found = self._judged(first, screen.first_keys(), number)
+        if others := screen.add(judged, found):
+            number = sum(screen.common[each].count for each in others)
+            again, _ = self._judged(replace(task, overtaken={}), screen.keys_of(others), number)
+            judged.add(again)
+        return judged
+
+    def _judged(self, task: Task, keys: DataFrame, number: int) -> tuple[Judged, dict[Key, Judged]]:
+        """Judge the groups with these keys, in Python processes of the executors."""
+        wanted = sf.broadcast(keys) if number <= MAX_BROADCAST else keys
+        parts = (
+            rows.of_tap(self._by_key[TAP](wanted)),
+            rows.of_ledger(self._by_key[LEDGER](wanted)),
+            rows.of_handovers(self._by_key[HANDOVERS](wanted)),
+        )
+        union = reduce(lambda one, two: one.unionByName(two, allowMissingColumns=True), parts)
+        grouped = union.select(*rows.GROUPED).repartition(*rows.KEY).sortWithinPartitions(*rows.KEY)
+        # Kept in files: there may be more than the driver can hold, and judging costs more than reading.
+        uri = f"{self._uri}/{uuid4()}"
+        grouped.rdd.mapPartitions(partial(judge_rows, task)).saveAsPickleFile(uri)
+        made = self._spark.sparkContext.pickleFile(uri)
+        for kind in FOUND:
+            before, rdd = self.found.get(kind), made.filter(partial(_is_a, kind))
+            self.found[kind] = before.union(rdd) if isinstance(before, RDD) else rdd
+        # Every partition counts for all devices and hours: few of them come to the driver.
+        tasks = 2 * self._spark.sparkContext.defaultParallelism
+        judged, samples = Judged(), dict[Key, Judged]()
+        for each in made.coalesce(tasks).mapPartitions(_summed).collect():
+            if isinstance(each, Sample):
+                samples[each.key] = each.judged
+            else:
+                judged.add(each)
+        return judged, samples
+
+    def _settled(self, name: str, table: DataFrame) -> DataFrame:
+        uri = f"{self._uri}/{name}"
+        # Few values come again; looking for those costs more than writing them.
+        table.write.option("parquet.enable.dictionary", "false").parquet(uri)
+        return self._spark.read.schema(table.schema).parquet(uri)
+
+
+def _summed(made: Iterable[object]) -> Iterator[Sample | Judged]:
+    """Yield the samples among what was judged, and at the end the sum of all that was counted."""
+    judged = Judged()
+    for each in made:
+        if isinstance(each, Sample):
+            yield each
+        elif isinstance(each, Judged):
+            judged.add(each)
+    yield judged
 
 
 def _is_a(kind: Any, each: object) -> bool:

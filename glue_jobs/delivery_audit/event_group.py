@@ -209,7 +209,8 @@ class EventGroup(NamedTuple):
     The rows are those of the window: tap rows by acceptance, ledger rows by entry, handovers and lines that
     cannot be read by folder. `dead_letters` are ids of those that the cloud's router wrote and somebody
     received (ledger rows `delivered` of type `DEAD_LETTER_TYPE` by the sender `PLANE`): at least those about
-    events of the group, more do no harm.
+    events of the group, more do no harm. `beyond` is how many rows there are besides, where there are so many
+    that the group is not judged.
     """
 
     tap: Sequence[TapRow] = ()
@@ -218,6 +219,7 @@ class EventGroup(NamedTuple):
     items: Sequence[RefusedItem] = ()
     bad: Sequence[BadRow] = ()
     dead_letters: Collection[str] = frozenset()
+    beyond: int = 0
 
 
 class ReplayRow(NamedTuple):

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from heapq import nsmallest
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Any, Final, NamedTuple
 
 from eventplane.contract import Ordering, Transport
@@ -28,7 +28,7 @@ from glue_jobs.delivery_audit.event_group import (
 )
 from glue_jobs.delivery_audit.findings import Finding, Hop, Kind, worst_first
 from glue_jobs.delivery_audit.judge import judge
-from glue_jobs.delivery_audit.rows import event_groups
+from glue_jobs.delivery_audit.rows import MAX_ROWS, event_groups
 from glue_jobs.delivery_audit.rules import LAST_MS, Rules, date_of
 
 MAX_FINDINGS: Final = 1_000
@@ -67,8 +67,11 @@ def ordered_inboxes(history: ContractHistory) -> frozenset[str]:
 def ordered_deliveries(group: EventGroup, inboxes: Collection[str]) -> Iterator[OrderedDelivery]:
     """Return the first deliveries of a group into `inboxes`; none of an identity that several senders use.
 
-    Of that `two_senders` is found, and a forged copy overtakes nobody.
+    Of that `two_senders` is found, and a forged copy overtakes nobody. A group with rows beyond those that it
+    holds is not judged.
     """
+    if group.beyond:
+        return
     first: dict[str, LedgerRow] = {}
     for row in group.ledger:
         inbox = row.destination
@@ -249,8 +252,30 @@ def judge_rows(task: Task, rows: Iterable[Any]) -> Iterator[Row | Sample | Judge
 
 
 def _judge(group: EventGroup, rules: Rules, into: Judged) -> None:
-    judge(group, rules, into.judgement)
+    if group.beyond:
+        into.judgement.findings.append(_not_judged(group))
+    else:
+        judge(group, rules, into.judgement)
     note(into, group)
+
+
+def _not_judged(group: EventGroup) -> Finding:
+    """Return the finding about a group that does not hold all of its rows: the others could acquit a hop."""
+    first: Any = next(chain(group.tap, group.ledger, group.handovers, group.items, group.bad))
+    members = first._asdict()
+    at_ms = members.get("accepted_at_ms", members.get("entered_at_ms"))
+    return Finding(
+        date=date_of(at_ms) if at_ms is not None and 0 <= at_ms <= LAST_MS else members.get("date"),
+        kind=Kind.NOT_UNDERSTOOD,
+        hop=Hop.ARCHIVE,
+        device=members.get("client_id"),
+        source=members.get("source"),
+        id=members.get("id"),
+        type=members.get("type"),
+        archive_file=members["file"],
+        at_ms=at_ms,
+        detail=f"too many records of one event to be judged: {group.beyond:,} beyond {MAX_ROWS:,} of a kind",
+    )
 
 
 def note(judged: Judged, group: EventGroup) -> None:

@@ -11,6 +11,8 @@ from functools import partial
 from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 
+import boto3
+from botocore.exceptions import BotoCoreError, ClientError
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import RDD
 from pyspark.errors import PySparkException
@@ -125,10 +127,6 @@ def _verdict(output: Objects, window: str) -> Members | None:
 
 def send_verdict(queue_url: str, event: Envelope) -> None:
     """Send `event` to the queue at `queue_url`. Raises `OutboxError`."""
-    # Whoever audits a copy on a laptop needs no AWS SDK.
-    import boto3
-    from botocore.exceptions import BotoCoreError, ClientError
-
     try:
         boto3.client("sqs", region_name=_region(queue_url)).send_message(**send_request(queue_url, event))
     except (ClientError, BotoCoreError) as error:

@@ -23,7 +23,8 @@ from eventplane.guarantee import DELIVERY_GUARANTEE
 from eventplane.ledger import HANDOVERS, LEDGER, TAP
 from eventplane.limits import MAX_SENT_EVENT_BYTES
 from eventplane.names import EPOCH, SEQUENCE
-from eventplane.sender import SENDER_DEVICE, SENDER_SERVICE
+from eventplane.reasons import Outcome
+from eventplane.sender import PLANE, SENDER_DEVICE, SENDER_SERVICE
 from glue_jobs.delivery_audit.contracts import INTERVAL_MS
 from glue_jobs.delivery_audit.event import MAX_TEXT, UNREADABLE
 from glue_jobs.delivery_audit.event_group import (
@@ -149,8 +150,9 @@ def summary(ledger: DataFrame) -> DataFrame:
 
 
 def dead_letters(ledger: DataFrame) -> DataFrame:
-    """Return the rows of the ledger that may be of dead letters of the plane's own."""
-    return ledger.where(sf.col("type") == DEAD_LETTER_TYPE).select(*LedgerRow._fields)
+    """Return the ids of the dead letters of the plane's own that somebody received, each once."""
+    is_own = (sf.col("type") == DEAD_LETTER_TYPE) & (sf.col("sender") == PLANE)
+    return ledger.where(is_own & (sf.col("outcome") == Outcome.DELIVERED)).select("id").distinct()
 
 
 def is_own_report() -> Column:
@@ -196,6 +198,9 @@ STRUCTS: Final[dict[str, Callable[[Iterable[Any]], Any]]] = {
     "bad": BadRow._make,
 }
 
+MAX_ROWS: Final = 10_000
+"""Most rows of a kind of which an event group is judged. Ours: ten full batches of refused items."""
+
 GROUPED: Final = (*KEY, *STRUCTS)
 """The columns of the rows of `event_groups`: the key, and one of five structs."""
 
@@ -203,19 +208,21 @@ GROUPED: Final = (*KEY, *STRUCTS)
 def event_groups(
     rows: Iterable[Any], dead_letters: Collection[str]
 ) -> Iterator[tuple[tuple[int, int], EventGroup]]:
-    """Make the event groups of rows with the columns `GROUPED`, which are sorted by the key."""
+    """Make the event groups of rows with the columns `GROUPED`, which are sorted by the key.
+
+    Of each kind of row a group has `MAX_ROWS` at most, however often somebody sent one event.
+    """
     for key, members in groupby(rows, itemgetter(0, 1)):
         found: dict[str, list[Any]] = {name: [] for name in STRUCTS}
+        beyond = 0
         for row in members:
             for name, struct in zip(STRUCTS, row[2:], strict=True):
-                if struct is not None:
+                if struct is not None and len(found[name]) < MAX_ROWS:
                     found[name].append(STRUCTS[name](struct))
-        yield (
-            key,
-            EventGroup(
-                found["tap"], found["ledger"], found["handover"], found["item"], found["bad"], dead_letters
-            ),
-        )
+                elif struct is not None:
+                    beyond += 1
+        tap, ledger, handovers, items, bad = found.values()
+        yield key, EventGroup(tap, ledger, handovers, items, bad, dead_letters, beyond)
 
 
 def _bad(archive: str, reason: Column, members: Iterable[str] = ()) -> Column:

@@ -328,7 +328,7 @@ class Screened:
         """The keys to judge first: those of suspects, of samples, and of what was overtaken."""
         suspects = self.events.where(~sf.col("is_plain") | ~sf.col("shape").isin([*self.common]))
         others = {*self.overtaken, *(each.sample for each in self.common.values())}
-        return suspects.select(*KEY).union(_frame(self.events, others)).distinct()
+        return suspects.select(*KEY).union(_frame(self.events, others))
 
     def keys_of(self, shapes: Collection[int]) -> DataFrame:
         """The keys of the plain events of some shapes."""

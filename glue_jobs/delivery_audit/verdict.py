@@ -54,6 +54,13 @@ def unattested(coverage: Members) -> int:
     return int(sum(events.values()) - events["manifest"] - coverage["awaiting"])
 
 
+def attested(coverage: Members) -> str:
+    """Return how many device events manifests attest, and of how many; the share is of these."""
+    events = coverage["events"]
+    unseen = f" ({events['nothing']:,} known by a missing number alone)" if events["nothing"] else ""
+    return f"{events['manifest']:,} of {_count(sum(events.values()), 'device event')}{unseen}"
+
+
 def _broken(totals: Members, kinds: list[Members]) -> Iterator[str]:
     if totals["lost"]:
         hops = sorted({str(row["hop"]) for row in kinds if row["kind"] == Kind.LOST})
@@ -65,20 +72,14 @@ def _broken(totals: Members, kinds: list[Members]) -> Iterator[str]:
 
 
 def _uncovered(coverage: Members) -> Iterator[str]:
-    events, devices = coverage["events"], coverage["devices"]
+    devices = coverage["devices"]
     if unattested(coverage):
-        seen = events["manifest"] + events["numbering"] + events["tap"]
-        yield (
-            f"{events['manifest']:,} of {_count(seen, 'device event')} attested by manifests: "
-            f"coverage {percent(coverage['share'])}."
-        )
-    if events["nothing"]:
-        yield f"{_count(events['nothing'], 'number')} of devices not seen, and stated by no manifest."
+        yield f"{attested(coverage)} attested by manifests: coverage {percent(coverage['share'])}."
     for standing, sentence in _STANDINGS.items():
         if devices[standing]:
             yield f"{_count(devices[standing], 'device')} {sentence}."
     if coverage["fleet"] is None:
-        yield "No list of expected devices: nobody would miss a device that is silent all the time."
+        yield "No list of expected devices: a device that sent nothing would not be missed."
 
 
 def _unjudged(totals: Members, kinds: list[Members]) -> Iterator[str]:
@@ -86,20 +87,20 @@ def _unjudged(totals: Members, kinds: list[Members]) -> Iterator[str]:
         if weight_of(row["kind"]) == INCOMPLETE:
             yield _found(row)
     if totals["unrecorded"]:
-        yield f"{_count(totals['unrecorded'], 'delivery')} without a record, which is missing in the archive."
+        yield f"{_count(totals['unrecorded'], 'delivery')} without a record: the archive has a hole there."
     if totals["quarantined"]:
-        yield f"{_count(totals['quarantined'], 'row')} could not be read."
+        yield f"{_count(totals['quarantined'], 'row')} of the archive could not be judged (`quarantine`)."
 
 
 def _pending(totals: Members, coverage: Members) -> Iterator[str]:
     if totals["pending"]:
-        yield f"{_count(totals['pending'], 'delivery')} may still be recorded."
+        yield f"{_count(totals['pending'], 'delivery')} without a record, which may still come."
     if coverage["awaiting"]:
-        yield f"{_count(coverage['awaiting'], 'device event')} before the next manifest is due."
+        yield f"{_count(coverage['awaiting'], 'device event')} newer than the last manifest that was due."
 
 
 _STANDINGS: Final = {
-    "silent": "expected and silent",
+    "silent": "expected, and without a message in the window",
     "partly": "with manifests for a part of the window only",
 }
 
@@ -122,12 +123,11 @@ def lines(document: Members) -> tuple[str, str]:
     """Return the verdict and the coverage of a report, a line each, for people."""
     reasons, coverage = document["reasons"], document["coverage"]
     more = f" And {len(reasons) - 1} more." if len(reasons) > 1 else ""
-    events, devices = coverage["events"], coverage["devices"]
-    seen = events["manifest"] + events["numbering"] + events["tap"]
+    devices = coverage["devices"]
     share = "-" if coverage["share"] is None else percent(coverage["share"])
     return (
         f"verdict:  {document['verdict']}{f'. {reasons[0]}{more}' if reasons else ''}",
-        f"coverage: {share}, {events['manifest']:,} of {_count(seen, 'device event')} and "
+        f"coverage: {share}, {attested(coverage)} and "
         f"{devices['attested']:,} of {_count(devices['expected'], 'expected device')} attested by manifests",
     )
 

@@ -77,8 +77,9 @@ class Archive:
                 IfNoneMatch="*",
             )
         except ClientError as error:
-            code = error_code(error)
-            if code != _EXISTS:
+            # The version is the content's hash: what lies there is this contract, whoever filed it. So it is
+            # when the answer was lost and the repeat met its own object.
+            if error_code(error) != _EXISTS:
                 raise
         self._filed.add(version)
 

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from glue_jobs.delivery_audit.verdict import attested
+
 HOPS: Final = {
     "device_cloud": "device to cloud",
     "iot_rule": "IoT Core's rule",
@@ -78,14 +80,12 @@ def moment(milliseconds: int | None) -> str:
 
 def covered(coverage: Mapping[str, Any]) -> str:
     """Return what the verdict rests on, in a sentence."""
-    events, devices = coverage["events"], coverage["devices"]
-    seen = events["manifest"] + events["numbering"] + events["tap"]
-    attested = f"{count(events['manifest'])} of {count(seen)} device events"
+    devices = coverage["devices"]
     if coverage["fleet"] is None:
         fleet = "No list says which devices should be there."
     else:
         fleet = f"{count(devices['attested'])} of {count(devices['expected'])} expected devices are attested."
-    return f"{attested} are attested by manifests: {share(coverage['share'])}. {fleet}"
+    return f"{attested(coverage)} are attested by manifests: {share(coverage['share'])}. {fleet}"
 
 
 def reason(sentence: str) -> str:

@@ -40,13 +40,17 @@ class Reading:
 
     def __init__(self, spark: SparkSession, archive: SmallArchive) -> None:
         self.archive = archive
-        self.objects = FolderObjects(archive.folder)
-        self.reader = Archive(spark, self.objects)
+        self._spark = spark
+        self.forget_damage()
+
+    def forget_damage(self) -> None:
+        """Read by a new reader."""
+        self.reader = Archive(self._spark, FolderObjects(self.archive.folder))
 
     def read(self, folder: Folder = TAP_FOLDER, days: Days = ALL) -> tuple[list[dict[str, Any]], Part]:
         def work() -> tuple[list[dict[str, Any]], Part]:
             more = ATTRIBUTES if folder is TAP_FOLDER else {}
-            part = self.reader.read(folder, days, **more)
+            part = self.reader.read(self.reader.listed(folder, days), **more)
             return [row.asDict(recursive=True) for row in part.rows.collect()], part
 
         rows, part = self.reader.isolating(work)
@@ -179,11 +183,20 @@ def test_a_damaged_compacted_file_is_replaced_by_the_raw_objects(reading: Readin
     compacted(reading.archive)
     (file,) = (reading.archive.folder / HOUR.compacted("tap")).rglob("*.parquet")
     content = file.read_bytes()
-    file.write_bytes(content[: len(content) // 2])
     file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
-    rows, part = reading.read()
-    assert rows == raw
-    assert [(each.kind, each.hour, each.folder) for each in part.faults] == [("unreadable", HOUR, "tap")]
+    half = len(content) // 2
+    for damaged, problem in {
+        content[:half]: "it is cut short: ",
+        content[4:]: "it is not Parquet",
+        content[:4] + bytes(half) + content[4 + half :]: "a page of it, or its footer, was altered: ",
+    }.items():
+        file.write_bytes(damaged)
+        reading.forget_damage()
+        rows, part = reading.read()
+        assert rows == raw
+        (fault,) = part.faults
+        assert (fault.kind, fault.hour, fault.folder) == ("unreadable", HOUR, "tap")
+        assert fault.detail.startswith(problem)
     without_raw(reading.archive)
     rows, part = reading.read()
     assert rows == [row for row in raw if not row["file"].startswith(HOUR.raw("tap"))]

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from itertools import chain
+from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -24,6 +27,7 @@ from glue_jobs.delivery_audit.judging import (
     ordered_inboxes,
     overtaken,
 )
+from glue_jobs.delivery_audit.rows import MAX_ROWS, STRUCTS, event_groups
 from glue_jobs.delivery_audit.rules import Rules, Watermark, Window
 from local.archive_generator.contracts import MOTION, audited_contracts
 from tests.spark.small_archive import HOUR_MS, SmallArchive, small_contract
@@ -83,6 +87,41 @@ def test_what_the_tap_does_not_have_is_returned_and_not_kept() -> None:
     assert isinstance(judged, Judged)
     assert sum(isinstance(each, NotInTap) for each in found) == LOST
     assert not judged.judgement.not_in_tap
+
+
+TAPPED = TapRow(1, "m", 0, 2, "tap/x", "home-1", "a", "/s", "0", MOTION, routes=("day-to-family",))
+DECIDED = LedgerRow(
+    *(NOON_MS, NOON_MS, "device.outbox", "version", "/s", "0", MOTION, None, "home-1"),
+    *("day-to-family", "family.inbox", "delivered", None, 1, "m", "home-1/a"),
+    file="ledger/x",
+)
+
+
+@pytest.mark.parametrize(("kind", "row"), [("tap", TAPPED), ("ledger", DECIDED)])
+def test_an_event_with_more_rows_than_are_held_is_one_finding_and_the_others_are_judged_as_ever(
+    kind: str, row: TapRow | LedgerRow
+) -> None:
+    """Of millions of copies no list is made, and what is left out accuses nobody."""
+    contract, _ = audited_contracts()
+    history = ContractHistory((Use(contract, None),))
+    task = Task(Rules(history, Watermark(AS_OF_MS), Window()), frozenset(), frozenset({"family.inbox"}))
+
+    def grouped(key: int, **structs: Any) -> tuple[Any, ...]:
+        return key, 0, *(structs.get(name) for name in STRUCTS)
+
+    other = grouped(1, tap=TAPPED._replace(id="1"))
+    copies = (grouped(0, **{kind: row}) for _ in range(MAX_ROWS + 5))
+    alone, *found = ([*judge_rows(task, rows)] for rows in ([other], chain(copies, [other])))
+    (cut,) = (each for each in found[0] if each not in alone and isinstance(each, Finding))
+    assert (cut.kind, cut.hop, cut.device, cut.id, cut.archive_file) == (
+        *("not_understood", "archive", "home-1", "0"),
+        row.file,
+    )
+    assert cut.detail == "too many records of one event to be judged: 5 beyond 10,000 of a kind"
+    assert [each for each in found[0][:-1] if each != cut] == alone[:-1]
+    assert found[0][-1].judgement.counts == alone[-1].judgement.counts
+    ((_, group),) = event_groups((grouped(0, **{kind: row}) for _ in range(MAX_ROWS + 5)), ())
+    assert len(group.tap) + len(group.ledger) == MAX_ROWS
 
 
 def test_the_replay_and_the_audit_mean_the_same_records() -> None:

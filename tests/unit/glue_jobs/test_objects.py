@@ -18,6 +18,7 @@ from glue_jobs.common.objects import (
     OldVersions,
     RefusedDeletionError,
 )
+from tests.fakes.faults import lost_answer
 
 BUCKET = "archive"
 
@@ -181,6 +182,54 @@ def test_what_is_there_is_not_created_again(objects: Objects) -> None:
     assert not objects.create("reports/0.json", b"second")
     assert objects.read("reports/0.json") == b"first"
     assert [each.name for each in objects.beneath("reports")] == ["reports/0.json"]
+
+
+WORK: dict[str, Callable[[BucketObjects], Any]] = {
+    "create": lambda objects: objects.create("a/new", b"new"),
+    "create what is there": lambda objects: objects.create("a/1", b"1"),
+    "write": lambda objects: objects.write("a/1", b"new"),
+    "read": lambda objects: objects.read("a/1"),
+    "beneath": lambda objects: [(each.name, each.size, each.mark) for each in objects.beneath("a")],
+    "folders": lambda objects: objects.folders(""),
+    "move": lambda objects: objects.move("a/1", "b/1"),
+    "move in parts": lambda objects: objects.move("a/large", "b/large"),
+    "delete": lambda objects: objects.delete(["a/1", "a/none"]),
+    "clear": lambda objects: objects.clear("a"),
+    "delete old versions": lambda objects: objects.delete_old_versions("a/"),
+}
+
+
+@pytest.mark.parametrize("name", WORK)
+def test_a_lost_answer_changes_nothing_about_what_a_call_returns_and_leaves(name: str, s3: Any) -> None:
+    """S3 did what it was asked, the answer was lost, and botocore asks again: for each request of a call."""
+
+    def end(number: int) -> tuple[Any, dict[str, bytes], int]:
+        bucket = f"bucket-{number + 1}"
+        s3.create_bucket(Bucket=bucket)
+        s3.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
+        objects = BucketObjects(s3, bucket)
+        for key, body in (("a/1", b"0"), ("a/1", b"1"), ("a/2", b"2"), ("a/large", bytes(9_000_000))):
+            objects.write(key, body)
+        with lost_answer(s3, number) as asked:
+            returned = WORK[name](objects)
+        left = {each.name: objects.read(each.name) or b"" for each in objects.beneath("")}
+        return returned, left, len(asked)
+
+    *expected, requests = end(-1)
+    assert requests
+    for number in range(requests):
+        assert [*end(number)][:2] == expected
+
+
+@pytest.mark.parametrize("body", [b"equal", b"other"])
+def test_of_two_writers_of_equal_bytes_one_creates_whichever_answer_is_lost(
+    s3: Any, bucket: BucketObjects, body: bytes
+) -> None:
+    assert bucket.create("reports/0.json", b"equal")
+    for number in range(2):
+        with lost_answer(s3, number) as asked:
+            assert not bucket.create("reports/0.json", body)
+        assert asked.count("PutObject") == 2 - number
 
 
 def test_equal_content_has_an_equal_digest(objects: Objects) -> None:

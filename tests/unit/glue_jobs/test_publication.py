@@ -12,14 +12,15 @@ import pytest
 from pyspark.errors import PySparkException
 
 from eventplane.envelope import Envelope, parse_event
-from glue_jobs.common.objects import FolderObjects
+from glue_jobs.common.objects import BucketObjects, FolderObjects, Objects
 from glue_jobs.delivery_audit import publication
 from glue_jobs.delivery_audit.chain import Chain, History
 from glue_jobs.delivery_audit.errors import OtherArchiveError, OutboxError
 from glue_jobs.delivery_audit.publication import file_report, send_verdict, send_verdicts, trend
 from glue_jobs.delivery_audit.verdict import revision, verdict_event
+from tests.fakes.faults import lost_answer
 from tests.unit.glue_jobs.test_chain import BEFORE, A, inventory
-from tests.unit.glue_jobs.test_verdict import TOTALS, document, filed
+from tests.unit.glue_jobs.test_verdict import NOON_MS, TOTALS, document, filed
 
 DAY = "2026-03-01"
 FIGURES = {**TOTALS, "events_archived": 10}
@@ -34,11 +35,11 @@ def report(chain: Chain) -> dict[str, Any]:
     return document(chain=chain.as_dict(), revision=revision(chain.before, FIGURES), totals=FIGURES)
 
 
-def followed(output: FolderObjects) -> Chain:
+def followed(output: Objects) -> Chain:
     return History(output, DAY).follow(BEFORE, {}, {})
 
 
-def audit(output: FolderObjects, write_tables: Callable[[Chain], None] = lambda _: None) -> dict[str, Any]:
+def audit(output: Objects, write_tables: Callable[[Chain], None] = lambda _: None) -> dict[str, Any]:
     return file_report(output, DAY, followed(output), report, write_tables)
 
 
@@ -106,6 +107,34 @@ def test_a_verdict_that_was_not_sent_is_sent_by_the_next_attempt(
     assert [each.data()["revision"]["number"] for each in sent] == [0, 1]
     send_verdicts(output, DAY, "https://queue")
     assert len(sent) == 2
+
+
+def test_an_audit_whose_answers_are_lost_is_filed_once_and_no_later_one_sends_its_verdict_again(
+    aws: None,
+) -> None:
+    s3, sqs = (boto3.client(name, region_name="us-east-1") for name in ("s3", "sqs"))
+    s3.create_bucket(Bucket="audits")
+    url = sqs.create_queue(QueueName="audits")["QueueUrl"]
+    output = BucketObjects(s3, "audits")
+
+    def requests(number: int = -1) -> int:
+        output.clear("")
+        with lost_answer(s3, number) as asked:
+            audit(output)
+            send_verdicts(output, DAY, None)
+        assert len(output.beneath("reports")) == 1, asked
+        return len(asked)
+
+    for number in range(requests()):
+        requests(number)
+    audit(output)
+    with lost_answer(sqs, 0):
+        send_verdicts(output, DAY, url)
+    # SQS did both: at least once, as documented.
+    received = sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10)["Messages"]
+    assert [parse_event(each["Body"]).id for each in received] == [f"{DAY}-1-{NOON_MS}"] * 2
+    send_verdicts(output, DAY, url)
+    assert "Messages" not in sqs.receive_message(QueueUrl=url)
 
 
 def test_the_last_verdict_is_the_last_one_whoever_sends_first(

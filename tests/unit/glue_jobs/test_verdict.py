@@ -60,15 +60,21 @@ def kind(name: str, count: int = 1, hop: str = "router") -> dict[str, Any]:
     [
         ({}, [], COVERED, "proven", ()),
         ({}, [kind("late"), kind("duplicate_object", 2, "archive")], COVERED, "proven", ()),
-        ({"pending": 1}, [], COVERED, "open", ("1 delivery may still be recorded.",)),
+        ({"pending": 1}, [], COVERED, "open", ("1 delivery without a record, which may still come.",)),
         (
             {},
             [],
             coverage(manifest=9, numbering=1, awaiting=1),
             "open",
-            ("1 device event before the next manifest is due.",),
+            ("1 device event newer than the last manifest that was due.",),
         ),
-        ({"quarantined": 2}, [], COVERED, "incomplete", ("2 rows could not be read.",)),
+        (
+            {"quarantined": 2},
+            [],
+            COVERED,
+            "incomplete",
+            ("2 rows of the archive could not be judged (`quarantine`).",),
+        ),
         (
             {"unrecorded": 250},
             [kind("missing_records", 1, "archive")],
@@ -76,7 +82,7 @@ def kind(name: str, count: int = 1, hop: str = "router") -> dict[str, Any]:
             "incomplete",
             (
                 "1 finding of kind `missing_records` on the hop `archive`.",
-                "250 deliveries without a record, which is missing in the archive.",
+                "250 deliveries without a record: the archive has a hole there.",
             ),
         ),
         (
@@ -92,17 +98,23 @@ def kind(name: str, count: int = 1, hop: str = "router") -> dict[str, Any]:
             coverage(nothing=5),
             "incomplete",
             (
-                "10 of 10 device events attested by manifests: coverage 66.7 %.",
-                "5 numbers of devices not seen, and stated by no manifest.",
+                "10 of 15 device events (5 known by a missing number alone) attested by manifests: "
+                "coverage 66.7 %.",
             ),
         ),
-        ({}, [], coverage(silent=1), "incomplete", ("1 device expected and silent.",)),
+        (
+            {},
+            [],
+            coverage(silent=1),
+            "incomplete",
+            ("1 device expected, and without a message in the window.",),
+        ),
         (
             {},
             [],
             coverage(fleet=None),
             "incomplete",
-            ("No list of expected devices: nobody would miss a device that is silent all the time.",),
+            ("No list of expected devices: a device that sent nothing would not be missed.",),
         ),
         (
             {"lost": 294, "pending": 1},
@@ -113,7 +125,7 @@ def kind(name: str, count: int = 1, hop: str = "router") -> dict[str, Any]:
                 "294 events lost on the way: device_cloud.",
                 "2 findings of kind `altered_object` on the hop `archive`.",
                 "1 finding of kind `not_understood` on the hop `router`.",
-                "1 delivery may still be recorded.",
+                "1 delivery without a record, which may still come.",
             ),
         ),
     ],
@@ -144,7 +156,7 @@ def document(**more: Any) -> dict[str, Any]:
     """A report, as far as its event needs it."""
     return {
         "verdict": "open",
-        "reasons": ["1 delivery may still be recorded."],
+        "reasons": ["1 delivery without a record, which may still come."],
         "window": {"date": "2026-03-01"},
         "watermark": {"as_of_ms": NOON_MS},
         "coverage": COVERED,
