@@ -175,7 +175,7 @@ def test_rows_that_nobody_can_use_are_quarantined_with_a_reason_and_say_no_more(
     archive.bad_lines = [("tap", "[]"), ("ledger", '{"decided_at_ms":177')]
     report = judged(archive)
     assert report.faults() == {"quarantined": 5}
-    assert report.findings == []
+    assert [(each.kind, each.id) for each in report.findings] == [("contradiction", "timeless")]
     assert report.rows() == {
         ("tap", None): 1,
         ("ledger", None): 1,
