@@ -13,7 +13,7 @@ TIMESTAMP_FORM = (
     rf"(?!0000)\d{{4}}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])"
     rf"[Tt]{_HOUR_MINUTE}:(?:[0-5]\d|60)(?:\.\d+)?(?:[Zz]|[+-]{_HOUR_MINUTE})"
 )
-"""The pattern of all timestamps, and of some with a day or a leap second that there is not. Digits are ASCII."""
+"""The pattern of all timestamps, and of some of a day or leap second that does not exist. Digits: ASCII."""
 
 _TIMESTAMP = re.compile(TIMESTAMP_FORM, re.ASCII)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -40,8 +40,9 @@ _HOP_OF: Final = {TAP: Hop.ARCHIVE, LEDGER: Hop.ROUTER, HANDOVERS: Hop.INBOX_CON
 class Consumption(NamedTuple):
     """What became of an event in a webhook's inbox, into which it was `put` so many times.
 
-    It was there from `put_at_ms` at the earliest, by the clocks that nothing contradicts. `end` is the handover that counts, None without one; `handed_over` counts those that the endpoint took.
-    `hole` is the hour of the handovers without records in which it is missing, for `unrecorded`.
+    It was there from `put_at_ms` at the earliest, by the clocks that nothing contradicts. `end` is the
+    handover that counts, None without one; `handed_over` counts those that the endpoint took. `hole` is the
+    hour of the handovers without records in which it is missing, for `unrecorded`.
     """
 
     verdict: Verdict

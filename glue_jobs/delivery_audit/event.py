@@ -87,10 +87,11 @@ class Event:
     Its rows are those of the window: the `copies` that were accepted in it, and the ledger's rows of their
     frames, wherever the times of these lie. `others` are copies of the days around. `contested` are rows of
     the ledger whose frame has another time in the tap; the event `is_displaced` where the tap has it on
-    another day and only these name this one, `is_elsewhere` where nothing does. `unclear` are rows about it that were not judged. `copies` in the tap are in the order of acceptance,
-    `decisions` in that of time. `expected` are the routes of the contracts in force; of these `forwarded` had
-    to reach an inbox, `unwanted` had not. `versions` are the contracts by which it is judged, `early` the
-    decisions that a router made before it saw the contract in force.
+    another day and only these name this one, `is_elsewhere` where nothing does. `unclear` are rows about it
+    that were not judged. `copies` in the tap are in the order of acceptance, `decisions` in that of time.
+    `expected` are the routes of the contracts in force; of these `forwarded` had to reach an inbox,
+    `unwanted` had not. `versions` are the contracts by which it is judged, `early` the decisions that a
+    router made before it saw the contract in force.
     """
 
     def __init__(self, sender: str) -> None:
@@ -145,9 +146,7 @@ class Event:
         self.day = rules.day
         within = {copy.accepted_at_ms: copy.within for copy in self.copies}
         is_first_within = any(copy.within for copy in self.copies[:1])
-        kept = [
-            row for row in self.ledger if within.get(row.entered_at_ms, row.within or is_first_within)
-        ]
+        kept = [row for row in self.ledger if within.get(row.entered_at_ms, row.within or is_first_within)]
         contested = [
             row for row in kept if within and row.entered_at_ms not in within and rules.is_of_frame(row)
         ]

@@ -211,9 +211,9 @@ class EventGroup(NamedTuple):
     """Everything that the archive has of one identity, in any order, copies in several objects included.
 
     The rows are those of all folders that are read: those `within` the window by their own time (handovers
-    and lines that cannot be read by folder), and those of the days around. `dead_letters` are ids of those that the cloud's router wrote and somebody
-    received (ledger rows `delivered` of type `DEAD_LETTER_TYPE` by the sender `PLANE`): at least those about
-    events of the group, more do no harm.
+    and lines that cannot be read by folder), and those of the days around. `dead_letters` are ids of those
+    that the cloud's router wrote and somebody received (ledger rows `delivered` of type `DEAD_LETTER_TYPE` by
+    the sender `PLANE`): at least those about events of the group, more do no harm.
     """
 
     tap: Sequence[TapRow] = ()

@@ -26,7 +26,7 @@ from glue_jobs.delivery_audit.delivery import (
     is_other_client,
     of_unclear_row,
 )
-from glue_jobs.delivery_audit.event import Event, sorted_out
+from glue_jobs.delivery_audit.event import Event, Unclear, sorted_out
 from glue_jobs.delivery_audit.event_group import (
     EVERY_ROUTE,
     EXPECTED,
@@ -79,16 +79,9 @@ def _audit_rules(rules: Rules) -> AuditRules:
 def _judge(group: EventGroup, rules: AuditRules, into: Judgement) -> None:
     copies, ledger, handovers, unclear = sorted_out(group, rules)
     for archive, rows in ((TAP, copies), (LEDGER, ledger), (HANDOVERS, handovers)):
-        count = sum(row.within for row in rows)
-        if count:
+        if count := sum(row.within for row in rows):
             into.counts[RowCount(archive)] += count
-    for each in unclear:
-        if not each.within:
-            continue
-        into.quarantine.append(each.row)
-        into.counts[RowCount(each.row.archive, each.row.reason)] += 1
-        if each.kind is not None:
-            into.findings.append(of_unclear_row(each))
+    _set_aside((each for each in unclear if each.within), into)
     if group.items or any(not row.id for row in ledger):
         _judge_items(group.items, [row for row in ledger if not row.id], rules, into)
     events = _by_sender(copies, ledger, handovers)
@@ -107,6 +100,14 @@ def _judge(group: EventGroup, rules: AuditRules, into: Judgement) -> None:
         if sender in others:
             names = f"{sender} in the tap, {others[sender]} in the ledger"
             into.findings.append(about(shown, Kind.SENDER_MISMATCH, names, Hop.ARCHIVE))
+
+
+def _set_aside(unclear: Iterable[Unclear], into: Judgement) -> None:
+    for each in unclear:
+        into.quarantine.append(each.row)
+        into.counts[RowCount(each.row.archive, each.row.reason)] += 1
+        if each.kind is not None:
+            into.findings.append(of_unclear_row(each))
 
 
 def _judge_event(event: Event, rules: AuditRules, into: Judgement) -> Delivery:

@@ -241,7 +241,7 @@ def judge_rows(task: Task, rows: Iterable[Any]) -> Iterator[Row | Sample | Judge
     """
     judged, ordered = Judged(), list[OrderedDelivery]()
     for key, group in event_groups(rows, task.dead_letters):
-        if not _is_within(group, task.rules.window):
+        if not is_within(group, task.rules.window):
             continue
         if task.overtaken is None:
             ordered += ordered_deliveries(group, task.inboxes)
@@ -263,7 +263,7 @@ def judge_rows(task: Task, rows: Iterable[Any]) -> Iterator[Row | Sample | Judge
     yield judged
 
 
-def _is_within(group: EventGroup, window: Window) -> bool:
+def is_within(group: EventGroup, window: Window) -> bool:
     """Return whether something of a group belongs to the window."""
     if window.day is None or group.items or any(each.date == str(window) for each in group.bad):
         return True

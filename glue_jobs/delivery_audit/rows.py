@@ -27,7 +27,7 @@ from eventplane.names import EPOCH, SEQUENCE
 from eventplane.sender import SENDER_DEVICE, SENDER_SERVICE
 from glue_jobs.common.values import timestamp_ms, whole_number
 from glue_jobs.delivery_audit.contracts import INTERVAL_MS
-from glue_jobs.delivery_audit.event import IMPOSSIBLE_TIME, MAX_TEXT, MISSING_MEMBER, UNNUMBERED, UNREADABLE
+from glue_jobs.delivery_audit.event import IMPOSSIBLE_TIME, MAX_TEXT, MISSING_MEMBER, UNREADABLE
 from glue_jobs.delivery_audit.event_group import (
     HOUR_MS,
     BadRow,
@@ -92,9 +92,7 @@ def tap_rows(rows: DataFrame, window: Window, routes: Column, keys: DataFrame | 
         "expirytime": timestamp_ms(texts["expirytime"]),
         ROUTER_HOPS: whole_number(texts[ROUTER_HOPS], 2**31 - 1),
         "severitynumber": severity(texts),
-        DELIVERY_GUARANTEE: sf.when(
-            texts[DELIVERY_GUARANTEE] == DeliveryGuarantee.BEST_EFFORT, sf.lit(True)
-        ),
+        DELIVERY_GUARANTEE: sf.when(texts[DELIVERY_GUARANTEE] == DeliveryGuarantee.BEST_EFFORT, sf.lit(True)),
         # The last: without its number an event is judged all the same.
         SEQUENCE: whole_number(sequence, _MAX_SEQUENCE),
     }

@@ -1,10 +1,11 @@
 """The screen: most events are ordinary, and of these it suffices to judge one of each shape.
 
 An event is plain if it has one tap row or none, one sender, one time of acceptance and one of decision, at
-most one handover, and no row of another day or that is worth a look by itself. What else the judge looks at is its shape:
-types, routes, destinations, outcomes, versions and so on, but no time and no name. Events of one shape are
-judged alike, so one sample is judged, and what it counts is counted as often as the shape comes. Everything
-else is a suspect: what is not plain, rare shapes, and shapes whose sample has something to show.
+most one handover, and no row of another day or that is worth a look by itself. What else the judge looks at
+is its shape: types, routes, destinations, outcomes, versions and so on, but no time and no name. Events of
+one shape are judged alike, so one sample is judged, and what it counts is counted as often as the shape
+comes. Everything else is a suspect: what is not plain, rare shapes, and shapes whose sample has something
+to show.
 """
 
 from __future__ import annotations
@@ -65,10 +66,10 @@ def screened(
 ) -> DataFrame:
     """Return one row for each key with `is_plain`, its `shape`, and its times in Unix milliseconds.
 
-    The rows are those of `rows.tap_rows` and so on; a key without one in the window is left out. `at_ms` is when it was accepted or entered, `decided_ms`
-    when it was decided; `recorded_ms`, `handed_over_ms` (how long the last hop took) as far as known. For
-    `inboxes` that promise order: `stream` and `sent` tell what has to be in order, `first_0` and so on when
-    it was first put into each.
+    The rows are those of `rows.tap_rows` and so on; a key without one in the window is left out. `at_ms` is
+    when it was accepted or entered, `decided_ms` when it was decided; `recorded_ms`, `handed_over_ms` (how
+    long the last hop took) as far as known. For `inboxes` that promise order: `stream` and `sent` tell what
+    has to be in order, `first_0` and so on when it was first put into each.
     """
     ordered = sorted(inboxes)
     parts = (
