@@ -210,7 +210,8 @@ bench-conversation: setup ## Measure request and reply; writes build/bench/conve
 bench-scale: setup ## Compute what fleets mean from the newest figures: REGION=us-east-1; writes build/bench/scale.json
 	@python -m benchmarks.scale $(REGION)
 
-audit-proof: setup ## Prove the audit by planted faults: EVENTS=1000000; writes build/bench/audit_proof.json (minutes)
+audit-proof: setup ## Prove the audit by planted faults: EVENTS=1000000; writes build/bench/audit_proof.json, audit_values.json
+	@python -m benchmarks.audit.values
 	@python -m benchmarks.audit.proof $(if $(EVENTS),--events "$(EVENTS)")
 
 bench-audit: setup ## Measure the audit beside DuckDB: EVENTS="1000000 5000000"; writes build/bench/audit.json

@@ -43,7 +43,7 @@ KEY: Final = ("key", "second_key")
 
 _THING: Final = "*"
 
-_MAX_SEQUENCE: Final = 10**18 - 1
+MAX_SEQUENCE: Final = 10**18 - 1
 """Greatest number of an event that is read. Ours: a device's store never comes near, and 64 bits hold it."""
 
 READ_ATTRIBUTES: Final = (
@@ -94,7 +94,7 @@ def tap_rows(rows: DataFrame, window: Window, routes: Column, keys: DataFrame | 
         "severitynumber": severity(texts),
         DELIVERY_GUARANTEE: sf.when(texts[DELIVERY_GUARANTEE] == DeliveryGuarantee.BEST_EFFORT, sf.lit(True)),
         # The last: without its number an event is judged all the same.
-        SEQUENCE: whole_number(sequence, _MAX_SEQUENCE),
+        SEQUENCE: whole_number(sequence, MAX_SEQUENCE),
     }
     unread = {
         f"unreadable_{name}": texts[name].isNotNull() & sf.col(f"read_{name}").isNull() for name in read
