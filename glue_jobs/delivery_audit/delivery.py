@@ -302,7 +302,7 @@ def _on_device_cloud(event: Event, first: TapRow, rules: AuditRules) -> _Found:
         yield Kind.DUPLICATE, f"{copies} copies in the tap"
     if (different := event.payloads_around) > 1:
         yield Kind.REUSED_ID, f"{different} different payloads"
-    if rules.watermark.is_late(first.accepted_at_ms, first.archived_at_ms):
+    if not event.contested and rules.watermark.is_late(first.accepted_at_ms, first.archived_at_ms):
         yield Kind.LATE, f"archived {first.archived_at_ms - first.accepted_at_ms} ms after acceptance"
 
 

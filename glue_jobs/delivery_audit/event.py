@@ -39,7 +39,8 @@ UNREADABLE: Final = "unreadable_line"
 
 MISSING_MEMBER: Final = "missing_member"
 IMPOSSIBLE_TIME: Final = "impossible_time"
-"""Why a row is not judged: it lacks what every record has, or has a time before 1970, behind 9999 or none."""
+"""Why a row is not judged: it lacks what every record has, or has no time that can be: none, one before 1970,
+behind 9999, or of a message that was received before it was accepted."""
 
 UNNUMBERED: Final = f"unreadable_{SEQUENCE}"
 """What nobody can read of an event in the tap, where that is its number. It is judged, but for its order."""
@@ -52,7 +53,7 @@ _UNKNOWN_MEMBER: Final = "unknown_member"
 _UNKNOWN_OUTCOME: Final = "unknown_outcome"
 _UNKNOWN_BASIS: Final = "unknown_basis"
 _UNREAD: Final = "unreadable_"
-_UNBELIEVABLE: Final = "contradictory_end"
+_UNBELIEVABLE: Final = "impossible_end"
 _NEWER: Final = (_UNKNOWN_MEMBER, _UNKNOWN_OUTCOME, _UNKNOWN_BASIS, UNKNOWN_CONTRACT)
 """Why a row is not judged that a newer version may have written."""
 
@@ -395,12 +396,17 @@ def _ledger_fault(row: LedgerRow, versions: Collection[str]) -> str | None:
         return MISSING_MEMBER
     if not (_is_time(row.decided_at_ms) and _is_time(row.entered_at_ms)):
         return IMPOSSIBLE_TIME
+    received_ms = row.decided_at_ms if row.received_at_ms is None else row.received_at_ms
+    if received_ms < row.entered_at_ms - CLOCK_SLACK_MS <= row.decided_at_ms:
+        return IMPOSSIBLE_TIME
     if row.outcome not in _OUTCOMES:
         return _UNKNOWN_OUTCOME
     if row.basis not in _BASES:
         return _UNKNOWN_BASIS
     if row.outcome == "delivered" and (row.route is None or row.destination is None):
         return "delivered_nowhere"
+    if row.attempt is not None and row.attempt < 1:
+        return _UNBELIEVABLE
     return None if row.contract_version in versions else UNKNOWN_CONTRACT
 
 

@@ -292,7 +292,9 @@ def usages(rows: Iterable[LedgerRow]) -> list[Usage]:
     first_ms: dict[tuple[str, int, bool], int] = {}
     for row in rows:
         if row.is_whole and row.within and 0 <= row.decided_at_ms <= LAST_MS:
-            key = row.contract_version, row.decided_at_ms // INTERVAL_MS, row.is_by_contract_in_force
+            # By a wrong clock nobody can tell when it was in force.
+            is_in_force = row.is_by_contract_in_force and not decided_between(row).skew_ms
+            key = row.contract_version, row.decided_at_ms // INTERVAL_MS, is_in_force
             first_ms[key] = min(first_ms.get(key, row.decided_at_ms), row.decided_at_ms)
     return [
         Usage(version, interval, at_ms, is_in_force)

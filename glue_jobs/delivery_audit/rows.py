@@ -27,9 +27,17 @@ from eventplane.names import EPOCH, SEQUENCE
 from eventplane.sender import SENDER_DEVICE, SENDER_SERVICE
 from glue_jobs.common.values import timestamp_ms, whole_number
 from glue_jobs.delivery_audit.contracts import INTERVAL_MS
-from glue_jobs.delivery_audit.event import IMPOSSIBLE_TIME, MAX_TEXT, MISSING_MEMBER, UNREADABLE
+from glue_jobs.delivery_audit.event import (
+    CLOCK_SLACK_MS,
+    IMPOSSIBLE_TIME,
+    LONGEST_DECISION_MS,
+    MAX_TEXT,
+    MISSING_MEMBER,
+    UNREADABLE,
+)
 from glue_jobs.delivery_audit.event_group import (
     HOUR_MS,
+    REPLAY,
     BadRow,
     EventGroup,
     HandoverRow,
@@ -166,12 +174,25 @@ def summary(ledger: DataFrame) -> DataFrame:
         "file": sf.left("file", sf.length("file") - sf.length(sf.substring_index("file", "/", -1))),
         "decided_in": sf.floor(sf.col("decided_at_ms") / INTERVAL_MS),
         "within": sf.lit(True),
+        # So that its clock is wrong in this row as well.
+        "received_at_ms": sf.when(is_by_wrong_clock(), sf.lit(LAST_MS)),
     }
     same = "entered_by", "contract_version", "destination", "outcome", "reason", "basis"
     keys: list[Column | str] = [*same, *(column.alias(name) for name, column in groups.items())]
     found = ledger.where(is_record).groupBy(*keys).agg(sf.min("decided_at_ms").alias("decided_at_ms"))
     kept = {*same, *groups, "decided_at_ms"}
     return found.select(*(name if name in kept else sf.lit(None).alias(name) for name in LedgerRow._fields))
+
+
+def is_by_wrong_clock() -> Column:
+    """Return whether a row of the ledger was decided by a wrong clock, as `event.decided_between` has it."""
+    decided, entered = sf.col("decided_at_ms"), sf.col("entered_at_ms")
+    # Null where the queue does not tell it, as `greatest` leaves a null out.
+    is_bounded = (sf.col("attempt") == 1) & ~sf.col("reason").eqNullSafe(REPLAY)
+    latest = sf.when(is_bounded, sf.col("received_at_ms") + LONGEST_DECISION_MS)
+    earliest = sf.greatest(entered, "received_at_ms")
+    is_ahead = latest.isNotNull() & (decided > sf.greatest(latest, entered))
+    return sf.coalesce(is_ahead | (decided < earliest - CLOCK_SLACK_MS), sf.lit(False))
 
 
 def dead_letters(ledger: DataFrame) -> DataFrame:

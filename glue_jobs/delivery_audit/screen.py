@@ -28,7 +28,6 @@ from eventplane.sender import PLANE, PLANE_CLIENT
 from glue_jobs.delivery_audit.contracts import INTERVAL_MS, ContractHistory
 from glue_jobs.delivery_audit.event import CLOCK_SLACK_MS, LONGEST_DECISION_MS
 from glue_jobs.delivery_audit.event_group import (
-    REPLAY,
     InboxCount,
     Judgement,
     LatencyKey,
@@ -38,7 +37,7 @@ from glue_jobs.delivery_audit.event_group import (
 )
 from glue_jobs.delivery_audit.findings import Span
 from glue_jobs.delivery_audit.judging import Judged, Key
-from glue_jobs.delivery_audit.rows import KEY, is_own_report
+from glue_jobs.delivery_audit.rows import KEY, is_by_wrong_clock, is_own_report
 from glue_jobs.delivery_audit.rules import DAY_MS, LAST_MS, Watermark
 
 RARE: Final = 64
@@ -208,11 +207,6 @@ def _ledger(
     client, sender, outcome = sf.col("client_id"), sf.col("sender"), sf.col("outcome")
     decided, entered = sf.col("decided_at_ms"), sf.col("entered_at_ms")
     received = sf.coalesce("received_at_ms", "entered_at_ms")
-    is_bounded = (sf.col("attempt") == 1) & sf.col("received_at_ms").isNotNull()
-    is_bounded &= ~sf.col("reason").eqNullSafe(REPLAY)
-    # As `event.decided_between` has them.
-    is_ahead = decided > sf.greatest(received + LONGEST_DECISION_MS, entered)
-    is_behind = decided < sf.greatest(entered, received) - CLOCK_SLACK_MS
     is_time = decided.between(0, LAST_MS) & entered.between(0, LAST_MS)
     names_client = sender.startswith(sf.concat(client, sf.lit("/")))
     service = sf.when(names_client, sf.substr(sender, sf.length(client) + 2)).otherwise(sender)
@@ -231,7 +225,10 @@ def _ledger(
         sf.coalesce("basis", sf.lit(str(Basis.IN_FORCE))) != str(Basis.IN_FORCE),
         sf.col("put_back_by").isNotNull(),
         sf.col("type") == DEAD_LETTER_TYPE,
-        is_ahead | is_behind,
+        is_by_wrong_clock(),
+        # Of a message that was received again nothing tells that.
+        decided > received + LONGEST_DECISION_MS,
+        received < entered - CLOCK_SLACK_MS,
         watermark.is_late(sf.col("entered_at_ms"), sf.col("decided_at_ms")),
         _is_stale(history),
     )
@@ -248,8 +245,8 @@ def _ledger(
     is_whole = entered.isNotNull() & sf.col("line").isNull()
     is_sent = is_whole & (outcome == Outcome.DELIVERED) & ~sf.col("reason").eqNullSafe(SENT_BEFORE)
     # As in `judging.has_order`.
-    is_wrong = sf.coalesce(is_ahead & is_bounded, sf.lit(False)) | is_behind
-    at_ms = sf.when(sf.col("within") & is_time & ~is_wrong, decided).otherwise(_UNKNOWN)
+    has_order = sf.col("within") & is_time & ~is_by_wrong_clock()
+    at_ms = sf.when(has_order, decided).otherwise(_UNKNOWN)
     first = {
         f"first_{place}": sf.when(is_sent & (sf.col("destination") == inbox), at_ms)
         for place, inbox in enumerate(ordered)
