@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Final
 
 from tests.spark.damage.archive import (
@@ -45,14 +46,13 @@ def entered_a_year_later(archive: Archive) -> Expected:
 @kind
 def accepted_an_hour_later(archive: Archive) -> Expected:
     """The tap has an event an hour later than the ledger."""
-    row = _decisions(archive, 4)[0]
+    return _accepted(archive, 4, HOUR_MS)
 
-    def later(each: Row) -> Row:
-        is_it = event(each)["id"] == row["id"]
-        return {**each, "accepted_at_ms": each["accepted_at_ms"] + HOUR_MS} if is_it else each
 
-    archive.edit(TAP, later, 4)
-    return _contradicted(row["id"])
+@kind
+def accepted_a_year_earlier(archive: Archive) -> Expected:
+    """The tap has an event a year earlier than the ledger."""
+    return _accepted(archive, 6, -365 * A_DAY_MS)
 
 
 @kind
@@ -158,6 +158,19 @@ def _contested(archive: Archive, hour: int, count: int, by_ms: int) -> Expected:
         hour,
     )
     return _contradicted(*ids)
+
+
+def _accepted(archive: Archive, hour: int, by_ms: int) -> Expected:
+    row = _decisions(archive, hour)[0]
+
+    def other(each: Row) -> Row:
+        is_it = event(each)["id"] == row["id"]
+        return {**each, "accepted_at_ms": each["accepted_at_ms"] + by_ms} if is_it else each
+
+    archive.edit(TAP, other, hour)
+    # The device's clock is judged by the tap's.
+    may = Fact("clock_skew", ("device_cloud",), {"device": row["client_id"]})
+    return replace(_contradicted(row["id"]), may=(may,))
 
 
 def _contradicted(*ids: str, quarantined: tuple[int, ...] = (0,)) -> Expected:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
@@ -237,8 +238,8 @@ def groups_of(archive: SmallArchive, contracts: Iterable[Contract]) -> list[Even
 
 def _member(line: str, name: str) -> str | None:
     """A member's text, also of a line that was cut behind it."""
-    found = re.search(rf'"{name}":\s*"([^"]*)"', line)
-    return found[1] if found else None
+    found = re.search(rf'"{name}":\s*("(?:[^"\\]|\\.)*")', line)
+    return json.loads(found[1]) if found else None
 
 
 def ledger_row(record: LedgerRecord) -> LedgerRow:
