@@ -211,7 +211,8 @@ bench-conversation: setup ## Measure request and reply; writes build/bench/conve
 bench-scale: setup ## Compute what fleets mean from the newest figures: REGION=us-east-1; writes build/bench/scale.json
 	@python -m benchmarks.scale $(REGION)
 
-audit-proof: setup ## Prove the audit by planted faults: EVENTS=1000000; writes build/bench/audit_proof.json (minutes)
+audit-proof: setup ## Prove the audit by planted faults: EVENTS=1000000; writes build/bench/audit_proof.json, audit_values.json
+	@python -m benchmarks.audit.values
 	@python -m benchmarks.audit.proof $(if $(EVENTS),--events "$(EVENTS)")
 
 audit-worst: setup ## Audit days on which nearly all is wrong: EVENTS=5000000; writes build/bench/audit_worst.json (an hour)

@@ -9,11 +9,13 @@ MAX_TIME_MS = 253_402_300_799_999
 """Latest accepted time, Unix milliseconds: the end of the year 9999, the last that Python represents."""
 
 _HOUR_MINUTE = r"(?:[01]\d|2[0-3]):[0-5]\d"
-_TIMESTAMP = re.compile(
+TIMESTAMP_FORM = (
     rf"(?!0000)\d{{4}}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])"
-    rf"[Tt]{_HOUR_MINUTE}:(?:[0-5]\d|60)(?:\.\d+)?(?:[Zz]|[+-]{_HOUR_MINUTE})",
-    re.ASCII,
+    rf"[Tt]{_HOUR_MINUTE}:(?:[0-5]\d|60)(?:\.\d+)?(?:[Zz]|[+-]{_HOUR_MINUTE})"
 )
+"""The pattern of all timestamps, and of some of a day or leap second that does not exist. Digits: ASCII."""
+
+_TIMESTAMP = re.compile(TIMESTAMP_FORM, re.ASCII)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LEAP_SECOND = re.compile(r"(:\d\d):60")
 

@@ -30,6 +30,7 @@ _OF_AN_EVENT: Final = (
     Kind.TYPE_MISMATCH,
     Kind.SENDER_MISMATCH,
     Kind.NOT_UNDERSTOOD,
+    Kind.CONTRADICTION,
 )
 _MARK: Final = re.compile(r"malformed-\d{6}")
 _ID: Final = re.compile(r'"id":"([^"]+)"')

@@ -9,7 +9,8 @@ from eventplane.guarantee import BY_CHANNEL, DROP_REASONS
 from eventplane.ledger import HANDOVERS, LEDGER, SENT_BEFORE, TAP, Basis
 from eventplane.limits import MAX_HOPS
 from eventplane.reasons import Outcome, Reason
-from glue_jobs.delivery_audit.event import CLOCK_SLACK_MS, Decision, Event, Unclear, by_queue_clock_ms
+from eventplane.values import timestamp_of_ms
+from glue_jobs.delivery_audit.event import CLOCK_SLACK_MS, Decision, Event, Unclear, decided_between
 from glue_jobs.delivery_audit.event_group import (
     EVERY_ROUTE,
     HOUR_MS,
@@ -39,8 +40,9 @@ _HOP_OF: Final = {TAP: Hop.ARCHIVE, LEDGER: Hop.ROUTER, HANDOVERS: Hop.INBOX_CON
 class Consumption(NamedTuple):
     """What became of an event in a webhook's inbox, into which it was `put` so many times.
 
-    `end` is the handover that counts, None without one; `handed_over` counts those that the endpoint took.
-    `hole` is the hour of the handovers without records in which it is missing, for `unrecorded`.
+    It was there from `put_at_ms` at the earliest, by the clocks that nothing contradicts. `end` is the
+    handover that counts, None without one; `handed_over` counts those that the endpoint took. `hole` is the
+    hour of the handovers without records in which it is missing, for `unrecorded`.
     """
 
     verdict: Verdict
@@ -86,7 +88,7 @@ class Delivery(NamedTuple):
 
 def deliveries(event: Event, rules: AuditRules) -> Iterator[Delivery]:
     """Judge an event on each route that it should have taken or did take; at least one delivery."""
-    routes, date, unknown = _routes(event, rules), event.date, None
+    routes, date, unknown = () if event.is_displaced else _routes(event, rules), event.date, None
     if event.first is None and event.decisions:
         unknown = _unknown_to_the_tap(event, rules)
     if not routes:
@@ -152,12 +154,15 @@ def _verdict(
     if route not in event.expected:
         return Verdict.MISROUTED
     ranked: tuple[int, Verdict] | None = None
+    is_unknown = False
     for each in found:
         if each.outcome == Outcome.DELIVERED and route not in event.forwarded:
             return Verdict.MISROUTED
         end = _ENDS.get(each.outcome)
-        if end is not None and (ranked is None or end < ranked) and _holds(event, first, each, rules):
-            ranked = end
+        if end is not None and (ranked is None or end < ranked):
+            holds = _holds(event, first, each, rules)
+            ranked = end if holds else ranked
+            is_unknown |= holds is None
     if ranked is not None:
         return ranked[1]
     for each in found:
@@ -165,14 +170,17 @@ def _verdict(
             return Verdict.NO_INTEREST
         if each.outcome == Outcome.UNROUTED and route == NO_ROUTE:
             return Verdict.UNROUTED
-    return None
+    return Verdict.NOT_UNDERSTOOD if is_unknown else None
 
 
-def _holds(event: Event, first: TapRow, decision: Decision, rules: AuditRules) -> bool:
-    """Return whether tap and contract bear out the end that a router recorded: it is not taken on trust."""
+def _holds(event: Event, first: TapRow, decision: Decision, rules: AuditRules) -> bool | None:
+    """Return whether tap and contract bear out the end that a router recorded: it is not taken on trust.
+
+    None where nobody can tell, as no clock says when it was decided.
+    """
     row, reason = decision.row, decision.row.reason
-    if decision.outcome == Outcome.EXPIRED and not _had_expired(first, row, rules):
-        return False
+    if decision.outcome == Outcome.EXPIRED and not (expired := _had_expired(event, first, row, rules)):
+        return expired
     if reason == Reason.HOP_LIMIT:
         return (first.hops or 0) >= MAX_HOPS
     if reason == Reason.RESERVED_ATTRIBUTE:
@@ -182,16 +190,20 @@ def _holds(event: Event, first: TapRow, decision: Decision, rules: AuditRules) -
     return reason not in DROP_REASONS or event.was_best_effort(row, rules)
 
 
-def _had_expired(first: TapRow, row: LedgerRow, rules: AuditRules) -> bool:
-    # A router whose clock is ahead expires what the queue's clock would have let pass.
-    latest_ms = by_queue_clock_ms(row)
-    decided_at_ms = row.decided_at_ms if latest_ms is None else min(row.decided_at_ms, latest_ms)
-    if first.expires_at_ms is not None and decided_at_ms >= first.expires_at_ms:
-        return True
-    if row.reason != BY_CHANNEL or row.route is None:
+def _had_expired(event: Event, first: TapRow, row: LedgerRow, rules: AuditRules) -> bool | None:
+    ends = [] if first.expires_at_ms is None else [first.expires_at_ms]
+    if row.reason == BY_CHANNEL and row.route is not None:
+        worth_ms = rules.by_version[row.contract_version].worth_ms(row.route)
+        ends += [] if worth_ms is None else [first.accepted_at_ms + worth_ms]
+    if not ends:
         return False
-    worth_ms = rules.by_version[row.contract_version].worth_ms(row.route)
-    return worth_ms is not None and decided_at_ms - first.accepted_at_ms >= worth_ms
+    if row in event.contested:
+        return None
+    decided = decided_between(row)
+    # A router whose clock is wrong may have expired what had time left.
+    if (had := decided.earliest_ms >= min(ends)) == (decided.latest_ms >= min(ends)):
+        return had
+    return None
 
 
 def _shown_by_handovers(event: Event, route: str, inbox: str | None) -> bool:
@@ -230,7 +242,8 @@ def _consumption(event: Event, inbox: str, put: Sequence[LedgerRow], rules: Audi
     Without rows a handover has shown that it was there.
     """
     ends = [each for each in event.handovers if each.channel == inbox]
-    put_at_ms = min([row.decided_at_ms for row in put] or [each.entered_at_ms for each in ends])
+    decided = [decided_between(row, is_contested=row in event.contested) for row in put]
+    put_at_ms = min([each.earliest_ms for each in decided] or [each.entered_at_ms for each in ends])
     handed_over = sum(each.outcome == Outcome.DELIVERED for each in ends)
     if ends:
         end = ends[0]
@@ -273,6 +286,8 @@ def findings(delivery: Delivery, rules: AuditRules) -> Iterator[Finding]:
     if delivery.is_first_row and event.first is not None:
         up = _on_device_cloud(event, event.first, rules)
         yield from (about(delivery, *each, Hop.DEVICE_CLOUD) for each in up)
+    if delivery.is_first_row:
+        yield from _in_archive(delivery)
     yield from (about(delivery, *each, Hop.ROUTER) for each in _at_router(delivery, rules))
     if (last := delivery.end) is not None:
         where: dict[str, Any] = {"at_ms": last.put_at_ms}
@@ -285,10 +300,25 @@ def _on_device_cloud(event: Event, first: TapRow, rules: AuditRules) -> _Found:
     copies, payloads = len(event.copies), event.payloads
     if copies > payloads:
         yield Kind.DUPLICATE, f"{copies} copies in the tap"
-    if payloads > 1:
-        yield Kind.REUSED_ID, f"{payloads} different payloads"
-    if rules.watermark.is_late(first.accepted_at_ms, first.archived_at_ms):
+    if (different := event.payloads_around) > 1:
+        yield Kind.REUSED_ID, f"{different} different payloads"
+    if not event.contested and rules.watermark.is_late(first.accepted_at_ms, first.archived_at_ms):
         yield Kind.LATE, f"archived {first.archived_at_ms - first.accepted_at_ms} ms after acceptance"
+
+
+def _in_archive(delivery: Delivery) -> Iterator[Finding]:
+    """Return what the records of the event leave unknown, and where those of one frame contradict each other.
+
+    A row of the ledger finds its frame by the time of acceptance; one with another time has none.
+    """
+    event = delivery.event
+    for unread in sorted({each.unread for each in event.copies if each.unread}):
+        yield about(delivery, Kind.NOT_UNDERSTOOD, unread, Hop.ARCHIVE)
+    accepted = sorted({copy.accepted_at_ms for copy in (*event.copies, *event.others)})
+    in_tap = ", ".join(map(timestamp_of_ms, accepted))
+    for entered_at_ms, file in sorted({(row.entered_at_ms, row.file) for row in event.contested}):
+        times = f"accepted {in_tap} by the tap, entered {timestamp_of_ms(entered_at_ms)} by the ledger"
+        yield about(delivery, Kind.CONTRADICTION, times, Hop.ARCHIVE, archive_file=file)
 
 
 def _at_router(delivery: Delivery, rules: AuditRules) -> _Found:
@@ -337,44 +367,31 @@ def _is_unconfirmed(event: Event, rules: AuditRules) -> bool:
 
 
 def _of_decisions(delivery: Delivery, rules: AuditRules) -> _Found:
-    first, rows = delivery.event.first, [each.row for each in delivery.found]
+    first, contested = delivery.event.first, delivery.event.contested
+    rows = [each.row for each in delivery.found]
     if delivery.out:
         put = delivery.out[0]
         # Each copy that a device sends is routed, rightly.
         came = max(len(delivery.event.copies), 1)
         if len(delivery.out) > came and (copies := delivery.copies) > came:
             yield Kind.DUPLICATE, f"{copies} copies in the inbox, of {came} that came"
-        if rules.watermark.is_late(put.entered_at_ms, put.decided_at_ms):
-            yield Kind.LATE, f"{put.decided_at_ms - put.entered_at_ms} ms after it entered"
+        late_ms = decided_between(put).earliest_ms - put.entered_at_ms
+        if put not in contested and rules.watermark.is_late(0, late_ms):
+            yield Kind.LATE, f"{late_ms} ms after it entered"
         if any(rules.is_forbidden(row) for row in delivery.out):
             yield Kind.NOT_ALLOWED, f"{delivery.event.sender} to {_or_unknown(delivery.destination)}"
-    if any(rules.is_stale(row) for row in rows):
+    skews = {row: decided_between(row, is_contested=row in contested).skew_ms for row in rows}
+    if any(rules.is_stale(row) for row, skew_ms in skews.items() if not skew_ms):
         yield Kind.STALE_CONTRACT, f"by contract {delivery.contract_version}"
-    if first is not None:
-        before_ms = max(first.accepted_at_ms - row.decided_at_ms for row in rows)
-        if before_ms > CLOCK_SLACK_MS:
-            yield Kind.CAUSALITY, f"decided {before_ms} ms before it was accepted"
-    accepted_at_ms = first.accepted_at_ms if first else None
-    if skews := [skew for row in rows if (skew := _clock_skew_ms(row, accepted_at_ms))]:
-        side = "ahead" if max(skews) > 0 else "behind"
-        yield Kind.CLOCK_SKEW, f"the router's clock is at least {abs(max(skews))} ms {side}"
-
-
-def _clock_skew_ms(row: LedgerRow, accepted_at_ms: int | None) -> int | None:
-    """Return how far a router's clock is at least ahead of IoT Core's and the queue's, milliseconds.
-
-    Negative where it is behind, None where they agree as far as can be told. What was decided before its
-    acceptance is not explained by a clock.
-    """
-    latest_ms = by_queue_clock_ms(row)
-    if latest_ms is not None and row.decided_at_ms > latest_ms:
-        return row.decided_at_ms - latest_ms
-    behind_ms = max(row.entered_at_ms, row.received_at_ms or 0) - row.decided_at_ms
-    if behind_ms <= CLOCK_SLACK_MS:
-        return None
-    if accepted_at_ms is not None and accepted_at_ms - row.decided_at_ms > CLOCK_SLACK_MS:
-        return None
-    return -behind_ms
+    rows = [row for row in rows if row not in contested]
+    before_ms = {row: first.accepted_at_ms - row.decided_at_ms if first else 0 for row in rows}
+    if (most_ms := max(before_ms.values(), default=0)) > CLOCK_SLACK_MS:
+        yield Kind.CAUSALITY, f"decided {most_ms} ms before it was accepted"
+    # What was decided before its acceptance is not explained by a clock.
+    wrong_ms = [skews[row] for row in skews if skews[row] and before_ms.get(row, 0) <= CLOCK_SLACK_MS]
+    if wrong_ms:
+        side = "ahead" if max(wrong_ms) > 0 else "behind"
+        yield Kind.CLOCK_SKEW, f"the router's clock is at least {abs(max(wrong_ms))} ms {side}"
 
 
 def _of_verdict(delivery: Delivery) -> _Found:
@@ -385,6 +402,8 @@ def _of_verdict(delivery: Delivery) -> _Found:
     reason = (decision and decision.row.reason) or "no reason given"
     if verdict in _ENDED:
         yield Kind(verdict), reason
+    elif verdict is Verdict.NOT_UNDERSTOOD and decision is not None and not delivery.event.unclear:
+        yield Kind.NOT_UNDERSTOOD, f"recorded as {decision.outcome}, {reason}; no clock tells whether rightly"
     elif verdict is Verdict.LOST and decision is None:
         yield Kind.LOST, "no record"
     elif decision is None:
@@ -421,12 +440,12 @@ def _on_last_hop(last: Consumption) -> _Found:
 
 
 def of_unclear_row(unclear: Unclear) -> Finding:
-    """Return the finding about a row that a newer version may have written."""
-    row = unclear.row
+    """Return the finding about a row that was not judged, and is not merely invalid."""
+    row, is_newer = unclear.row, unclear.kind is Kind.NOT_UNDERSTOOD
     return Finding(
         date=row.date,
-        kind=str(Kind.NOT_UNDERSTOOD),
-        hop=str(_HOP_OF[row.archive]),
+        kind=str(unclear.kind),
+        hop=str(_HOP_OF[row.archive] if is_newer else Hop.ARCHIVE),
         source=row.source,
         id=row.id,
         route=unclear.route if row.archive == LEDGER else None,

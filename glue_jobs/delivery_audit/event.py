@@ -10,6 +10,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from eventplane.dead_letter import DEAD_LETTER_TYPE, letter_id
 from eventplane.ledger import HANDOVERS, LEDGER, TAP, Basis
+from eventplane.names import SEQUENCE
 from eventplane.reasons import Outcome
 from eventplane.sender import PLANE
 from glue_jobs.delivery_audit.event_group import (
@@ -22,6 +23,7 @@ from glue_jobs.delivery_audit.event_group import (
     LedgerRow,
     TapRow,
 )
+from glue_jobs.delivery_audit.findings import Kind
 from glue_jobs.delivery_audit.rules import LAST_MS, AuditRules, date_of
 
 LONGEST_DECISION_MS: Final = 180_000
@@ -35,6 +37,14 @@ clocks within far less."""
 UNREADABLE: Final = "unreadable_line"
 """The line is not JSON, or a member has another type than its record's."""
 
+MISSING_MEMBER: Final = "missing_member"
+IMPOSSIBLE_TIME: Final = "impossible_time"
+"""Why a row is not judged: it lacks what every record has, or has no time that can be: none, one before 1970,
+behind 9999, or of a message that was received before it was accepted."""
+
+UNNUMBERED: Final = f"unreadable_{SEQUENCE}"
+"""What nobody can read of an event in the tap, where that is its number. It is judged, but for its order."""
+
 MAX_TEXT: Final = 4_000
 """Most characters of a row that are kept in quarantine. Ours: enough to see what it is."""
 
@@ -42,8 +52,16 @@ UNKNOWN_CONTRACT: Final = "unknown_contract"
 _UNKNOWN_MEMBER: Final = "unknown_member"
 _UNKNOWN_OUTCOME: Final = "unknown_outcome"
 _UNKNOWN_BASIS: Final = "unknown_basis"
+_UNREAD: Final = "unreadable_"
+_UNBELIEVABLE: Final = "impossible_end"
 _NEWER: Final = (_UNKNOWN_MEMBER, _UNKNOWN_OUTCOME, _UNKNOWN_BASIS, UNKNOWN_CONTRACT)
 """Why a row is not judged that a newer version may have written."""
+
+_HTTP_STATUSES: Final = range(100, 600)
+"""The status codes that HTTP has (RFC 9110, section 15)."""
+
+_TAKEN: Final = range(200, 300)
+"""Those by which an endpoint takes an event."""
 
 _OUTCOMES: Final = frozenset(map(str, Outcome))
 _BASES: Final = frozenset({None, *map(str, Basis)})
@@ -67,15 +85,21 @@ class Decision(NamedTuple):
 class Event:
     """What the archive has of one event, each row once.
 
-    `unclear` are rows about it that were not judged. `copies` in the tap are in the order of acceptance,
-    `decisions` in that of time. `expected` are the routes of the contracts in force; of these `forwarded` had
-    to reach an inbox, `unwanted` had not. `versions` are the contracts by which it is judged, `early` the
-    decisions that a router made before it saw the contract in force.
+    Its rows are those of the window: the `copies` that were accepted in it, and the ledger's rows of their
+    frames, wherever the times of these lie. `others` are copies of the days around. `contested` are rows of
+    the ledger whose frame has another time in the tap; the event `is_displaced` where the tap has it on
+    another day and only these name this one, `is_elsewhere` where nothing does. `unclear` are rows about it
+    that were not judged. `copies` in the tap are in the order of acceptance, `decisions` in that of time.
+    `expected` are the routes of the contracts in force; of these `forwarded` had to reach an inbox,
+    `unwanted` had not. `versions` are the contracts by which it is judged, `early` the decisions that a
+    router made before it saw the contract in force.
     """
 
     def __init__(self, sender: str) -> None:
         self.sender = sender
         self.copies: list[TapRow] = []
+        self.others: list[TapRow] = []
+        self.contested: frozenset[LedgerRow] = frozenset()
         self.ledger: list[LedgerRow] = []
         self.handovers: list[HandoverRow] = []
         self.unclear: list[Unclear] = []
@@ -86,18 +110,21 @@ class Event:
         self.expected: Sequence[str] = ()
         self.forwarded: Collection[str] = ()
         self.unwanted: Collection[str] = ()
+        self.is_elsewhere = self.is_displaced = False
+        self.day: str | None = None
         self.is_routed = False
         self.was_replayed = False
         self.is_dead_lettered = False
 
     def settle(self, rules: AuditRules, dead_letters: Collection[str]) -> None:
         """Work out the rest from the rows; `dead_letters` are ids of dead letters that somebody received."""
+        self._cut(rules)
         self.first = self.copies[0] if self.copies else None
         if len(self.ledger) > 1:
             self.ledger.sort(key=_ledger_order)
         if len(self.handovers) > 1:
             self.handovers.sort(key=_handover_order)
-        for row in self.ledger:
+        for row in () if self.is_displaced else self.ledger:
             self._take(row, rules, dead_letters)
         in_force = _versions(row for row in self.ledger if row.basis != Basis.BUNDLED)
         early = _versions(self.early)
@@ -105,6 +132,31 @@ class Event:
         self.versions = in_force or early or [rules.in_force_at(first and first.accepted_at_ms)]
         if first is not None:
             self._expect(first, rules, early)
+
+    @property
+    def payloads_around(self) -> int:
+        """How many payloads its copies have that were accepted in the window or on a day around it."""
+        return len({each.data_digest for each in (*self.copies, *self.others)} - {None})
+
+    def _cut(self, rules: AuditRules) -> None:
+        """Keep the rows of the window, once tap and ledger are joined by their frames.
+
+        A frame has one time of acceptance, which the IoT rule gives to both queues. What the ledger has at
+        another time belongs to the first copy, and to its own day; without a copy to its own day alone.
+        """
+        self.day = rules.day
+        within = {copy.accepted_at_ms: copy.within for copy in self.copies}
+        is_first_within = any(copy.within for copy in self.copies[:1])
+        kept = [row for row in self.ledger if within.get(row.entered_at_ms, row.within or is_first_within)]
+        contested = [
+            row for row in kept if within and row.entered_at_ms not in within and rules.is_of_frame(row)
+        ]
+        self.contested = frozenset(contested)
+        self.others = [copy for copy in self.copies if not copy.within]
+        self.copies = [copy for copy in self.copies if copy.within]
+        self.is_displaced = bool(contested and not self.copies)
+        self.is_elsewhere = not self.copies and not kept and bool(self.others or self.ledger)
+        self.ledger = contested if self.is_displaced else kept
 
     def _take(self, row: LedgerRow, rules: AuditRules, dead_letters: Collection[str]) -> None:
         outcome = row.outcome
@@ -149,7 +201,9 @@ class Event:
 
     @property
     def date(self) -> str:
-        """The day to which the event belongs: of acceptance, else of entry; `YYYY-MM-DD`."""
+        """The day to which the event belongs: the window's, else of acceptance or entry; `YYYY-MM-DD`."""
+        if self.day is not None:
+            return self.day
         if self.first is not None:
             return date_of(self.first.accepted_at_ms)
         if self.ledger:
@@ -190,12 +244,34 @@ class Event:
         return rules.by_version[row.contract_version].is_best_effort(row, asks=asks)
 
 
-def by_queue_clock_ms(row: LedgerRow) -> int | None:
-    """Return by when a row was decided by the queue's clock; None where only the router's is known."""
+class DecidedBetween(NamedTuple):
+    """The earliest and the latest time of a decision, Unix milliseconds.
+
+    They are one where nothing contradicts the router's clock, which is `skew_ms` ahead (negative: behind).
+    """
+
+    earliest_ms: int
+    latest_ms: int
+    skew_ms: int = 0
+
+
+def decided_between(row: LedgerRow, *, is_contested: bool = False) -> DecidedBetween:
+    """Return when a row was decided: by the router's clock, unless the other clocks say that it is wrong.
+
+    Then by the queue's: for a decision at the first receive that bounds both sides. The time of entry is no
+    evidence where it `is_contested`.
+    """
+    decided_ms = row.decided_at_ms
+    entered_ms = 0 if is_contested else row.entered_at_ms
+    earliest_ms, latest_ms = max(entered_ms, row.received_at_ms or 0), LAST_MS
     # The queue reports the first receive alone, so a later one is not bounded by it.
-    if row.attempt != 1 or row.received_at_ms is None or row.reason == REPLAY:
-        return None
-    return row.received_at_ms + LONGEST_DECISION_MS
+    if row.attempt == 1 and row.received_at_ms is not None and row.reason != REPLAY:
+        latest_ms = max(row.received_at_ms + LONGEST_DECISION_MS, earliest_ms)
+    if decided_ms > latest_ms:
+        return DecidedBetween(earliest_ms, latest_ms, decided_ms - latest_ms)
+    if decided_ms < earliest_ms - CLOCK_SLACK_MS:
+        return DecidedBetween(earliest_ms, latest_ms, decided_ms - earliest_ms)
+    return DecidedBetween(decided_ms, decided_ms)
 
 
 def _versions(rows: Iterable[LedgerRow]) -> list[str]:
@@ -231,14 +307,15 @@ def _handover_order(row: HandoverRow) -> tuple[object, ...]:
 class Unclear(NamedTuple):
     """A row that was not judged, by what can be read of it: it neither proves nor accuses.
 
-    `route` is that of the ledger, or the inbox of the handovers; None: the row may speak of any.
-    `is_understood` is false where a newer version may have written it, or where it names an event and no more
-    can be read of it.
+    `route` is that of the ledger, or the inbox of the handovers; None: the row may speak of any. `kind` is
+    what is found: `not_understood` where a newer version may have written it, or where it names an event and
+    no more can be read of it; `contradiction` where what it says cannot be; None: it is quarantined only.
     """
 
     row: BadRow
     route: str | None
-    is_understood: bool
+    kind: Kind | None
+    within: bool
 
 
 def sorted_out(
@@ -248,11 +325,11 @@ def sorted_out(
 
     A row of the tap counts by its place in its message, one of ledger or handovers by all that it says.
     """
-    unclear = [_unclear_line(each, rules.by_version) for each in group.bad]
+    unclear = [_unclear_line(each, rules) for each in group.bad]
     copies, ledger, handovers = list[TapRow](), list[LedgerRow](), list[HandoverRow]()
     for copy in _each_place_once(group.tap):
-        if copy.unknown_members:
-            unclear.append(_unclear(TAP, copy, _UNKNOWN_MEMBER, None))
+        if fault := tap_fault(copy):
+            unclear.append(_unclear(TAP, copy, fault, None))
         else:
             copies.append(copy)
     for row in _each_once(group.ledger):
@@ -276,14 +353,15 @@ def _each_place_once(rows: Sequence[TapRow]) -> Sequence[TapRow]:
     if len(rows) < 2:
         return rows
     places: dict[tuple[object, ...], TapRow] = {}
-    for row in sorted(rows, key=_tap_order):
-        places.setdefault((row.message_id, row.place, row.client_id, row.service), row)
+    for row in sorted(rows, key=tap_order):
+        places.setdefault((row.message_id, row.place, row.client_id, row.service, row.unread), row)
     return list(places.values())
 
 
-def _tap_order(row: TapRow) -> tuple[object, ...]:
-    # One that is not understood does not stand in the way of one that is.
-    return (row.unknown_members, *row[:6], *("" if each is None else str(each) for each in row[6:]))
+def tap_order(row: TapRow) -> tuple[object, ...]:
+    """Return the key that sorts copies by acceptance, those that are not understood behind the others."""
+    rest = ("" if each is None else str(each) for each in row[3:])
+    return (tap_fault(row) is not None, row.accepted_at_ms, row.message_id or "", row.place or 0, *rest)
 
 
 def _each_once(rows: Sequence[_Row]) -> Sequence[_Row]:
@@ -291,43 +369,68 @@ def _each_once(rows: Sequence[_Row]) -> Sequence[_Row]:
 
     Equal rows of one object are copies of an event that came in one frame; they stay.
     """
-    if len(rows) < 2 or len({row[:-2] for row in rows}) == len(rows):
+    if len(rows) < 2 or len({row[:-3] for row in rows}) == len(rows):
         return rows
     kept: dict[tuple[object, ...], tuple[int, str]] = {}
-    for (said, file), count in Counter((row[:-2], row.file) for row in rows).items():
+    for (said, file), count in Counter((row[:-3], row.file) for row in rows).items():
         # The object that has it most often; of several the first by name.
         kept[said] = min(kept.get(said, (0, "")), (-count, file))
-    return [row for row in rows if kept[row[:-2]][1] == row.file]
+    return [row for row in rows if kept[row[:-3]][1] == row.file]
+
+
+def tap_fault(row: TapRow) -> str | None:
+    """Return why an event of the tap is not judged; None where it is."""
+    if row.unknown_members:
+        return _UNKNOWN_MEMBER
+    return None if row.unread == UNNUMBERED else row.unread
+
+
+def _is_time(at_ms: int | None) -> bool:
+    return at_ms is not None and 0 <= at_ms <= LAST_MS
 
 
 def _ledger_fault(row: LedgerRow, versions: Collection[str]) -> str | None:
     if row.unknown_members:
         return _UNKNOWN_MEMBER
-    if None in row[:6] or row.outcome is None:
-        return "missing_member"
-    if not (0 <= row.decided_at_ms <= LAST_MS and 0 <= row.entered_at_ms <= LAST_MS):
-        return "impossible_time"
+    if None in row[2:6] or row.outcome is None:
+        return MISSING_MEMBER
+    if not (_is_time(row.decided_at_ms) and _is_time(row.entered_at_ms)):
+        return IMPOSSIBLE_TIME
+    received_ms = row.decided_at_ms if row.received_at_ms is None else row.received_at_ms
+    if received_ms < row.entered_at_ms - CLOCK_SLACK_MS <= row.decided_at_ms:
+        return IMPOSSIBLE_TIME
     if row.outcome not in _OUTCOMES:
         return _UNKNOWN_OUTCOME
     if row.basis not in _BASES:
         return _UNKNOWN_BASIS
     if row.outcome == "delivered" and (row.route is None or row.destination is None):
         return "delivered_nowhere"
+    if row.attempt is not None and row.attempt < 1:
+        return _UNBELIEVABLE
     return None if row.contract_version in versions else UNKNOWN_CONTRACT
 
 
 def _handover_fault(row: HandoverRow) -> str | None:
     if row.unknown_members:
         return _UNKNOWN_MEMBER
-    if None in (row.decided_at_ms, row.entered_at_ms, row.channel, row.source, row.id, row.outcome):
-        return "missing_member"
-    if not (0 <= row.decided_at_ms <= LAST_MS and 0 <= row.entered_at_ms <= LAST_MS):
-        return "impossible_time"
-    return None if row.outcome in _HANDOVER_ENDS else _UNKNOWN_OUTCOME
+    if None in (row.channel, row.source, row.id, row.outcome):
+        return MISSING_MEMBER
+    if not (_is_time(row.decided_at_ms) and _is_time(row.entered_at_ms)):
+        return IMPOSSIBLE_TIME
+    if row.outcome not in _HANDOVER_ENDS:
+        return _UNKNOWN_OUTCOME
+    return None if _is_possible_end(row) else _UNBELIEVABLE
+
+
+def _is_possible_end(row: HandoverRow) -> bool:
+    """Return whether the endpoint's answer can have led to the outcome that the row has."""
+    is_taken = row.status in _TAKEN
+    is_answer = row.status is None or row.status in _HTTP_STATUSES
+    return is_answer and is_taken == (row.outcome == Outcome.DELIVERED) and (row.attempt or 0) > 0
 
 
 def _unclear(archive: str, row: TapRow | LedgerRow | HandoverRow, reason: str, route: str | None) -> Unclear:
-    hidden = "file", "unknown_members"
+    hidden = "file", "unknown_members", "within"
     members = {
         name: value for name, value in row._asdict().items() if value is not None and name not in hidden
     }
@@ -335,23 +438,29 @@ def _unclear(archive: str, row: TapRow | LedgerRow | HandoverRow, reason: str, r
     date = next((part[5:] for part in row.file.split("/") if part.startswith("date=")), "")
     sender = None if isinstance(row, TapRow) else row.sender
     bad = BadRow(archive, date, row.file, reason, text, sender, row.source, row.id)
-    return Unclear(bad, route, reason not in _NEWER)
+    return Unclear(bad, route, _kind(reason), row.within)
 
 
-def _unclear_line(row: BadRow, versions: Collection[str]) -> Unclear:
+def _kind(reason: str) -> Kind | None:
+    if reason in (IMPOSSIBLE_TIME, _UNBELIEVABLE):
+        return Kind.CONTRADICTION
+    return Kind.NOT_UNDERSTOOD if reason in _NEWER or reason.startswith(_UNREAD) else None
+
+
+def _unclear_line(row: BadRow, rules: AuditRules) -> Unclear:
     """Return what the reader found to be bad, with what its text says."""
+    within = rules.day in (None, row.date)
     try:
         members = json.loads(row.text or "")
     except ValueError:
         # A line that was cut: nobody knows more than whom it is about, if that.
-        return Unclear(row, None, row.id is None)
+        return Unclear(row, None, None if row.id is None else Kind.NOT_UNDERSTOOD, within)
     if not isinstance(members, dict):
-        return Unclear(row, None, is_understood=True)
+        return Unclear(row, None, None, within)
     route = members.get("channel" if row.archive == HANDOVERS else "route")
-    is_known = row.archive != LEDGER or members.get("contract_version") in versions
+    is_known = row.archive != LEDGER or members.get("contract_version") in rules.by_version
     # Valid JSON whose members have other types is what another version writes; in ledger and handovers, what
     # names no event is a record of another folder.
     is_other = row.archive != TAP and row.id is None
-    return Unclear(
-        row, route if isinstance(route, str) and is_known else None, is_other or row.reason != UNREADABLE
-    )
+    kind = Kind.NOT_UNDERSTOOD if row.reason == UNREADABLE and not is_other else None
+    return Unclear(row, route if isinstance(route, str) and is_known else None, kind, within)

@@ -81,9 +81,9 @@ class TapRow(NamedTuple):
     `place` is the item's in its message (`index`), `service` the sender's as the event names it. `routes` has
     one text for each contract of the history, in its order: the names of the routes that the event takes by
     it, parted by spaces, `UNWANTED` before those that do not forward it, or `NO_ROUTE`. `sequence` is None
-    where a simple client sends without numbers, `partition` is the `partitionkey`, `expires_at_ms` 0 for a
-    time that cannot be read. `data_digest` is a hash of the payload, None where nobody made one. `file` is
-    the object's name beneath the archive.
+    where a simple client sends without numbers, `partition` is the `partitionkey`. `data_digest` is a hash of
+    the payload, None where nobody made one. `file` is the object's name beneath the archive, `unread` names
+    what the core would not accept and nobody can judge by, `within` is whether it belongs to the window.
     """
 
     accepted_at_ms: int
@@ -108,7 +108,9 @@ class TapRow(NamedTuple):
     is_too_large: bool = False
     data_digest: int | None = None
     routes: Sequence[str] = ()
+    unread: str | None = None
     unknown_members: bool = False
+    within: bool = True
 
 
 class LedgerRow(NamedTuple):
@@ -135,6 +137,7 @@ class LedgerRow(NamedTuple):
     put_back_by: str | None = None
     file: str = ""
     unknown_members: bool = False
+    within: bool = True
 
     @property
     def has_times(self) -> bool:
@@ -174,6 +177,7 @@ class HandoverRow(NamedTuple):
     sender: str | None = ""
     file: str = ""
     unknown_members: bool = False
+    within: bool = True
 
 
 class RefusedItem(NamedTuple):
@@ -206,11 +210,11 @@ class BadRow(NamedTuple):
 class EventGroup(NamedTuple):
     """Everything that the archive has of one identity, in any order, copies in several objects included.
 
-    The rows are those of the window: tap rows by acceptance, ledger rows by entry, handovers and lines that
-    cannot be read by folder. `dead_letters` are ids of those that the cloud's router wrote and somebody
-    received (ledger rows `delivered` of type `DEAD_LETTER_TYPE` by the sender `PLANE`): at least those about
-    events of the group, more do no harm. `beyond` is how many rows there are besides, where there are so many
-    that the group is not judged.
+    The rows are those of all folders that are read: those `within` the window by their own time (handovers
+    and lines that cannot be read by folder), and those of the days around. `dead_letters` are ids of those
+    that the cloud's router wrote and somebody received (ledger rows `delivered` of type `DEAD_LETTER_TYPE` by
+    the sender `PLANE`): at least those about events of the group, more do no harm. `beyond` is how many rows
+    there are besides, where there are so many that the group is not judged.
     """
 
     tap: Sequence[TapRow] = ()

@@ -21,6 +21,7 @@ from eventplane.sender import PLANE, PLANE_CLIENT, SENDER_DEVICE, SENDER_SERVICE
 from glue_jobs.delivery_audit.cesql import NOT_ATTRIBUTES, AttributeColumns, passes
 from glue_jobs.delivery_audit.contracts import ContractHistory
 from glue_jobs.delivery_audit.event_group import NO_ROUTE, UNWANTED
+from glue_jobs.delivery_audit.rows import severity
 
 _URGENT_SEVERITY: Final = min(
     each for each in SEVERITY_NUMBERS if Priority(priority_of(each)) is Priority.URGENT
@@ -129,10 +130,10 @@ def _is_always_wanted(contract: Contract, attributes: AttributeColumns) -> Colum
     for each in contract.event_types.values():
         if each.priority:
             by_type[each.priority is Priority.URGENT].append(each.name)
-    type, severity = attributes.texts["type"], attributes.texts["severitynumber"].cast("int")
+    type = attributes.texts["type"]
     by_channel = sf.lit(contract.device.outbox.priority is Priority.URGENT)
     return (
         sf.when(type.isin(by_type[True]) | type.startswith(REPORT_PREFIX), sf.lit(True))
         .when(type.isin(by_type[False]), sf.lit(False))
-        .otherwise(sf.coalesce(severity >= _URGENT_SEVERITY, by_channel))
+        .otherwise(sf.coalesce(severity(attributes.texts) >= _URGENT_SEVERITY, by_channel))
     )

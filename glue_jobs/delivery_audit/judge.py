@@ -26,7 +26,7 @@ from glue_jobs.delivery_audit.delivery import (
     is_other_client,
     of_unclear_row,
 )
-from glue_jobs.delivery_audit.event import Event, sorted_out
+from glue_jobs.delivery_audit.event import Event, Unclear, sorted_out
 from glue_jobs.delivery_audit.event_group import (
     EVERY_ROUTE,
     EXPECTED,
@@ -78,14 +78,10 @@ def _audit_rules(rules: Rules) -> AuditRules:
 
 def _judge(group: EventGroup, rules: AuditRules, into: Judgement) -> None:
     copies, ledger, handovers, unclear = sorted_out(group, rules)
-    for archive, count in ((TAP, len(copies)), (LEDGER, len(ledger)), (HANDOVERS, len(handovers))):
-        if count:
+    for archive, rows in ((TAP, copies), (LEDGER, ledger), (HANDOVERS, handovers)):
+        if count := sum(row.within for row in rows):
             into.counts[RowCount(archive)] += count
-    for each in unclear:
-        into.quarantine.append(each.row)
-        into.counts[RowCount(each.row.archive, each.row.reason)] += 1
-        if not each.is_understood:
-            into.findings.append(of_unclear_row(each))
+    _set_aside((each for each in unclear if each.within), into)
     if group.items or any(not row.id for row in ledger):
         _judge_items(group.items, [row for row in ledger if not row.id], rules, into)
     events = _by_sender(copies, ledger, handovers)
@@ -96,12 +92,22 @@ def _judge(group: EventGroup, rules: AuditRules, into: Judgement) -> None:
         if unclear:
             event.unclear = [each for each in unclear if each.row.sender in (None, sender)]
         event.settle(rules, group.dead_letters)
+        if event.is_elsewhere:
+            continue
         shown = _judge_event(event, rules, into)
         if len(senders) > 1:
             into.findings.append(about(shown, Kind.TWO_SENDERS, ", ".join(senders), Hop.DEVICE_CLOUD))
         if sender in others:
             names = f"{sender} in the tap, {others[sender]} in the ledger"
             into.findings.append(about(shown, Kind.SENDER_MISMATCH, names, Hop.ARCHIVE))
+
+
+def _set_aside(unclear: Iterable[Unclear], into: Judgement) -> None:
+    for each in unclear:
+        into.quarantine.append(each.row)
+        into.counts[RowCount(each.row.archive, each.row.reason)] += 1
+        if each.kind is not None:
+            into.findings.append(of_unclear_row(each))
 
 
 def _judge_event(event: Event, rules: AuditRules, into: Judgement) -> Delivery:
@@ -197,7 +203,7 @@ def _judge_unknown_handovers(judged: Sequence[Delivery], rules: AuditRules, into
         hole = rules.hole(LEDGER, end.entered_at_ms - RECORD_MS, wait_ms=RECORD_MS)
         if hole is not None:
             into.counts[HoleCount(LEDGER, hole)] += 1
-        elif rules.sees_all and not event.unclear:
+        elif rules.day is None and not event.unclear:
             # What came into an inbox the day before is in the ledger of that day.
             at = judged[0]._replace(route=None, destination=end.channel)
             where = {"archive_file": end.file, "at_ms": end.entered_at_ms}
@@ -334,6 +340,8 @@ def _count_last_hop(last: Consumption, date: str, inbox: str, into: Judgement) -
 def _time(delivery: Delivery, into: Judgement) -> None:
     """Note how long the first delivery of the event took, over each hop."""
     event, first, out = delivery.event, delivery.event.first, delivery.out[0]
+    if out in event.contested:
+        return
     on = delivery.found[0].row.priority or event.ledger[0].priority, delivery.route or ""
     latencies = into.latencies
     latencies[LatencyKey(_THROUGH, *on, out.decided_at_ms - out.entered_at_ms)] += 1

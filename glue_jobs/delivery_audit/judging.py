@@ -17,6 +17,7 @@ from eventplane.sender import PLANE, SENDER_SERVICE, sender_in_frame
 from glue_jobs.common.hours import Hour, hour_of
 from glue_jobs.delivery_audit.contracts import INTERVAL_MS, ContractHistory, Usage
 from glue_jobs.delivery_audit.coverage import LedgerHours
+from glue_jobs.delivery_audit.event import decided_between, tap_fault, tap_order
 from glue_jobs.delivery_audit.event_group import (
     HOUR_MS,
     BadRow,
@@ -29,7 +30,7 @@ from glue_jobs.delivery_audit.event_group import (
 from glue_jobs.delivery_audit.findings import Finding, Hop, Kind, worst_first
 from glue_jobs.delivery_audit.judge import judge
 from glue_jobs.delivery_audit.rows import MAX_ROWS, event_groups
-from glue_jobs.delivery_audit.rules import LAST_MS, Rules, date_of
+from glue_jobs.delivery_audit.rules import LAST_MS, Rules, Window, date_of
 
 MAX_FINDINGS: Final = 1_000
 """Most findings of events that are kept in the driver; all of them are in the table."""
@@ -48,7 +49,7 @@ class OrderedDelivery(NamedTuple):
     entered. `finding` is what is found if it was overtaken, without the detail.
     """
 
-    stream: tuple[str | None, ...]
+    stream: tuple[str | bool | None, ...]
     sent: int
     delivered_at_ms: int
     finding: Finding
@@ -67,25 +68,31 @@ def ordered_inboxes(history: ContractHistory) -> frozenset[str]:
 def ordered_deliveries(group: EventGroup, inboxes: Collection[str]) -> Iterator[OrderedDelivery]:
     """Return the first deliveries of a group into `inboxes`; none of an identity that several senders use.
 
-    Of that `two_senders` is found, and a forged copy overtakes nobody. A group with rows beyond those that it
-    holds is not judged.
+    Of that `two_senders` is found, and a forged copy overtakes nobody. Nor does an event whose place in the
+    order is unknown: its number cannot be read, it was decided by a wrong clock or on another day, or it has
+    no number and tap and ledger differ about its time. A group with rows beyond those that it holds is not
+    judged.
     """
     if group.beyond:
         return
-    first: dict[str, LedgerRow] = {}
+    sent: defaultdict[str, list[LedgerRow]] = defaultdict(list)
     for row in group.ledger:
         inbox = row.destination
         if inbox is not None and inbox in inboxes and is_sent(row):
-            other = first.setdefault(inbox, row)
-            if row.decided_at_ms < other.decided_at_ms:
-                first[inbox] = row
-    if not first or len(_senders(group)) > 1:
+            sent[inbox].append(row)
+    if not sent or len(_senders(group)) > 1 or any(each.unread for each in group.tap):
         return
-    tap = min(group.tap, default=None)
+    tap = min(group.tap, key=tap_order, default=None)
     sequence = min((each.sequence for each in group.tap if each.sequence is not None), default=None)
-    entered = (each.entered_at_ms for each in group.ledger if None not in each[1:2])
-    began_ms = min(*entered, *(each.accepted_at_ms for each in group.tap), LAST_MS)
-    for destination, row in first.items():
+    entered_ms = min(each.entered_at_ms for each in group.ledger if None not in each[1:2])
+    began_ms = min((each.accepted_at_ms for each in group.tap), default=entered_ms)
+    if sequence is None and began_ms != entered_ms:
+        return
+    is_numbered = sequence is not None
+    for destination, rows in sent.items():
+        if not all(map(has_order, rows)):
+            continue
+        row = min(rows, key=lambda each: each.decided_at_ms)
         client_id, epoch = (tap.client_id, tap.epoch) if tap else (row.client_id, None)
         at_ms = tap.accepted_at_ms if tap else row.entered_at_ms
         finding = Finding(
@@ -105,7 +112,7 @@ def ordered_deliveries(group: EventGroup, inboxes: Collection[str]) -> Iterator[
             at_ms=at_ms,
         )
         yield OrderedDelivery(
-            (destination, client_id, epoch, (tap.partition if tap else None) or row.source),
+            (destination, client_id, epoch, (tap.partition if tap else None) or row.source, is_numbered),
             began_ms if sequence is None else sequence,
             row.decided_at_ms,
             finding,
@@ -123,13 +130,19 @@ def is_sent(row: LedgerRow) -> bool:
     return row.has_times and row.outcome == Outcome.DELIVERED and row.reason != SENT_BEFORE
 
 
+def has_order(row: LedgerRow) -> bool:
+    """Return whether the row's time of decision can be compared with those of other deliveries."""
+    is_time = 0 <= row.decided_at_ms <= LAST_MS and 0 <= row.entered_at_ms <= LAST_MS
+    return row.within and is_time and not decided_between(row).skew_ms
+
+
 def overtaken(deliveries: Iterable[OrderedDelivery]) -> Iterator[Finding]:
     """Return a finding for each delivery after one of its stream that was sent later.
 
     Within one millisecond the archive knows no order, so none is broken there. One event that comes late is
     one finding, however many came before it.
     """
-    streams: defaultdict[tuple[str | None, ...], list[OrderedDelivery]] = defaultdict(list)
+    streams: defaultdict[tuple[str | bool | None, ...], list[OrderedDelivery]] = defaultdict(list)
     for each in deliveries:
         streams[each.stream].append(each)
     for stream in streams.values():
@@ -231,11 +244,13 @@ def judge_rows(task: Task, rows: Iterable[Any]) -> Iterator[Row | Sample | Judge
     """
     judged, ordered = Judged(), list[OrderedDelivery]()
     for key, group in event_groups(rows, task.dead_letters):
+        if not is_within(group, task.rules.window):
+            continue
         if task.overtaken is None:
             ordered += ordered_deliveries(group, task.inboxes)
         elif known := task.overtaken.get(key):
             judged.judgement.findings += (
-                reordered(each, known[each.stream[0] or ""])
+                reordered(each, known[str(each.stream[0])])
                 for each in ordered_deliveries(group, task.inboxes)
                 if each.stream[0] in known
             )
@@ -249,6 +264,13 @@ def judge_rows(task: Task, rows: Iterable[Any]) -> Iterator[Row | Sample | Judge
     judged.judgement.findings += overtaken(ordered)
     yield from judged.taken()
     yield judged
+
+
+def is_within(group: EventGroup, window: Window) -> bool:
+    """Return whether something of a group belongs to the window."""
+    if window.day is None or group.items or any(each.date == str(window) for each in group.bad):
+        return True
+    return any(row.within for rows in (group.tap, group.ledger, group.handovers) for row in rows)
 
 
 def _judge(group: EventGroup, rules: Rules, into: Judged) -> None:
@@ -280,10 +302,11 @@ def _not_judged(group: EventGroup) -> Finding:
 
 def note(judged: Judged, group: EventGroup) -> None:
     """Widen the times of `judged` by those of a group."""
-    accepted = (*(each.accepted_at_ms for each in group.tap), *(each.accepted_at_ms for each in group.items))
+    tap = (each for each in group.tap if each.within and tap_fault(each) is None)
+    accepted = (*(each.accepted_at_ms for each in tap), *(each.accepted_at_ms for each in group.items))
     decided = dict[str, int]()
     for row in group.ledger:
-        if row.is_whole:
+        if row.is_whole and row.within:
             known = decided.get(row.contract_version, row.decided_at_ms)
             decided[row.contract_version] = min(known, row.decided_at_ms)
     judged.note_times(accepted, decided)
@@ -293,8 +316,10 @@ def usages(rows: Iterable[LedgerRow]) -> list[Usage]:
     """Return by which contract versions routers decided, and in which intervals of time."""
     first_ms: dict[tuple[str, int, bool], int] = {}
     for row in rows:
-        if row.is_whole and 0 <= row.decided_at_ms <= LAST_MS:
-            key = row.contract_version, row.decided_at_ms // INTERVAL_MS, row.is_by_contract_in_force
+        if row.is_whole and row.within and 0 <= row.decided_at_ms <= LAST_MS:
+            # By a wrong clock nobody can tell when it was in force.
+            is_in_force = row.is_by_contract_in_force and not decided_between(row).skew_ms
+            key = row.contract_version, row.decided_at_ms // INTERVAL_MS, is_in_force
             first_ms[key] = min(first_ms.get(key, row.decided_at_ms), row.decided_at_ms)
     return [
         Usage(version, interval, at_ms, is_in_force)
@@ -320,6 +345,8 @@ def ledger_hours(
     """Return in which hours the ledger has events of devices, and deliveries into `webhooks`."""
     entered, delivered = set[int](), set[str]()
     for row in rows:
+        if not row.within:
+            continue
         if row.entered_by in uplinks and row.is_whole and 0 <= row.entered_at_ms <= LAST_MS:
             entered.add(row.entered_at_ms // HOUR_MS)
         if row.outcome == Outcome.DELIVERED and row.destination in webhooks:

@@ -6,7 +6,7 @@ items with one client, reason and time of acceptance. The key makes rows of one 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import reduce
 from itertools import groupby
 from operator import itemgetter, or_
@@ -15,6 +15,7 @@ from typing import Any, Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
+from eventplane.attributes import SEVERITY_NUMBERS
 from eventplane.contract import DeliveryGuarantee
 from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.device_reports import forwarder_source
@@ -25,10 +26,19 @@ from eventplane.limits import MAX_SENT_EVENT_BYTES
 from eventplane.names import EPOCH, SEQUENCE
 from eventplane.reasons import Outcome
 from eventplane.sender import PLANE, SENDER_DEVICE, SENDER_SERVICE
+from glue_jobs.common.values import timestamp_ms, whole_number
 from glue_jobs.delivery_audit.contracts import INTERVAL_MS
-from glue_jobs.delivery_audit.event import MAX_TEXT, UNREADABLE
+from glue_jobs.delivery_audit.event import (
+    CLOCK_SLACK_MS,
+    IMPOSSIBLE_TIME,
+    LONGEST_DECISION_MS,
+    MAX_TEXT,
+    MISSING_MEMBER,
+    UNREADABLE,
+)
 from glue_jobs.delivery_audit.event_group import (
     HOUR_MS,
+    REPLAY,
     BadRow,
     EventGroup,
     HandoverRow,
@@ -36,11 +46,14 @@ from glue_jobs.delivery_audit.event_group import (
     RefusedItem,
     TapRow,
 )
-from glue_jobs.delivery_audit.rules import LAST_MS, Window
+from glue_jobs.delivery_audit.rules import DAY_MS, LAST_MS, LATE_DAYS, Window
 
 KEY: Final = ("key", "second_key")
 
 _THING: Final = "*"
+
+MAX_SEQUENCE: Final = 10**18 - 1
+"""Greatest number of an event that is read. Ours: a device's store never comes near, and 64 bits hold it."""
 
 READ_ATTRIBUTES: Final = (
     "source",
@@ -64,24 +77,37 @@ READ_ATTRIBUTES: Final = (
 def tap_rows(rows: DataFrame, window: Window, routes: Column, keys: DataFrame | None = None) -> DataFrame:
     """Return the tap's rows with the key, `within` and the members of `TapRow`, which has the `routes`.
 
-    `fault` is why a row cannot be judged, else null; `refusal` is not null for what is no event. `report` is
-    the text of a device's report. With `keys`, only rows that have one of these.
+    `fault` is why nobody knows what a row is about, else null; `refusal` is not null for what is no event.
+    `report` is the text of a device's report. With `keys`, only rows that have one of these.
     """
     texts = sf.col("texts")
     source, id, sequence = texts["source"], texts["id"], texts[SEQUENCE]
     event, refusal = sf.col("event_bytes"), sf.col("refusal")
-    faults = {
-        UNREADABLE: sf.col("line").isNotNull(),
-        "missing_member": _any_null("accepted_at_ms", "client_id", "message_id", "index"),
-        "impossible_time": ~_is_time("accepted_at_ms"),
-        "neither_event_nor_refusal": event.isNull() == refusal.isNull(),
-        # Without its bytes it would not be counted, and so never be missed.
-        "refusal_without_bytes": refusal.isNotNull() & sf.col("original_base64").isNull(),
-        "event_without_identity": event.isNotNull()
-        & (source.isNull() | id.isNull() | texts["type"].isNull()),
+    is_item = refusal.isNotNull()
+    has_members, has_time = ~_any_null("message_id", "index"), _is_time("accepted_at_ms")
+    fault = _first_of(
+        {
+            UNREADABLE: sf.col("line").isNotNull(),
+            MISSING_MEMBER: sf.col("client_id").isNull() | (is_item & ~has_members),
+            IMPOSSIBLE_TIME: is_item & ~has_time,
+            "neither_event_nor_refusal": event.isNull() == refusal.isNull(),
+            # Without its bytes it would not be counted, and so never be missed.
+            "refusal_without_bytes": is_item & sf.col("original_base64").isNull(),
+            "event_without_identity": ~is_item & _any_empty(source, id, texts["type"]),
+        }
+    )
+    read = {
+        "recordedtime": timestamp_ms(texts["recordedtime"]),
+        "expirytime": timestamp_ms(texts["expirytime"]),
+        ROUTER_HOPS: whole_number(texts[ROUTER_HOPS], 2**31 - 1),
+        "severitynumber": severity(texts),
+        DELIVERY_GUARANTEE: sf.when(texts[DELIVERY_GUARANTEE] == DeliveryGuarantee.BEST_EFFORT, sf.lit(True)),
+        # The last: without its number an event is judged all the same.
+        SEQUENCE: whole_number(sequence, MAX_SEQUENCE),
     }
-    # The first that applies.
-    fault = sf.coalesce(*(sf.when(applies, sf.lit(reason)) for reason, applies in faults.items()))
+    unread = {
+        f"unreadable_{name}": texts[name].isNotNull() & sf.col(f"read_{name}").isNull() for name in read
+    }
     item = sf.lit("item"), sf.col("client_id"), refusal, sf.col("accepted_at_ms")
     members = {
         "place": sf.col("index"),
@@ -90,63 +116,84 @@ def tap_rows(rows: DataFrame, window: Window, routes: Column, keys: DataFrame | 
         "id": id,
         "type": texts["type"],
         "epoch": texts[EPOCH],
-        "sequence": sf.when(sequence.rlike(r"^[0-9]{1,18}$"), sequence.cast("long")),
+        "sequence": sf.col(f"read_{SEQUENCE}"),
         "partition": texts["partitionkey"],
         "dead_letter_reason": texts["deadletterreason"],
-        "recorded_at_ms": _unix_ms(texts["recordedtime"]),
-        # What Spark cannot read though the router can (a leap second) counts as past: the router's word
-        # stands.
-        "expires_at_ms": sf.when(
-            texts["expirytime"].isNotNull(), sf.coalesce(_unix_ms(texts["expirytime"]), sf.lit(0))
-        ),
-        "hops": texts[ROUTER_HOPS].cast("int"),
-        "asks_best_effort": texts[DELIVERY_GUARANTEE].eqNullSafe(DeliveryGuarantee.BEST_EFFORT),
+        "recorded_at_ms": sf.col("read_recordedtime"),
+        "expires_at_ms": sf.col("read_expirytime"),
+        "hops": sf.col(f"read_{ROUTER_HOPS}"),
+        "asks_best_effort": sf.col(f"read_{DELIVERY_GUARANTEE}").isNotNull(),
         "names_sender": texts[SENDER_DEVICE].isNotNull(),
         "is_too_large": event > MAX_SENT_EVENT_BYTES,
         "routes": routes,
+        "unread": _first_of({IMPOSSIBLE_TIME: ~has_time, MISSING_MEMBER: ~has_members, **unread}),
+        "within": _within("accepted_at_ms", window),
+        # Its device has sent it all the same: then it counts by when it was written.
+        "accepted_at_ms": sf.when(has_time, sf.col("accepted_at_ms")).otherwise(_written_ms()),
     }
     kept = [name for name in TapRow._fields if name not in members]
     extra = ["date", "refusal", "original_base64", "report", "line"]
     keyed = _with_keys(rows, sf.when(refusal.isNotNull(), sf.xxhash64(*item)), source, id, keys)
-    made = keyed.select(
+    # As columns, so that each is worked out once.
+    return keyed.withColumns({f"read_{name}": value for name, value in read.items()}).select(
         *KEY,
         *kept,
         *(column.alias(name) for name, column in members.items()),
         *extra,
         fault.alias("fault"),
     )
-    return made.withColumn("within", _within("accepted_at_ms", window))
+
+
+def severity(texts: Mapping[str, Column] | Column) -> Column:
+    """Return the `severitynumber` as the core accepts it, else null."""
+    number = whole_number(texts["severitynumber"], SEVERITY_NUMBERS[-1])
+    return sf.when(number >= SEVERITY_NUMBERS[0], number)
 
 
 def ledger_rows(rows: DataFrame, window: Window, keys: DataFrame | None = None) -> DataFrame:
-    """Return the ledger's rows of the window with the key and the members of `LedgerRow`."""
+    """Return the ledger's rows with the key and the members of `LedgerRow`."""
     item = sf.lit("item"), sf.col("client_id"), sf.col("reason"), sf.col("entered_at_ms")
     is_item = sf.when(sf.col("id") == "", sf.xxhash64(*item))
-    found = rows.where(_within("entered_at_ms", window))
+    found = rows.withColumn("within", _within("entered_at_ms", window))
     keyed = _with_keys(found, is_item, sf.col("source"), sf.col("id"), keys)
     return keyed.select(*KEY, *LedgerRow._fields, "date", "line")
 
 
 def handover_rows(rows: DataFrame, window: Window, keys: DataFrame | None = None) -> DataFrame:
     """Return the handovers of events with the key and the members of `HandoverRow`."""
-    found = rows.where(~sf.col("id").eqNullSafe("") & (sf.col("line").isNull() | _in_folder(window)))
+    found = rows.where(~sf.col("id").eqNullSafe("")).withColumn("within", _in_folder(window))
     keyed = _with_keys(found, None, sf.col("source"), sf.col("id"), keys)
     return keyed.select(*KEY, *HandoverRow._fields, "date", "line")
 
 
 def summary(ledger: DataFrame) -> DataFrame:
-    """Return few rows, like those of the ledger, that name every contract, time, channel and hour in it."""
-    is_record = sf.col("line").isNull() & _is_time("decided_at_ms") & _is_time("entered_at_ms")
+    """Return few rows, like the ledger's of the window, that name every contract, time, channel and hour."""
+    is_record = sf.col("within") & sf.col("line").isNull()
+    is_record &= _is_time("decided_at_ms") & _is_time("entered_at_ms")
     groups = {
         "entered_at_ms": sf.floor(sf.col("entered_at_ms") / HOUR_MS) * HOUR_MS,
         "file": sf.left("file", sf.length("file") - sf.length(sf.substring_index("file", "/", -1))),
         "decided_in": sf.floor(sf.col("decided_at_ms") / INTERVAL_MS),
+        "within": sf.lit(True),
+        # So that its clock is wrong in this row as well.
+        "received_at_ms": sf.when(is_by_wrong_clock(), sf.lit(LAST_MS)),
     }
     same = "entered_by", "contract_version", "destination", "outcome", "reason", "basis"
     keys: list[Column | str] = [*same, *(column.alias(name) for name, column in groups.items())]
     found = ledger.where(is_record).groupBy(*keys).agg(sf.min("decided_at_ms").alias("decided_at_ms"))
     kept = {*same, *groups, "decided_at_ms"}
     return found.select(*(name if name in kept else sf.lit(None).alias(name) for name in LedgerRow._fields))
+
+
+def is_by_wrong_clock() -> Column:
+    """Return whether a row of the ledger was decided by a wrong clock, as `event.decided_between` has it."""
+    decided, entered = sf.col("decided_at_ms"), sf.col("entered_at_ms")
+    # Null where the queue does not tell it, as `greatest` leaves a null out.
+    is_bounded = (sf.col("attempt") == 1) & ~sf.col("reason").eqNullSafe(REPLAY)
+    latest = sf.when(is_bounded, sf.col("received_at_ms") + LONGEST_DECISION_MS)
+    earliest = sf.greatest(entered, "received_at_ms")
+    is_ahead = latest.isNotNull() & (decided > sf.greatest(latest, entered))
+    return sf.coalesce(is_ahead | (decided < earliest - CLOCK_SLACK_MS), sf.lit(False))
 
 
 def dead_letters(ledger: DataFrame) -> DataFrame:
@@ -167,13 +214,13 @@ def good(tap: DataFrame) -> DataFrame:
 
 
 def of_tap(tap: DataFrame) -> DataFrame:
-    """Return what `event_groups` takes of the tap, the rows of the window."""
+    """Return what `event_groups` takes of the tap."""
     is_good, is_item = sf.col("fault").isNull(), sf.col("refusal").isNotNull()
     item = "place", sf.sha2("original_base64", 256), "client_id", "refusal", "accepted_at_ms", "file"
-    return tap.where("within").select(
+    return tap.select(
         *KEY,
         sf.when(is_good & ~is_item, sf.struct(*TapRow._fields)).alias("tap"),
-        sf.when(is_good & is_item, sf.struct(*item)).alias("item"),
+        sf.when(is_good & is_item & sf.col("within"), sf.struct(*item)).alias("item"),
         _bad(TAP, sf.col("fault"), TapRow._fields),
     )
 
@@ -250,8 +297,9 @@ def _unreadable() -> Column:
 
 def _member(line: Column, name: str) -> Column:
     """A text member of a line of JSON that may be cut; null where it cannot be read."""
-    found = sf.regexp_extract(line, rf'"{name}":"((?:[^"\\]|\\.)*)"', 1)
-    return sf.when(found != "", found)
+    # Possessive: otherwise Java's stack grows with the text.
+    found = sf.regexp_extract(line, rf'"{name}":("(?:[^"\\]++|\\.)++")', 1)
+    return sf.get_json_object(sf.concat(sf.lit('{"text":'), found, sf.lit("}")), "$.text")
 
 
 def _with_keys(
@@ -275,10 +323,18 @@ def _with_keys(
 
 
 def _within(time: str, window: Window) -> Column:
-    """Whether a row belongs to the window: by a time, and by its folder where that is none."""
+    """Whether a row belongs to the window by itself: by a time, or by its folder.
+
+    That is for a line that cannot be read, and for a time at which the audit of no day would look for it in
+    its folder.
+    """
     if window.day is None:
         return sf.lit(True)
-    return sf.when(_is_time(time), sf.col(time).between(*window.span_ms)).otherwise(_in_folder(window))
+    first_ms, last_ms = window.span_ms
+    at_ms = sf.when(sf.col("line").isNull(), sf.col(time))
+    is_looked_for = at_ms.between(first_ms - LATE_DAYS * DAY_MS, last_ms + DAY_MS)
+    is_of_folder = _in_folder(window) & ~sf.coalesce(is_looked_for, sf.lit(False))
+    return is_of_folder | sf.coalesce(at_ms.between(first_ms, last_ms), sf.lit(False))
 
 
 def _in_folder(window: Window) -> Column:
@@ -294,6 +350,16 @@ def _any_null(*names: str) -> Column:
     return reduce(or_, (sf.col(name).isNull() for name in names))
 
 
-def _unix_ms(timestamp: Column) -> Column:
-    # RFC 3339 allows a small t and z; Spark reads capitals only.
-    return sf.unix_millis(sf.try_to_timestamp(sf.upper(timestamp)))
+def _any_empty(*texts: Column) -> Column:
+    return reduce(or_, (sf.coalesce(text, sf.lit("")) == "" for text in texts))
+
+
+def _first_of(reasons: Mapping[str, Column]) -> Column:
+    """The first reason that applies; null where none does."""
+    return sf.coalesce(*(sf.when(applies, sf.lit(reason)) for reason, applies in reasons.items()))
+
+
+def _written_ms() -> Column:
+    """When a row was written by its own word, Unix milliseconds; if that is no time, its folder's day."""
+    day_ms = sf.unix_millis(sf.to_timestamp("date", "yyyy-MM-dd"))
+    return sf.when(_is_time("archived_at_ms"), sf.col("archived_at_ms")).otherwise(day_ms)

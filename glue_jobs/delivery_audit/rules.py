@@ -218,7 +218,8 @@ class AuditRules:
                 # By the strictest contract: functions of several may run side by side.
                 known = self._webhook_worth_ms.get(each.address, worth_ms)
                 self._webhook_worth_ms[each.address] = min(known, worth_ms)
-        self.sees_all = rules.window.day is None
+        self.day = str(rules.window) if rules.window.day else None
+        """The window's day, `YYYY-MM-DD`; None: all days are judged."""
         self.watermark = rules.watermark
         self._damaged = {
             folder: frozenset(each.number for each in hours)
@@ -238,6 +239,10 @@ class AuditRules:
         while a new contract is rolled out, routers of both versions run side by side.
         """
         return self._in_force[0 if at_ms is None else bisect_right(self._from_ms, at_ms)]
+
+    def is_of_frame(self, row: LedgerRow) -> bool:
+        """Return whether the row is of a frame that IoT Core accepted, so that it has the tap's time."""
+        return row.entered_by in self.uplinks and row.put_back_by is None
 
     def is_open(self, since_ms: int | None) -> bool:
         """Return whether a record about what began at `since_ms` may still come."""

@@ -1,10 +1,11 @@
 """The screen: most events are ordinary, and of these it suffices to judge one of each shape.
 
 An event is plain if it has one tap row or none, one sender, one time of acceptance and one of decision, at
-most one handover, and no row that is worth a look by itself. What else the judge looks at is its shape:
-types, routes, destinations, outcomes, versions and so on, but no time and no name. Events of one shape are
-judged alike, so one sample is judged, and what it counts is counted as often as the shape comes. Everything
-else is a suspect: what is not plain, rare shapes, and shapes whose sample has something to show.
+most one handover, and no row of another day or that is worth a look by itself. What else the judge looks at
+is its shape: types, routes, destinations, outcomes, versions and so on, but no time and no name. Events of
+one shape are judged alike, so one sample is judged, and what it counts is counted as often as the shape
+comes. Everything else is a suspect: what is not plain, rare shapes, and shapes whose sample has something
+to show.
 """
 
 from __future__ import annotations
@@ -36,12 +37,15 @@ from glue_jobs.delivery_audit.event_group import (
 )
 from glue_jobs.delivery_audit.findings import Span
 from glue_jobs.delivery_audit.judging import Judged, Key
-from glue_jobs.delivery_audit.rows import KEY, is_own_report
+from glue_jobs.delivery_audit.rows import KEY, is_by_wrong_clock, is_own_report
 from glue_jobs.delivery_audit.rules import DAY_MS, LAST_MS, Watermark
 
 RARE: Final = 64
 """How often a shape comes at least of which one sample is judged. Ours: the others cost less than a sample
 that turns out to be none."""
+
+_UNKNOWN: Final = -1
+"""Stands for the time of a delivery whose place in the order is unknown, and of all others of its event."""
 
 _EXTRAORDINARY: Final = frozenset(Verdict) - {
     Verdict.DELIVERED,
@@ -61,14 +65,14 @@ def screened(
 ) -> DataFrame:
     """Return one row for each key with `is_plain`, its `shape`, and its times in Unix milliseconds.
 
-    The rows are those of `rows.tap_rows` and so on. `at_ms` is when it was accepted or entered, `decided_ms`
-    when it was decided; `recorded_ms`, `handed_over_ms` (how long the last hop took) as far as known. For
-    `inboxes` that promise order: `stream` and `sent` tell what has to be in order, `first_0` and so on when
-    it was first put into each.
+    The rows are those of `rows.tap_rows` and so on; a key without one in the window is left out. `at_ms` is
+    when it was accepted or entered, `decided_ms` when it was decided; `recorded_ms`, `handed_over_ms` (how
+    long the last hop took) as far as known. For `inboxes` that promise order: `stream` and `sent` tell what
+    has to be in order, `first_0` and so on when it was first put into each.
     """
     ordered = sorted(inboxes)
     parts = (
-        _tap(tap.where("within"), watermark, ordered),
+        _tap(tap, watermark, ordered),
         _ledger(ledger, history, watermark, ordered),
         _handovers(handovers, ordered),
     )
@@ -80,12 +84,19 @@ def screened(
         sf.when(
             sf.min("sender") == sf.max("sender"), sf.coalesce(sf.min("tap_stream"), sf.min("ledger_stream"))
         ).alias("stream"),
-        # As in `judging.ordered_deliveries`: the number, else the time.
-        sf.coalesce(sf.min("number"), sf.min("at_ms")).alias("sent"),
+        # As in `judging.ordered_deliveries`: the number, else the time, unless tap and ledger differ in it.
+        sf.coalesce(
+            sf.min("number"),
+            sf.when(
+                sf.coalesce(sf.min("accepted_ms"), sf.min("entered_ms")) == sf.min("entered_ms"),
+                sf.min("entered_ms"),
+            ),
+        ).alias("sent"),
         *(sf.min(name).alias(name) for name in first),
     )
     events = rows.groupBy(*KEY).agg(
         sf.count(sf.lit(1)).alias("rows"),
+        sf.max("is_within").alias("is_within"),
         sf.sum("is_odd").alias("odd"),
         sf.sum("is_tap").alias("taps"),
         sf.count("handed_over_ms").alias("handovers"),
@@ -111,7 +122,7 @@ def screened(
         & (sf.col("handovers") <= 1)
         & (sf.coalesce("ended_ms", "decided_ms") >= sf.col("decided_ms"))
     )
-    return events.select(
+    return events.where("is_within = 1").select(
         *KEY,
         sf.coalesce(is_plain, sf.lit(False)).alias("is_plain"),
         sf.xxhash64("rows", "shape").alias("shape"),
@@ -128,11 +139,12 @@ def _row(odd: Column, shape: list[Column | str], ordered: Collection[str], **mem
     """A row of any archive for the aggregation; a condition that is unknown makes it odd."""
     names = ["sender", "at_ms", "decided_ms", "recorded_ms", "handed_over_ms", "ended_ms"]
     if ordered:
-        names += ["tap_stream", "ledger_stream", "number"]
+        names += ["tap_stream", "ledger_stream", "accepted_ms", "entered_ms", "number"]
         names += [f"first_{place}" for place in range(len(ordered))]
     return [
         *map(sf.col, KEY),
         _number(sf.coalesce(odd, sf.lit(True)), "is_odd"),
+        _number(sf.coalesce("within", sf.lit(False)), "is_within"),
         _number(members.get("is_tap", sf.lit(0)), "is_tap"),
         _number(members.get("from_device", sf.lit(0)), "from_device"),
         sf.xxhash64(*shape).alias("shape"),
@@ -148,6 +160,8 @@ def _tap(rows: DataFrame, watermark: Watermark, ordered: Collection[str]) -> Dat
         sf.col("fault").isNotNull(),
         sf.col("refusal").isNotNull(),
         sf.col("unknown_members"),
+        sf.col("unread").isNotNull(),
+        ~sf.col("within"),
         sf.col("type") == DEAD_LETTER_TYPE,
         sf.col("dead_letter_reason").isNotNull(),
         watermark.is_late(sf.col("accepted_at_ms"), sf.col("archived_at_ms")),
@@ -164,7 +178,9 @@ def _tap(rows: DataFrame, watermark: Watermark, ordered: Collection[str]) -> Dat
         sf.col("expires_at_ms").isNull(),
         "asks_best_effort",
     ]
-    stream = sf.xxhash64("client_id", "epoch", sf.coalesce("partition", "source"))
+    stream = sf.xxhash64(
+        "client_id", "epoch", sf.coalesce("partition", "source"), sf.col("sequence").isNotNull()
+    )
     return rows.select(
         _row(
             odd,
@@ -175,7 +191,12 @@ def _tap(rows: DataFrame, watermark: Watermark, ordered: Collection[str]) -> Dat
             at_ms=sf.col("accepted_at_ms"),
             recorded_ms=sf.col("recorded_at_ms"),
             tap_stream=stream,
+            accepted_ms=sf.col("accepted_at_ms"),
             number=sf.col("sequence"),
+            **{
+                f"first_{place}": sf.when(sf.col("unread").isNotNull(), _UNKNOWN)
+                for place in range(len(ordered))
+            },
         )
     )
 
@@ -186,6 +207,7 @@ def _ledger(
     client, sender, outcome = sf.col("client_id"), sf.col("sender"), sf.col("outcome")
     decided, entered = sf.col("decided_at_ms"), sf.col("entered_at_ms")
     received = sf.coalesce("received_at_ms", "entered_at_ms")
+    is_time = decided.between(0, LAST_MS) & entered.between(0, LAST_MS)
     names_client = sender.startswith(sf.concat(client, sf.lit("/")))
     service = sf.when(names_client, sf.substr(sender, sf.length(client) + 2)).otherwise(sender)
     from_device = sf.col("entered_by").isin(history.uplinks)
@@ -196,14 +218,17 @@ def _ledger(
         sf.col("line").isNotNull(),
         sf.col("unknown_members"),
         sf.col("contract_version").isNull() | sf.col("type").isNull() | (sf.col("id") == ""),
-        ~decided.between(0, LAST_MS) | ~entered.between(0, LAST_MS),
+        ~sf.col("within"),
+        ~is_time,
         ~is_ordinary,
         sf.col("attempt") != 1,
         sf.coalesce("basis", sf.lit(str(Basis.IN_FORCE))) != str(Basis.IN_FORCE),
         sf.col("put_back_by").isNotNull(),
         sf.col("type") == DEAD_LETTER_TYPE,
+        is_by_wrong_clock(),
+        # Of a message that was received again nothing tells that.
         decided > received + LONGEST_DECISION_MS,
-        decided < sf.greatest(entered, received) - CLOCK_SLACK_MS,
+        received < entered - CLOCK_SLACK_MS,
         watermark.is_late(sf.col("entered_at_ms"), sf.col("decided_at_ms")),
         _is_stale(history),
     )
@@ -219,8 +244,11 @@ def _ledger(
     # As in `judging.is_sent`.
     is_whole = entered.isNotNull() & sf.col("line").isNull()
     is_sent = is_whole & (outcome == Outcome.DELIVERED) & ~sf.col("reason").eqNullSafe(SENT_BEFORE)
+    # As in `judging.has_order`.
+    has_order = sf.col("within") & is_time & ~is_by_wrong_clock()
+    at_ms = sf.when(has_order, decided).otherwise(_UNKNOWN)
     first = {
-        f"first_{place}": sf.when(is_sent & (sf.col("destination") == inbox), decided)
+        f"first_{place}": sf.when(is_sent & (sf.col("destination") == inbox), at_ms)
         for place, inbox in enumerate(ordered)
     }
     return rows.select(
@@ -232,7 +260,8 @@ def _ledger(
             sender=sf.xxhash64("sender"),
             at_ms=entered,
             decided_ms=decided,
-            ledger_stream=sf.xxhash64("client_id", sf.lit(None).cast("string"), "source"),
+            entered_ms=entered,
+            ledger_stream=sf.xxhash64("client_id", sf.lit(None).cast("string"), "source", sf.lit(False)),
             **first,
         )
     )
@@ -245,6 +274,7 @@ def _handovers(rows: DataFrame, ordered: Collection[str]) -> DataFrame:
         sf.col("unknown_members"),
         ~decided.between(0, LAST_MS) | ~entered.between(0, LAST_MS),
         sf.col("outcome") != Outcome.DELIVERED,
+        ~sf.col("status").between(200, 299) | (sf.col("attempt") < 1),
         sf.col("type") == DEAD_LETTER_TYPE,
         decided < entered,
     )
@@ -402,7 +432,8 @@ def _overtaken(events: DataFrame, inboxes: Sequence[str]) -> dict[Key, dict[str,
     """By key and inbox: the time of a delivery that was sent later and came earlier."""
     found: defaultdict[Key, dict[str, int]] = defaultdict(dict)
     for place, inbox in enumerate(inboxes):
-        delivered = events.where(sf.col(f"first_{place}").isNotNull() & sf.col("stream").isNotNull()).select(
+        is_known = (sf.col(f"first_{place}") != _UNKNOWN) & sf.col("stream").isNotNull()
+        delivered = events.where(is_known & sf.col("sent").isNotNull()).select(
             *KEY, "stream", (-sf.col("sent")).alias("before"), sf.col(f"first_{place}").alias("delivered_ms")
         )
         # From the last to the first: so the least that came later is known from row to row.

@@ -208,6 +208,14 @@ def lost_as_expired(case: Case) -> list[Truth]:
 
 
 @_fault(_is_routed)
+def lost_as_expired_in_another_form(case: Case) -> list[Truth]:
+    """The router expires an event whose expiry has a form that few readers take."""
+    mortal = _changed(case.event, expirytime="2026-12-31t23:59:60.5+00:00")
+    _become(case, right_case(mortal, case.passage, case.routing))
+    return _lose_last(case, Outcome.EXPIRED, BY_EVENT)
+
+
+@_fault(_is_routed)
 def lost_as_dead_lettered(case: Case) -> list[Truth]:
     return _lose_last(case, Outcome.DEAD_LETTERED, "not_taken")
 
@@ -520,6 +528,21 @@ def expired_by_a_fast_clock(case: Case) -> list[Truth]:
     ]
 
 
+@_fault(lambda case: _is_handed_over(case) and _ends_in_its_hour(case))
+def put_by_a_fast_clock(case: Case) -> list[Truth]:
+    """The router's clock is ahead, so that its word is that the webhook was quicker."""
+    ahead = [replace(row, decided_at_ms=row.decided_at_ms + FAST_MS) for row in case.ledger]
+    case.ledger = ahead
+    return [_of_row(case, Kind.CLOCK_SKEW, Hop.ROUTER, row) for row in ahead]
+
+
+@_fault(_is_routed)
+def entered_at_another_time(case: Case) -> list[Truth]:
+    """The ledger has the frame at another time than the tap."""
+    case.ledger = [replace(row, entered_at_ms=row.entered_at_ms - HOUR_MS) for row in case.ledger]
+    return [fact(case, Kind.CONTRADICTION, Hop.ARCHIVE)]
+
+
 @_fault(_can_share_an_id)
 def under_another_id(case: Case) -> list[Truth]:
     """A service gives an event the id of an earlier one: its readers drop it as a duplicate."""
@@ -596,9 +619,20 @@ def with_new_members(case: Case) -> list[Truth]:
     return _newer(case)
 
 
+def _unusable(case: Case, kind: Kind, hop: Hop, **members: Any) -> list[Truth]:
+    """The webhook's row says what nobody can judge by."""
+    row = case.handovers[-1] = replace(case.handovers[-1], **members)
+    known = replace(_handed(case, kind, row.channel), hop=hop)
+    return [known, replace(known, kind=QUARANTINED, hop=None, route=None)]
+
+
 @_fault(_is_handed_over)
 def unknown_end(case: Case) -> list[Truth]:
     """A newer webhook writes an outcome that this version does not know."""
-    row = case.handovers[-1] = replace(case.handovers[-1], outcome="parked")  # type: ignore[arg-type]
-    known = _handed(case, Kind.NOT_UNDERSTOOD, row.channel)
-    return [known, replace(known, kind=QUARANTINED, hop=None, route=None)]
+    return _unusable(case, Kind.NOT_UNDERSTOOD, Hop.INBOX_CONSUMER, outcome="parked")
+
+
+@_fault(_is_handed_over)
+def impossible_end(case: Case) -> list[Truth]:
+    """A webhook's row has the event delivered by an answer that refuses it."""
+    return _unusable(case, Kind.CONTRADICTION, Hop.ARCHIVE, status=500)

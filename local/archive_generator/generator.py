@@ -308,6 +308,9 @@ class Generator:
             if what == "text_for_number" or (what == "cut" and folder == LEDGER):
                 hop = Hop.ARCHIVE if folder == TAP else Hop.ROUTER
                 self._truth.add(fact(case, Kind.NOT_UNDERSTOOD, hop))
+            elif what in ("missing_member", "impossible_time"):
+                # Either way it is the time that it lacks.
+                self._truth.add(fact(case, Kind.CONTRADICTION, Hop.ARCHIVE))
             return
         tap, decisions, truth = refused_item(case, recorded=what == "refused")
         for tapped in tap:

@@ -33,7 +33,7 @@ def malformed(case: Case, way: str, number: int) -> tuple[str, int, str, str]:
 
 def _line(row: TapRecord | LedgerRecord, way: str, mark: str) -> str:
     # The mark is in a member that stands before the cut and is never the one that is wrong.
-    line = to_line(replace(row, client_id=mark))
+    line = to_line(replace(row, message_id=mark))
     if way == "cut":
         return line[: line.index(mark) + len(mark) + 20]
     members = json.loads(line)

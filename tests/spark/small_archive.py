@@ -242,7 +242,7 @@ class SmallArchive:
             type=about.type,
             outcome=outcome,
             reason=None if outcome is Outcome.DELIVERED else "rejected",
-            status=204,
+            status=204 if outcome is Outcome.DELIVERED else 503,
             attempt=1,
             message_id="m",
             sender=last.sender,

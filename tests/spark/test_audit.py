@@ -147,8 +147,12 @@ def plant_contradictions(archive: SmallArchive) -> None:
     ):
         archive.send(READING, room="kitchen")
         archive.alter(**members)
-    for change in (lambda line: line[:-30], lambda line: line.replace('"attempt":1', '"attempt":"1"')):
-        archive.send(READING, room="kitchen")
+    # A pattern must neither stop at a quotation mark in a name nor need a stack as deep as a name is long.
+    for id, change in (
+        ('"\\' * 5_000, lambda line: line[:-30]),
+        ('"\\', lambda line: line.replace('"attempt":1', '"attempt":"1"')),
+    ):
+        archive.send(READING, room="kitchen", id=id)
         archive.bad_lines.append(("ledger", change(to_line(archive.ledger.pop()))))
     archive.tap.append(replace(archive.tap[0], archived_at_ms=NOON_MS + 3 * HOUR_MS, message_id="late"))
     archive.accept(archive.event(READING, room="kitchen"))

@@ -34,6 +34,10 @@ TOGETHER: Final = (
     "object_twice_handovers object_twice_tap rows_twice midnight_skew lost_on_a_route no_fleet",
     "truncated_tap not_gzip_tap zeroed_tap without_bytes_tap hour_gone_tap hour_gone_ledger tap_rows_gone "
     "stray_files stray_contract wrong_folder hour_moved forged_decision unknown_outcome fleet_unreadable",
+    "entered_two_days_later entered_an_hour_earlier entered_a_year_later accepted_an_hour_later "
+    "accepted_a_year_earlier impossible_entry impossible_answer fast_router expired_in_another_form "
+    "expiry_unreadable",
+    "reused_id_on_the_next_day copy_on_the_next_day",
     "no_manifests manifests_stop missing_manifest reused_id acknowledged_lost cold_router",
     "manifests_swapped manifest_digest id_altered foreign_client hour_gone_ledger",
     "silent_device unregistered_device only_manifests manifest_rows_swapped new_member",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,6 +16,7 @@ from glue_jobs.delivery_audit.report import latency
 from glue_jobs.delivery_audit.rules import Watermark, Window
 from local.archive_generator.contracts import audited_contracts
 from local.archive_generator.generator import Plan, generate
+from tests.spark.damage.archive import DAY
 from tests.spark.damage.kinds import damage
 
 AS_OF_MS: Final = 1_775_001_600_000
@@ -23,7 +25,10 @@ AS_OF_MS: Final = 1_775_001_600_000
 DAMAGED: Final = (
     "hour_gone_tap tap_rows_gone reused_id foreign_client cold_router lost_on_a_route lost_behind_the_inbox "
     "forged_decision ghost_queue early_decision other_type other_sender unknown_contract unknown_outcome "
-    "attempt_as_text cut_line rolling_upgrade hour_gone_ledger truncated_handovers rows_twice midnight_skew"
+    "attempt_as_text cut_line rolling_upgrade hour_gone_ledger truncated_handovers rows_twice midnight_skew "
+    "entered_two_days_later entered_an_hour_earlier accepted_an_hour_later impossible_entry fast_router "
+    "impossible_answer expired_in_another_form expiry_unreadable reused_id_on_the_next_day "
+    "copy_on_the_next_day"
 )
 
 
@@ -52,10 +57,12 @@ def test_the_result_with_and_without_the_screen_is_the_same(
     plan = Plan(6_000, fault_every=0, trouble_every=0) if damages else Plan(6_000, fault_every=20)
     generate(tmp_path, plan, audited_contracts())
     damage(tmp_path / "archive", damages.split())
+    # One day has rows of the days around, which belong to it or do not.
+    window = Window(date.fromisoformat(DAY) if damages else None)
     folders = (open_archive(str(tmp_path / "archive")), *(open_output(str(tmp_path / each)) for each in "ow"))
 
     def audited_with(screens: bool) -> dict[str, Any]:
-        with audited(spark, Request(*folders, Window(), Watermark(AS_OF_MS), screens=screens)) as audit:
+        with audited(spark, Request(*folders, window, Watermark(AS_OF_MS), screens=screens)) as audit:
             return result(audit)
 
     expected = audited_with(screens=False)

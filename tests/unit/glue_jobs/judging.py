@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import astuple, fields
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any
 
 from eventplane.contract import Contract, Place
@@ -134,12 +136,37 @@ def _total(rows: Iterable[Mapping[str, Any]]) -> Counter[str]:
     return found
 
 
-def judged(archive: SmallArchive, *, twice: bool = False, **others: Any) -> Judged:
-    """Judge all rows of an archive, each in two objects if `twice`; `others` are parameters of `rules_of`."""
-    rules, made = rules_of(archive, **others), Judgement()
+def judged(
+    archive: SmallArchive,
+    *,
+    twice: bool = False,
+    tap: Mapping[str, Any] = MappingProxyType({}),
+    ledger: Mapping[str, Any] = MappingProxyType({}),
+    **others: Any,
+) -> Judged:
+    """Judge all rows of an archive, each in two objects if `twice`; `others` are parameters of `rules_of`.
+
+    The rows of `tap` and `ledger` have these other members.
+    """
+    rules = rules_of(archive, **others)
+    made = Judgement()
     for group in groups_of(archive, rules.history.contracts):
-        judge(in_two_objects(group) if twice else group, rules, made)
+        changed = {
+            "tap": [row._replace(**tap) for row in group.tap],
+            "ledger": [row._replace(**ledger) for row in group.ledger],
+        }
+        cut = by_own_time(group._replace(**changed), rules.window)
+        if judging.is_within(cut, rules.window):
+            judge(in_two_objects(cut) if twice else cut, rules, made)
     return Judged(made)
+
+
+def by_own_time(group: EventGroup, window: Window) -> EventGroup:
+    """The group whose rows of other days are marked, by the time of each."""
+    first_ms, last_ms = window.span_ms
+    tap = [row._replace(within=first_ms <= row.accepted_at_ms <= last_ms) for row in group.tap]
+    ledger = [row._replace(within=first_ms <= (row.entered_at_ms or 0) <= last_ms) for row in group.ledger]
+    return group if window.day is None else group._replace(tap=tap, ledger=ledger)
 
 
 def in_two_objects(group: EventGroup) -> EventGroup:
@@ -211,8 +238,8 @@ def groups_of(archive: SmallArchive, contracts: Iterable[Contract]) -> list[Even
 
 def _member(line: str, name: str) -> str | None:
     """A member's text, also of a line that was cut behind it."""
-    found = re.search(rf'"{name}":\s*"([^"]*)"', line)
-    return found[1] if found else None
+    found = re.search(rf'"{name}":\s*("(?:[^"\\]|\\.)*")', line)
+    return json.loads(found[1]) if found else None
 
 
 def ledger_row(record: LedgerRecord) -> LedgerRow:

@@ -17,15 +17,10 @@ from eventplane.reasons import Outcome
 from eventplane.sender import PLANE
 from glue_jobs.delivery_audit.event_group import (
     DeadLetterCount,
-    EventGroup,
-    HandoverRow,
     HoleCount,
     HourCount,
-    Judgement,
-    TapRow,
 )
 from glue_jobs.delivery_audit.findings import BROKEN_KINDS, INCOMPLETE_KINDS
-from glue_jobs.delivery_audit.judge import judge
 from tests.spark.small_archive import (
     ALARM,
     DAY,
@@ -38,12 +33,9 @@ from tests.spark.small_archive import (
 )
 from tests.unit.glue_jobs.judging import (
     FILES,
-    Judged,
     at_noon,
-    groups_of,
     judged,
     nothing_is_accused,
-    rules_of,
 )
 
 NOON = NOON_MS // HOUR_MS
@@ -130,7 +122,7 @@ class TestNotUnderstood:
     @pytest.mark.parametrize("folder", ["tap", "ledger"])
     def test_a_row_with_unknown_members(self, archive: SmallArchive, folder: str) -> None:
         archive.send()
-        report = judged_with(archive, folder, unknown_members=True)
+        report = judged(archive, **{folder: {"unknown_members": True}})
         assert report.faults() == {"not_understood": 1, "quarantined": 1}
         assert nothing_is_accused(report)
         assert report.judgement.not_in_tap == []
@@ -175,7 +167,7 @@ def test_rows_that_nobody_can_use_are_quarantined_with_a_reason_and_say_no_more(
     archive.bad_lines = [("tap", "[]"), ("ledger", '{"decided_at_ms":177')]
     report = judged(archive)
     assert report.faults() == {"quarantined": 5}
-    assert report.findings == []
+    assert [(each.kind, each.id) for each in report.findings] == [("contradiction", "timeless")]
     assert report.rows() == {
         ("tap", None): 1,
         ("ledger", None): 1,
@@ -283,16 +275,6 @@ def test_what_the_tap_does_not_have_is_for_the_devices_to_judge(archive: SmallAr
     assert report.faults() == {"unexplained": 3, "dead_lettered": 1}
     assert report.totals["internal"] == 1
     assert report.findings == []
-
-
-def judged_with(archive: SmallArchive, name: str, **members: Any) -> Judged:
-    """Judge the archive whose rows of one folder have other `members`."""
-    rules, made = rules_of(archive), Judgement()
-    for group in groups_of(archive, rules.history.contracts):
-        rows: list[TapRow | HandoverRow] = [row._replace(**members) for row in getattr(group, name)]
-        changed: EventGroup = group._replace(**{name: rows})
-        judge(changed, rules, made)
-    return Judged(made)
 
 
 def test_a_judgement_needs_no_spark() -> None:

@@ -128,9 +128,18 @@ def test_the_replay_and_the_audit_mean_the_same_records() -> None:
     assert replay.REPLAY == event_group.REPLAY
 
 
-def reordered(archive: SmallArchive) -> set[tuple[str | None, str | None]]:
+def reordered(
+    archive: SmallArchive, **changed: dict[str, dict[str, Any]]
+) -> set[tuple[str | None, str | None]]:
+    """What was overtaken, where rows of the event called so have other members."""
     history = history_of(archive)
     groups, inboxes = groups_of(archive, history.contracts), ordered_inboxes(history)
+    for number, group in enumerate(groups):
+        others = {
+            name: [row._replace(**more) for row in getattr(group, name)]
+            for name, more in changed.get(group.ledger[0].id, {}).items()
+        }
+        groups[number] = group._replace(**others)
     found = overtaken(each for group in groups for each in ordered_deliveries(group, inboxes))
     return {(each.id, each.detail) for each in found}
 
@@ -166,6 +175,31 @@ def test_without_a_number_the_time_of_entry_orders_and_other_partitions_are_othe
     assert {id for id, _ in reordered(archive)} == {events[0].id}
     archive.move(events[0], decided_at_ms=NOON_MS + 90_000)  # behind b's only
     assert reordered(archive) == set()
+
+
+@pytest.mark.parametrize(
+    ("tap", "ledger"),
+    [
+        ({"unread": "unreadable_devicesequence", "sequence": None}, {}),
+        ({}, {"decided_at_ms": NOON_MS + 600_000}),
+        ({}, {"decided_at_ms": NOON_MS + 5_000, "within": False}),
+        ({"sequence": None, "epoch": None, "accepted_at_ms": NOON_MS - 60_000}, {}),
+        ({"sequence": None, "epoch": None}, {"entered_at_ms": NOON_MS - 60_000}),
+    ],
+    ids=["unreadable number", "wrong clock", "another day", "another time in the tap", "in the ledger"],
+)
+def test_an_event_whose_place_is_unknown_is_not_reordered_nor_are_the_others(
+    archive: SmallArchive, tap: dict[str, Any], ledger: dict[str, Any]
+) -> None:
+    archive.use(small_contract(inboxes={"care": {"transport": "sqs_fifo", "ordering": "source"}}))
+    first, second = archive.send(), archive.send()
+    archive.move(first, decided_at_ms=NOON_MS + 5_000)
+    assert {id for id, _ in reordered(archive)} == {first.id}
+    changed = {"tap": tap, "ledger": ledger}
+    assert reordered(archive, **{first.id: changed}) == set()
+    archive.move(first, decided_at_ms=NOON_MS)
+    archive.move(second, decided_at_ms=NOON_MS)
+    assert reordered(archive, **{second.id: changed}) == set()
 
 
 SENT = st.lists(st.tuples(st.sampled_from(["x", "y"]), st.integers(0, 5), st.integers(0, 5)), max_size=9)

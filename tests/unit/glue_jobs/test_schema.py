@@ -39,4 +39,4 @@ def test_a_judged_row_begins_with_the_record_s_members(
     row: type[LedgerRow] | type[HandoverRow], record: type[LedgerRecord] | type[HandoverRecord]
 ) -> None:
     """Spark's rows become these by position."""
-    assert row._fields == (*(each.name for each in fields(record)), "file", "unknown_members")
+    assert row._fields == (*(each.name for each in fields(record)), "file", "unknown_members", "within")
