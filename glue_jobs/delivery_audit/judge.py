@@ -115,6 +115,9 @@ def _judge_event(event: Event, rules: AuditRules, into: Judgement) -> Delivery:
                 hour = event.first.accepted_at_ms // HOUR_MS
                 into.counts[HourCount("late", event.first.client_id, hour)] += 1
         _follow_up(delivery, into)
+    if other := event.other_digests:
+        detail = f"the ledger has another digest of the event than the tap: {', '.join(other)}"
+        into.findings.append(about(judged[0], Kind.CONTENT_MISMATCH, detail, Hop.ARCHIVE))
     if event.handovers:
         _judge_unknown_handovers(judged, rules, into)
     return judged[0]
@@ -174,7 +177,9 @@ def _follow_up(delivery: Delivery, into: Judgement) -> None:
     if first is None and delivery.verdict is Verdict.UNEXPLAINED:
         row, entered_at_ms = delivery.found[0].row, min(row.entered_at_ms for row in event.ledger)
         named = row.client_id, event.sender, row.source, row.id, row.type
-        into.not_in_tap.append(NotInTap(*named, *to, row.contract_version, entered_at_ms, row.file))
+        into.not_in_tap.append(
+            NotInTap(*named, *to, row.contract_version, entered_at_ms, row.file, row.digest)
+        )
     if first is not None and delivery.verdict is Verdict.LOST and route != NO_ROUTE:
         named = event.sender, first.source, first.id, first.type, first.client_id
         version, file = delivery.contract_version, first.file

@@ -9,6 +9,7 @@ from typing import Final
 
 from eventplane.contract import Channel, Contract, ParticipantKind, Place, Priority, Route
 from eventplane.dead_letter import DEAD_LETTER_TYPE, Refusal, dead_letter, letter_id
+from eventplane.device_reports import short_digest
 from eventplane.envelope import Envelope, hops_of, parse_event, sent_on
 from eventplane.errors import EnvelopeError
 from eventplane.guarantee import NOT_REPEATED, is_promised, why_expired
@@ -194,8 +195,9 @@ class Planner:
         except EnvelopeError as error:
             if error.reason == Reason.HOP_LIMIT and event.type == DEAD_LETTER_TYPE:
                 # A letter about a letter would only keep the loop going.
+                digest, why = short_digest(item.original), Reason.HOP_LIMIT
                 record = self._record(
-                    entry, event, self._priority(event), now_ms, None, Outcome.DROPPED, Reason.HOP_LIMIT
+                    entry, event, self._priority(event), now_ms, digest, None, Outcome.DROPPED, why
                 )
                 yield Step(record, event)
             else:
@@ -204,15 +206,25 @@ class Planner:
         if wrong := self._rights.refusal(stamped) or check(event):
             yield from self._refused(entry, item, wrong, now_ms)
         else:
-            yield from self._routed(entry, stamped, outgoing, now_ms, since_ms=entry.accepted_at_ms)
+            digest = short_digest(item.original)
+            yield from self._routed(
+                entry, stamped, outgoing, now_ms, since_ms=entry.accepted_at_ms, digest=digest
+            )
 
     def _routed(
-        self, entry: _Entry, event: Envelope, outgoing: Envelope, now_ms: int, *, since_ms: int
+        self,
+        entry: _Entry,
+        event: Envelope,
+        outgoing: Envelope,
+        now_ms: int,
+        *,
+        since_ms: int,
+        digest: str | None = None,
     ) -> Iterator[Step]:
         """`event` decides where it goes, `outgoing` is what goes there; its age counts from `since_ms`."""
         priority = self._priority(event)
         routes = self._filters.routes(event, priority)
-        record = partial(self._record, entry, event, priority, now_ms)
+        record = partial(self._record, entry, event, priority, now_ms, digest)
         if not routes:
             yield Step(record(None, Outcome.UNROUTED, "no_route"), event)
         for route, is_wanted in routes:
@@ -241,8 +253,9 @@ class Planner:
     def _refused(self, entry: _Entry, item: Accepted, refusal: Refusal, now_ms: int) -> Iterator[Step]:
         """The original is never tried again: it becomes a dead letter, which is routed like any event."""
         priority = self._priority(item.event)
+        digest = short_digest(item.original) if item.event else None
         record = self._record(
-            entry, item.event, priority, now_ms, None, Outcome.DEAD_LETTERED, refusal.reason
+            entry, item.event, priority, now_ms, digest, None, Outcome.DEAD_LETTERED, refusal.reason
         )
         yield Step(record, item.event)
         # The same event, or message and place, give the same id: a repetition is not a second letter.
@@ -286,6 +299,7 @@ class Planner:
         event: Envelope | None,
         priority: Priority,
         now_ms: int,
+        digest: str | None,
         route: Route | None,
         outcome: Outcome,
         reason: str | None,
@@ -311,4 +325,5 @@ class Planner:
             received_at_ms=entry.received_at_ms,
             basis=entry.basis,
             put_back_by=entry.put_back_by,
+            digest=digest,
         )
