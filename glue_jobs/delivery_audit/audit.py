@@ -31,7 +31,7 @@ from eventplane.archive_layout import (
 )
 from eventplane.ledger import HANDOVERS, LEDGER, TAP
 from glue_jobs.common.archive import Archive, Part
-from glue_jobs.common.hours import Hour
+from glue_jobs.common.hours import Hour, hour_of
 from glue_jobs.common.objects import Objects, Stored
 from glue_jobs.delivery_audit import rows
 from glue_jobs.delivery_audit.cesql import AttributeColumns
@@ -203,7 +203,9 @@ class _Run:
             dead_letters = received_dead_letters(map(LedgerRow._make, rows.dead_letters(ledger).collect()))
         seen = ledger_hours(decisions, history.uplinks, history.webhooks)
         damaged = damaged_hours(self._parts, seen, unreadable_hours(bad), chain.removed())
-        task = Task(Rules(history, watermark, window, damaged), dead_letters, ordered_inboxes(history))
+        of_tap = (key for key in chain.erased if key.removeprefix(f"{COMPACTED}/").startswith(f"{TAP}/"))
+        rules_ = Rules(history, watermark, window, damaged, frozenset(filter(None, map(hour_of, of_tap))))
+        task = Task(rules_, dead_letters, ordered_inboxes(history))
         judged = (
             self._judge_all(task, found) if self._is_small else self._screen(task, tap, ledger, handovers)
         )

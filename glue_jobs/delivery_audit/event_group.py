@@ -83,8 +83,8 @@ class TapRow(NamedTuple):
     it, parted by spaces, `UNWANTED` before those that do not forward it, or `NO_ROUTE`. `sequence` is None
     where a simple client sends without numbers, `partition` is the `partitionkey`, `expires_at_ms` 0 for a
     time that cannot be read. `data_digest` is a hash of the payload, None where nobody made one. `digest` is
-    the `eventplane.device_reports.short_digest` of the event. `file` is the object's name beneath the
-    archive.
+    the `eventplane.device_reports.short_digest` of the event, by the row's own word if it `is_redacted`.
+    `file` is the object's name beneath the archive.
     """
 
     accepted_at_ms: int
@@ -109,6 +109,7 @@ class TapRow(NamedTuple):
     is_too_large: bool = False
     data_digest: int | None = None
     digest: str | None = None
+    is_redacted: bool = False
     routes: Sequence[str] = ()
     unknown_members: bool = False
 

@@ -56,7 +56,8 @@ class Kind(StrEnum):
     TYPE_MISMATCH = "type_mismatch"
     """The ledger names another type than the event in the tap has."""
     CONTENT_MISMATCH = "content_mismatch"
-    """Tap and ledger have different digests of one event in one frame: one of them was altered."""
+    """Tap and ledger have different digests of one event in one frame, or the tap has it redacted and no
+    erasure did that: somebody altered the archive."""
     SENDER_MISMATCH = "sender_mismatch"
     """The ledger's sender is not its client, or tap and ledger name different clients for one frame."""
     REUSED_ID = "reused_id"

@@ -66,7 +66,7 @@ def tap_rows(rows: DataFrame, window: Window, routes: Column, keys: DataFrame | 
     `fault` is why a row cannot be judged, else null; `refusal` is not null for what is no event. `report` is
     the text of a device's report. With `keys`, only rows that have one of these.
     """
-    texts = sf.col("texts")
+    texts, stated = sf.col("texts"), sf.col("digest")
     source, id, sequence = texts["source"], texts["id"], texts[SEQUENCE]
     event, refusal = sf.col("event_bytes"), sf.col("refusal")
     faults = {
@@ -102,6 +102,8 @@ def tap_rows(rows: DataFrame, window: Window, routes: Column, keys: DataFrame | 
         "asks_best_effort": texts[DELIVERY_GUARANTEE].eqNullSafe(DeliveryGuarantee.BEST_EFFORT),
         "names_sender": texts[SENDER_DEVICE].isNotNull(),
         "is_too_large": event > MAX_SENT_EVENT_BYTES,
+        "digest": sf.when(stated.rlike("^[0-9a-f]{16}$"), stated).otherwise(sf.col("event_digest")),
+        "is_redacted": stated.isNotNull(),
         "routes": routes,
     }
     kept = [name for name in TapRow._fields if name not in members]

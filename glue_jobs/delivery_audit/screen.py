@@ -150,6 +150,7 @@ def _tap(rows: DataFrame, watermark: Watermark, ordered: Collection[str]) -> Dat
     odd = _any(
         sf.col("fault").isNotNull(),
         sf.col("refusal").isNotNull(),
+        sf.col("is_redacted"),
         sf.col("unknown_members"),
         sf.col("type") == DEAD_LETTER_TYPE,
         sf.col("dead_letter_reason").isNotNull(),

@@ -109,16 +109,18 @@ def test_an_event_has_the_recorded_digest_in_lines_and_in_compacted_files(
         archive.accept(Envelope({}, text))
     archive.refuse(b"{}")
     like = to_line(replace(archive.tap[0], event="{}", message_id="redacted"))
-    stated = "redacted", "not-a-digest-of", "0" * 15
-    archive.bad_lines = [("tap", f'{like[:-1]},"digest":"{each}"}}') for each in (*stated, "0" * 16)]
+    stated = "redacted", "0" * 16
+    archive.bad_lines = [("tap", f'{like[:-1]},"digest":"{each}"}}') for each in stated]
     archive.write()
     own = short_digest(b"{}")
-    expected = {*SHORT.items(), ("{}", own), ("{}", "0" * 16), (None, None)}
+    redacted = {("{}", own, each) for each in stated}
+    expected = {*((*each, None) for each in SHORT.items()), *redacted, (None, None, None)}
     reading = Reading(spark, archive)
     for change in (lambda _: None, compacted, without_raw, without_envelope):
         change(archive)
         rows, _ = reading.read()
-        assert {(row["event"] and row["event"].strip(), row["digest"]) for row in rows} == expected
+        found = ((row["event"], row["event_digest"], row["digest"]) for row in rows)
+        assert {(text and text.strip(), *digests) for text, *digests in found} == expected
         assert {row["line"] or row["unknown_members"] for row in rows} == {False}
 
 

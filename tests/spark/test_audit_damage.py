@@ -27,8 +27,9 @@ ARGUMENTS: Final = ("--DATE", DAY, "--AS_OF", "2026-04-01T00:00:00Z")
 
 TOGETHER: Final = (
     "clock_ahead lost_on_a_route lost_behind_the_inbox forged_decision forged_handover ghost_queue "
-    "ghost_route early_decision early_handover other_type other_sender unknown_type unknown_contract unknown_outcome "
-    "attempt_as_text attempt_as_fraction time_as_text cut_line unknown_handover rolling_upgrade",
+    "ghost_route early_decision early_handover other_type other_sender unknown_type unknown_contract "
+    "unknown_outcome attempt_as_text attempt_as_fraction time_as_text cut_line unknown_handover "
+    "rolling_upgrade",
     "truncated_ledger not_gzip_ledger zeroed_ledger without_bytes_ledger hour_gone_ledger "
     "truncated_handovers not_gzip_handovers without_bytes_handovers hour_gone_handovers object_twice_ledger "
     "object_twice_handovers object_twice_tap rows_twice midnight_skew lost_on_a_route no_fleet",
