@@ -9,7 +9,6 @@ from typing import Final
 
 from eventplane.contract import Channel, Contract, ParticipantKind, Place, Priority, Route
 from eventplane.dead_letter import DEAD_LETTER_TYPE, Refusal, dead_letter, letter_id
-from eventplane.device_reports import short_digest
 from eventplane.envelope import Envelope, hops_of, parse_event, sent_on
 from eventplane.errors import EnvelopeError
 from eventplane.guarantee import NOT_REPEATED, is_promised, why_expired
@@ -195,9 +194,9 @@ class Planner:
         except EnvelopeError as error:
             if error.reason == Reason.HOP_LIMIT and event.type == DEAD_LETTER_TYPE:
                 # A letter about a letter would only keep the loop going.
-                digest, why = short_digest(item.original), Reason.HOP_LIMIT
+                priority = self._priority(event)
                 record = self._record(
-                    entry, event, self._priority(event), now_ms, digest, None, Outcome.DROPPED, why
+                    entry, event, priority, now_ms, item.digest, None, Outcome.DROPPED, error.reason
                 )
                 yield Step(record, event)
             else:
@@ -206,10 +205,8 @@ class Planner:
         if wrong := self._rights.refusal(stamped) or check(event):
             yield from self._refused(entry, item, wrong, now_ms)
         else:
-            digest = short_digest(item.original)
-            yield from self._routed(
-                entry, stamped, outgoing, now_ms, since_ms=entry.accepted_at_ms, digest=digest
-            )
+            since_ms, digest = entry.accepted_at_ms, item.digest
+            yield from self._routed(entry, stamped, outgoing, now_ms, since_ms=since_ms, digest=digest)
 
     def _routed(
         self,
@@ -253,9 +250,8 @@ class Planner:
     def _refused(self, entry: _Entry, item: Accepted, refusal: Refusal, now_ms: int) -> Iterator[Step]:
         """The original is never tried again: it becomes a dead letter, which is routed like any event."""
         priority = self._priority(item.event)
-        digest = short_digest(item.original) if item.event else None
         record = self._record(
-            entry, item.event, priority, now_ms, digest, None, Outcome.DEAD_LETTERED, refusal.reason
+            entry, item.event, priority, now_ms, item.digest, None, Outcome.DEAD_LETTERED, refusal.reason
         )
         yield Step(record, item.event)
         # The same event, or message and place, give the same id: a repetition is not a second letter.
