@@ -28,6 +28,7 @@ _OF_AN_EVENT: Final = (
     Kind.DEAD_LETTERED,
     Kind.UNCONFIRMED,
     Kind.TYPE_MISMATCH,
+    Kind.CONTENT_MISMATCH,
     Kind.SENDER_MISMATCH,
     Kind.NOT_UNDERSTOOD,
 )
