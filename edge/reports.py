@@ -19,7 +19,7 @@ from eventplane.device_reports import (
     DISK_FAILED,
     HEARTBEAT,
     MANIFEST,
-    SHA256,
+    SHA256_EVENT,
     STARTED,
     forwarder_source,
 )
@@ -118,7 +118,7 @@ def manifest(
             "first": each.first,
             "last": each.last,
             "count": each.count,
-            "digest": f"{each.digest:032x}",
+            "digest": f"{each.digest or 0:032x}",
             **(
                 {"acknowledged_to": acknowledged_to[each.destination]}
                 if each.destination in acknowledged_to
@@ -130,7 +130,8 @@ def manifest(
     data = {
         "epoch": heading.epoch,
         "interval_s": math.ceil(interval_s),
-        "key_digest": SHA256,
+        # Without it nobody compares the digests.
+        **({} if any(each.digest is None for each in statements) else {"key_digest": SHA256_EVENT}),
         "statements": stated,
     }
     return heading.write(MANIFEST, {**data, "final": True} if is_final else data)

@@ -153,6 +153,8 @@ _MEANINGS: Final = {
     "severitytext": "the event's severity, in words",
     "integer_attributes": "which of these attributes are Integers in the event, separated by spaces",
     "boolean_attributes": "which of these attributes are Booleans in the event, separated by spaces",
+    "digest": "the digest of the event as it entered; in the tap null but for a redacted event",
+    "event_digest": "the digest of `event`",
     "data_digest": "equal where the event's data is equal",
     "event_bytes": "bytes of `event`",
     "report": "`event` where it is a device's report that the audit reads: started, discarded, manifest",
@@ -265,12 +267,16 @@ TAP_ATTRIBUTES: Final = (
 """Attributes of events that have a column in the compacted tap: those that the audit reads, and those that
 filters commonly look at. What is not among them is read out of the event."""
 
+DIGEST: Final = Column("digest")
+"""A tap row has it where an erasure redacted the event, of what the event was. The archive writer leaves it
+out, since it can be made of the event."""
+
 TAP_FOLDER: Final = Folder(
     name=TAP,
-    version=3,
+    version=4,
     row="one item that IoT Core accepted from a device: `TapRecord`",
     written_by="archive writer",
-    columns=_columns(TapRecord),
+    columns=(*_columns(TapRecord), DIGEST),
     compaction=Compaction(
         identity=("message_id", "index"),
         order=("source", "accepted_at_ms", "message_id", "index"),
@@ -278,7 +284,7 @@ TAP_FOLDER: Final = Folder(
         derived=(
             *_texts("integer_attributes", "boolean_attributes"),
             *_counts("data_digest", "event_bytes"),
-            Column("report"),
+            *_texts("report", "event_digest"),
         ),
         look_back_h=24,
     ),
@@ -286,7 +292,7 @@ TAP_FOLDER: Final = Folder(
 
 LEDGER_FOLDER: Final = Folder(
     name=LEDGER,
-    version=3,
+    version=4,
     row="one routing decision and its outcome: `LedgerRecord`",
     written_by="ledger writer; routers, if its queue refuses",
     columns=_columns(LedgerRecord),

@@ -26,8 +26,11 @@ UPLINK_KEY = "interest/plane/uplink"
 """The key of that state."""
 
 SHA256 = "sha256"
-"""The `key_digest` of a manifest: how the keys of which its digests are sums are made (`key_digest`).
-Older forwarders made them otherwise, and do not state it."""
+"""The `key_digest` of a manifest whose digests are sums of `key_digest` of the events: up to version 0.3.0.
+Forwarders before made them otherwise, and do not state it."""
+
+SHA256_EVENT = "sha256-event"
+"""The `key_digest` of a manifest whose digests are sums of `event_digest` of the events."""
 
 
 def forwarder_source(thing: str) -> str:
@@ -63,9 +66,23 @@ def is_irreplaceable(json: str) -> bool:
 KEY_BYTES = 16
 """Ours: of 10^9 events no two have the same key."""
 
+_SHORT_BYTES = 8
+"""What the archive keeps of an event's digest: its low half, which a column of 64 bits holds."""
+
 
 def key_digest(key: EventKey) -> bytes:
     """Return the KEY_BYTES that represent an event's identity (`Envelope.key`)."""
     # A sender and a source have no line end, so no two keys have the same text. SHA-256, because the audit
     # computes it in Spark as well.
     return hashlib.sha256("\n".join(key).encode()).digest()[:KEY_BYTES]
+
+
+def event_digest(text: bytes) -> bytes:
+    """Return the KEY_BYTES that represent all of an event: its JSON `text`, without whitespace around it."""
+    # A batch has events without the whitespace around them, a single publish as they were stored.
+    return hashlib.sha256(text.strip(b" \t\n\r")).digest()[:KEY_BYTES]
+
+
+def short_digest(text: bytes) -> str:
+    """Return the low half of `event_digest`, as ledger and tap have it: 16 hexadecimal digits."""
+    return event_digest(text)[-_SHORT_BYTES:].hex()

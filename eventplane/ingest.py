@@ -14,6 +14,7 @@ from typing import Final
 
 from eventplane.attributes import value_problem
 from eventplane.batch import unpack
+from eventplane.device_reports import short_digest
 from eventplane.envelope import Envelope
 from eventplane.errors import EnvelopeError
 from eventplane.reasons import Reason
@@ -34,6 +35,11 @@ class Accepted:
     event: Envelope | None
     original: bytes
     error: EnvelopeError | None
+
+    @property
+    def digest(self) -> str | None:
+        """The `short_digest` of the event, None of what is none."""
+        return short_digest(self.original) if self.event else None
 
 
 OPERATOR: Final = "operator"

@@ -86,7 +86,9 @@ class LedgerRecord:
     queue message, from 1. `sender` is the text of an `eventplane.sender.Sender`, '' of what is no event;
     `received_at_ms` is when the message was first received by the queue's clock, None where nobody knows.
     `put_back_by` is the operator who put a device's event back into the channel: the tap does not see that;
-    with `REDRIVE` as reason, who sent an event back into the inbox `entered_by`, past the routers.
+    with `REDRIVE` as reason, who sent an event back into the inbox `entered_by`, past the routers. `digest`
+    is the `eventplane.device_reports.short_digest` of the event as it entered, None of what is no event and
+    of the plane's own dead letters.
     """
 
     decided_at_ms: int
@@ -108,6 +110,7 @@ class LedgerRecord:
     received_at_ms: int | None = None
     basis: Basis = Basis.IN_FORCE
     put_back_by: str | None = None
+    digest: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from edge.spool.database import DamagedRowError, TableTotals, checksum
 from edge.spool.records import BEFORE_EVERYTHING, Manifest, StoredEvent
-from eventplane.device_reports import KEY_BYTES
+from eventplane.device_reports import KEY_BYTES, event_digest
 
 BATCH_BYTES = 32 * 1024
 """Text in a batch, more only for a single event. One pending event keeps its whole batch on the disk."""
@@ -30,6 +30,7 @@ _WAITING = struct.Struct("<Iq")  # the batch's last sequence minus this one, exp
 _NEVER = (1 << 63) - 1
 _TEXT_SEED = 0x5EED  # the CRC-32 of nothing would be 0
 _DIGESTS = 1 << (8 * KEY_BYTES)
+_DIGEST_BYTES = KEY_BYTES + 1  # a digest of KEY_BYTES is an earlier version's, by another rule
 
 _NEXT = """
 SELECT last, before, waiting, checksum FROM delivery WHERE queue = ? AND last >= ? ORDER BY last LIMIT 1
@@ -44,7 +45,10 @@ DELETE FROM batch WHERE last = ? AND NOT EXISTS (
 
 @dataclass(slots=True)
 class PendingQueue:
-    """One destination at one rank; see the table `queue`. The last four count since the last closing."""
+    """One destination at one rank; see the table `queue`. The last four count since the last closing.
+
+    `digest` is None where an earlier version counted by another rule since then.
+    """
 
     number: int
     destination: str
@@ -56,7 +60,7 @@ class PendingQueue:
     first: int = 0
     last: int = 0
     count: int = 0
-    digest: int = 0
+    digest: int | None = 0
 
     @classmethod
     def read(cls, row: Sequence[Any]) -> PendingQueue:
@@ -64,21 +68,26 @@ class PendingQueue:
         *fields, code = row
         if checksum("queue", *fields) != code:
             raise DamagedRowError(f"queue {row[0]!r}")
-        fields[-1] = int.from_bytes(fields[-1], "big")
-        return cls(*fields)
+        *fields, digest = fields
+        queue = cls(*fields)
+        is_comparable = len(digest) == _DIGEST_BYTES or not queue.count
+        queue.digest = int.from_bytes(digest, "big") if is_comparable else None
+        return queue
 
-    def stored(self, sequence: int, key: bytes) -> None:
-        """Count one more delivery."""
+    def stored(self, sequence: int, digest: bytes) -> None:
+        """Count one more delivery, of an event with this `event_digest`."""
         self.pending += 1
         self.newest = max(self.newest, sequence)
         self.first = min(self.first, sequence) if self.count else sequence
         self.last = max(self.last, sequence) if self.count else sequence
         self.count += 1
-        self.digest = (self.digest + int.from_bytes(key, "big")) % _DIGESTS
+        if self.digest is not None:
+            self.digest = (self.digest + int.from_bytes(digest, "big")) % _DIGESTS
 
     def row(self) -> tuple[int | str | bytes, ...]:
         """Return the row of the table."""
-        values = (*_COLUMNS(self), self.digest.to_bytes(KEY_BYTES, "big"))
+        digest = bytes(KEY_BYTES) if self.digest is None else self.digest.to_bytes(_DIGEST_BYTES, "big")
+        values = (*_COLUMNS(self), digest)
         return (*values, checksum("queue", *values))
 
 
@@ -90,9 +99,13 @@ class PendingQueues:
 
     def __init__(self, db: sqlite3.Connection) -> None:
         self._db = db
-        queues = map(PendingQueue.read, db.execute("SELECT * FROM queue ORDER BY number"))
-        self._queues = {(each.destination, each.rank): each for each in queues}
-        self._codes = {key: int(each.row()[-1]) for key, each in self._queues.items()}
+        self._queues: dict[tuple[str, int], PendingQueue] = {}
+        self._codes: dict[tuple[str, int], int] = {}
+        for row in db.execute("SELECT * FROM queue ORDER BY number"):
+            queue = PendingQueue.read(row)
+            self._queues[queue.destination, queue.rank] = queue
+            # As it is stored: what an earlier version wrote is written otherwise today.
+            self._codes[queue.destination, queue.rank] = int(row[-1])
         self._draft_codes: dict[tuple[str, int], int] = {}
         self._drafts: dict[tuple[str, int], PendingQueue] = {}
         self._pending = sum(each.pending for each in self._queues.values())
@@ -167,7 +180,7 @@ def _sum(one: Manifest, other: Manifest) -> Manifest:
         min(one.first, other.first),
         max(one.last, other.last),
         one.count + other.count,
-        (one.digest + other.digest) % _DIGESTS,
+        None if one.digest is None or other.digest is None else (one.digest + other.digest) % _DIGESTS,
     )
 
 
@@ -182,10 +195,9 @@ class EventBatch(NamedTuple):
     texts: Any  # bytes, unless it is damaged
 
     @classmethod
-    def of(cls, events: Sequence[StoredEvent], stored_ms: int) -> EventBatch:
-        """Pack the texts of `events`, which have the same rank and destinations, behind a table of them."""
+    def of(cls, events: Sequence[StoredEvent], texts: Sequence[bytes], stored_ms: int) -> EventBatch:
+        """Pack the `texts` of `events`, which have the same rank and destinations, behind a table of them."""
         last, rank, destinations = events[-1].sequence, events[0].rank, "\n".join(events[0].destinations)
-        texts = [each.json.encode("utf-8") for each in events]
         table = _COUNT.pack(len(texts)) + b"".join(
             _EVENT.pack(last - each.sequence, len(text), zlib.crc32(text, _TEXT_SEED))
             for each, text in zip(events, texts, strict=True)
@@ -258,7 +270,9 @@ class Deliveries:
     def add(self, stored: Sequence[StoredEvent], stored_ms: int, totals: TableTotals) -> None:
         """Store events."""
         for events in _grouped(stored):
-            batch = EventBatch.of(events, stored_ms)
+            texts = [each.json.encode("utf-8") for each in events]
+            batch = EventBatch.of(events, texts, stored_ms)
+            digests = [event_digest(text) for text in texts]
             self._db.execute("INSERT INTO batch VALUES (?, ?, ?, ?, ?, ?)", batch)
             totals.add("batch", batch.checksum)
             for destination in events[0].destinations:
@@ -266,8 +280,8 @@ class Deliveries:
                 waiting = [(each.sequence, each.destinations[destination]) for each in events]
                 PendingBatch(batch.last, queue.tail, waiting).write(self._db, queue.number)
                 queue.tail = batch.last
-                for each in events:
-                    queue.stored(each.sequence, each.key)
+                for each, digest in zip(events, digests, strict=True):
+                    queue.stored(each.sequence, digest)
 
     def end(self, destination: str, rank: int, sequences: Iterable[int], totals: TableTotals) -> set[int]:
         """Remove deliveries from a queue. Returns those that were in it; the others have ended already."""

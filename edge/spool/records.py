@@ -91,14 +91,15 @@ class Manifest:
     """What was stored for a destination since the last closing: `count` events from `first` to `last`.
 
     For a count of 0, `last` is the newest that was ever stored for it (0: none) and `first` the next.
-    `digest` is the sum of their keys modulo 2**128, so it does not depend on the order.
+    `digest` is the sum of their `eventplane.device_reports.event_digest` modulo 2**128, so it does not depend
+    on the order; None where an earlier version counted some of them by another rule.
     """
 
     destination: str
     first: int
     last: int
     count: int
-    digest: int
+    digest: int | None
 
 
 class DeviceState(NamedTuple):

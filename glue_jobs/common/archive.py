@@ -30,7 +30,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from eventplane.archive_layout import COMPACTED, TAP_ATTRIBUTES, Column, ColumnType, Folder
+from eventplane.archive_layout import COMPACTED, DIGEST, TAP_ATTRIBUTES, Column, ColumnType, Folder
 from eventplane.attributes import STRINGS
 from eventplane.device_reports import DISCARDED, MANIFEST, STARTED
 from eventplane.ledger import TAP
@@ -131,7 +131,7 @@ class Archive:
         members that no column holds). Rows of the tap also have the structs `texts`, `integers` and
         `booleans`, with the event's attributes that are asked for, each null where the event has none or one
         of another JSON type (`texts` has the canonical text of any type); `data_digest`, equal for equal
-        data; `event_bytes`; and `report`, the event's text if it is one of `REPORTS`.
+        data; `event_digest`; `event_bytes`; and `report`, the event's text if it is one of `REPORTS`.
         """
         ask = {"texts": texts, "integers": integers, "booleans": booleans}
         frames = [(self._records(listing), False), *self._compacted(listing)]
@@ -317,14 +317,15 @@ def _is_as_written(folder: Folder) -> SparkColumn:
     Then they hold every member of it, each of which is there once; false says nothing. Of the event, which
     has many characters to escape, its length suffices: another member would make the line longer.
     """
+    columns = folder.columns if folder.name != TAP else [each for each in folder.columns if each != DIGEST]
     parts = [
         sf.concat(sf.lit(f'{"," if place else "{"}"{each.name}":'), _written(each))
-        for place, each in enumerate(folder.columns)
+        for place, each in enumerate(columns)
     ]
     line, end = sf.col("value"), sf.lit("}")
     if folder.name != TAP:
         return sf.coalesce(line == sf.concat(*parts, end), sf.lit(False))
-    place = [each.name for each in folder.columns].index(_EVENT)
+    place = [each.name for each in columns].index(_EVENT)
     before = sf.concat(*parts[:place], sf.lit(f',"{_EVENT}":"'))
     after = sf.concat(sf.lit('"'), *parts[place + 1 :], end)
     event = sf.col("record")[_EVENT]
@@ -388,7 +389,7 @@ def _shaped(rows: DataFrame, folder: Folder, ask: _Ask, has_envelope: bool) -> D
     ]
     if folder.name == TAP:
         rows = _with_attributes(rows, ask, TAP_ATTRIBUTES if has_envelope else ())
-        columns += ["texts", "integers", "booleans", "data_digest", "event_bytes", "report"]
+        columns += ["texts", "integers", "booleans", "data_digest", "event_digest", "event_bytes", "report"]
     return rows.select(*columns)
 
 
@@ -453,6 +454,8 @@ def _derived() -> dict[str, SparkColumn]:
     """What else is made of an event that is `_parsed`."""
     event, texts = sf.col(_EVENT), sf.col("parsed_texts")
     return {
+        # As `eventplane.device_reports.short_digest`.
+        "event_digest": sf.substring(sf.sha2(sf.btrim(event, sf.lit(" \t\n\r")), 256), 17, 16),
         "data_digest": sf.when(event.isNotNull(), sf.xxhash64(*(texts[name] for name in _DATA))),
         "event_bytes": sf.octet_length(event).cast("bigint"),
         "report": sf.when(texts["type"].isin(*REPORTS), event),

@@ -31,7 +31,7 @@ from eventplane.archive_layout import (
 )
 from eventplane.ledger import HANDOVERS, LEDGER, TAP
 from glue_jobs.common.archive import Archive, Part
-from glue_jobs.common.hours import Hour
+from glue_jobs.common.hours import Hour, hour_of
 from glue_jobs.common.listing import Listing
 from glue_jobs.common.objects import Objects, Stored
 from glue_jobs.common.session import size_shuffles
@@ -210,7 +210,9 @@ class _Run:
         seen = ledger_hours(decisions, history.uplinks, history.webhooks)
         unreadable = unreadable_hours(events.nameless(tap, handovers))
         damaged = damaged_hours(self._parts, seen, unreadable, chain.removed())
-        rules = Rules(history, watermark, window, damaged)
+        of_tap = (key for key in chain.erased if key.removeprefix(f"{COMPACTED}/").startswith(f"{TAP}/"))
+        redacted = frozenset(filter(None, map(hour_of, of_tap)))
+        rules = Rules(history, watermark, window, damaged, redacted)
         task = Task(rules, events.dead_letters(), ordered_inboxes(history))
         judged = events.judged(task)
         progress("judging the devices")

@@ -1,7 +1,7 @@
 """Device to cloud: what a device states that it stored for the cloud, against what the tap has. No Spark.
 
-A manifest states how many events a device stored for its uplink between two numbers, and a digest of their
-names. Numbers that the tap has not seen are missing as far as the manifest counts them; the device's reports
+A manifest states how many events a device stored for its uplink between two numbers, and a digest of all of
+them. Numbers that the tap has not seen are missing as far as the manifest counts them; the device's reports
 of what it gave up explain some of them. Events that the ledger has from the device and the tap has not came
 all the same: the tap has a hole.
 """
@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 
 from glue_jobs.delivery_audit.device_reports import (
     DIGESTS,
+    RULES,
     Birth,
     DeviceReports,
     Discard,
@@ -42,14 +43,19 @@ milliseconds for one manifest."""
 class Arrival(NamedTuple):
     """An event that the ledger has from the device and the tap has not; `key` names it.
 
-    It entered at `entered_at_ms`, in the `hour` counted from 1970.
+    It entered at `entered_at_ms`, in the `hour` counted from 1970. `digests` are its own by each of
+    `device_reports.RULES`, None where the ledger does not have it.
     """
 
     entered_at_ms: int
     hour: int
-    digest: int
-    is_manifest: bool
     key: tuple[str, str, str]
+    is_manifest: bool
+    digests: tuple[int | None, ...]
+
+    def digest(self, rule: str) -> int | None:
+        """Return its digest by one of the rules; None where nobody knows it."""
+        return self.digests[RULES.index(rule)]
 
 
 @dataclass(slots=True)
@@ -251,7 +257,9 @@ class Completeness:
         events = seen.events(span)
         if events > statement.count:
             return f"it states {statement.count} events, and {events} came"
-        if events == statement.count and statement.digest not in (None, seen.digest(span)):
+        if events != statement.count or statement.digest is None:
+            return None
+        if statement.digest != seen.digest(span, statement.rule):
             return f"its digest is not that of the {events} events that came"
         return None
 
@@ -321,16 +329,17 @@ class Completeness:
         epoch, statement = each.manifest.epoch, each.statement
         if statement.digest is None or each.explained:
             return left
-        seen = self.seen[epoch].digest(statement.span) if epoch in self.seen else 0
+        seen = self.seen[epoch].digest(statement.span, statement.rule) if epoch in self.seen else 0
         events = self.seen[epoch].events(statement.span) if epoch in self.seen else 0
         if statement.count - events != each.missing:
             return left  # some came out of view
         wanted = (statement.digest - seen) % DIGESTS
         fitting = self._fitting(epoch, each.unseen, left)
-        if comb(len(fitting), each.missing) > _MOST_CHOICES:
+        digests = {arrival: arrival.digest(statement.rule) for arrival in fitting}
+        if None in digests.values() or comb(len(fitting), each.missing) > _MOST_CHOICES:
             return left
         for some in combinations(fitting, each.missing):
-            if sum(arrival.digest for arrival in some) % DIGESTS == wanted:
+            if sum(digests[arrival] or 0 for arrival in some) % DIGESTS == wanted:
                 self._recover(each, some)
                 return _others(left, some)
         if each.missing == 1:

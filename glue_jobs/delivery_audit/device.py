@@ -61,9 +61,10 @@ _OF_DELIVERY: Final = ("source", "id", "type", "route", "destination", "contract
 class HourRow(NamedTuple):
     """What came from one client in one epoch in one `hour` (counted from 1970), in the window or beside it.
 
-    `numbers` and the `digests` of the events' keys belong together. `others` are hashes of the names of
-    events without a number, `best_effort` counts such events that are at best effort. `first` has time and
-    file of the first, `quickest` the least time from recording to acceptance, time and file.
+    `numbers` and the digests of the events by both of `device_reports.RULES` belong together. `others` are
+    hashes of the names of events without a number, `best_effort` counts such events that are at best effort.
+    `first` has time and file of the first, `quickest` the least time from recording to acceptance, time and
+    file.
     """
 
     client_id: str
@@ -71,7 +72,8 @@ class HourRow(NamedTuple):
     hour: int
     within: bool
     numbers: Sequence[int]
-    digests: Sequence[int]
+    key_digests: Sequence[int]
+    event_digests: Sequence[int]
     others: Sequence[int]
     best_effort: int
     first: tuple[int, str]
@@ -148,7 +150,9 @@ class _Device:
             if each.epoch is not None and each.numbers:
                 numbered[each.epoch].append(each)
         self._seen = {
-            epoch: SeenNumbers((each.hour, each.numbers, each.digests) for each in hours)
+            epoch: SeenNumbers(
+                (each.hour, each.numbers, each.key_digests, each.event_digests) for each in hours
+            )
             for epoch, hours in numbered.items()
         }
         self._reports = read_reports(
@@ -347,6 +351,9 @@ class _Device:
         for report, why in self._reports.forged:
             if report.within:
                 yield self._about_report(Kind.FORGED, report, why, device=report.client_id)
+        for report, why in self._reports.not_understood:
+            if report.within:
+                yield self._about_report(Kind.NOT_UNDERSTOOD, report, why)
         yield from self._foreign()
         yield from self._new_epochs()
         yield from self._clock()
@@ -500,12 +507,22 @@ def _arrivals(rows: Sequence[NotInTap], watermark_ms: int) -> list[Arrival]:
         Arrival(
             row.entered_at_ms,
             row.entered_at_ms // HOUR_MS,
-            int.from_bytes(key_digest((key[0].partition("/")[2], *key[1:])), "big") % DIGESTS,
-            row.type == MANIFEST,
             key,
+            row.type == MANIFEST,
+            _digests(row),
         )
         for key, row in events.items()
     )
+
+
+def _digests(row: NotInTap) -> tuple[int | None, ...]:
+    """Return the event's digests by each of `RULES`."""
+    service = (row.sender or "").partition("/")[2]
+    by_key = int.from_bytes(key_digest((service, row.source, row.id)), "big") % DIGESTS
+    try:
+        return by_key, int(row.digest or "", 16) % DIGESTS
+    except ValueError:
+        return by_key, None
 
 
 def _with_numbers(figures: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,7 +14,14 @@ from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 from typing import Any, Final
 
-from eventplane.device_reports import DISCARDED, MANIFEST, SHA256, STARTED, forwarder_source
+from eventplane.device_reports import (
+    DISCARDED,
+    MANIFEST,
+    SHA256,
+    SHA256_EVENT,
+    STARTED,
+    forwarder_source,
+)
 from eventplane.values import whole_number
 
 Range = tuple[int, int]
@@ -25,6 +32,9 @@ manifest of 10^12 events must not fill the disk with findings."""
 
 DIGESTS: Final = 1 << 64
 """Sums of events' digests are taken modulo this: the low half of a manifest's digest."""
+
+RULES: Final = (SHA256, SHA256_EVENT)
+"""How a manifest may make its digests, as it states by `key_digest`."""
 
 SALVAGE_SHIFT: Final = 1 << 40
 """How far a spool lowers the numbers of events saved from a damaged one (docs/explanation/spool.md)."""
@@ -93,27 +103,28 @@ def one_by_one(ranges: Iterable[Range]) -> Iterator[Range]:
 
 
 class SeenNumbers:
-    """The numbers of one epoch that the tap has, with the digest of each event and when it came first.
+    """The numbers of one epoch that the tap has, with the digests of each event and when it came first.
 
-    `rows` are hours of acceptance (counted from 1970), each with its numbers and their digests, in any order
-    and with copies. A number that came with two digests is two events.
+    `rows` are hours of acceptance (counted from 1970), each with its numbers and their digests by each of
+    `RULES`, in any order and with copies. A number that came with two digests is two events.
     """
 
-    def __init__(self, rows: Iterable[tuple[int, Iterable[int], Iterable[int]]]) -> None:
-        by_hour = sorted(
-            (hour, sorted(zip(numbers, digests, strict=True))) for hour, numbers, digests in rows
-        )
+    def __init__(self, rows: Iterable[tuple[int, Iterable[int], Iterable[int], Iterable[int]]]) -> None:
+        by_hour = sorted((hour, sorted(zip(*columns, strict=True))) for hour, *columns in rows)
         events = [event for _, these in by_hour for event in these]
         hours = [hour for hour, these in by_hour for _ in these]
         if not all(before[0] < after[0] for before, after in pairwise(events)):
-            first: dict[tuple[int, int], int] = {}
+            first: dict[tuple[int, ...], int] = {}
             for event, hour in zip(events, hours, strict=True):
                 first.setdefault(event, hour)
             events = sorted(first)
             hours = [first[event] for event in events]
-        self._numbers = array("q", (number for number, _ in events))
+        self._numbers = array("q", (number for number, *_ in events))
         self._hours = array("q", hours)
-        self._sums = list(accumulate((digest for _, digest in events), initial=0))
+        self._digests = {
+            rule: array("q", (event[place] for event in events)) for place, rule in enumerate(RULES, 1)
+        }
+        self._sums: dict[str, list[int]] = {}
         self.runs = list(self._runs())
         """Ranges of numbers that came first in the same hour, and that hour; each number once."""
         self.ranges = merged(span for span, _ in self.runs)
@@ -128,10 +139,12 @@ class SeenNumbers:
         first, end = self._places(span)
         return end - first
 
-    def digest(self, span: Range) -> int:
-        """Return the sum of their digests, modulo `DIGESTS`."""
+    def digest(self, span: Range, rule: str) -> int:
+        """Return the sum of their digests by one of `RULES`, modulo `DIGESTS`."""
+        if rule not in self._sums:
+            self._sums[rule] = list(accumulate(self._digests[rule], initial=0))
         first, end = self._places(span)
-        return (self._sums[end] - self._sums[first]) % DIGESTS
+        return (self._sums[rule][end] - self._sums[rule][first]) % DIGESTS
 
     def hours_around(self, unseen: Range) -> tuple[int | None, int | None]:
         """Return when the neighbours of a range of unseen numbers came, None where there is none."""
@@ -184,12 +197,14 @@ class Report:
 class Statement:
     """What a manifest states for one uplink: `count` events with numbers within `span`.
 
-    `digest` is the low half of the sum of their keys, None where an older forwarder does not state it.
+    `digest` is the low half of the sum of their digests by the `rule`, one of `RULES`; None where nobody can
+    compare it.
     """
 
     span: Range
     count: int
     digest: int | None
+    rule: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,13 +265,17 @@ class NotStored:
 
 @dataclass(slots=True)
 class DeviceReports:
-    """All that a device reports; `forged` has the reports that count for nothing, and why."""
+    """All that a device reports; `forged` has the reports that count for nothing, and why.
+
+    `not_understood` has those of a newer version, of which a part counts, and what is not known.
+    """
 
     manifests: list[Manifest] = field(default_factory=list)
     births: list[Birth] = field(default_factory=list)
     discards: list[Discard] = field(default_factory=list)
     not_stored: list[NotStored] = field(default_factory=list)
     forged: list[tuple[Report, str]] = field(default_factory=list)
+    not_understood: list[tuple[Report, str]] = field(default_factory=list)
 
 
 def read_reports(reports: Iterable[Report], uplinks: Collection[str]) -> DeviceReports:
@@ -281,10 +300,11 @@ def _manifest(read: DeviceReports, report: Report, data: dict[str, Any], uplinks
     if report.sequence is None:
         raise ValueError("a manifest without a number")
     stated = [each for each in data["statements"] if each["destination"] in uplinks]
-    is_comparable = data.get("key_digest") == SHA256
-    found = sorted(
-        (_statement(each, is_comparable=is_comparable) for each in stated), key=lambda each: each.span
-    )
+    # Forwarders leave it out where several versions made the digests.
+    rule = data.get("key_digest")
+    found = sorted((_statement(each, rule) for each in stated), key=lambda each: each.span)
+    if rule is not None and rule not in RULES:
+        read.not_understood.append((report, f"its digests are made by the rule {rule!r:.40}"))
     # Older forwarders do not state it: nobody knows whether what they sent was acknowledged.
     acknowledged = [_number(each["acknowledged_to"]) for each in stated if "acknowledged_to" in each]
     read.manifests.append(
@@ -304,9 +324,10 @@ def _manifest(read: DeviceReports, report: Report, data: dict[str, Any], uplinks
     )
 
 
-def _statement(stated: dict[str, Any], *, is_comparable: bool) -> Statement:
-    digest = int(str(stated["digest"]), 16) % DIGESTS if is_comparable else None
-    return Statement((_number(stated["first"]), _number(stated["last"])), _number(stated["count"]), digest)
+def _statement(stated: dict[str, Any], rule: object) -> Statement:
+    digest = int(str(stated["digest"]), 16) % DIGESTS if rule in RULES else None
+    span = _number(stated["first"]), _number(stated["last"])
+    return Statement(span, _number(stated["count"]), digest, str(rule))
 
 
 def _started(read: DeviceReports, report: Report, data: dict[str, Any], _: Collection[str]) -> None:

@@ -164,7 +164,10 @@ def device_hours(tap: DataFrame, contracts: Sequence[Contract]) -> DataFrame:
     service = sf.coalesce("service", sf.lit(""))
     # As `eventplane.device_reports.key_digest`, of which 64 bits fit into a column.
     key = sf.sha2(sf.concat_ws("\n", service, "source", "id"), 256)
-    digest = sf.conv(sf.substring(key, 17, 16), 16, -10).cast("bigint")
+    digests = {
+        name: sf.coalesce(sf.conv(digest, 16, -10).cast("bigint"), sf.lit(0))
+        for name, digest in (("key_digests", sf.substring(key, 17, 16)), ("event_digests", sf.col("digest")))
+    }
     other = sf.col("within") & ~is_numbered
     best_effort = _is_best_effort(contracts)
     other_key = sf.when(other & ~best_effort, sf.xxhash64(service, "source", "id"))
@@ -182,7 +185,7 @@ def device_hours(tap: DataFrame, contracts: Sequence[Contract]) -> DataFrame:
         )
         .agg(
             sf.collect_list(sf.when(is_numbered, sf.col("sequence"))).alias("numbers"),
-            sf.collect_list(sf.when(is_numbered, digest)).alias("digests"),
+            *(sf.collect_list(sf.when(is_numbered, each)).alias(name) for name, each in digests.items()),
             sf.collect_set(other_key).alias("others"),
             sf.count_if(other & best_effort).alias("best_effort"),
             sf.min(sf.struct("accepted_at_ms", "file")).alias("first"),

@@ -228,6 +228,18 @@ class Event:
         return max(len({each.data_digest for each in self.copies} - {None}), 1)
 
     @property
+    def other_digests(self) -> list[str]:
+        """The ledger's digests of the event that none of the tap's copies in the same frame has.
+
+        A frame has one time of acceptance. Rows of older versions have no digest.
+        """
+        frames: dict[int, set[str | None]] = {}
+        for copy in self.copies:
+            frames.setdefault(copy.accepted_at_ms, set()).add(copy.digest)
+        known = ((row.digest, frames.get(row.entered_at_ms, ())) for row in self.ledger)
+        return sorted({digest for digest, others in known if digest and others and digest not in others})
+
+    @property
     def was_put_back(self) -> bool:
         """Whether an operator alone put it into the channel, where the tap does not see it."""
         return bool(self.ledger) and all(row.put_back_by is not None for row in self.ledger)

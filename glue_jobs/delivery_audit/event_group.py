@@ -82,8 +82,10 @@ class TapRow(NamedTuple):
     one text for each contract of the history, in its order: the names of the routes that the event takes by
     it, parted by spaces, `UNWANTED` before those that do not forward it, or `NO_ROUTE`. `sequence` is None
     where a simple client sends without numbers, `partition` is the `partitionkey`. `data_digest` is a hash of
-    the payload, None where nobody made one. `file` is the object's name beneath the archive, `unread` names
-    what the core would not accept and nobody can judge by, `within` is whether it belongs to the window.
+    the payload, None where nobody made one. `digest` is the `eventplane.device_reports.short_digest` of the
+    event, by the row's own word if it `is_redacted`. `file` is the object's name beneath the archive,
+    `unread` names what the core would not accept and nobody can judge by, `within` is whether it belongs to
+    the window.
     """
 
     accepted_at_ms: int
@@ -107,6 +109,8 @@ class TapRow(NamedTuple):
     names_sender: bool = False
     is_too_large: bool = False
     data_digest: int | None = None
+    digest: str | None = None
+    is_redacted: bool = False
     routes: Sequence[str] = ()
     unread: str | None = None
     unknown_members: bool = False
@@ -135,6 +139,7 @@ class LedgerRow(NamedTuple):
     received_at_ms: int | None = None
     basis: str | None = None
     put_back_by: str | None = None
+    digest: str | None = None
     file: str = ""
     unknown_members: bool = False
     within: bool = True
@@ -263,6 +268,7 @@ class NotInTap(NamedTuple):
     contract_version: str | None
     entered_at_ms: int
     file: str
+    digest: str | None = None
 
 
 class RouteCount(NamedTuple):

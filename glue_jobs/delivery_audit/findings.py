@@ -55,6 +55,9 @@ class Kind(StrEnum):
     """Decided before it was accepted, by more than clocks differ."""
     TYPE_MISMATCH = "type_mismatch"
     """The ledger names another type than the event in the tap has."""
+    CONTENT_MISMATCH = "content_mismatch"
+    """Tap and ledger have different digests of one event in one frame, or the tap has it redacted and no
+    erasure did that: somebody altered the archive."""
     SENDER_MISMATCH = "sender_mismatch"
     """The ledger's sender is not its client, or tap and ledger name different clients for one frame."""
     REUSED_ID = "reused_id"
@@ -99,6 +102,7 @@ BROKEN_KINDS: Final = (
     Kind.UNCONFIRMED,
     Kind.MISSING_MANIFEST,
     Kind.TYPE_MISMATCH,
+    Kind.CONTENT_MISMATCH,
     Kind.SENDER_MISMATCH,
     Kind.REUSED_ID,
     Kind.MANIFEST_MISMATCH,

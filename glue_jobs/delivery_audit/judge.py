@@ -8,7 +8,7 @@ is put in order first (`event`), then judged route by route, and what is worth k
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
@@ -121,9 +121,20 @@ def _judge_event(event: Event, rules: AuditRules, into: Judgement) -> Delivery:
                 hour = event.first.accepted_at_ms // HOUR_MS
                 into.counts[HourCount("late", event.first.client_id, hour)] += 1
         _follow_up(delivery, into)
+    for detail in _alterations(event, rules):
+        into.findings.append(about(judged[0], Kind.CONTENT_MISMATCH, detail, Hop.ARCHIVE))
     if event.handovers:
         _judge_unknown_handovers(judged, rules, into)
     return judged[0]
+
+
+def _alterations(event: Event, rules: AuditRules) -> Iterator[str]:
+    """Yield what shows that the tap or the ledger has another event than what entered."""
+    if other := event.other_digests:
+        yield f"the ledger has another digest of the event than the tap: {', '.join(other)}"
+    if any(each.is_redacted and not rules.may_be_redacted(each.file) for each in event.copies):
+        # Else any text could be put in the place of another, with the digest of that.
+        yield "the tap has the event redacted, and no erasure changed its object"
 
 
 def _by_sender(
@@ -180,7 +191,9 @@ def _follow_up(delivery: Delivery, into: Judgement) -> None:
     if first is None and delivery.verdict is Verdict.UNEXPLAINED:
         row, entered_at_ms = delivery.found[0].row, min(row.entered_at_ms for row in event.ledger)
         named = row.client_id, event.sender, row.source, row.id, row.type
-        into.not_in_tap.append(NotInTap(*named, *to, row.contract_version, entered_at_ms, row.file))
+        into.not_in_tap.append(
+            NotInTap(*named, *to, row.contract_version, entered_at_ms, row.file, row.digest)
+        )
     if first is not None and delivery.verdict is Verdict.LOST and route != NO_ROUTE:
         named = event.sender, first.source, first.id, first.type, first.client_id
         version, file = delivery.contract_version, first.file

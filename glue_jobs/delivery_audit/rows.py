@@ -80,7 +80,7 @@ def tap_rows(rows: DataFrame, window: Window, routes: Column, keys: DataFrame | 
     `fault` is why nobody knows what a row is about, else null; `refusal` is not null for what is no event.
     `report` is the text of a device's report. With `keys`, only rows that have one of these.
     """
-    texts = sf.col("texts")
+    texts, stated = sf.col("texts"), sf.col("digest")
     source, id, sequence = texts["source"], texts["id"], texts[SEQUENCE]
     event, refusal = sf.col("event_bytes"), sf.col("refusal")
     is_item = refusal.isNotNull()
@@ -125,6 +125,8 @@ def tap_rows(rows: DataFrame, window: Window, routes: Column, keys: DataFrame | 
         "asks_best_effort": sf.col(f"read_{DELIVERY_GUARANTEE}").isNotNull(),
         "names_sender": texts[SENDER_DEVICE].isNotNull(),
         "is_too_large": event > MAX_SENT_EVENT_BYTES,
+        "digest": sf.when(stated.rlike("^[0-9a-f]{16}$"), stated).otherwise(sf.col("event_digest")),
+        "is_redacted": stated.isNotNull(),
         "routes": routes,
         "unread": _first_of({IMPOSSIBLE_TIME: ~has_time, MISSING_MEMBER: ~has_members, **unread}),
         "within": _within("accepted_at_ms", window),

@@ -16,7 +16,7 @@ from eventplane.plane_types import DEVICE_REPORTS
 from eventplane.reasons import Outcome, Reason
 from eventplane.sender import parse_sender
 from eventplane.sending import SendingRights
-from glue_jobs.common.hours import Days, Hour
+from glue_jobs.common.hours import Days, Hour, hour_of
 from glue_jobs.delivery_audit.contracts import ContractHistory
 from glue_jobs.delivery_audit.event_group import EVERY_ROUTE, HOUR_MS, NO_ROUTE, LedgerRow
 
@@ -119,13 +119,15 @@ class Rules:
     """By what a group is judged: contracts, times, and where the archive is known to have holes.
 
     `damaged` names by folder (`ledger`, `handovers`) the hours of which an object is missing or unreadable,
-    or has lines that cannot be read and name no event.
+    or has lines that cannot be read and name no event. In hours of the tap that are `erased` an erasure
+    changed an object, and may have redacted events.
     """
 
     history: ContractHistory
     watermark: Watermark
     window: Window
     damaged: Mapping[str, frozenset[Hour]] = field(default_factory=dict)
+    erased: frozenset[Hour] = frozenset()
 
 
 class ContractRules:
@@ -226,6 +228,7 @@ class AuditRules:
             for folder, hours in rules.damaged.items()
             if hours
         }
+        self._erased = rules.erased
         self._down = frozenset(each.device.inbox.address for each in contracts)
         self._history = history
         later = [use for use in history.uses[1:] if use.first_used_ms is not None]
@@ -247,6 +250,10 @@ class AuditRules:
     def is_open(self, since_ms: int | None) -> bool:
         """Return whether a record about what began at `since_ms` may still come."""
         return since_ms is not None and since_ms > self.watermark.ms
+
+    def may_be_redacted(self, file: str) -> bool:
+        """Return whether an erasure changed an object of the hour in whose folder `file` lies."""
+        return hour_of(file) in self._erased
 
     def hole(self, folder: str, since_ms: int, wait_ms: int = 0) -> int | None:
         """Return the damaged hour of a folder in which a record of what began at `since_ms` may have been.

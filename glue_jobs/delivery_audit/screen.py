@@ -1,11 +1,11 @@
 """The screen: most events are ordinary, and of these it suffices to judge one of each shape.
 
-An event is plain if it has one tap row or none, one sender, one time of acceptance and one of decision, at
-most one handover, and no row of another day or that is worth a look by itself. What else the judge looks at
-is its shape: types, routes, destinations, outcomes, versions and so on, but no time and no name. Events of
-one shape are judged alike, so one sample is judged, and what it counts is counted as often as the shape
-comes. Everything else is a suspect: what is not plain, rare shapes, and shapes whose sample has something
-to show.
+An event is plain if it has one tap row or none, one sender, one digest, one time of acceptance and one of
+decision, at most one handover, and no row of another day or that is worth a look by itself. What else the
+judge looks at is its shape: types, routes, destinations, outcomes, versions and so on, but no time and no
+name. Events of one shape are judged alike, so one sample is judged, and what it counts is counted as often as
+the shape comes. Everything else is a suspect: what is not plain, rare shapes, and shapes whose sample has
+something to show.
 """
 
 from __future__ import annotations
@@ -103,6 +103,8 @@ def screened(
         sf.sum("shape").alias("shape"),
         sf.min("sender").alias("sender"),
         sf.max("sender").alias("other_sender"),
+        sf.min("digest").alias("digest"),
+        sf.max("digest").alias("other_digest"),
         sf.min("at_ms").alias("at_ms"),
         sf.max("at_ms").alias("other_at_ms"),
         sf.min("decided_ms").alias("decided_ms"),
@@ -116,6 +118,7 @@ def screened(
     is_plain = (
         (sf.col("odd") == 0)
         & (sf.col("sender") == sf.col("other_sender"))
+        & sf.col("digest").eqNullSafe(sf.col("other_digest"))
         & (sf.col("at_ms") == sf.col("other_at_ms"))
         & (sf.col("decided_ms") == sf.col("other_decided_ms"))
         & (sf.col("taps") == sf.col("from_device"))
@@ -137,7 +140,7 @@ def _number(column: Column | None, name: str) -> Column:
 
 def _row(odd: Column, shape: list[Column | str], ordered: Collection[str], **members: Column) -> list[Column]:
     """A row of any archive for the aggregation; a condition that is unknown makes it odd."""
-    names = ["sender", "at_ms", "decided_ms", "recorded_ms", "handed_over_ms", "ended_ms"]
+    names = ["sender", "digest", "at_ms", "decided_ms", "recorded_ms", "handed_over_ms", "ended_ms"]
     if ordered:
         names += ["tap_stream", "ledger_stream", "accepted_ms", "entered_ms", "number"]
         names += [f"first_{place}" for place in range(len(ordered))]
@@ -159,6 +162,7 @@ def _tap(rows: DataFrame, watermark: Watermark, ordered: Collection[str]) -> Dat
     odd = _any(
         sf.col("fault").isNotNull(),
         sf.col("refusal").isNotNull(),
+        sf.col("is_redacted"),
         sf.col("unknown_members"),
         sf.col("unread").isNotNull(),
         ~sf.col("within"),
@@ -188,6 +192,7 @@ def _tap(rows: DataFrame, watermark: Watermark, ordered: Collection[str]) -> Dat
             ordered,
             is_tap=sf.lit(1),
             sender=sf.xxhash64(sender),
+            digest=_digest(),
             at_ms=sf.col("accepted_at_ms"),
             recorded_ms=sf.col("recorded_at_ms"),
             tap_stream=stream,
@@ -258,6 +263,7 @@ def _ledger(
             ordered,
             from_device=sf.when(from_device, 1).otherwise(0),
             sender=sf.xxhash64("sender"),
+            digest=_digest(),
             at_ms=entered,
             decided_ms=decided,
             entered_ms=entered,
@@ -295,6 +301,11 @@ def _handovers(rows: DataFrame, ordered: Collection[str]) -> DataFrame:
 def _any(*conditions: Column) -> Column:
     """Whether one holds; null if one is unknown and none holds."""
     return reduce(or_, conditions)
+
+
+def _digest() -> Column:
+    """A number for the digest of a row's event; null where it has none, as in older versions' rows."""
+    return sf.when(sf.col("digest").isNotNull(), sf.xxhash64("digest"))
 
 
 def _day(time: str) -> Column:

@@ -194,8 +194,9 @@ class Planner:
         except EnvelopeError as error:
             if error.reason == Reason.HOP_LIMIT and event.type == DEAD_LETTER_TYPE:
                 # A letter about a letter would only keep the loop going.
+                priority = self._priority(event)
                 record = self._record(
-                    entry, event, self._priority(event), now_ms, None, Outcome.DROPPED, Reason.HOP_LIMIT
+                    entry, event, priority, now_ms, item.digest, None, Outcome.DROPPED, error.reason
                 )
                 yield Step(record, event)
             else:
@@ -204,15 +205,23 @@ class Planner:
         if wrong := self._rights.refusal(stamped) or check(event):
             yield from self._refused(entry, item, wrong, now_ms)
         else:
-            yield from self._routed(entry, stamped, outgoing, now_ms, since_ms=entry.accepted_at_ms)
+            since_ms, digest = entry.accepted_at_ms, item.digest
+            yield from self._routed(entry, stamped, outgoing, now_ms, since_ms=since_ms, digest=digest)
 
     def _routed(
-        self, entry: _Entry, event: Envelope, outgoing: Envelope, now_ms: int, *, since_ms: int
+        self,
+        entry: _Entry,
+        event: Envelope,
+        outgoing: Envelope,
+        now_ms: int,
+        *,
+        since_ms: int,
+        digest: str | None = None,
     ) -> Iterator[Step]:
         """`event` decides where it goes, `outgoing` is what goes there; its age counts from `since_ms`."""
         priority = self._priority(event)
         routes = self._filters.routes(event, priority)
-        record = partial(self._record, entry, event, priority, now_ms)
+        record = partial(self._record, entry, event, priority, now_ms, digest)
         if not routes:
             yield Step(record(None, Outcome.UNROUTED, "no_route"), event)
         for route, is_wanted in routes:
@@ -242,7 +251,7 @@ class Planner:
         """The original is never tried again: it becomes a dead letter, which is routed like any event."""
         priority = self._priority(item.event)
         record = self._record(
-            entry, item.event, priority, now_ms, None, Outcome.DEAD_LETTERED, refusal.reason
+            entry, item.event, priority, now_ms, item.digest, None, Outcome.DEAD_LETTERED, refusal.reason
         )
         yield Step(record, item.event)
         # The same event, or message and place, give the same id: a repetition is not a second letter.
@@ -286,6 +295,7 @@ class Planner:
         event: Envelope | None,
         priority: Priority,
         now_ms: int,
+        digest: str | None,
         route: Route | None,
         outcome: Outcome,
         reason: str | None,
@@ -311,4 +321,5 @@ class Planner:
             received_at_ms=entry.received_at_ms,
             basis=entry.basis,
             put_back_by=entry.put_back_by,
+            digest=digest,
         )

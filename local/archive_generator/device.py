@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from random import Random
 from typing import Final
 
 from edge import reports
 from edge.numbering import stamp
 from edge.spool import LossReport, Manifest, SpoolOrigin
-from eventplane.device_reports import KEY_BYTES, key_digest
-from eventplane.envelope import Envelope, EventKey
+from eventplane.device_reports import KEY_BYTES, event_digest
+from eventplane.envelope import Envelope
 from eventplane.guarantee import BY_CHANNEL
 from eventplane.reasons import Outcome, Reason
 from eventplane.receipts import SPOOL_FULL
@@ -51,13 +50,13 @@ class _Stated:
     def __init__(self) -> None:
         self.first, self.last, self.newest, self.count, self.digest = 0, 0, 0, 0, 0
 
-    def store(self, sequence: int, key: bytes) -> None:
+    def store(self, sequence: int, digest: bytes) -> None:
         self.first = sequence if not self.count else self.first
         self.last = self.newest = sequence
         self.count += 1
-        self.digest = (self.digest + int.from_bytes(key, "big")) % (1 << 8 * KEY_BYTES)
+        self.digest = (self.digest + int.from_bytes(digest, "big")) % (1 << 8 * KEY_BYTES)
 
-    def rename(self, before: bytes, after: bytes) -> None:
+    def replace(self, before: bytes, after: bytes) -> None:
         change = int.from_bytes(after, "big") - int.from_bytes(before, "big")
         self.digest = (self.digest + change) % (1 << 8 * KEY_BYTES)
 
@@ -98,18 +97,20 @@ class Device:
         self.sequence = 0
         self._stated = {name: _Stated() for name in self._destinations}
 
-    def next_number(self, key: EventKey, destinations: list[str]) -> int:
-        """Store an event: its number."""
+    def next_number(self) -> int:
+        """Return the number of the next event to `store`."""
         self.sequence += 1
-        digest = key_digest(key)
-        for name in destinations:
-            self._stated[name].store(self.sequence, digest)
         return self.sequence
 
-    def rename(self, before: EventKey, after: EventKey, destinations: list[str]) -> None:
-        """State the event that was just stored under another identity."""
+    def store(self, text: str, destinations: list[str]) -> None:
+        """Store the event with the last number."""
         for name in destinations:
-            self._stated[name].rename(key_digest(before), key_digest(after))
+            self._stated[name].store(self.sequence, event_digest(text.encode()))
+
+    def replace(self, before: str, after: str, destinations: list[str]) -> None:
+        """State another event in place of the one that was just stored."""
+        for name in destinations:
+            self._stated[name].replace(event_digest(before.encode()), event_digest(after.encode()))
 
     def started(self, at_ms: int, lost_epoch: str = "") -> Envelope:
         """The report of a store's new life, which follows the loss of the one called `lost_epoch`."""
@@ -122,14 +123,12 @@ class Device:
         )
         return self._numbered(reports.started(self._heading(at_ms), birth))
 
-    def manifest(self, at_ms: int, *, is_wrong: bool = False, is_final: bool = False) -> Envelope:
+    def manifest(self, at_ms: int, *, is_final: bool = False) -> Envelope:
         """What was stored since the last one; it is itself the first of what the next one states.
 
-        The digests of one that `is_wrong` are those of other events. The one that `is_final` is the last.
+        The one that `is_final` is the last.
         """
         stated = [each.close(name) for name, each in self._stated.items()]
-        if is_wrong:
-            stated = [replace(each, digest=each.digest ^ 1) for each in stated]
         acknowledged = {} if self.is_older else dict.fromkeys(self._destinations, self.sequence)
         heading, every_s = self._heading(at_ms), HOUR_MS / 1_000
         return self._numbered(reports.manifest(heading, stated, acknowledged, every_s, is_final=is_final))
@@ -154,9 +153,9 @@ class Device:
         return reports.Heading(self.client, self.epoch, self._reports, time)
 
     def _numbered(self, report: Envelope) -> Envelope:
-        stamped = stamp_sender(report, self._itself)
-        sequence = self.next_number(stamped.key, self._destinations[:1])
-        return stamp(stamped, self.epoch, sequence)
+        stamped = stamp(stamp_sender(report, self._itself), self.epoch, self.next_number())
+        self.store(stamped.json, self._destinations[:1])
+        return stamped
 
     def moments(self, hour_ms: int, events: int) -> Iterator[tuple[int, int, int]]:
         """When each of an hour's `events` is recorded and its frame accepted (Unix ms), and which it is."""

@@ -10,7 +10,8 @@ from edge import reports
 from edge.numbering import stamp
 from edge.spool import Manifest
 from eventplane.contract import ParticipantKind
-from eventplane.envelope import Envelope, write_event
+from eventplane.device_reports import short_digest
+from eventplane.envelope import Envelope, parse_event, write_event
 from eventplane.guarantee import BY_EVENT
 from eventplane.ingest import OPERATOR
 from eventplane.ledger import Basis, LedgerRecord
@@ -578,6 +579,30 @@ def of_another_type(case: Case) -> list[Truth]:
     assert other is not None  # noqa: S101 - `_has_another_type`
     case.ledger = [replace(row, type=other) for row in case.ledger]
     return [fact(case, Kind.TYPE_MISMATCH, Hop.ROUTER)]
+
+
+@_fault()
+def altered_in_the_ledger(case: Case) -> list[Truth]:
+    """Somebody alters the digest that the router wrote; the manifest bears out the tap."""
+    case.ledger = [replace(row, digest=short_digest(b"{}")) for row in case.ledger]
+    return [fact(case, Kind.CONTENT_MISMATCH, Hop.ARCHIVE)]
+
+
+def altered_in_the_tap(case: Case) -> list[Truth]:
+    """Somebody alters the event in the tap; ledger and manifest have the digest of what it was."""
+    case.tap = [replace(row, event=_altered(case.event).json) for row in case.tap]
+    return [fact(case, Kind.CONTENT_MISMATCH, Hop.ARCHIVE)]
+
+
+def altered_alike(case: Case) -> list[Truth]:
+    """Somebody alters tap and ledger so that they agree; the manifest alone has the digest of what it was."""
+    _become(case, right_case(_altered(case.event), case.passage, case.routing))
+    return []
+
+
+def _altered(event: Envelope) -> Envelope:
+    """The event with another value in its data."""
+    return parse_event(event.json.replace('"value":', '"value":1', 1))
 
 
 @_fault(_has_a_neighbour)

@@ -20,10 +20,16 @@ from eventplane.reasons import Outcome
 from glue_jobs.delivery_audit.contracts import INTERVAL_MS, STALE_AFTER
 from glue_jobs.delivery_audit.findings import Hop, Kind
 from local.archive_generator.device import FRAME, HOUR_MS, NEWS_MS, REPORTS_MS, Device, pause_ms
-from local.archive_generator.faults import FAULTS, fact, lost_on_the_way_up
+from local.archive_generator.faults import (
+    FAULTS,
+    altered_alike,
+    altered_in_the_tap,
+    fact,
+    lost_on_the_way_up,
+)
 from local.archive_generator.flows import Flow, Routing, flows
 from local.archive_generator.holes import QUIET, make_holes
-from local.archive_generator.lines import Lines, Sent, event_of, source_of
+from local.archive_generator.lines import Lines, Sent, event_of
 from local.archive_generator.malformed import WAYS, malformed, refused_item
 from local.archive_generator.objects import Objects
 from local.archive_generator.records import Case, Passage, right_case
@@ -51,7 +57,7 @@ class Trouble(IntEnum):
     NEW_EPOCH = 3
     LOST_MANIFEST = 4
     DISCARDS = 5
-    WRONG_DIGEST = 6
+    ALTERED = 6
     NO_MANIFESTS = 7
     MANIFESTS_STOP = 8
     SILENT = 9
@@ -60,7 +66,7 @@ class Trouble(IntEnum):
 
 SKEWS_MS: Final = {Trouble.CLOCK_AHEAD: 2 * HOUR_MS, Trouble.CLOCK_BEHIND: -3 * HOUR_MS}
 """How far wrong clocks are."""
-_PARTLY: Final = (Trouble.LOST_MANIFEST, Trouble.WRONG_DIGEST, Trouble.NO_MANIFESTS, Trouble.MANIFESTS_STOP)
+_PARTLY: Final = (Trouble.LOST_MANIFEST, Trouble.ALTERED, Trouble.NO_MANIFESTS, Trouble.MANIFESTS_STOP)
 _STANDING: Final = {
     **dict.fromkeys(_PARTLY, "partly"),
     Trouble.SILENT: "silent",
@@ -73,6 +79,8 @@ _VANISHES: Final = 2
 _SURE_MS: Final = 54 * 60_000
 """When in an hour the last fault is planted, milliseconds: a later record could lie in the next hour,
 which may have a hole."""
+_ALTER: Final = (altered_alike, altered_in_the_tap)
+"""What somebody does to the first events of an hour of a device whose events are altered."""
 _ENDED: Final = {3: Outcome.EXPIRED, 7: Outcome.DROPPED, 9: Outcome.DEAD_LETTERED}
 """What a device that discards ends itself, by its place in the hour."""
 
@@ -109,7 +117,8 @@ class _News:
     """What a device sends in one hour, by the flows that were `chosen`.
 
     Faults can be planted if the device `is_sound`. It `discards` some events itself, of some that `vanishes`
-    nobody hears. `neighbour` is another device that could bring one of its events.
+    nobody hears, and somebody `alters` others in the archive. `neighbour` is another device that could bring
+    one of its events.
     """
 
     device: Device
@@ -120,6 +129,7 @@ class _News:
     is_sound: bool
     discards: bool
     vanishes: bool
+    alters: bool
     neighbour: str | None
 
 
@@ -190,7 +200,7 @@ class Generator:
             self._truth.add(fact(change, Kind.EPOCH_CHANGE, Hop.DEVICE_CLOUD))
         states_nothing = trouble is Trouble.NO_MANIFESTS or (trouble is Trouble.MANIFESTS_STOP and is_later)
         loses = trouble is Trouble.LOST_MANIFEST and is_middle
-        is_wrong = trouble is Trouble.WRONG_DIGEST and is_middle
+        alters = trouble is Trouble.ALTERED and is_middle
         discards = trouble is Trouble.DISCARDS and hour == (6 if self._plan.holes else 1)
         is_quiet = hour in self._plan.quiet
         news = _News(
@@ -200,9 +210,10 @@ class Generator:
             self._lines[is_later],
             chosen=self._random.choices(self._flows, self._weights, k=max(1, self._plan.events_an_hour - 1)),
             # An event that no manifest states cannot be missed; a digest does not cover unseen numbers.
-            is_sound=not (device.skew_ms or discards or states_nothing or loses or is_wrong or is_quiet),
+            is_sound=not (device.skew_ms or discards or states_nothing or loses or alters or is_quiet),
             discards=discards,
             vanishes=states_nothing and not is_quiet,
+            alters=alters,
             neighbour=self._neighbour(number),
         )
         if ended := self._send(news):
@@ -210,12 +221,12 @@ class Generator:
         if states_nothing:
             return
         is_final = hour + 1 == self._plan.hours
-        manifest = device.manifest(hour_ms + REPORTS_MS, is_wrong=is_wrong, is_final=is_final)
+        manifest = device.manifest(hour_ms + REPORTS_MS, is_final=is_final)
         loses &= not is_final
         case = self._report(manifest, device, hour_ms + REPORTS_MS, routing, written=not loses)
         if loses:
             self._truth.add(fact(case, Kind.MISSING_MANIFEST, Hop.DEVICE_CLOUD), *lost_on_the_way_up(case))
-        if is_wrong:
+        if alters:
             self._truth.add(fact(case, Kind.MANIFEST_MISMATCH, Hop.DEVICE_CLOUD))
 
     def _neighbour(self, number: int) -> str | None:
@@ -238,11 +249,12 @@ class Generator:
             past = recorded_ms - hour_ms
             recorded = f"{prefix}{past // 60_000:02d}:{past // 1_000 % 60:02d}.{past % 1_000:03d}Z"
             id = f"{self._random.getrandbits(128):032x}"
-            key = (flow.service, source_of(flow, device.client), id)
-            number = device.next_number(key, lines[flow].on_device)
+            number = device.next_number()
             self.events += 1
             self._since_fault += 1
             sent = Sent(id, device.epoch, number, recorded, number * 7 % 997)
+            text = lines[flow].text(sent, device.client)
+            device.store(text, lines[flow].on_device)
             passage = Passage.in_frame(
                 device.client,
                 accepted_ms,
@@ -258,13 +270,18 @@ class Generator:
             if news.vanishes and place % 5 == _VANISHES:
                 self.unseen += 1
                 continue
+            if news.alters and place < len(_ALTER):
+                case = self._case(flow, sent, passage, routing, None)
+                self._truth.add(*_ALTER[place](case))
+                self._write(case)
+                continue
             is_sound = news.is_sound and accepted_ms - hour_ms < _SURE_MS
             if is_sound and place not in kept and self._is_due():
                 overtaker = _overtaker(place, news)
                 case = self._case(flow, sent, passage, routing, hour_ms + OVERTAKEN_MS if overtaker else None)
                 case.earlier_id, case.neighbour = earlier.get(flow.type), news.neighbour
                 if self._plant(case):
-                    device.rename(key, case.event.key, lines[flow].on_device)
+                    device.replace(text, case.event.json, lines[flow].on_device)
                     if overtaker:
                         kept.add(overtaker)
                     continue

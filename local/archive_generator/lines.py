@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from edge.numbering import stamp
+from eventplane.device_reports import short_digest
 from eventplane.envelope import Envelope, write_event
 from eventplane.names import SEQUENCE_DIGITS
 from eventplane.sender import Sender
@@ -77,17 +78,22 @@ class Lines:
         case = right_case(event, passage, routing)
         self.is_ordered = any(map(routing.is_ordered, case.routes))
         self.on_device = routing.on_device(event)
-        self._lines = [(folder, _TIMES[folder], _pattern(text)) for folder, _, text in case.rows()]
+        self._event = _pattern(event.json)
+        digest = short_digest(event.json.encode())
+        self._lines = [
+            (folder, _TIMES[folder], _pattern(text).replace(digest, "%(digest)s"))
+            for folder, _, text in case.rows()
+        ]
+
+    def text(self, sent: Sent, client: str) -> str:
+        """The event's text, as `event_of` would give it."""
+        return self._event % _values(sent, client)
 
     def fill(self, sent: Sent, passage: Passage) -> list[tuple[str, int, str]]:
         """The event's rows as `Case.rows` would give them."""
         values: dict[str, Any] = {
-            "client": passage.client_id,
-            "id": sent.id,
-            "epoch": sent.epoch,
-            "sequence": f"{sent.sequence:0{SEQUENCE_DIGITS}d}",
-            "recorded": sent.recorded,
-            "value": sent.value,
+            **_values(sent, passage.client_id),
+            "digest": short_digest(self.text(sent, passage.client_id).encode()),
             "accepted": passage.accepted_at_ms,
             "archived": passage.archived_at_ms,
             "decided": passage.decided_at_ms,
@@ -97,6 +103,17 @@ class Lines:
             "router": passage.router_message,
         }
         return [(folder, values[time], pattern % values) for folder, time, pattern in self._lines]
+
+
+def _values(sent: Sent, client: str) -> dict[str, Any]:
+    return {
+        "client": client,
+        "id": sent.id,
+        "epoch": sent.epoch,
+        "sequence": f"{sent.sequence:0{SEQUENCE_DIGITS}d}",
+        "recorded": sent.recorded,
+        "value": sent.value,
+    }
 
 
 def _pattern(line: str) -> str:

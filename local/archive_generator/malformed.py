@@ -75,6 +75,7 @@ def refused_item(case: Case, recorded: bool) -> tuple[list[TapRecord], list[Ledg
         reason=reason,
         message_id=f"{passage.router_message}-{item}",
         sender=str(Sender(passage.client_id)),
+        digest=None,
     )
     ends = [
         replace(each, message_id=dead.message_id)

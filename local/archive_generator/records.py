@@ -8,6 +8,7 @@ from typing import Final
 from eventplane import ledger
 from eventplane.contract import Route
 from eventplane.dead_letter import DEAD_LETTER_TYPE, letter_id
+from eventplane.device_reports import short_digest
 from eventplane.envelope import Envelope
 from eventplane.ledger import HANDOVERS, LEDGER, TAP, HandoverRecord, LedgerRecord, TapRecord
 from eventplane.reasons import Outcome
@@ -146,6 +147,7 @@ def decided(case: Case, route: Route | None = None) -> LedgerRecord:
         message_id=case.passage.router_message,
         sender=case.sender,
         received_at_ms=case.passage.decided_at_ms,
+        digest=short_digest(case.event.json.encode()),
     )
 
 
@@ -182,6 +184,7 @@ def letters(case: Case, source: str, id: str | None = None) -> list[LedgerRecord
         reason=None,
         outcome=Outcome.DELIVERED,
         sender=PLANE,
+        digest=None,
     )
     if by_webhook:
         at_ms = case.passage.handed_over_at_ms

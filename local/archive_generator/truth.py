@@ -33,8 +33,8 @@ PLANTED: Final = frozenset(
         "put_back not_allowed unconfirmed stale_contract clock_skew causality type_mismatch sender_mismatch "
         "not_understood",
         "inbox_consumer": "lost duplicate dead_lettered not_understood",
-        "archive": "not_understood contradiction unreadable_object duplicate_object misplaced_object "
-        "missing_records altered_object",
+        "archive": "content_mismatch not_understood contradiction unreadable_object duplicate_object "
+        "misplaced_object missing_records altered_object",
         "-": "quarantined coverage",
     }.items()
     for kind in kinds.split()

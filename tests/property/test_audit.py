@@ -9,6 +9,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from eventplane.device_reports import SHA256, SHA256_EVENT
 from eventplane.ingest import OPERATOR
 from eventplane.ledger import SENT_BEFORE, Basis
 from eventplane.reasons import Outcome
@@ -76,6 +77,7 @@ def tap_rows(draw: st.DrawFn) -> TapRow:
         expires_at_ms=draw(st.sampled_from([None, NOON_MS])),
         asks_best_effort=draw(st.booleans()),
         data_digest=draw(st.sampled_from([1, 2])),
+        digest=draw(st.sampled_from(["1" * 16, "2" * 16])),
         routes=routes_taken[type_],
         unknown_members=draw(st.sampled_from([False, False, False, True])),
     )
@@ -105,6 +107,7 @@ def ledger_rows(draw: st.DrawFn) -> LedgerRow:
         received_at_ms=draw(st.sampled_from([None, NOON_MS])),
         basis=draw(st.sampled_from([None, *map(str, Basis)])),
         put_back_by=draw(st.sampled_from([None, OPERATOR])),
+        digest=draw(st.sampled_from([None, "1" * 16, "2" * 16])),
         file="ledger/date=2026-03-01/hour=12/rows",
     )
 
@@ -265,15 +268,17 @@ def test_seen_numbers_are_the_set_of_events_whatever_their_order(
 ) -> None:
     """Copies in one hour or another count once, in the first; a number with two digests is two events."""
     span = ends[0], ends[1]
-    by_hour: dict[int, tuple[list[int], list[int]]] = {}
+    by_hour: dict[int, tuple[list[int], list[int], list[int]]] = {}
     for at_hour, number, digest in events:
-        for values, value in zip(by_hour.setdefault(at_hour, ([], [])), (number, digest), strict=True):
+        columns = by_hour.setdefault(at_hour, ([], [], []))
+        for values, value in zip(columns, (number, 5, digest), strict=True):
             values.append(value)
     seen = SeenNumbers((at_hour, *values) for at_hour, values in by_hour.items())
     within = {(number, digest) for _, number, digest in events if span[0] <= number <= span[1]}
     assert seen.ranges == merged((number, number) for _, number, _ in events)
     assert seen.events(span) == len(within)
-    assert seen.digest(span) == sum(digest for _, digest in within) % DIGESTS
+    assert seen.digest(span, SHA256_EVENT) == sum(digest for _, digest in within) % DIGESTS
+    assert seen.digest(span, SHA256) == 5 * len(within) % DIGESTS
     assert length(each for each, _ in seen.runs) == len({number for _, number, _ in events})
     first: dict[tuple[int, int], int] = {}
     for at_hour, number, digest in sorted(events):

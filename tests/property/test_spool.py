@@ -13,6 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from edge.spool import Delivery, DeviceState, Discard, Manifest, Spool, StoredEvent, read_backlog
 from edge.spool.database import TableTotals
+from eventplane.device_reports import event_digest
 from eventplane.reasons import Outcome
 from tests.examples import examples
 from tests.scratch import SCRATCH
@@ -43,6 +44,10 @@ some_states = st.lists(
 )
 
 
+def digest_of(text: bytes) -> int:
+    return int.from_bytes(event_digest(text), "big")
+
+
 class SpoolMachine(RuleBasedStateMachine):
     """`pending` is what was committed and not ended; each queue has just that, in order."""
 
@@ -53,7 +58,7 @@ class SpoolMachine(RuleBasedStateMachine):
         self.spool = Spool(self.path)
         self.epoch = self.spool.epoch
         self.pending: dict[Delivery, str] = {}
-        self.stated: dict[str, list[int]] = {}
+        self.stated: dict[str, dict[int, bytes]] = {}
         self.discarded: dict[tuple[str, str], set[int]] = {}
         self.held: dict[tuple[str, str], DeviceState] = {}
         self.used = 0
@@ -89,7 +94,7 @@ class SpoolMachine(RuleBasedStateMachine):
         for each in arrivals:
             for destination in each.destinations:
                 self.pending[Delivery(destination, each.rank, each.sequence)] = each.json
-                self.stated.setdefault(destination, []).append(each.sequence)
+                self.stated.setdefault(destination, {})[each.sequence] = each.json.encode()
         for delivery in dropped - done:
             kind = (delivery.destination, f"r{delivery.rank}")
             self.discarded.setdefault(kind, set()).add(delivery.sequence)
@@ -150,8 +155,8 @@ class SpoolMachine(RuleBasedStateMachine):
     @invariant()
     def reports_tell_what_happened_since_they_were_closed(self) -> None:
         expected = {
-            Manifest(name, min(numbers), max(numbers), len(numbers), sum(numbers))
-            for name, numbers in self.stated.items()
+            Manifest(name, min(texts), max(texts), len(texts), sum(map(digest_of, texts.values())) % 2**128)
+            for name, texts in self.stated.items()
         }
         assert {*self.spool.manifests()} == expected
         for name in DESTINATIONS:

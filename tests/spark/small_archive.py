@@ -12,6 +12,7 @@ from typing import Any
 from eventplane.attributes import AttributeValue
 from eventplane.contract import Contract, Place, compile_contract
 from eventplane.dead_letter import DEAD_LETTER_TYPE, letter_id
+from eventplane.device_reports import short_digest
 from eventplane.envelope import Envelope, write_event
 from eventplane.ingest import IngestFrame
 from eventplane.ledger import (
@@ -192,6 +193,7 @@ class SmallArchive:
             message_id=f"ledger-{self._messages}",
             sender=str(sender_in_frame(home, event.attributes) if home else event.sender),
             received_at_ms=at_ms + CLOUD_MS // 2,
+            digest=short_digest(event.json.encode()),
         )
         return replace(row, **more)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import shutil
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -13,11 +14,14 @@ import pytest
 from pyspark.sql import SparkSession
 
 from eventplane.archive_layout import HANDOVERS_FOLDER, LEDGER_FOLDER, TAP_FOLDER, Folder
-from eventplane.device_reports import MANIFEST
+from eventplane.device_reports import MANIFEST, short_digest
+from eventplane.envelope import Envelope
+from eventplane.ledger import to_line
 from glue_jobs.common.archive import Archive, Part, records
 from glue_jobs.common.hours import Days, Hour
 from glue_jobs.common.objects import FolderObjects
 from glue_jobs.compaction.main import main as compact
+from tests.golden_digests import DIGESTS, SHORT
 from tests.spark.small_archive import DAY, NOON_MS, SmallArchive
 
 NOON = datetime.fromtimestamp(NOON_MS / 1000, UTC)
@@ -100,6 +104,28 @@ def test_lines_become_typed_rows(reading: Reading) -> None:
     assert len({row["data_digest"] for row in rows}) == 2
     assert part.hours == {HOUR, Hour(NOON + timedelta(hours=1))}
     assert (part.faults, len(part.objects)) == ((), 2)
+
+
+def test_an_event_has_the_recorded_digest_in_lines_and_in_compacted_files(
+    spark: SparkSession, archive: SmallArchive
+) -> None:
+    for text in DIGESTS:
+        archive.accept(Envelope({}, text))
+    archive.refuse(b"{}")
+    like = to_line(replace(archive.tap[0], event="{}", message_id="redacted"))
+    stated = "redacted", "0" * 16
+    archive.bad_lines = [("tap", f'{like[:-1]},"digest":"{each}"}}') for each in stated]
+    archive.write()
+    own = short_digest(b"{}")
+    redacted = {("{}", own, each) for each in stated}
+    expected = {*((*each, None) for each in SHORT.items()), *redacted, (None, None, None)}
+    reading = Reading(spark, archive)
+    for change in (lambda _: None, compacted, without_raw, without_envelope):
+        change(archive)
+        rows, _ = reading.read()
+        found = ((row["event"], row["event_digest"], row["digest"]) for row in rows)
+        assert {(text and text.strip(), *digests) for text, *digests in found} == expected
+        assert {row["line"] or row["unknown_members"] for row in rows} == {False}
 
 
 @pytest.mark.parametrize("folder", [TAP_FOLDER, LEDGER_FOLDER], ids=lambda each: each.name)
@@ -235,8 +261,8 @@ def test_what_fails_for_another_reason_fails(reading: Reading) -> None:
 
 def variants(line: str, folder: Folder) -> list[tuple[str, bool]]:
     """Lines made of a writer's, and whether each has a member that no column holds, or one twice."""
-    last = folder.columns[-1].name
     members = json.loads(line)
+    last = [*members][-1]
     same = [line, line.replace('":', '": '), json.dumps(dict(reversed(members.items())))]
     same += [json.dumps(members), json.dumps({**members, "message_id": 'a"b\\'}), f" {line}"]
     same += [json.dumps({**members, last: None}, separators=(",", ":"))]

@@ -26,9 +26,10 @@ LATER: Final = datetime(2026, 4, 1, tzinfo=UTC)
 ARGUMENTS: Final = ("--DATE", DAY, "--AS_OF", "2026-04-01T00:00:00Z")
 
 TOGETHER: Final = (
-    "lost_on_a_route lost_behind_the_inbox forged_decision forged_handover ghost_queue ghost_route "
-    "early_decision early_handover other_type other_sender unknown_type unknown_contract unknown_outcome "
-    "attempt_as_text attempt_as_fraction time_as_text cut_line unknown_handover rolling_upgrade clock_ahead",
+    "clock_ahead lost_on_a_route lost_behind_the_inbox forged_decision forged_handover ghost_queue "
+    "ghost_route early_decision early_handover other_type other_sender unknown_type unknown_contract "
+    "unknown_outcome attempt_as_text attempt_as_fraction time_as_text cut_line unknown_handover "
+    "rolling_upgrade",
     "truncated_ledger not_gzip_ledger zeroed_ledger without_bytes_ledger hour_gone_ledger "
     "truncated_handovers not_gzip_handovers without_bytes_handovers hour_gone_handovers object_twice_ledger "
     "object_twice_handovers object_twice_tap rows_twice midnight_skew lost_on_a_route no_fleet",
@@ -43,6 +44,8 @@ TOGETHER: Final = (
     "silent_device unregistered_device only_manifests manifest_rows_swapped new_member",
     "altered_tap altered_ledger altered_handovers added_tap added_ledger removed_tap removed_ledger "
     "removed_handovers lost_on_a_route",
+    "unknown_rule altered_alike altered_in_the_tap altered_in_the_ledger",
+    "older_digests",
     "clean lateness_0",
     "empty",
     "one_event",

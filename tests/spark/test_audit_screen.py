@@ -23,12 +23,12 @@ AS_OF_MS: Final = 1_775_001_600_000
 """2026-04-01, UTC midnight."""
 
 DAMAGED: Final = (
-    "hour_gone_tap tap_rows_gone reused_id foreign_client cold_router lost_on_a_route lost_behind_the_inbox "
-    "forged_decision ghost_queue early_decision other_type other_sender unknown_contract unknown_outcome "
-    "attempt_as_text cut_line rolling_upgrade hour_gone_ledger truncated_handovers rows_twice midnight_skew "
-    "entered_two_days_later entered_an_hour_earlier accepted_an_hour_later impossible_entry fast_router "
-    "impossible_answer expired_in_another_form expiry_unreadable reused_id_on_the_next_day "
-    "copy_on_the_next_day"
+    "hour_gone_tap tap_rows_gone reused_id altered_in_the_tap altered_in_the_ledger foreign_client "
+    "cold_router lost_on_a_route lost_behind_the_inbox forged_decision ghost_queue early_decision other_type "
+    "other_sender unknown_contract unknown_outcome attempt_as_text cut_line rolling_upgrade hour_gone_ledger "
+    "truncated_handovers rows_twice midnight_skew entered_two_days_later entered_an_hour_earlier "
+    "accepted_an_hour_later impossible_entry fast_router impossible_answer expired_in_another_form "
+    "expiry_unreadable reused_id_on_the_next_day copy_on_the_next_day"
 )
 
 

@@ -14,12 +14,13 @@ from eventplane.sender import PLANE_CLIENT
 from glue_jobs.delivery_audit.completeness import Scope
 from glue_jobs.delivery_audit.devices import Fleet, device_hours, judge_fleet
 from glue_jobs.delivery_audit.event_group import HOUR_MS, HourCount, NotInTap
+from tests.golden_digests import SHORT
 from tests.unit.glue_jobs.home import DAY_END_MS, NOON_MS, SCOPE, Home
 
 COLUMNS = (
     "client_id string, service string, source string, id string, type string, epoch string, sequence bigint, "
     "accepted_at_ms bigint, recorded_at_ms bigint, file string, within boolean, report string, "
-    "asks_best_effort boolean"
+    "asks_best_effort boolean, digest string"
 )
 NOBODY = NotInTap(
     "ghost", "ghost/voice", "//ghost", "e", "t", "doors", "doors.inbox", "v1", NOON_MS, "ledger/1"
@@ -41,7 +42,7 @@ def fleet_of(spark: SparkSession) -> DataFrame:
     third.simple(2)
     events = [*first.events, *second.events, *third.events]
     others = [
-        (each, None, "/s", "i", "t", None, None, NOON_MS, None, "tap/1", True, None, False)
+        (each, None, "/s", "i", "t", None, None, NOON_MS, None, "tap/1", True, None, False, None)
         for each in (CANARY_CLIENT, PLANE_CLIENT)
     ]
     return spark.createDataFrame([*(each.tap() for each in events), *others], COLUMNS)
@@ -86,11 +87,18 @@ def _plain(fleet: Fleet) -> tuple[Any, ...]:
     return fleet.totals, fleet.standings, found, fleet.worst, fleet.hours, fleet.holes, fleet.recovered, days
 
 
-def test_the_digest_is_that_of_the_forwarder(spark: SparkSession) -> None:
+def test_the_digests_are_those_of_the_forwarder(spark: SparkSession) -> None:
     key = "voice", "//home-1/\u00fc", "\u5bb6-1"
-    row = ("home-1", *key, "t", "e1", 1, NOON_MS, None, "tap/1", True, None, False)
-    (hour,) = device_hours(spark.createDataFrame([row], COLUMNS), [load_contract()]).collect()
-    assert hour["digests"] == [int.from_bytes(key_digest(key)[8:], "big", signed=True)]
+    rows = [
+        ("home-1", *key, "t", "e1", 1, NOON_MS, None, "tap/1", True, None, False, digest)
+        for digest in (*SHORT.values(), "", None)
+    ]
+    (hour,) = device_hours(spark.createDataFrame(rows, COLUMNS), [load_contract()]).collect()
+    by_key = int.from_bytes(key_digest(key)[8:], "big", signed=True)
+    assert hour["key_digests"] == [by_key] * len(rows)
+    # What has no digest, which no tap row does, is counted all the same.
+    expected = [int.from_bytes(bytes.fromhex(each), "big", signed=True) for each in SHORT.values()]
+    assert sorted(hour["event_digests"]) == sorted([*expected, 0, 0])
 
 
 def test_an_hour_without_a_tap_object_is_a_hole_if_most_devices_miss_something_there(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import json
 import zlib
 from collections.abc import Callable, Iterator
@@ -124,6 +125,57 @@ def event(row: Row) -> Row:
 def with_event(row: Row, members: Row) -> Row:
     """Return a row of the tap with another event."""
     return {**row, "event": to_line(members)}
+
+
+def number_of(row: Row) -> int:
+    """Return the number that the device gave the event of a row of the tap."""
+    return int(event(row)["devicesequence"])
+
+
+def is_manifest(row: Row) -> bool:
+    """Return whether a row of the tap has a manifest."""
+    return bool(event(row)["type"] == MANIFEST)
+
+
+def sent(archive: Archive, device: str, hour: int | None = None) -> dict[int, Row]:
+    """Return a device's rows of the tap by number."""
+    return {number_of(row): row for row in archive.rows(TAP, hour) if row["client_id"] == device}
+
+
+def digest_of(row: Row) -> str:
+    """Return the digest of the event of a row of the tap (docs/reference/audit.md#digests)."""
+    return hashlib.sha256(row["event"].strip(" \t\n\r").encode()).hexdigest()[:32]
+
+
+def agree(archive: Archive) -> None:
+    """Let the ledger have the digests of the events that the tap has."""
+    known = {
+        (each["source"], each["id"], row["accepted_at_ms"]): digest_of(row)[16:]
+        for row in archive.rows(TAP)
+        if row["event"]
+        for each in [event(row)]
+    }
+    archive.edit(
+        LEDGER,
+        lambda row: {
+            **row,
+            "digest": known.get((row["source"], row["id"], row["entered_at_ms"]), row["digest"]),
+        },
+    )
+
+
+def restate(archive: Archive, device: str, after: int = 0) -> None:
+    """Let a device's manifests behind number `after` state the events that the tap has; the ledger agrees."""
+    rows = sent(archive, device)
+    for number, row in sorted(rows.items()):
+        if is_manifest(row) and number > after:
+            members = event(row)
+            stated = members["data"]["statements"][0]
+            own = (int(digest_of(rows[each]), 16) for each in range(stated["first"], stated["last"] + 1))
+            stated["digest"] = f"{sum(own) % (1 << 128):032x}"
+            rows[number] = with_event(row, members)
+    archive.edit(TAP, lambda row: rows[number_of(row)] if row["client_id"] == device else row)
+    agree(archive)
 
 
 def is_report(row: Row) -> bool:

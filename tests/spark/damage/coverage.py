@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-import hashlib
 from typing import Final
 
 from tests.spark.damage.archive import (
     FLEET,
     HANDOVERS,
     LEDGER,
-    MANIFEST,
     TAP,
     Archive,
     Row,
+    agree,
     event,
     hour_ms,
     is_report,
+    restate,
     with_event,
 )
+from tests.spark.damage.archive import is_manifest as _is_manifest
+from tests.spark.damage.archive import number_of as _number
+from tests.spark.damage.archive import sent as _sent
 from tests.spark.damage.expected import BROKEN, INCOMPLETE, NOTHING_LOST, PROVEN, Expected, Fact, kind
 
 NOON: Final = hour_ms(12)
@@ -157,6 +160,7 @@ def clock_ahead(archive: Archive) -> Expected:
         return with_event(row, members)
 
     archive.edit(TAP, ahead)
+    restate(archive, device)
     return Expected((PROVEN,), (Fact("clock_skew", ("device_cloud",), {"device": device}),), unseen=0)
 
 
@@ -177,6 +181,7 @@ def manifests_swapped(archive: Archive) -> Expected:
             else row
         ),
     )
+    agree(archive)
     facts = tuple(
         Fact("manifest_mismatch", ("device_cloud",), {"device": name}, count=len(bodies[name]))
         for name in (one, other)
@@ -214,19 +219,13 @@ def manifest_rows_swapped(archive: Archive) -> Expected:
 def manifest_digest(archive: Archive) -> Expected:
     """A manifest's digest is not that of the events which it states."""
     device = archive.devices()[2]
-    found: list[str] = []
-
-    def altered(row: Row) -> Row:
-        if row["client_id"] != device or not _is_manifest(row) or found:
-            return row
-        members = event(row)
-        stated = members["data"]["statements"][0]
-        stated["digest"] = _digest(_sum(stated) ^ 1)
-        found.append(members["id"])
-        return with_event(row, members)
-
-    archive.edit(TAP, altered, hour=9)
-    facts = (Fact("manifest_mismatch", ("device_cloud",), {"device": device, "id": found[0]}),)
+    number, row = next((n, row) for n, row in _sent(archive, device, hour=9).items() if _is_manifest(row))
+    members = event(row)
+    stated = members["data"]["statements"][0]
+    stated["digest"] = f"{int(stated['digest'], 16) ^ 1:032x}"
+    archive.edit(TAP, lambda each: with_event(row, members) if each == row else each, hour=9)
+    restate(archive, device, after=number)
+    facts = (Fact("manifest_mismatch", ("device_cloud",), {"device": device, "id": members["id"]}),)
     return Expected((BROKEN,), facts, devices={device: ("attested", "partly")})
 
 
@@ -240,6 +239,7 @@ def id_altered(archive: Archive) -> Expected:
     archive.edit(TAP, lambda row: {**row, "event": row["event"].replace(before, after)}, hour=10)
     for folder in (LEDGER, HANDOVERS):
         archive.edit(folder, lambda row: {**row, "id": after} if row["id"] == before else row, hour=10)
+    agree(archive)
     facts = (Fact("manifest_mismatch", ("device_cloud",), {"device": device}),)
     return Expected((BROKEN,), facts, devices={device: ("attested", "partly")})
 
@@ -255,22 +255,9 @@ def reused_id(archive: Archive) -> Expected:
         row for row in sent.values() if event(row)["source"] == source and _number(row) > _number(first) + 10
     )
     kept, gone = event(first)["id"], event(second)["id"]
-    sender = event(first)["senderservice"]
-
-    def again(row: Row) -> Row:
-        if row["client_id"] != device:
-            return row
-        members = event(row)
-        if members["id"] == gone:
-            return with_event(row, {**members, "id": kept})
-        if _is_manifest(row):
-            stated = members["data"]["statements"][0]
-            stated["digest"] = _digest(_sum(stated) - _key(sender, source, gone) + _key(sender, source, kept))
-            return with_event(row, members)
-        return row
-
-    archive.edit(TAP, again, hour=11)
+    archive.edit(TAP, lambda row: {**row, "event": row["event"].replace(gone, kept)}, hour=11)
     archive.edit(LEDGER, lambda row: {**row, "id": kept} if row["id"] == gone else row, hour=11)
+    restate(archive, device)
     facts = (Fact("reused_id", (), {"source": source, "id": kept}),)
     return Expected((BROKEN,), facts, unseen=0)
 
@@ -303,19 +290,6 @@ def _type(row: Row) -> str:
     return str(event(row)["type"])
 
 
-def _is_manifest(row: Row) -> bool:
-    return _type(row) == MANIFEST
-
-
-def _number(row: Row) -> int:
-    return int(event(row)["devicesequence"])
-
-
-def _sent(archive: Archive, device: str, hour: int | None = None) -> dict[int, Row]:
-    """Return a device's rows of the tap by number."""
-    return {_number(row): row for row in archive.rows(TAP, hour) if row["client_id"] == device}
-
-
 def _forget(archive: Archive, device: str, numbers: set[int]) -> None:
     """Delete all rows about these numbers of a device."""
     names = {
@@ -337,16 +311,3 @@ def _unseen(archive: Archive, device: str) -> int:
             stated = event(row)["data"]["statements"][0]
             known |= set(range(stated["first"], stated["last"] + 1))
     return max(sent) - min(sent) + 1 - len({number for number in known if min(sent) <= number <= max(sent)})
-
-
-def _key(*names: str) -> int:
-    """Return the digest of an event's identity as manifests sum it up (docs/explanation/spool.md)."""
-    return int.from_bytes(hashlib.sha256("\n".join(names).encode()).digest()[:16], "big")
-
-
-def _sum(stated: Row) -> int:
-    return int(stated["digest"], 16)
-
-
-def _digest(total: int) -> str:
-    return f"{total % (1 << 128):032x}"

@@ -17,6 +17,7 @@ from tests.spark.damage.archive import (
     Row,
     event,
     hour_ms,
+    restate,
     with_event,
 )
 from tests.spark.damage.expected import BROKEN, INCOMPLETE, NOTHING_LOST, PROVEN, Expected, Fact, kind
@@ -146,6 +147,7 @@ def unknown_type(archive: Archive) -> Expected:
         11,
     )
     archive.edit(LEDGER, lambda each: {**each, "type": type_} if each == row else each, 11)
+    restate(archive, row["client_id"])
     return Expected((PROVEN,), unseen=0)
 
 

@@ -23,8 +23,8 @@ from eventplane.device_reports import (
     HEARTBEAT,
     MANIFEST,
     STARTED,
+    event_digest,
     is_irreplaceable,
-    key_digest,
 )
 from eventplane.envelope import Envelope
 from eventplane.reasons import Outcome
@@ -120,7 +120,7 @@ def test_manifests_state_every_stored_event_once_whatever_crashes(make: MakeDevi
     assert spans[-1][1] == len(everything) == device.spool.next_sequence - 1
     for each in uplinked:
         those = everything[each["first"] - 1 : each["last"]]
-        digest = sum(int.from_bytes(key_digest(one.key), "big") for one in those) % 2**128
+        digest = sum(int.from_bytes(event_digest(one.json.encode()), "big") for one in those) % 2**128
         assert (each["count"], each["digest"]) == (len(those), f"{digest:032x}")
 
 
@@ -263,7 +263,19 @@ def test_the_audit_counts_what_a_manifest_states_as_acknowledged(
     # The rule lost number 3.
     numbers = [1, 2, *range(4, number + 1)]
     hour = HourRow(
-        "thing", device.spool.epoch, 0, True, numbers, numbers, [], 0, (0, "tap/1"), None, 0, [report]
+        "thing",
+        device.spool.epoch,
+        0,
+        True,
+        numbers,
+        numbers,
+        numbers,
+        [],
+        0,
+        (0, "tap/1"),
+        None,
+        0,
+        [report],
     )
     judged = judge_device(DeviceRows("thing", [hour]), Scope(frozenset({"device.outbox"}), 1))
     assert [(each.hop, each.sequence) for each in judged.findings] == [(hop, 3)]

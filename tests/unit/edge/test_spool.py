@@ -8,21 +8,22 @@ from pathlib import Path
 
 import pytest
 
+from edge import reports
 from edge.errors import SpoolCorruptError, SpoolError, SpoolFullError, SpoolUnavailableError
 from edge.spool import (
     BEFORE_EVERYTHING,
     READ_CHARACTERS,
     Delivery,
     Discard,
-    Manifest,
     Spool,
     read_backlog,
     tables,
 )
 from edge.spool.tables import MOST_RANGES
 from edge.uptime_clock import Uptime, UptimeClock, system_uptime
-from eventplane.device_reports import KEY_BYTES
+from eventplane.device_reports import KEY_BYTES, SHA256_EVENT, event_digest
 from eventplane.reasons import Outcome
+from tests.golden_digests import DIGESTS
 from tests.unit.edge.spools import CLOUD, HOME, arrival, cloud, device_state, fill, key, waiting
 
 KEPT_KEYS = 1_024
@@ -128,11 +129,38 @@ def test_counters_are_known_after_a_restart(path: Path) -> None:
 
 
 def test_the_digest_of_a_manifest_is_a_sum_without_its_carry(path: Path) -> None:
-    top = b"\xff" * KEY_BYTES
+    total = sum(int(digest, 16) for digest in DIGESTS.values())
+    assert total >> 8 * KEY_BYTES
     with Spool(path) as spool:
-        spool.commit([arrival(1), replace(arrival(2), key=top), arrival(3)], uptime_ms=0)
+        events = [replace(arrival(number), json=text) for number, text in enumerate(DIGESTS, 1)]
+        spool.commit(events, uptime_ms=0)
     with Spool(path) as spool:
-        assert spool.manifests() == [Manifest(CLOUD, 1, 3, 3, 3)]
+        (stated,) = spool.manifests()
+        assert (stated.count, stated.digest) == (len(DIGESTS), total % (1 << 8 * KEY_BYTES))
+
+
+def test_digests_that_an_earlier_version_began_are_not_stated(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as earlier, Spool(path) as spool:
+        earlier.setattr("edge.spool.deliveries._DIGEST_BYTES", KEY_BYTES)
+        spool.commit([arrival(1), arrival(2, to=(HOME,))], uptime_ms=0)
+        spool.commit([], uptime_ms=0, close_manifests=True)
+        spool.commit([arrival(3)], uptime_ms=0)
+    for start in (1, 2):
+        with Spool(path) as spool:
+            assert spool.origin.kind == "resumed"
+            spool.commit([arrival(3 + start)], uptime_ms=0)
+            before = spool.manifests()
+            spool.commit([], uptime_ms=0, close_manifests=start == 2)
+    with Spool(path) as spool:
+        spool.commit([arrival(6), arrival(7, to=(HOME,))], uptime_ms=0)
+        now = spool.manifests()
+    assert [(each.count, each.digest) for each in before] == [(3, None)]
+    assert [each.digest for each in now] == 2 * [int.from_bytes(event_digest(b"{}"), "big")]
+    heading = reports.Heading("thing", "e", 1, "2026-03-01T12:00:00Z")
+    rules = [reports.manifest(heading, each, {}, 1).data().get("key_digest") for each in (before, now)]
+    assert rules == [None, SHA256_EVENT]
 
 
 def test_a_range_of_discards_that_is_no_number_is_damage(path: Path) -> None:

@@ -11,12 +11,14 @@ KNOWN = {
         "accepted_at_ms archived_at_ms client_id topic message_id index event original_base64 refusal",
         "principal",
         "",
+        "digest",
     ],
     "ledger": [
         "decided_at_ms entered_at_ms entered_by contract_version source id type priority client_id "
         "route destination outcome reason attempt message_id",
         "sender received_at_ms basis",
         "put_back_by",
+        "digest",
     ],
     "handovers": [
         "decided_at_ms entered_at_ms channel contract_version source id type outcome reason status "

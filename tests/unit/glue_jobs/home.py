@@ -9,12 +9,13 @@ from edge import reports
 from edge.counts import NotStored
 from edge.reports import Heading
 from edge.spool import LossReport, Manifest, SpoolOrigin
-from eventplane.device_reports import MANIFEST, key_digest
+from eventplane.device_reports import MANIFEST, SHA256, SHA256_EVENT, event_digest, key_digest, short_digest
 from eventplane.envelope import Envelope
 from eventplane.reasons import Outcome
 from eventplane.receipts import SPOOL_FULL
 from glue_jobs.delivery_audit.completeness import Scope
 from glue_jobs.delivery_audit.device import DeviceJudgement, DeviceRows, HourRow, judge_device
+from glue_jobs.delivery_audit.device_reports import RULES
 from glue_jobs.delivery_audit.event_group import HOUR_MS, NotInTap
 
 UPLINK = "device.outbox"
@@ -33,10 +34,18 @@ class Event(NamedTuple):
     number: int | None
     key: tuple[str, str, str]
     report: tuple[Any, ...] | None = None
+    data: bytes = b""
 
     @property
-    def digest(self) -> int:
-        return int.from_bytes(key_digest(self.key)[8:], "big", signed=True)
+    def text(self) -> bytes:
+        """Stands for the text of an event that is no report."""
+        return self.report[7].encode() if self.report else "\n".join(self.key).encode() + self.data
+
+    def digest(self, rule: str = SHA256_EVENT) -> bytes:
+        return key_digest(self.key) if rule == SHA256 else event_digest(self.text)
+
+    def low_half(self, rule: str) -> int:
+        return int.from_bytes(self.digest(rule)[8:], "big", signed=True)
 
     def tap(self) -> tuple[Any, ...]:
         """Return the columns that `devices.device_hours` takes."""
@@ -53,6 +62,7 @@ class Event(NamedTuple):
             True,
             text,
             False,
+            short_digest(self.text),
         )
 
 
@@ -71,7 +81,7 @@ class Home:
         self.at_ms = NOON_MS
         self.events: list[Event] = []
         self.not_in_tap: list[NotInTap] = []
-        self._stored: list[tuple[int, bytes]] = []
+        self._stored: list[Event] = []
         self._manifests = 0
 
     def live(self, story: str) -> Home:
@@ -105,26 +115,29 @@ class Home:
         ledger: bool = False,
         uplink: bool = True,
         under: str | None = None,
+        altered: bool = False,
     ) -> None:
-        """Store events; the ledger has those that only it has."""
+        """Store events; the ledger has those that only it has. Of `altered` ones the tap has other data."""
         for _ in range(count):
             self.number += 1
             key = "voice", f"//{self.client_id}", f"{self.epoch}-{self.number}"
+            event = self._event(key)
             if uplink:
-                self._stored.append((self.number, key_digest(key)))
+                self._stored.append(event)
             if tap:
-                self._row(self.number, key, under or self.client_id)
+                data = b"altered" if altered else b""
+                self.events.append(event._replace(client_id=under or self.client_id, data=data))
             if ledger:
                 self.in_ledger(key)
 
-    def in_ledger(self, key: tuple[str, str, str], type: str = "org.example.door.v1") -> None:
+    def in_ledger(
+        self, key: tuple[str, str, str], type: str = "org.example.door.v1", text: bytes | None = None
+    ) -> None:
         """Record an event of this device in the ledger that the tap does not have."""
-        sender = f"{self.client_id}/{key[0]}"
-        self.not_in_tap.append(
-            NotInTap(
-                self.client_id, sender, key[1], key[2], type, "doors", "doors.inbox", "v1", self.at_ms, "l"
-            )
-        )
+        service, source, id = key
+        named = self.client_id, f"{self.client_id}/{service}", source, id, type
+        digest = short_digest(text or "\n".join(key).encode())
+        self.not_in_tap.append(NotInTap(*named, "doors", "doors.inbox", "v1", self.at_ms, "l", digest))
 
     def manifest(
         self,
@@ -133,24 +146,26 @@ class Home:
         ledger: bool = False,
         final: bool = False,
         older: bool = False,
+        rule: str = SHA256_EVENT,
         acknowledged_to: int | None = None,
         epoch: str | None = None,
         thing: str | None = None,
         **changed: Any,
     ) -> None:
         """State what was stored since the last one; `epoch`, `thing` and `changed` members lie."""
-        numbers = [number for number, _ in self._stored]
+        numbers = [each.number or 0 for each in self._stored]
         first, last = (numbers[0], numbers[-1]) if numbers else (self.number + 1, self.number)
-        digest = sum(int.from_bytes(key, "big") for _, key in self._stored) % DIGESTS
+        digest = sum(int.from_bytes(each.digest(rule), "big") for each in self._stored) % DIGESTS
         stated = {"first": first, "last": last, "count": len(numbers), "digest": digest, **changed}
         self._stored.clear()
         heading = self._heading()
         heading = Heading(thing or heading.thing, epoch or heading.epoch, heading.number, heading.time)
         to = {UPLINK: acknowledged_to} if acknowledged_to is not None else {}
         report = reports.manifest(heading, [Manifest(UPLINK, **stated)], to, 3_600, is_final=final)
+        data = report.data() | {"key_digest": rule}
         if older:
-            named = ("epoch", "statements")
-            report = heading.write(MANIFEST, {name: report.data()[name] for name in named})
+            data = {name: data[name] for name in ("epoch", "statements")}
+        report = heading.write(MANIFEST, data)
         self._report(report, tap=tap, ledger=ledger)
 
     def started(self, birth: str = "created", lost_epoch: str = "") -> None:
@@ -190,8 +205,8 @@ class Home:
                 hour,
                 not day_only or NOON_MS - 12 * HOUR_MS <= hour * HOUR_MS < DAY_END_MS,
                 [each.number for each in events if each.number is not None],
-                [each.digest for each in events if each.number is not None],
-                [each.digest for each in events if each.number is None],
+                *([each.low_half(rule) for each in events if each.number is not None] for rule in RULES),
+                [each.low_half(SHA256) for each in events if each.number is None],
                 0,
                 min((each.at_ms, "tap/1") for each in events),
                 None,
@@ -211,17 +226,16 @@ class Home:
 
     def _report(self, report: Envelope, *, tap: bool = True, ledger: bool = False) -> None:
         self.number += 1
-        key = "device", report.source, report.id
-        self._stored.append((self.number, key_digest(key)))
-        text = report.json
+        named = self.at_ms, "tap/1", report.type, report.source, report.id, self.epoch, self.number
+        event = self._event(("device", report.source, report.id), (*named, report.json))
+        self._stored.append(event)
         if tap:
-            row = (self.at_ms, "tap/1", report.type, report.source, report.id, self.epoch, self.number, text)
-            self._row(self.number, key, self.client_id, row)
+            self.events.append(event)
         if ledger:
-            self.in_ledger(key, report.type)
+            self.in_ledger(event.key, report.type, event.text)
 
-    def _row(self, number: int, key: tuple[str, str, str], client: str, report: Any = None) -> None:
-        self.events.append(Event(client, self.epoch, self.at_ms, number, key, report))
+    def _event(self, key: tuple[str, str, str], report: tuple[Any, ...] | None = None) -> Event:
+        return Event(self.client_id, self.epoch, self.at_ms, self.number, key, report)
 
 
 SCOPE = Scope(frozenset({UPLINK}), DAY_END_MS + 24 * HOUR_MS, end_ms=DAY_END_MS)

@@ -14,6 +14,7 @@ from typing import Any
 
 from eventplane.contract import Contract, Place
 from eventplane.dead_letter import DEAD_LETTER_TYPE
+from eventplane.device_reports import short_digest
 from eventplane.envelope import ROUTER_HOPS, parse_event
 from eventplane.guarantee import asks_best_effort
 from eventplane.interest import is_wanted
@@ -298,6 +299,7 @@ def tap_row(record: TapRecord, contracts: Iterable[Contract]) -> TapRow:
         names_sender=SENDER_DEVICE in named,
         is_too_large=len((record.event or "").encode()) > MAX_SENT_EVENT_BYTES,
         data_digest=hash(str(event.data())),
+        digest=short_digest(event.json.encode()),
         routes=tuple(routes),
     )
 

@@ -8,6 +8,7 @@ import pytest
 
 from eventplane.fleet import LifecycleState
 from glue_jobs.delivery_audit.device import DeviceJudgement, judge_device, usual_ms
+from glue_jobs.delivery_audit.device_reports import RULES
 from glue_jobs.delivery_audit.event_group import HOUR_MS
 from tests.unit.glue_jobs.home import DAY_END_MS, NOON_MS, SCOPE, Home
 
@@ -204,6 +205,11 @@ def test_a_device_that_the_registry_does_not_know_is_unregistered() -> None:
         ),
         ("send 3, manifest digest=7", [("manifest_mismatch", "device_cloud", 4, "its digest is not")]),
         ("send 3, manifest digest=7 older=True", []),
+        ("send 3, manifest digest=7 rule=sha256", [("manifest_mismatch", "device_cloud", 4, "its digest")]),
+        ("send 3, manifest digest=7 rule=sha512", [("not_understood", "device_cloud", 4, "rule 'sha512'")]),
+        ("send 2, send 1 altered=True, manifest", [("manifest_mismatch", "device_cloud", 4, "its digest")]),
+        # Digests of versions up to 0.3.0 cover the identity alone.
+        ("send 2, send 1 altered=True, manifest rule=sha256", []),
         ("send 3, manifest count=2", [("manifest_mismatch", "device_cloud", 4, "2 events, and 3 came")]),
         # It does not fill the disk.
         (
@@ -264,18 +270,20 @@ GONE = replace(SCOPE, gone=frozenset({HOUR + 5}))
 class TestHoles:
     """What the ledger has of a device and the tap has not."""
 
-    def test_a_digest_proves_that_the_ledger_s_event_is_the_missing_one(self) -> None:
-        home = day(Home()).live("send 2, lose 1 ledger=True")
+    @pytest.mark.parametrize("rule", RULES)
+    def test_a_digest_proves_that_the_ledger_s_event_is_the_missing_one(self, rule: str) -> None:
+        home = day(Home()).live(f"send 2, lose 1 ledger=True, manifest rule={rule}")
         judged = until_midnight(home).judged()
         assert judged.findings == []
         assert judged.holes == {HOUR + 3: 1}
         assert judged.recovered == {("2026-03-01", "doors", "doors.inbox"): 1}
         assert figures(judged, "lost", "unrecorded") == {"lost": 0, "unrecorded": 1}
 
-    def test_a_digest_proves_that_the_ledger_s_event_is_another_one(self) -> None:
+    @pytest.mark.parametrize("rule", RULES)
+    def test_a_digest_proves_that_the_ledger_s_event_is_another_one(self, rule: str) -> None:
         home = day(Home()).live("lose 1")
         home.in_ledger(("voice", "//home-1", "forged"))
-        until_midnight(home)
+        until_midnight(home.live(f"manifest rule={rule}"))
         assert found(home.judged()) == [
             ("lost", "device_cloud", "home-1", 13),
             ("forged", "router", "home-1", None),

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from eventplane.dead_letter import DEAD_LETTER_TYPE
-from eventplane.device_reports import router_source
+from eventplane.device_reports import router_source, short_digest
 from eventplane.ledger import LedgerRecord, to_line
 from eventplane.reasons import Outcome
 from eventplane.sender import PLANE
@@ -21,6 +21,7 @@ from glue_jobs.delivery_audit.event_group import (
     HourCount,
 )
 from glue_jobs.delivery_audit.findings import BROKEN_KINDS, INCOMPLETE_KINDS
+from glue_jobs.delivery_audit.judge import judge
 from tests.spark.small_archive import (
     ALARM,
     DAY,
@@ -34,8 +35,11 @@ from tests.spark.small_archive import (
 from tests.unit.glue_jobs.judging import (
     FILES,
     at_noon,
+    groups_of,
+    hour,
     judged,
     nothing_is_accused,
+    rules_of,
 )
 
 NOON = NOON_MS // HOUR_MS
@@ -203,6 +207,41 @@ class TestContradictions:
         assert (finding.kind, finding.hop) == ("type_mismatch", "router")
         assert finding.detail == f"{READING} in the tap, {ALARM} in the ledger"
         assert finding.kind in BROKEN_KINDS
+
+    @pytest.mark.parametrize(
+        "members",
+        [{"data": {"value": 7}}, {"subject": "x"}, {"time": "2026-03-01T00:00:00Z"}, {"anything": "x"}],
+        ids=lambda each: "".join(each),
+    )
+    def test_another_event_in_the_tap_under_the_same_id(
+        self, archive: SmallArchive, members: dict[str, Any]
+    ) -> None:
+        event = archive.send()
+        archive.accept(event, at_ms=NOON_MS + 1)
+        altered = json.dumps(json.loads(event.json) | members)
+        archive.tap[0] = replace(archive.tap[0], event=altered)
+        found = [each for each in judged(archive).findings if each.kind == "content_mismatch"]
+        assert [(each.hop, each.id) for each in found] == [("archive", event.id)]
+        assert short_digest(event.json.encode()) in str(found[0].detail)
+        assert found[0].kind in BROKEN_KINDS
+
+    @pytest.mark.parametrize(("digest", "kinds"), [("0" * 16, ["content_mismatch"]), (None, [])])
+    def test_another_digest_in_the_ledger_or_none_of_an_older_router(
+        self, archive: SmallArchive, digest: str | None, kinds: list[str]
+    ) -> None:
+        archive.send()
+        archive.alter(digest=digest)
+        assert [each.kind for each in judged(archive).findings] == kinds
+
+    @pytest.mark.parametrize(("hours", "kinds"), [("12", []), ("11", ["content_mismatch"])])
+    def test_a_redacted_event_that_no_erasure_redacted(
+        self, archive: SmallArchive, hours: str, kinds: list[str]
+    ) -> None:
+        archive.send()
+        rules = replace(rules_of(archive), erased=frozenset({hour(f"2026-03-01T{hours}")}))
+        (group,) = groups_of(archive, rules.history.contracts)
+        redacted = group._replace(tap=[group.tap[0]._replace(is_redacted=True)])
+        assert [each.kind for each in judge(redacted, rules).findings] == kinds
 
     def test_one_id_with_two_payloads(self, archive: SmallArchive) -> None:
         event = archive.send()

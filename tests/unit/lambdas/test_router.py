@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 from typing import Any
 
@@ -16,6 +17,7 @@ from eventplane.ingest import OPERATOR
 from eventplane.limits import MAX_HOPS
 from eventplane.sender import Sender
 from eventplane.sending import without_stamp
+from tests.golden_digests import DIGESTS, SHORT
 from tests.unit.lambdas.support import (
     ALARM,
     NOW_MS,
@@ -105,8 +107,19 @@ def test_the_ledger_has_a_record_of_each_delivery(cloud: Cloud) -> None:
         "received_at_ms": None,
         "basis": "in_force",
         "put_back_by": None,
+        "digest": hashlib.sha256(event("1", ALARM).json.encode()).hexdigest()[16:32],
     }
     assert all(key.startswith("ledger/date=2026-01-01/hour=00/") for key in cloud.keys("ledger/"))
+
+
+def test_the_ledger_has_the_digest_of_what_entered_refused_or_not(cloud: Cloud) -> None:
+    for number, text in enumerate(DIGESTS):
+        cloud.route(message(f"single-{number}", frame(text.encode())))
+    cloud.route(message("batch", frame(pack_texts([*DIGESTS, "{}"]))))
+    found = {row for row in cloud.ledger_rows("type", "digest") if row[0] != DEAD_LETTER_TYPE}
+    assert found == {("", None), *((parse_event(text).type, SHORT[text]) for text in SHORT)}
+    letters = {row["digest"] for row in cloud.decisions() if row["type"] == DEAD_LETTER_TYPE}
+    assert letters == {None}
 
 
 def test_the_ledger_says_of_what_an_operator_puts_back_that_he_did(cloud: Cloud) -> None:

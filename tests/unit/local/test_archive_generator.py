@@ -13,7 +13,7 @@ import pytest
 
 from eventplane import ledger
 from eventplane.contract import Contract, Place
-from eventplane.device_reports import MANIFEST, key_digest
+from eventplane.device_reports import MANIFEST, event_digest
 from eventplane.envelope import Envelope, parse_event
 from eventplane.ledger import CONTRACTS, HANDOVERS, LEDGER, TAP, HandoverRecord, LedgerRecord, TapRecord
 from eventplane.router import Router
@@ -124,10 +124,10 @@ def test_the_devices_state_what_they_stored(right: Path) -> None:
             (up,) = (each for each in event.data()["statements"] if each["destination"] == "device.outbox")
             assert up["first"] == told + 1
             told = up["last"]
-            keys = [key_digest(numbered[each].key) for each in range(up["first"], told + 1)]
-            assert up["count"] == len(keys)
-            digest = f"{sum(int.from_bytes(key, 'big') for key in keys) % 2**128:032x}"
-            assert up["digest"].removeprefix("sha256:") == digest
+            texts = [numbered[each].json.encode() for each in range(up["first"], told + 1)]
+            assert up["count"] == len(texts)
+            total = sum(int.from_bytes(event_digest(text), "big") for text in texts)
+            assert up["digest"] == f"{total % 2**128:032x}"
         assert told == len(events) - 1  # all but the last manifest
 
 
