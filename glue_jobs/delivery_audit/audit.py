@@ -38,7 +38,15 @@ from glue_jobs.delivery_audit.cesql import AttributeColumns
 from glue_jobs.delivery_audit.chain import Chain, History, chain_of
 from glue_jobs.delivery_audit.completeness import Scope
 from glue_jobs.delivery_audit.contracts import ContractHistory, archived, load_history
-from glue_jobs.delivery_audit.coverage import Coverage, absent_hours, damaged_hours, gone_hours, hole_findings
+from glue_jobs.delivery_audit.coverage import (
+    Coverage,
+    absent_hours,
+    damaged_hours,
+    gone_hours,
+    hole_findings,
+    hours_of_gone,
+    missing_rows,
+)
 from glue_jobs.delivery_audit.devices import Fleet, Registry, judge_fleet, read_registry
 from glue_jobs.delivery_audit.errors import EmptyWindowError, NoArchiveError
 from glue_jobs.delivery_audit.event_group import (
@@ -203,10 +211,13 @@ class _Run:
             dead_letters = received_dead_letters(map(LedgerRow._make, rows.dead_letters(ledger).collect()))
         seen = ledger_hours(decisions, history.uplinks, history.webhooks)
         damaged = damaged_hours(self._parts, seen, unreadable_hours(bad), chain.removed())
-        task = Task(Rules(history, watermark, window, damaged), dead_letters, ordered_inboxes(history))
-        judged = (
-            self._judge_all(task, found) if self._is_small else self._screen(task, tap, ledger, handovers)
-        )
+        rules: Rules | None = Rules(history, watermark, window, damaged, missing_rows(self._parts))
+        while rules is not None:
+            task = Task(rules, dead_letters, ordered_inboxes(history))
+            judged = (
+                self._judge_all(task, found) if self._is_small else self._screen(task, tap, ledger, handovers)
+            )
+            rules = rules.within_rows(judged.judgement.counts)
         progress("judging the devices")
         registry, lists = read_registry(objects, window, self._request.fleet)
         fleet = self._fleet(tap, history, judged, damaged, registry)
@@ -293,7 +304,10 @@ class _Run:
         """Judge what is not ordinary by Spark, and count the rest."""
         progress("screening")
         history, watermark = task.rules.history, self._request.watermark
-        events = self._settled("events", screened(tap, ledger, handovers, history, watermark, task.inboxes))
+        self._found = {}
+        events = self._settled(
+            f"events-{uuid4()}", screened(tap, ledger, handovers, history, watermark, task.inboxes)
+        )
         screen = Screened.of(events, task.inboxes)
         progress(f"judging {screen.suspects:,} events")
         samples = frozenset(each.sample for each in screen.common.values())
@@ -353,6 +367,7 @@ class _Run:
             counts={key: n for key, n in judgement.counts.items() if isinstance(key, HourCount)},
             registry=registry.rows if registry else None,
             absent=absent_hours(self._parts[TAP]),
+            held=hours_of_gone(self._parts[TAP]),
             is_small=self._is_small,
         )
         of_events, of_devices = self._found.get(Finding, []), fleet.found
