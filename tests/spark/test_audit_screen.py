@@ -23,7 +23,8 @@ AS_OF_MS: Final = 1_775_001_600_000
 DAMAGED: Final = (
     "hour_gone_tap tap_rows_gone reused_id foreign_client cold_router lost_on_a_route lost_behind_the_inbox "
     "forged_decision ghost_queue early_decision other_type other_sender unknown_contract unknown_outcome "
-    "attempt_as_text cut_line rolling_upgrade hour_gone_ledger truncated_handovers rows_twice midnight_skew"
+    "attempt_as_text cut_line rolling_upgrade hour_gone_ledger truncated_handovers rows_twice midnight_skew "
+    "object_gone_tap object_gone_handovers more_lost_than_gone"
 )
 
 
@@ -49,7 +50,7 @@ def result(audit: Audit) -> dict[str, Any]:
 def test_the_result_with_and_without_the_screen_is_the_same(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damages: str
 ) -> None:
-    plan = Plan(6_000, fault_every=0, trouble_every=0) if damages else Plan(6_000, fault_every=20)
+    plan = Plan(6_000, fault_every=0, trouble_every=0, rows=60) if damages else Plan(6_000, fault_every=20)
     generate(tmp_path, plan, audited_contracts())
     damage(tmp_path / "archive", damages.split())
     folders = (open_archive(str(tmp_path / "archive")), *(open_output(str(tmp_path / each)) for each in "ow"))

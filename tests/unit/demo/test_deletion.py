@@ -54,6 +54,13 @@ def test_an_object_of_deliveries_alone_is_gone(tmp_path: Path) -> None:
     assert not (copy / copy_without_one(archive, copy).file).exists()
 
 
+@pytest.mark.parametrize(("place", "noticed"), [("ledger/a", True), ("ledger", True), ("tap/a", False)])
+def test_an_object_that_is_gone_is_noticed_as_a_hole(place: str, noticed: bool) -> None:
+    hole = {"kind": "missing_records", "archive_file": place}
+    report = {"verdict": "incomplete", "totals": {"lost": 0}, "findings": [hole]}
+    assert Deletion("ledger/a", frozenset({("/a", "1")})).seen_by(report)["noticed"] == noticed
+
+
 def test_where_nothing_can_be_deleted_the_remedy_is_told(tmp_path: Path) -> None:
     write(tmp_path, "other", {**DELIVERED, "outcome": "expired"})
     with pytest.raises(NothingToDeleteError, match="play more events"):
