@@ -293,16 +293,15 @@ class AuditRules:
         None if everything that may have it is there. `wait_ms` is how much later than `RECORD_MS` it may have
         been written.
         """
-        if damaged := self._damaged.get(folder):
-            hours = range(since_ms // HOUR_MS, (since_ms + RECORD_MS + wait_ms) // HOUR_MS + 1)
-            if (hour := next((hour for hour in hours if hour in damaged), None)) is not None:
-                return HoleCount(folder, hour)
         first, last = since_ms // 1_000, (since_ms + min(wait_ms, RECORD_MS)) // 1_000
         missing = self._missing.get(folder, ())
         at = bisect_left(missing, first, key=lambda each: each.last_s)
         if at < len(missing) and missing[at].first_s <= last:
             return HoleCount(folder, missing[at].hour, max(first, missing[at].first_s))
-        return None
+        damaged = self._damaged.get(folder, frozenset())
+        hours = range(since_ms // HOUR_MS, (since_ms + RECORD_MS + wait_ms) // HOUR_MS + 1) if damaged else ()
+        hour = next((hour for hour in hours if hour in damaged), None)
+        return None if hour is None else HoleCount(folder, hour)
 
     def webhook_worth_ms(self, inbox: str) -> int | None:
         """Return how long an event in a webhook's inbox is worth handing over, ms; None for ever."""

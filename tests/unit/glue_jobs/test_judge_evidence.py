@@ -103,6 +103,11 @@ class TestGoneObjects:
         report = judged(archive, missing=HELD)
         assert report.faults() == {"lost" if lost else "unrecorded": 1}
 
+    def test_they_go_before_an_hour_without_objects(self, archive: SmallArchive) -> None:
+        archive.accept(archive.event(), at_ms=NOON_MS + 12_000)
+        counts = judged(archive, missing=HELD, damaged=at_noon("ledger")).judgement.counts
+        assert counts[HoleCount("ledger", NOON, NOON_MS // 1_000 + 12)] == 1
+
     def test_they_explain_no_more_than_they_held(self, archive: SmallArchive) -> None:
         for second in (10, 11, 12, 12, 20, 25):
             archive.accept(archive.event(), at_ms=NOON_MS + 1_000 * second)
