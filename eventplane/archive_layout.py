@@ -25,6 +25,7 @@ from eventplane.ledger import (
     QuarantineRecord,
     TapRecord,
 )
+from eventplane.written import WRITTEN
 
 COMPACTED: Final = "compacted"
 """The folder of the compacted hours: `compacted/<folder>/date=/hour=/run=/*.parquet`."""
@@ -169,6 +170,7 @@ class Form(StrEnum):
 
     LINES = "gzipped lines of JSON, `*.json.gz`"
     DOCUMENT = "JSON documents"
+    NAMES = "objects without content, whose keys say all"
     PARQUET = "Parquet"
 
 
@@ -334,6 +336,16 @@ CONTRACTS_FOLDER: Final = Folder(
     is_personal=False,
 )
 
+WRITTEN_FOLDER: Final = Folder(
+    name=WRITTEN,
+    version=1,
+    row="an object that was written, in its writer's list: `written/<key of the object>.<entry>`, `Entry`",
+    written_by="each writer of tap, ledger and handovers, after the object",
+    form=Form.NAMES,
+    partitions=(),
+    is_personal=False,
+)
+
 FINDINGS_FOLDER: Final = Folder(
     name=f"{AUDIT}/findings",
     version=1,
@@ -430,6 +442,7 @@ FOLDERS: Final = (
     QUARANTINE_FOLDER,
     FLEET_FOLDER,
     CONTRACTS_FOLDER,
+    WRITTEN_FOLDER,
     FINDINGS_FOLDER,
     AUDIT_ROUTES_FOLDER,
     AUDIT_DEVICES_FOLDER,

@@ -17,6 +17,7 @@ from eventplane.names import DOWNLINK, MONITOR
 from eventplane.replay import REPLAY
 from eventplane.resource_names import INGEST, LEDGER_QUEUE, URGENT_INGEST, has_queue
 from eventplane.topics import device_topic, urgent_rule
+from eventplane.written import list_of
 from stacks.constructs.archive import allow_folders, find_archive
 from stacks.constructs.downlink import Downlink, uplink_interest
 from stacks.constructs.function_assets import ARCHIVE, ROUTER, dependencies_layer
@@ -163,7 +164,9 @@ class RoutingStack(PlaneStack):
             size=self.plane.archive_writer,
             source=self._tap,
             statements=[
-                allow_folders(writer, archive, ["s3:PutObject"], [TAP_FOLDER, QUARANTINE]),
+                allow_folders(
+                    writer, archive, ["s3:PutObject"], [TAP_FOLDER, QUARANTINE, list_of(TAP_FOLDER)]
+                ),
                 *([allow_send(traffic)] if traffic else []),
             ],
             settings=ArchiveWriterSettings(
@@ -182,7 +185,9 @@ class RoutingStack(PlaneStack):
             contract=self._contract,
             size=self.plane.ledger_writer,
             source=ledger,
-            statements=[allow_folders(writer, archive, ["s3:PutObject"], [LEDGER, CONTRACTS])],
+            statements=[
+                allow_folders(writer, archive, ["s3:PutObject"], [LEDGER, CONTRACTS, list_of(LEDGER)])
+            ],
             settings=LedgerWriterSettings(archive.bucket_name),
         )
 

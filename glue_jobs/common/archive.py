@@ -35,7 +35,16 @@ from eventplane.attributes import STRINGS
 from eventplane.device_reports import DISCARDED, MANIFEST, STARTED
 from eventplane.ledger import TAP
 from glue_jobs.common.hours import Days, Hour, hour_of
-from glue_jobs.common.listing import LINES, PARQUET, TOGETHER, Listing, ObjectFault, Receipt, whole_lines
+from glue_jobs.common.listing import (
+    LINES,
+    PARQUET,
+    TOGETHER,
+    Gone,
+    Listing,
+    ObjectFault,
+    Receipt,
+    whole_lines,
+)
 from glue_jobs.common.objects import Objects, Stored
 
 CORRUPT: Final = "_corrupt_record"
@@ -87,7 +96,8 @@ class Part:
     """The rows of one folder and of some days, the objects that they were read from, and their faults.
 
     `hours` are those for which the archive has at least one object, raw or compacted; `receipts` those of
-    the compactions whose files were read.
+    the compactions whose files were read. `gone` is what writers list and is not there; without `has_lists`
+    only hours without any object are missed.
     """
 
     rows: DataFrame
@@ -95,6 +105,8 @@ class Part:
     faults: tuple[ObjectFault, ...]
     hours: frozenset[Hour]
     receipts: tuple[Receipt, ...] = ()
+    gone: tuple[Gone, ...] = ()
+    has_lists: bool = False
 
 
 class Archive:
@@ -143,6 +155,8 @@ class Archive:
             tuple(listing.faults),
             frozenset(listing.plans),
             tuple(plan.receipt for plan in listing.plans.values() if plan.receipt),
+            tuple(listing.gone),
+            listing.has_lists,
         )
 
     def isolating(self, work: Callable[[], T]) -> T:

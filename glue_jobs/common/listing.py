@@ -1,4 +1,4 @@
-"""Which objects the archive has of a folder and some days, which of them to read, and which are faulty."""
+"""Which objects the archive has of a folder and some days, which to read, and which are faulty or gone."""
 
 from __future__ import annotations
 
@@ -9,10 +9,13 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
-from typing import Final, Literal, cast
+from datetime import UTC, datetime
+from typing import Final, Literal, NamedTuple, cast
 
 from eventplane.archive_layout import COMPACTED, PUBLISHED, Folder
 from eventplane.errors import EventPlaneError
+from eventplane.values import timestamp_of_ms
+from eventplane.written import WRITTEN, Entry, read_entry
 from glue_jobs.common.hours import Days, Hour, day_of_folder, hour_of
 from glue_jobs.common.objects import Objects, Stored
 
@@ -36,7 +39,11 @@ _MAGIC: Final = b"\x1f\x8b"
 _HIDDEN: Final = (".", "_")
 """What the names begin with that Spark does not list."""
 
-FaultKind = Literal["unreadable", "misplaced", "duplicate"]
+FaultKind = Literal["unreadable", "misplaced", "duplicate", "gone"]
+
+_LISTED_MS: Final = 60_000
+"""The entries of the last minute are not counted through, milliseconds. Ours: a listing of thousands of keys
+takes a second, in which a writer goes on."""
 
 
 class UnreadableReceiptError(EventPlaneError):
@@ -125,6 +132,7 @@ class ObjectFault:
     unreadable: its content is damaged, empty or gone; `rows` are those that could be read all the same.
     misplaced: it is no raw object in the folder of an hour. Lines in it are read.
     duplicate: an earlier object, named in `detail`, has the same bytes. Its rows are read once.
+    gone: a writer lists it; or (`name` is a folder of the lists) entries of a list are gone.
     """
 
     kind: FaultKind
@@ -149,6 +157,22 @@ class HourPlan:
         return self.receipt is not None and self.receipt.version == folder.version
 
 
+class Gone(NamedTuple):
+    """What writers list, and the archive lacks: an object called `name`, or entries of a list in that folder.
+
+    It had `rows` of the times `first_ms` to `last_ms` (Unix milliseconds); entries whose objects are there
+    have none.
+    """
+
+    name: str
+    hour: Hour
+    objects: int
+    rows: int
+    first_ms: int
+    last_ms: int
+    detail: str
+
+
 class Listing:
     """What the archive has of a folder and some days: which objects, and from which of them to read."""
 
@@ -162,6 +186,8 @@ class Listing:
         self._known = damaged
         self._all: dict[str, list[Stored]] = {}
         self._stray: list[Stored] = []
+        # Before the objects: each of them is there before its entry.
+        entries = list(self._entries(days)) if folder.compaction else []
         by_hour: defaultdict[Hour, list[Stored]] = defaultdict(list)
         for day_folder in self._days(folder.name, days):
             found = objects.beneath(f"{folder.name}/{day_folder}")
@@ -177,6 +203,15 @@ class Listing:
             self.plans[hour] = self._plan(by_hour[hour], compacted.get(hour))
         self._drop_duplicates()
         self._note_damage()
+        self.has_lists = bool(entries)
+        """Whether writers listed what they wrote."""
+        self.gone = list(self._gone(entries))
+        # Of an hour without any object other folders show what was in it.
+        self.faults += (
+            ObjectFault("gone", each.name, each.hour, folder.name, each.detail, None)
+            for each in self.gone
+            if each.hour in self.plans
+        )
 
     @property
     def objects(self) -> list[Stored]:
@@ -204,6 +239,45 @@ class Listing:
                 )
             elif days.holds(day):
                 yield each
+
+    def _entries(self, days: Days) -> Iterator[Entry]:
+        for day_folder in self._days(f"{WRITTEN}/{self.folder.name}", days):
+            for each in self._objects.beneath(f"{WRITTEN}/{self.folder.name}/{day_folder}"):
+                if entry := read_entry(each.name):
+                    yield entry
+
+    def _gone(self, entries: Sequence[Entry]) -> Iterator[Gone]:
+        """Find what is listed and not there; an object that was moved to another hour is."""
+        receipts = [plan.receipt for plan in self.plans.values() if plan.receipt]
+        there = {name: hour_of(name) for receipt in receipts for name in receipt.inputs}
+        there |= {each.name: hour_of(each.name) for found in self._all.values() for each in found}
+        names = {*map(_last, there)}
+        # What was compacted by a damaged receipt nobody knows.
+        unknown = {hour for hour, plan in self.plans.items() if plan.files and not plan.receipt}
+        listed = {each.key: each for each in entries}
+        for each in listed.values():
+            hour = hour_of(each.key)
+            if hour and hour not in unknown and _last(each.key) not in names:
+                extent = each.rows, each.first_ms, each.last_ms
+                told = f"it is gone, and its writer lists it with {_told(*extent)}, SHA-256 {each.digest}"
+                yield Gone(each.key, hour, 1, *extent, told)
+        listed_names = {*map(_last, listed)}
+        unlisted = [hour for name, hour in there.items() if hour and _last(name) not in listed_names]
+        for before, behind in _gaps(entries):
+            hour = hour_of(behind.key)
+            first = hour_of(before.key) if before else hour
+            if not hour or not first:
+                continue
+            entry, rows = before.number + 1 if before else 1, behind.rows_before
+            rows -= before.rows_before + before.rows if before else 0
+            first_ms = min(before.first_ms if before else behind.began_ms, behind.first_ms)
+            missing = behind.number - entry
+            told = f"entries {entry} to {behind.number - 1} of the list of writer {behind.writer} are gone"
+            told = f"{told}: {missing} objects with {_told(rows, first_ms, behind.last_ms)}"
+            if sum(first <= each <= hour for each in unlisted) >= missing:
+                told, missing, rows = f"{told}; as many that no list names are there", 0, 0
+            place = f"{WRITTEN}/{hour.raw(self.folder.name)}"
+            yield Gone(place, hour, missing, rows, first_ms, behind.last_ms, told)
 
     def _misplace(self, stored: Stored) -> None:
         if _is_listed(stored.name):
@@ -295,6 +369,32 @@ class Listing:
                 self.faults.append(self._known[each.name])
             elif not each.size:
                 self._fault("unreadable", each.name, "it is empty: 0 bytes, not even of gzip", 0)
+
+
+def _gaps(entries: Sequence[Entry]) -> Iterator[tuple[Entry | None, Entry]]:
+    """Return the entries before and behind a gap in the numbers of a list; None before one at its beginning.
+
+    A list may begin on a day that was not read.
+    """
+    settled_ms = max((each.last_ms for each in entries), default=0) - _LISTED_MS
+    first_day = min((hour.start.date() for each in entries if (hour := hour_of(each.key))), default=None)
+    before: Entry | None = None
+    for each in sorted(entries, key=lambda each: (each.writer, each.number)):
+        if before and before.writer != each.writer:
+            before = None
+        began = datetime.fromtimestamp(each.began_ms / 1_000, UTC).date()
+        is_within = before is not None or first_day is None or began >= first_day
+        if each.number > (before.number if before else 0) + 1 and is_within and each.last_ms <= settled_ms:
+            yield before, each
+        before = each
+
+
+def _told(rows: int, first_ms: int, last_ms: int) -> str:
+    return f"{rows} rows of {timestamp_of_ms(first_ms)} to {timestamp_of_ms(last_ms)}"
+
+
+def _last(name: str) -> str:
+    return name.rpartition("/")[2]
 
 
 def _is_listed(name: str) -> bool:

@@ -40,7 +40,15 @@ from glue_jobs.delivery_audit.cesql import AttributeColumns
 from glue_jobs.delivery_audit.chain import Chain, History, chain_of
 from glue_jobs.delivery_audit.completeness import Scope
 from glue_jobs.delivery_audit.contracts import ContractHistory, archived, load_history
-from glue_jobs.delivery_audit.coverage import Coverage, absent_hours, damaged_hours, gone_hours, hole_findings
+from glue_jobs.delivery_audit.coverage import (
+    Coverage,
+    absent_hours,
+    damaged_hours,
+    gone_hours,
+    hole_findings,
+    hours_of_gone,
+    missing_rows,
+)
 from glue_jobs.delivery_audit.devices import Fleet, Registry, judge_fleet, read_registry
 from glue_jobs.delivery_audit.errors import EmptyWindowError, NoArchiveError
 from glue_jobs.delivery_audit.event_group import (
@@ -212,9 +220,12 @@ class _Run:
         damaged = damaged_hours(self._parts, seen, unreadable, chain.removed())
         of_tap = (key for key in chain.erased if key.removeprefix(f"{COMPACTED}/").startswith(f"{TAP}/"))
         redacted = frozenset(filter(None, map(hour_of, of_tap)))
-        rules = Rules(history, watermark, window, damaged, redacted)
-        task = Task(rules, events.dead_letters(), ordered_inboxes(history))
-        judged = events.judged(task)
+        missing = missing_rows(self._parts)
+        rules: Rules | None = Rules(history, watermark, window, damaged, redacted, missing)
+        dead_letters, inboxes = events.dead_letters(), ordered_inboxes(history)
+        while rules is not None:
+            judged = events.judged(Task(rules, dead_letters, inboxes))
+            rules = rules.within_rows(judged.judgement.counts)
         progress("judging the devices")
         registry, lists = read_registry(objects, window, self._request.fleet)
         fleet = self._fleet(tap, history, judged, events, damaged, registry)
@@ -299,6 +310,7 @@ class _Run:
             counts={key: n for key, n in judgement.counts.items() if isinstance(key, HourCount)},
             registry=registry.rows if registry else None,
             absent=absent_hours(self._parts[TAP]),
+            held=hours_of_gone(self._parts[TAP]),
             is_small=isinstance(events, _InProcess),
         )
         of_events, of_devices = events.found.get(Finding, []), fleet.found
@@ -412,10 +424,11 @@ class _InSpark:
     def judged(self, task: Task) -> Judged:
         """Return what all events come to."""
         progress("screening")
+        self.found = {}
         rules, inboxes = task.rules, task.inboxes
         tap, ledger, handovers = (self._tables[name] for name in (TAP, LEDGER, HANDOVERS))
         made = screened(tap, ledger, handovers, rules.history, rules.watermark, inboxes)
-        events = self._settled("events", made)
+        events = self._settled(f"events-{uuid4()}", made)
         screen = Screened.of(events, inboxes)
         progress(f"judging {screen.suspects:,} events")
         samples = frozenset(each.sample for each in screen.common.values())

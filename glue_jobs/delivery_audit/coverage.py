@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -20,10 +20,11 @@ from glue_jobs.delivery_audit.device_reports import (
 )
 from glue_jobs.delivery_audit.event_group import HOUR_MS, HoleCount
 from glue_jobs.delivery_audit.findings import Finding, Hop, Kind
+from glue_jobs.delivery_audit.rules import MissingRows
 
 if TYPE_CHECKING:
     from glue_jobs.common.archive import Part
-    from glue_jobs.common.listing import ObjectFault
+    from glue_jobs.common.listing import Gone, ObjectFault
 
 RESTS: Final = ("manifest", "numbering", "tap", "nothing")
 """What an event of a device can rest on: a manifest states its number; it has one that no manifest states; it
@@ -165,7 +166,8 @@ def damaged_hours(
 
     An object is unreadable or was there before (`removed`, by key), lines cannot be read and name no event
     (`unreadable`), or the hour has no object although another folder proves that it had records. That by
-    itself is no hole: records may lie in the hour behind.
+    itself is no hole: records may lie in the hour behind. Of an object that a writer lists it is known which
+    rows it had (`missing_rows`); of the tap each hour of theirs lacks records.
     """
     found: dict[str, set[Hour]] = defaultdict(set)
     for folder, part in parts.items():
@@ -174,7 +176,8 @@ def damaged_hours(
                 found[folder].add(fault.hour)
     for folder, hour in unreadable:
         found[folder].add(hour)
-    for key in removed:
+    found[TAP] |= {Hour.at(each) for each in hours_of_gone(parts[TAP])}
+    for key in {*removed} - {each.name for part in parts.values() for each in part.gone}:
         hour_of_key = hour_of(key)
         if hour_of_key is not None:
             found[key.partition("/")[0]].add(hour_of_key)
@@ -182,6 +185,33 @@ def damaged_hours(
     found[LEDGER] |= parts[TAP].hours - parts[LEDGER].hours
     found[HANDOVERS] |= seen.to_webhooks - parts[HANDOVERS].hours
     return {folder: frozenset(hours) for folder, hours in found.items()}
+
+
+def missing_rows(parts: Mapping[str, Part]) -> dict[str, list[MissingRows]]:
+    """Return by folder the rows of objects that are gone, with the seconds in which they may have been."""
+    found: dict[str, list[MissingRows]] = {}
+    for folder, part in parts.items():
+        merged = found.setdefault(folder, [])
+        for each in sorted(filter(_had_rows, part.gone), key=lambda each: each.first_ms):
+            now = MissingRows(each.first_ms // 1_000, each.last_ms // 1_000, each.rows, each.hour.number)
+            if merged and now.first_s <= (last := merged[-1]).last_s:
+                both = max(last.last_s, now.last_s), last.rows + now.rows
+                merged[-1] = last._replace(last_s=both[0], rows=both[1])
+            else:
+                merged.append(now)
+    return found
+
+
+def _had_rows(gone: Gone) -> bool:
+    return gone.rows > 0
+
+
+def hours_of_gone(tap: Part) -> Counter[int]:
+    """Return how many rows are gone at most, with listed objects of the tap, by hour (counted from 1970)."""
+    rows = Counter[int]()
+    for each in tap.gone:
+        rows.update(dict.fromkeys(range(each.first_ms // HOUR_MS, each.last_ms // HOUR_MS + 1), each.rows))
+    return +rows
 
 
 def absent_hours(tap: Part) -> frozenset[int]:
@@ -200,17 +230,18 @@ def hole_findings(
 
     `counts` are the judge's, `in_tap` counts by hour what devices and ledger prove that the tap had.
     """
-    extents = {(key.archive, key.hour): count for key, count in counts.items()}
-    extents |= {(TAP, hour): count for hour, count in in_tap.items()}
+    extents = Counter({(TAP, hour): count for hour, count in in_tap.items()})
+    for key, count in counts.items():
+        extents[key.archive, key.hour] += count
     for fault in faults:
         read = "" if fault.rows is None else f"; {fault.rows} rows of it were read"
-        if fault.kind == "unreadable" and fault.hour is not None:
+        if fault.kind in ("unreadable", "gone") and fault.hour is not None:
             # The first such object of an hour has the hour's extent: how many each held nobody knows.
             lacking = extents.pop((fault.folder, fault.hour.number), 0)
             read += f"; {lacking} events of its hour are without a record" if lacking else ""
         yield Finding(
             date=f"{fault.hour.start:%Y-%m-%d}" if fault.hour else None,
-            kind=f"{fault.kind}_object",
+            kind=str(Kind.MISSING_RECORDS) if fault.kind == "gone" else f"{fault.kind}_object",
             hop=str(Hop.ARCHIVE),
             archive_file=fault.name,
             at_ms=fault.hour.start_ms if fault.hour else None,

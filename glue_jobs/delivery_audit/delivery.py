@@ -16,6 +16,7 @@ from glue_jobs.delivery_audit.event_group import (
     HOUR_MS,
     NO_ROUTE,
     HandoverRow,
+    HoleCount,
     LedgerRow,
     TapRow,
     Verdict,
@@ -41,8 +42,8 @@ class Consumption(NamedTuple):
     """What became of an event in a webhook's inbox, into which it was `put` so many times.
 
     It was there from `put_at_ms` at the earliest, by the clocks that nothing contradicts. `end` is the
-    handover that counts, None without one; `handed_over` counts those that the endpoint took. `hole` is the
-    hour of the handovers without records in which it is missing, for `unrecorded`.
+    handover that counts, None without one; `handed_over` counts those that the endpoint took. `hole` is where
+    the handovers lack it, for `unrecorded`.
     """
 
     verdict: Verdict
@@ -50,7 +51,7 @@ class Consumption(NamedTuple):
     put_at_ms: int
     end: HandoverRow | None
     handed_over: int
-    hole: int | None = None
+    hole: HoleCount | None = None
 
 
 class Delivery(NamedTuple):
@@ -59,7 +60,7 @@ class Delivery(NamedTuple):
     `is_first_row` marks one delivery of each event, which alone has what is not of a route. `found` are the
     decisions about the route, `out` those that put the event into the inbox, each in the order of time.
     `opens_inbox` where no route before it led to the same inbox. `end` is what became of it at the last hop,
-    None where that is not seen. `hole` is the hour of the ledger that lacks the record, for `unrecorded`.
+    None where that is not seen. `hole` is where the ledger lacks the record, for `unrecorded`.
     """
 
     event: Event
@@ -72,7 +73,7 @@ class Delivery(NamedTuple):
     is_first_row: bool
     opens_inbox: bool
     end: Consumption | None
-    hole: int | None
+    hole: HoleCount | None
 
     @property
     def contract_version(self) -> str:
@@ -223,8 +224,8 @@ def _shown_by_handovers(event: Event, route: str, inbox: str | None) -> bool:
 
 def _without_record(
     event: Event, first: TapRow, route: str, found: Sequence[Decision], was_there: bool, rules: AuditRules
-) -> tuple[Verdict, int | None]:
-    """Return the verdict on a route without proof, and the ledger's hour that lacks the record."""
+) -> tuple[Verdict, HoleCount | None]:
+    """Return the verdict on a route without proof, and where the ledger lacks the record."""
     accepted_at_ms = first.accepted_at_ms
     if any(each.row.archive == LEDGER and each.route in (None, route) for each in event.unclear):
         return Verdict.NOT_UNDERSTOOD, None
@@ -232,7 +233,7 @@ def _without_record(
         return Verdict.PENDING, None
     hole = rules.hole(LEDGER, accepted_at_ms)
     if was_there:
-        return Verdict.UNRECORDED, accepted_at_ms // HOUR_MS if hole is None else hole
+        return Verdict.UNRECORDED, hole or HoleCount(LEDGER, accepted_at_ms // HOUR_MS)
     return (Verdict.LOST, None) if found or hole is None else (Verdict.UNRECORDED, hole)
 
 

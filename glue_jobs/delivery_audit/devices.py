@@ -131,6 +131,7 @@ def judge_fleet(
     counts: Mapping[HourCount, int] | None = None,
     registry: Listed | None = None,
     absent: Collection[int] = (),
+    held: Mapping[int, int] | None = None,
     is_small: bool = False,
 ) -> Fleet:
     """Judge every device.
@@ -138,7 +139,8 @@ def judge_fleet(
     `tap` has good rows of events in and around the window (`rows.tap_rows`), `registry` the newest list of
     devices. `counts` are those of the router's hop. `absent` are hours,
     counted from 1970, between the first and the last of the tap's objects that have none (`absent_hours`);
-    `scope.gone` are those in which the ledger has events of devices (`gone_hours`). A small archive is
+    `scope.gone` are those in which the ledger has events of devices (`gone_hours`). Of the hours `held` it is
+    known how many rows gone objects of the tap had: they explain no hour that misses more. A small archive is
     judged in the driver.
     """
     gathered = _Gathered(device_hours(tap, contracts), not_in_tap, _by_client(counts or {}), registry)
@@ -149,6 +151,9 @@ def judge_fleet(
     fleet = devices.judged(scope, absent)
     silences = fleet.silences
     gone |= {at for at in absent if silences[at, True] >= max(LEAST_SILENT, silences[at, False] + 1)}
+    if held:
+        missing = devices.judged(replace(scope, gone=gone | {*held}), ()).holes
+        gone |= {hour for hour, rows in held.items() if missing[hour] <= rows}
     if gone > scope.gone:
         fleet = devices.judged(replace(scope, gone=gone), ())
     return fleet

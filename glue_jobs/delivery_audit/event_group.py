@@ -330,10 +330,14 @@ class HourCount(NamedTuple):
 
 
 class HoleCount(NamedTuple):
-    """Events and routes whose record the `ledger` or the `handovers` should have in an hour and do not."""
+    """Events and routes whose record the `ledger` or the `handovers` should have in an hour and do not.
+
+    `second`, counted from 1970, is theirs where objects are gone of which the number of rows is known.
+    """
 
     archive: str
     hour: int
+    second: int | None = None
 
 
 CountKey = RouteCount | InboxCount | DeadLetterCount | RowCount | HourCount | HoleCount

@@ -36,7 +36,6 @@ from glue_jobs.delivery_audit.event_group import (
     DeadLetterCount,
     EventGroup,
     HandoverRow,
-    HoleCount,
     HourCount,
     InboxCount,
     Judgement,
@@ -215,7 +214,7 @@ def _judge_unknown_handovers(judged: Sequence[Delivery], rules: AuditRules, into
         # The ledger's record was written about when the event came into the inbox.
         hole = rules.hole(LEDGER, end.entered_at_ms - RECORD_MS, wait_ms=RECORD_MS)
         if hole is not None:
-            into.counts[HoleCount(LEDGER, hole)] += 1
+            into.counts[hole] += 1
         elif rules.day is None and not event.unclear:
             # What came into an inbox the day before is in the ledger of that day.
             at = judged[0]._replace(route=None, destination=end.channel)
@@ -255,7 +254,7 @@ def _judge_items(
         counts[DeadLetterCount("pending", *made)] += missing
     elif (hole := rules.hole(LEDGER, accepted_at_ms)) is not None:
         counts[DeadLetterCount("unrecorded", *made)] += missing
-        counts[HoleCount(LEDGER, hole)] += missing
+        counts[hole] += missing
     else:
         lost = Finding(kind=str(Kind.LOST), detail=f"no record of an item refused as {reason}", **known)
         into.findings += [lost] * missing
@@ -290,7 +289,7 @@ def _count_verdict(delivery: Delivery, verdict: Verdict, into: Judgement) -> Non
     counts, where = into.counts, (delivery.date, delivery.route, delivery.destination)
     counts[RouteCount(str(verdict), *where)] += 1
     if delivery.hole is not None:
-        counts[HoleCount(LEDGER, delivery.hole)] += 1
+        counts[delivery.hole] += 1
     if (first := delivery.event.first) is not None:
         if verdict in _EXPECTED and delivery.route != NO_ROUTE:
             counts[RouteCount("expected", *where)] += 1
@@ -347,7 +346,7 @@ def _count_last_hop(last: Consumption, date: str, inbox: str, into: Judgement) -
     if (again := last.handed_over - max(last.put, 1)) > 0:
         into.counts[InboxCount("duplicated", date, inbox)] += again
     if last.hole is not None:
-        into.counts[HoleCount(HANDOVERS, last.hole)] += 1
+        into.counts[last.hole] += 1
 
 
 def _time(delivery: Delivery, into: Judgement) -> None:

@@ -106,6 +106,9 @@ def report(audit: Audit, chain: Chain, changes: Sequence[Finding], trend: Rows) 
         "archive": {
             "folders": [_folder(name, part) for name, part in audit.parts.items()],
             "holes": _holes(findings, audit),
+            "completeness": {
+                name: "object" if part.has_lists else "hour" for name, part in audit.parts.items()
+            },
         },
         "contract_versions": [
             {"version": use.contract.version, "name": use.contract.name, "first_used_ms": use.first_used_ms}
@@ -178,6 +181,7 @@ def _totals(audit: Audit, routes: Rows, kinds: Rows) -> dict[str, int]:
         "findings": sum(row["count"] for row in kinds if row["weight"] == "broken"),
         "devices": fleet["devices"],
         "to_replay": figures.to_replay,
+        "gone_objects": sum(each.objects for part in audit.parts.values() for each in part.gone),
     }
 
 

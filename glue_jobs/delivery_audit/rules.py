@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from eventplane.contract import Contract, DeliveryGuarantee, Place, SchemaCheck
 from eventplane.dead_letter import DEAD_LETTER_TYPE
@@ -18,7 +18,7 @@ from eventplane.sender import parse_sender
 from eventplane.sending import SendingRights
 from glue_jobs.common.hours import Days, Hour, hour_of
 from glue_jobs.delivery_audit.contracts import ContractHistory
-from glue_jobs.delivery_audit.event_group import EVERY_ROUTE, HOUR_MS, NO_ROUTE, LedgerRow
+from glue_jobs.delivery_audit.event_group import EVERY_ROUTE, HOUR_MS, NO_ROUTE, HoleCount, LedgerRow
 
 LATE_DAYS = 14
 """How many days after its acceptance an event can still be written to the archive, days. The longest that an
@@ -114,13 +114,26 @@ class Watermark:
         return {"as_of_ms": self.as_of_ms, "lateness_s": self.lateness_s, "watermark_ms": self.ms}
 
 
+class MissingRows(NamedTuple):
+    """At most `rows` that objects held which are gone, of the seconds `first_s` to `last_s` (from 1970).
+
+    The first of the objects lay in the folder of the `hour` counted from 1970.
+    """
+
+    first_s: int
+    last_s: int
+    rows: int
+    hour: int
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Rules:
     """By what a group is judged: contracts, times, and where the archive is known to have holes.
 
     `damaged` names by folder (`ledger`, `handovers`) the hours of which an object is missing or unreadable,
     or has lines that cannot be read and name no event. In hours of the tap that are `erased` an erasure
-    changed an object, and may have redacted events.
+    changed an object, and may have redacted events. `missing` are by folder the rows of objects that are gone
+    and listed, in order, without a second in common.
     """
 
     history: ContractHistory
@@ -128,6 +141,36 @@ class Rules:
     window: Window
     damaged: Mapping[str, frozenset[Hour]] = field(default_factory=dict)
     erased: frozenset[Hour] = frozenset()
+    missing: Mapping[str, Sequence[MissingRows]] = field(default_factory=dict)
+
+    def within_rows(self, counts: Mapping[Any, int]) -> Rules | None:
+        """Return rules by which gone objects explain no more than they held; None where these do not.
+
+        `counts` are those that were judged by these. Which events lay in an object nobody knows: the earliest
+        are taken, a second at a time.
+        """
+        seconds = sorted(
+            (key.archive, key.second, count)
+            for key, count in counts.items()
+            if isinstance(key, HoleCount) and key.second is not None
+        )
+        missing = {
+            folder: [_cut(each, [(at, n) for name, at, n in seconds if name == folder]) for each in spans]
+            for folder, spans in self.missing.items()
+        }
+        is_kept = all(missing[folder] == [*spans] for folder, spans in self.missing.items())
+        return None if is_kept else replace(self, missing=missing)
+
+
+def _cut(missing: MissingRows, counts: Iterable[tuple[int, int]]) -> MissingRows:
+    """Let it end before the second in which more is counted than there were rows."""
+    left = missing.rows
+    for second, count in counts:
+        if missing.first_s <= second <= missing.last_s:
+            left -= count
+            if left < 0:
+                return missing._replace(last_s=second - 1)
+    return missing
 
 
 class ContractRules:
@@ -229,6 +272,7 @@ class AuditRules:
             if hours
         }
         self._erased = rules.erased
+        self._missing = {folder: [*spans] for folder, spans in rules.missing.items() if spans}
         self._down = frozenset(each.device.inbox.address for each in contracts)
         self._history = history
         later = [use for use in history.uses[1:] if use.first_used_ms is not None]
@@ -255,17 +299,21 @@ class AuditRules:
         """Return whether an erasure changed an object of the hour in whose folder `file` lies."""
         return hour_of(file) in self._erased
 
-    def hole(self, folder: str, since_ms: int, wait_ms: int = 0) -> int | None:
-        """Return the damaged hour of a folder in which a record of what began at `since_ms` may have been.
+    def hole(self, folder: str, since_ms: int, wait_ms: int = 0) -> HoleCount | None:
+        """Return the hole of a folder in which a record of what began at `since_ms` may have been.
 
-        In hours since the Unix epoch; None if all hours that may have it are there. `wait_ms` is how much
-        later than `RECORD_MS` it may have been written.
+        None if everything that may have it is there. `wait_ms` is how much later than `RECORD_MS` it may have
+        been written.
         """
-        damaged = self._damaged.get(folder)
-        if not damaged:
-            return None
-        hours = range(since_ms // HOUR_MS, (since_ms + RECORD_MS + wait_ms) // HOUR_MS + 1)
-        return next((hour for hour in hours if hour in damaged), None)
+        first, last = since_ms // 1_000, (since_ms + min(wait_ms, RECORD_MS)) // 1_000
+        missing = self._missing.get(folder, ())
+        at = bisect_left(missing, first, key=lambda each: each.last_s)
+        if at < len(missing) and missing[at].first_s <= last:
+            return HoleCount(folder, missing[at].hour, max(first, missing[at].first_s))
+        damaged = self._damaged.get(folder, frozenset())
+        hours = range(since_ms // HOUR_MS, (since_ms + RECORD_MS + wait_ms) // HOUR_MS + 1) if damaged else ()
+        hour = next((hour for hour in hours if hour in damaged), None)
+        return None if hour is None else HoleCount(folder, hour)
 
     def webhook_worth_ms(self, inbox: str) -> int | None:
         """Return how long an event in a webhook's inbox is worth handing over, ms; None for ever."""

@@ -88,6 +88,8 @@ def _unjudged(totals: Members, kinds: list[Members]) -> Iterator[str]:
             yield _found(row)
     if totals["unrecorded"]:
         yield f"{_count(totals['unrecorded'], 'delivery')} without a record: the archive has a hole there."
+    if gone := totals.get("gone_objects"):
+        yield f"{_count(gone, 'object')} of the archive gone that writers list."
     if totals["quarantined"]:
         yield f"{_count(totals['quarantined'], 'row')} of the archive could not be judged (`quarantine`)."
 

@@ -19,6 +19,7 @@ from pyspark.sql import functions as sf
 
 from eventplane.archive_layout import COMPACTIONS, PUBLISHED
 from eventplane.errors import EventPlaneError
+from eventplane.written import WRITTEN
 from glue_jobs.common.hours import hour_of
 from glue_jobs.common.objects import Objects
 
@@ -36,7 +37,7 @@ _TEXTS: Final = (
 _WORD: Final = r"[\w-]"
 _BASE64: Final = r"[A-Za-z0-9+/]{16,}={0,2}"
 
-_SKIPPED: Final = (COMPACTIONS, PUBLISHED, "athena")
+_SKIPPED: Final = (COMPACTIONS, PUBLISHED, WRITTEN, "athena")
 """Folders that hold names of objects and nothing else, and people's answers, which the job may not read."""
 
 _LINES, _PARQUET = ".json.gz", ".parquet"

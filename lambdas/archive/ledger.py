@@ -18,9 +18,9 @@ from lambdas.common.metrics import Metric, count
 from lambdas.common.queue import Invocation, QueueMessage
 from lambdas.common.queue_function import QueueReader, queue_function
 
-RESERVE_MS: Final = 2 * WORST_CALL_MS
-"""No message is read, and no contract filed, with less time left, milliseconds: the object and the answer to
-the queue follow."""
+RESERVE_MS: Final = 3 * WORST_CALL_MS
+"""No message is read, and no contract filed, with less time left, milliseconds: the object, the list of what
+was written and the answer to the queue follow."""
 
 
 class LedgerWriter:

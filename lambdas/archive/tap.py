@@ -25,8 +25,8 @@ from lambdas.common.redelivery import handle_each
 from lambdas.common.sqs import PlainMessage, SqsSender, send_all
 
 RESERVE_MS: Final = 4 * WORST_CALL_MS
-"""No frame is begun with less time left, milliseconds: two objects, the loudest devices and the answer to the
-queue at worst."""
+"""No frame is begun with less time left, milliseconds: two objects, the list of what was written and the
+answer to the queue at worst."""
 
 TELLING_MS: Final = 2 * WORST_CALL_MS
 """The loudest devices are not reported with less time left, milliseconds: it covers that, and the answer."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import io
+import secrets
 from collections.abc import Callable, Collection, Iterable
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -12,6 +13,7 @@ from typing import Any, Final
 from botocore.exceptions import BotoCoreError, ClientError
 
 from eventplane.ledger import CONTRACTS
+from eventplane.written import LISTED, Extent, WriterList
 from lambdas.common.aws import error_code
 from lambdas.common.log import logger
 
@@ -28,22 +30,32 @@ class Archive:
         self._client = client
         self._bucket = bucket
         self._filed: set[str] = set()
+        self._lists: dict[str, WriterList] = {}
 
     def put_lines(
-        self, folder: str, name: str | Callable[[], str], written_at_ms: int, lines: Iterable[str]
+        self,
+        folder: str,
+        name: str | Callable[[], str],
+        written_at_ms: int,
+        lines: Iterable[str],
+        has_time: Callable[[], bool] = lambda: True,
     ) -> str | None:
         """Write `lines` as one object and return its key; None, and no object, when there are none.
 
         The partition is the UTC hour of `written_at_ms` (Unix milliseconds): events of any age may lie in it.
-        A `name` that depends on the lines is called when they have all been read.
+        A `name` that depends on the lines is called when they have all been read. Objects of some folders are
+        listed (`eventplane.written`) with a second request, if the function `has_time`.
         """
-        body = _compressed(lines)
+        extent = Extent()
+        body = _compressed(lines, extent)
         if body is None:
             return None  # a device's empty batch only asks whether its line is alive
         moment = datetime.fromtimestamp(written_at_ms / 1_000, UTC)
         called = name if isinstance(name, str) else name()
         key = f"{folder}/date={moment:%Y-%m-%d}/hour={moment:%H}/{called}.json.gz"
         self._client.put_object(Bucket=self._bucket, Key=key, Body=body, ContentType="application/x-ndjson")
+        if folder in LISTED and has_time():
+            self._enter(folder, key, written_at_ms, extent, hashlib.sha256(body).hexdigest())
         return key
 
     def put_messages(
@@ -60,6 +72,19 @@ class Archive:
             logger.exception("the archive could not be written; these messages come again", folder=folder)
             return frozenset()
         return frozenset(held)
+
+    def _enter(self, folder: str, key: str, written_at_ms: int, extent: Extent, digest: str) -> None:
+        """List an object that is there. If S3 refuses, the object counts as one that no list names."""
+        if folder not in self._lists:
+            # Not at import: all clones of a snapshot would be one writer.
+            self._lists[folder] = WriterList(written_at_ms, secrets.token_hex(8))
+        entry = self._lists[folder].next(key, extent, digest)
+        try:
+            self._client.put_object(Bucket=self._bucket, Key=entry.name, Body=b"")
+        except (ClientError, BotoCoreError):
+            logger.exception("an object of the archive could not be listed", key=key)
+        else:
+            self._lists[folder].kept(entry)
 
     def file_contract(self, version: str, compiled: bytes) -> None:
         """Keep a `compiled` contract under its `version`, once for the life of this object.
@@ -89,13 +114,13 @@ def object_name(message_ids: Iterable[str]) -> str:
     return hashlib.sha256("\n".join(sorted(message_ids)).encode()).hexdigest()[:32]
 
 
-def _compressed(lines: Iterable[str]) -> bytes | None:
-    buffer, some = io.BytesIO(), False
+def _compressed(lines: Iterable[str], extent: Extent) -> bytes | None:
+    buffer = io.BytesIO()
     # Line by line, so that a hostile batch is never held decompressed; no time stamp, so that equal lines
     # make equal bytes.
     with gzip.GzipFile(fileobj=buffer, mode="wb", compresslevel=_GZIP_LEVEL, mtime=0) as file:
         for line in lines:
-            some = True
+            extent.add(line)
             file.write(line.encode("utf-8"))
             file.write(b"\n")
-    return buffer.getvalue() if some else None
+    return buffer.getvalue() if extent.rows else None

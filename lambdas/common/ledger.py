@@ -80,7 +80,7 @@ class Ledger:
             for each in refused
             for version, compiled in each.contracts.items()
         ]
-        calls.append(partial(self._archive.put_lines, LEDGER, name, at_ms, lines))
+        calls.append(partial(self._archive.put_lines, LEDGER, name, at_ms, lines, has_time))
         try:
             for call in calls:
                 # A contract that is filed is not filed again: the next attempt has the time for the rest.

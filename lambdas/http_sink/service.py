@@ -20,6 +20,7 @@ from eventplane.ledger import HANDOVERS, HandoverRecord, to_line
 from eventplane.reasons import Outcome
 from eventplane.sqs_binding import split
 from lambdas.common.archive import Archive
+from lambdas.common.aws import WORST_CALL_MS
 from lambdas.common.clock import Clock
 from lambdas.common.dead_letters import DeadLetterWriter
 from lambdas.common.log import logger
@@ -33,6 +34,9 @@ LONGEST_S: Final = 300
 
 LONGEST_ASKED_S: Final = 900
 """Most of a Retry-After that is honoured, seconds: an endpoint cannot put an alarm off for ever."""
+
+LISTING_MS: Final = 2 * WORST_CALL_MS
+"""An object is not listed with less time left, milliseconds: it covers that, and the answer to the queue."""
 
 MAX_REMEMBERED: Final = 10_000
 """Most events of packed messages that a process remembers as ended while others of their message come again.
@@ -88,7 +92,7 @@ class WebhookService:
                 again[message.id] = max(waits)
                 if message.group is not None:
                     batch.held.setdefault(message.group, max(waits))
-        self._write(records, invocation.id)
+        self._write(records, invocation)
         outcomes = Counter(record.outcome for record in records)
         count_outcomes(outcomes)
         logger.info("handed over", messages=len(messages), failed=len(again), outcomes=dict(outcomes))
@@ -201,7 +205,7 @@ class WebhookService:
             sender=str(event.sender) if event else "",
         )
 
-    def _write(self, records: Sequence[HandoverRecord], invocation_id: str) -> None:
+    def _write(self, records: Sequence[HandoverRecord], invocation: Invocation) -> None:
         """Write the records as one object. If that fails they stand in the log only, a line for each.
 
         The events are with the endpoint, or dead letters: bringing them back for the sake of a record would
@@ -210,8 +214,12 @@ class WebhookService:
         if not records:
             return
         lines = [to_line(record) for record in records]
+
+        def has_time() -> bool:
+            return invocation.remaining_ms() >= LISTING_MS
+
         try:
-            self.archive.put_lines(HANDOVERS, invocation_id, self.clock(), lines)
+            self.archive.put_lines(HANDOVERS, invocation.id, self.clock(), lines, has_time)
         except (ClientError, BotoCoreError):
             logger.exception("handovers could not be archived", records=len(lines))
             for line in lines:  # together they may pass what CloudWatch keeps of a line, 1 MB

@@ -47,11 +47,11 @@ def _hour_without_objects(root: Path, hole: Hole) -> list[Truth]:
 
 
 def _one_object_gone(root: Path, hole: Hole) -> list[Truth]:
-    """The ledger has what the object of the tap had; manifests were in it as well."""
+    """The ledger has what the object of the tap had, and a list names it; manifests were in it as well."""
     path = _objects(root, hole)[0]
     unattested = list(_unattested(path))
     path.unlink()
-    return [_fact(root, Kind.MISSING_RECORDS, _hour(root, hole)), *unattested]
+    return [_fact(root, Kind.MISSING_RECORDS, path), *unattested]
 
 
 def _no_gzip(root: Path, hole: Hole) -> list[Truth]:
@@ -178,4 +178,4 @@ def tamper(root: Path) -> Iterator[Truth]:
     yield _fact(root, Kind.ALTERED_OBJECT, added)
     removed.unlink()
     yield _fact(root, Kind.ALTERED_OBJECT, removed)
-    yield _fact(root, Kind.MISSING_RECORDS, removed.parent)
+    yield _fact(root, Kind.MISSING_RECORDS, removed)

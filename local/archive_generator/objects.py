@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from eventplane.contract import Contract
-from eventplane.ledger import CONTRACTS
+from eventplane.ledger import CONTRACTS, HANDOVERS
+from eventplane.written import LISTED, Extent, WriterList
 
 _HOUR_MS = 3_600_000
 _TOGETHER = 200
@@ -20,18 +22,18 @@ class _Object:
     """One open object: its key, and what it holds."""
 
     def __init__(self, root: Path, key: str) -> None:
-        path = root / key
-        path.parent.mkdir(parents=True, exist_ok=True)
+        self.path = root / key
+        self.path.parent.mkdir(parents=True, exist_ok=True)
         self.key = key
-        self.rows = 0
-        self._raw = path.open("wb")
+        self.extent = Extent()
+        self._raw = self.path.open("wb")
         # As the functions write it: level 1, no time stamp, so that equal rows are equal bytes.
         self._gzip = gzip.GzipFile(filename="", fileobj=self._raw, mode="wb", compresslevel=1, mtime=0)
         self._lines: list[str] = []
 
     def write(self, line: str) -> None:
         self._lines.append(line)
-        self.rows += 1
+        self.extent.add(line)
         if len(self._lines) >= _TOGETHER:
             self._flush()
 
@@ -46,9 +48,10 @@ class _Object:
 
 
 class Objects:
-    """The archive at `root`; an object is full with `rows` rows, a `small` one with a twentieth.
+    """The archive at `root`; an object is full with `rows` rows, a small one with a twentieth.
 
-    `small` are hours since the Unix epoch. Counts what it wrote by folder.
+    Small are those of the hours `small`, counted from 1970, and the handovers, which a function writes by
+    tens. Counts what it wrote by folder.
     """
 
     def __init__(self, root: Path, rows: int, small: frozenset[int] = frozenset()) -> None:
@@ -56,6 +59,7 @@ class Objects:
         self._rows = rows
         self._small = small
         self._open: dict[tuple[str, int], _Object] = {}
+        self._lists: dict[str, WriterList] = {}
         self._objects = 0
         self.counts: dict[str, int] = {}
 
@@ -65,8 +69,8 @@ class Objects:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for each in self._open.values():
-            each.close()
+        for place in [*self._open]:
+            self._close(place)
 
     def add(self, folder: str, written_at_ms: int, line: str) -> str:
         """Write one row; returns the key of its object. Times in Unix milliseconds."""
@@ -76,20 +80,33 @@ class Objects:
             found = self._open[place] = self._new(*place)
         found.write(line)
         self.counts[folder] = self.counts.get(folder, 0) + 1
-        if found.rows >= (self._rows // 20 if place[1] in self._small else self._rows):
-            self._open.pop(place).close()
+        is_small = place[1] in self._small or folder == HANDOVERS
+        if found.extent.rows >= (self._rows // 20 if is_small else self._rows):
+            self._close(place)
         return found.key
 
     def close_before(self, milliseconds: int) -> None:
         """No more is to come soon of hours that ended before this Unix time; what comes gets a new object."""
         for place in [each for each in self._open if (each[1] + 1) * _HOUR_MS <= milliseconds]:
-            self._open.pop(place).close()
+            self._close(place)
 
     def file_contract(self, contract: Contract) -> None:
         """Keep the contract under its version."""
         path = self._root / CONTRACTS / f"{contract.version}.json"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(contract.canonical)
+
+    def _close(self, place: tuple[str, int]) -> None:
+        """End an object, and list it as the function would that wrote all of its folder."""
+        done, (folder, hour) = self._open.pop(place), place
+        done.close()
+        if folder in LISTED:
+            mine = self._lists.setdefault(folder, WriterList(hour * _HOUR_MS, f"{len(self._lists):016x}"))
+            entry = mine.next(done.key, done.extent, hashlib.sha256(done.path.read_bytes()).hexdigest())
+            place_of = self._root / entry.name
+            place_of.parent.mkdir(parents=True, exist_ok=True)
+            place_of.touch()
+            mine.kept(entry)
 
     def _new(self, folder: str, hour: int) -> _Object:
         self._objects += 1

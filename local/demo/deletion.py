@@ -41,16 +41,19 @@ class Deletion:
     def seen_by(self, report: Mapping[str, Any]) -> dict[str, Any]:
         """Return the result of the audit of the archive without the object.
 
-        It has `noticed` when it calls the archive broken, and loses events of the object and no other.
+        It has `noticed` when it calls the archive broken, and loses events of the object and no other; or,
+        where nothing is left of the object, when it has a hole for it.
         """
         lost = [each for each in report["findings"] if each["kind"] == "lost"]
         named = {(each["source"], each["id"]) for each in lost}
+        holes = [each["archive_file"] for each in report["findings"] if each["kind"] == "missing_records"]
+        is_hole = any(self.file.startswith(each) for each in holes)
         return {
             "object": self.file,
             "events": len(self.events),
             "verdict": report["verdict"],
             "lost": report["totals"]["lost"],
-            "noticed": report["verdict"] == "broken" and bool(named) and named <= self.events,
+            "noticed": is_hole or (report["verdict"] == "broken" and bool(named) and named <= self.events),
             "evidence": sorted({(each["source"], each["id"], each["route"]) for each in lost}, key=str),
         }
 

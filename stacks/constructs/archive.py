@@ -12,6 +12,7 @@ from constructs import Construct
 
 from eventplane.archive_layout import COMPACTED, COMPACTIONS, FOLDERS, PUBLISHED
 from eventplane.resource_names import archive_bucket, work_bucket
+from eventplane.written import WRITTEN
 from stacks.constructs.permissions import PLAIN_HTTP, accept, allow, find_key
 from stacks.environment import Environment
 from stacks.plane_stack import environment_of
@@ -113,7 +114,7 @@ def _lifecycle(retention: Retention) -> list[s3.LifecycleRule]:
                 prefix=f"{folder}/",
                 expiration=Duration.days(retention.compacted_days),
             )
-            for folder in (*events, COMPACTED, PUBLISHED, COMPACTIONS)
+            for folder in (*events, COMPACTED, PUBLISHED, COMPACTIONS, WRITTEN)
         ),
         s3.LifecycleRule(id="answers", prefix=f"{ATHENA}/", expiration=Duration.days(_ANSWERS_DAYS)),
     ]

@@ -55,15 +55,17 @@ _CONTRACT_IN_FORCE = [
     ("dynamodb:Scan", "table/interest table/subscriptions"),
 ]
 _WEBHOOK_KEY = ("secretsmanager:GetSecretValue", "subscribers-webhook-??????")
+_LEDGER = ("s3:PutObject", "/contracts/* /ledger/* /written/ledger/*")
+_HANDOVERS = ("s3:PutObject", "/handovers/* /written/handovers/*")
 
 FUNCTIONS = {
     "discovery-api": _CONTRACT_IN_FORCE,
     "archive-writer": [
         (CONSUME, "tap"),
-        ("s3:PutObject", "/quarantine/* /tap/*"),
+        ("s3:PutObject", "/quarantine/* /tap/* /written/tap/*"),
         ("sqs:SendMessage", "presence"),
     ],
-    "ledger-writer": [(CONSUME, "ledger"), ("s3:PutObject", "/contracts/* /ledger/*")],
+    "ledger-writer": [(CONSUME, "ledger"), _LEDGER],
     "ingest-errors": [(CONSUME, "ingest-errors"), ("sqs:SendMessage", "ingest ingest-urgent tap")],
     "presence-connections": [(CONSUME, "presence"), *_PRESENCE],
     "presence-heartbeats": [(CONSUME, "presence-monitor-inbox"), *_PRESENCE],
@@ -86,7 +88,7 @@ FUNCTIONS = {
     ],
     "subscribers": [
         *((CONSUME, "subscribers-inbox"), ("sqs:SendMessage", "subscribers-inbox-dlq subscribers-outbox")),
-        *(_WEBHOOK_KEY, ("s3:PutObject", "/handovers/*"), ("dynamodb:Scan", "table/subscriptions")),
+        *(_WEBHOOK_KEY, _HANDOVERS, ("dynamodb:Scan", "table/subscriptions")),
     ],
     "provisioning-hook": [("dynamodb:GetItem dynamodb:PutItem", "table/fleet")],
     "certificate-keeper": [
@@ -145,7 +147,7 @@ OPTIONAL = {
     ],
     "webhook-alarm-centre": [
         (CONSUME, "alarm-centre-inbox"),
-        ("s3:PutObject", "/handovers/*"),
+        _HANDOVERS,
         ("secretsmanager:GetSecretValue", "alarm-centre-webhook-??????"),
         ("sqs:SendMessage", "alarm-centre-outbox alarm-centre-inbox-dlq"),
     ],
@@ -159,7 +161,7 @@ def routing(contract: Contract, source: str) -> list[tuple[str, str]]:
     written = [resource_names.channel_queue(each) for each in channels]
     return [
         *((CONSUME, source), ("sqs:SendMessage", " ".join(["ledger", *written])), *_CONTRACT_IN_FORCE),
-        ("s3:PutObject", "/contracts/* /ledger/*"),
+        _LEDGER,
     ]
 
 

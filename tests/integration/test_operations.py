@@ -44,6 +44,8 @@ class World:
         enter(self.plane, self.sent, "IngestUrl", "TapUrl", at_ms=self.accepted_ms)
         for folder in ("tap", "ledger"):
             assert eventually(lambda folder=folder: self.files(folder), SECONDS), folder
+            (file,) = self.files(folder)
+            assert eventually(lambda file=file: self.is_listed(file), SECONDS), folder
 
     def received(self, service: str, wanted: Wanted) -> Envelope:
         """The last event in an inbox that is `wanted`."""
@@ -59,6 +61,10 @@ class World:
         """The objects of the archive with a row about the event."""
         found = self.archive.objects(folder)
         return [key for key, rows in found if any(self.sent.id in json.dumps(row) for row in rows)]
+
+    def is_listed(self, file: str) -> bool:
+        """Whether the function that wrote an object has listed it."""
+        return any(key.startswith(f"written/{file}.") for key in self.archive.keys("written"))
 
     def lose(self) -> None:
         """The archive has no decision about the event."""

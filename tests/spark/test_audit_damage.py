@@ -19,7 +19,8 @@ from tests.spark.damage.archive import DAY
 from tests.spark.damage.expected import problems
 from tests.spark.damage.kinds import MEANINGS, TAMPERING, damage
 
-PLAN: Final = Plan(events=6_000, hours=24, fault_every=0, trouble_every=0)
+PLAN: Final = Plan(events=6_000, hours=24, fault_every=0, trouble_every=0, rows=60)
+"""Several objects an hour."""
 SMALL: Final = Plan(events=240, hours=6, events_an_hour=20, fault_every=0, trouble_every=0)
 LATER: Final = datetime(2026, 4, 1, tzinfo=UTC)
 """When all hours of the archive are closed, and its raw objects are old."""
@@ -46,6 +47,10 @@ TOGETHER: Final = (
     "removed_handovers lost_on_a_route",
     "unknown_rule altered_alike altered_in_the_tap altered_in_the_ledger",
     "older_digests",
+    "object_gone_tap object_gone_ledger object_gone_handovers objects_gone_tap objects_gone_ledger "
+    "objects_gone_handovers last_object_gone_tap last_object_gone_ledger last_object_gone_handovers "
+    "object_gone_twice late_object_gone list_gone list_and_object_gone",
+    "more_lost_than_gone",
     "clean lateness_0",
     "empty",
     "one_event",

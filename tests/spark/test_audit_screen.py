@@ -28,7 +28,8 @@ DAMAGED: Final = (
     "other_sender unknown_contract unknown_outcome attempt_as_text cut_line rolling_upgrade hour_gone_ledger "
     "truncated_handovers rows_twice midnight_skew entered_two_days_later entered_an_hour_earlier "
     "accepted_an_hour_later impossible_entry fast_router impossible_answer expired_in_another_form "
-    "expiry_unreadable reused_id_on_the_next_day copy_on_the_next_day"
+    "expiry_unreadable reused_id_on_the_next_day copy_on_the_next_day object_gone_tap object_gone_handovers "
+    "more_lost_than_gone"
 )
 
 
@@ -54,7 +55,7 @@ def result(audit: Audit) -> dict[str, Any]:
 def test_the_result_with_and_without_the_screen_is_the_same(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damages: str
 ) -> None:
-    plan = Plan(6_000, fault_every=0, trouble_every=0) if damages else Plan(6_000, fault_every=20)
+    plan = Plan(6_000, fault_every=0, trouble_every=0, rows=60) if damages else Plan(6_000, fault_every=20)
     generate(tmp_path, plan, audited_contracts())
     damage(tmp_path / "archive", damages.split())
     # One day has rows of the days around, which belong to it or do not.

@@ -13,6 +13,9 @@ from typing import Any, Final
 Row = dict[str, Any]
 
 TAP, LEDGER, HANDOVERS, FLEET, CONTRACTS = "tap", "ledger", "handovers", "fleet", "contracts"
+WRITTEN: Final = "written"
+"""The folder of the writers' lists, whose entries are called as their objects, with more behind a dot."""
+
 DAY: Final = "2026-03-01"
 HOUR_MS: Final = 3_600_000
 DAY_MS: Final = 1_772_323_200_000
@@ -49,12 +52,10 @@ class Archive:
             return []
 
     def write(self, path: Path, lines: list[str]) -> None:
-        """Write an object; without lines, delete it."""
-        if not lines:
-            path.unlink(missing_ok=True)
-            return
+        """Write an object; one without lines stays, since its writer lists it, and is like no other."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(gzip.compress("".join(f"{line}\n" for line in lines).encode(), 1, mtime=0))
+        mark = 0 if lines else zlib.crc32(self.name(path).encode())
+        path.write_bytes(gzip.compress("".join(f"{line}\n" for line in lines).encode(), 1, mtime=mark))
 
     def rows(self, folder: str, hour: int | None = None) -> Iterator[Row]:
         """Return the rows of a folder's day or hour, in the order of objects and lines."""
@@ -94,6 +95,10 @@ class Archive:
                     self.write(path, lines)
                     return self.name(path)
         raise LookupError(f"no such row in {self.hour_name(folder, hour)}")
+
+    def entries(self, path: Path) -> list[Path]:
+        """Return the entries of an object in its writer's list, as many as were written."""
+        return sorted((self.root / WRITTEN / path.parent.relative_to(self.root)).glob(f"{path.name}.*"))
 
     def delete(self, paths: list[Path]) -> list[str]:
         """Delete objects; returns their keys."""

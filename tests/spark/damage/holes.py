@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +14,9 @@ from tests.spark.damage.archive import (
     HANDOVERS,
     LEDGER,
     TAP,
+    WRITTEN,
     Archive,
+    event,
     is_report,
 )
 from tests.spark.damage.expected import (
@@ -79,6 +82,85 @@ def hour_gone(archive: Archive, folder: str, hour: int) -> Expected:
     archive.delete(archive.objects(folder, hour))
     fact = Fact("missing_records", ARCHIVE, files=(archive.hour_name(folder, hour),))
     return Expected((INCOMPLETE,), (fact,), devices=_devices(archive, folder))
+
+
+@in_each({TAP: 1, LEDGER: 2, HANDOVERS: 3})
+def object_gone(archive: Archive, folder: str, hour: int) -> Expected:
+    """One object among several of an hour is gone; its writer lists it."""
+    return _gone(archive, folder, archive.objects(folder, hour)[:1])
+
+
+@in_each({TAP: 4, LEDGER: 5, HANDOVERS: 6})
+def objects_gone(archive: Archive, folder: str, hour: int) -> Expected:
+    """Two objects among several of an hour are gone; their writer lists them."""
+    return _gone(archive, folder, archive.objects(folder, hour)[1:3])
+
+
+@in_each({TAP: 23, LEDGER: 23, HANDOVERS: 23})
+def last_object_gone(archive: Archive, folder: str, hour: int) -> Expected:
+    """The last object that a writer wrote is gone."""
+    return _gone(archive, folder, [max(archive.objects(folder, hour), key=lambda each: each.name)])
+
+
+@kind
+def object_gone_twice(archive: Archive) -> Expected:
+    """An object of the tap is gone, and with it those of the ledger: only devices and lists know of it."""
+    gone = archive.objects(TAP, 8)[0]
+    ids = {event(json.loads(line))["id"] for line in archive.lines(gone)}
+    ledger = [
+        path
+        for path in archive.objects(LEDGER, 8)
+        if any(json.loads(line)["id"] in ids for line in archive.lines(path))
+    ]
+    return _gone(archive, TAP, [gone]).and_(_gone(archive, LEDGER, ledger))
+
+
+@kind
+def late_object_gone(archive: Archive) -> Expected:
+    """An object of the ledger that was written two hours late is gone: its rows are of another hour."""
+    path = archive.objects(LEDGER, 9)[0]
+    late = archive.root / archive.hour_name(LEDGER, 11) / path.name
+    for entry in archive.entries(path):
+        entry.rename(entry.parent.with_name(late.parent.name) / entry.name)
+    path.rename(late)
+    return _gone(archive, LEDGER, [late])
+
+
+@kind
+def list_gone(archive: Archive) -> Expected:
+    """Entries of a list are gone, and their objects are there: that alone is missing."""
+    path = archive.objects(LEDGER, 12)[1]
+    fact = Fact("missing_records", ARCHIVE, files=(f"{WRITTEN}/{archive.hour_name(LEDGER, 12)}",))
+    archive.delete(archive.entries(path))
+    return Expected((INCOMPLETE,), (fact,), unseen=0)
+
+
+@kind
+def list_and_object_gone(archive: Archive) -> Expected:
+    """An object is gone together with its entry: the numbers before and behind it show that."""
+    path = archive.objects(LEDGER, 13)[1]
+    fact = Fact("missing_records", ARCHIVE, files=(f"{WRITTEN}/{archive.hour_name(LEDGER, 13)}",))
+    archive.delete([path, *archive.entries(path)])
+    return Expected((INCOMPLETE,), (fact,))
+
+
+@kind
+def more_lost_than_gone(archive: Archive) -> Expected:
+    """An object of the ledger is gone, and of more events than it held a router recorded nothing."""
+    first, *others = archive.objects(LEDGER, 14)
+    lost = sum(len(archive.lines(path)) - 1 for path in others)
+    for path in others:
+        archive.write(path, archive.lines(path)[:1])
+    # Where a webhook has a receipt, the event was in its inbox.
+    shown = sum(1 for _ in archive.rows(HANDOVERS, 14))
+    expected = _gone(archive, LEDGER, [first])
+    may = (Fact("lost", ("router",)),)
+    return Expected((BROKEN,), expected.facts, may, {}, {"lost": lost - shown})
+
+
+def _gone(archive: Archive, folder: str, paths: list[Path]) -> Expected:
+    facts = tuple(Fact("missing_records", ARCHIVE, files=(each,)) for each in archive.delete(paths))
+    return Expected((INCOMPLETE,), facts, devices=_devices(archive, folder))
 
 
 @kind
@@ -196,7 +278,7 @@ def wrong_folder(archive: Archive) -> Expected:
     path.rename(moved)
     key = (archive.name(moved),)
     may = Fact("misplaced_object", ARCHIVE, files=key), Fact("not_understood", ("router",), files=key)
-    fact = Fact("missing_records", ARCHIVE, files=(archive.hour_name(TAP, hour),))
+    fact = Fact("missing_records", ARCHIVE, files=(archive.name(path),))
     devices = _devices(archive, TAP)
     return Expected((INCOMPLETE,), (fact,), may, devices=devices, quarantined=(0, rows))
 

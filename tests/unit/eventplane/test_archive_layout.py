@@ -29,6 +29,7 @@ KNOWN = {
     "quarantine": ["archived_at_ms message_id reason detail body"],
     "fleet": ["thing state since_ms"],
     "contracts": [""],
+    "written": [""],
     "audit/findings": [
         "kind hop device epoch sequence source id type route destination contract_version "
         "archive_file at_ms detail",

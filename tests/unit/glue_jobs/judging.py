@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, fields
 from datetime import UTC, datetime
 from types import MappingProxyType
@@ -45,7 +45,7 @@ from glue_jobs.delivery_audit.figures import Figures
 from glue_jobs.delivery_audit.findings import BROKEN_KINDS, Finding
 from glue_jobs.delivery_audit.judge import judge
 from glue_jobs.delivery_audit.judging import usages
-from glue_jobs.delivery_audit.rules import LAST_MS, LATENESS_S, Rules, Watermark, Window
+from glue_jobs.delivery_audit.rules import LAST_MS, LATENESS_S, MissingRows, Rules, Watermark, Window
 from tests.spark.small_archive import SmallArchive
 
 FILES = {name: f"{name}/date=2026-03-01/hour=12/rows.json.gz" for name in ("tap", "ledger", "handovers")}
@@ -186,10 +186,11 @@ def rules_of(
     lateness_s: int = LATENESS_S,
     window: Window | None = None,
     damaged: Mapping[str, frozenset[Hour]] | None = None,
+    missing: Mapping[str, Sequence[MissingRows]] | None = None,
 ) -> Rules:
     """The rules by which an archive is judged."""
     watermark = Watermark(timestamp_ms(as_of), lateness_s)
-    return Rules(history_of(archive), watermark, window or Window(), damaged or {})
+    return Rules(history_of(archive), watermark, window or Window(), damaged or {}, missing=missing or {})
 
 
 def history_of(archive: SmallArchive) -> ContractHistory:

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
 from glue_jobs.common.archive import Part
 from glue_jobs.common.hours import Hour
-from glue_jobs.common.listing import ObjectFault
+from glue_jobs.common.listing import Gone, ObjectFault
 from glue_jobs.delivery_audit.coverage import (
     LedgerHours,
     absent_hours,
     damaged_hours,
     gone_hours,
     hole_findings,
+    hours_of_gone,
+    missing_rows,
 )
 from glue_jobs.delivery_audit.event_group import HoleCount
+from glue_jobs.delivery_audit.rules import MissingRows
 
+HOUR_S = 3_600
 DAY = datetime(2026, 3, 1, tzinfo=UTC)
 
 
@@ -31,6 +36,12 @@ def part(hours: Iterable[int], *faults: ObjectFault) -> Part:
 
 def fault(kind: Any, at: int) -> ObjectFault:
     return ObjectFault(kind, f"{hour(at).raw('ledger')}/a.json.gz", hour(at), "ledger", "not gzip", 3)
+
+
+def gone(at: int, first_s: int, last_s: int, rows: int, name: str = "a") -> Gone:
+    """What is gone of an hour, with times in seconds from its beginning."""
+    first_ms, last_ms = (hour(at).start_ms + 1_000 * each for each in (first_s, last_s))
+    return Gone(f"{hour(at).raw('ledger')}/{name}.json.gz", hour(at), 1, rows, first_ms, last_ms, "gone")
 
 
 def archive(*, tap: range, ledger: Iterable[int], handovers: Iterable[int] = ()) -> dict[str, Part]:
@@ -96,3 +107,28 @@ def test_each_hole_is_one_finding_with_its_extent() -> None:
         "no object for 01:00-02:00: 250 events without a record",
         "objects are missing for 02:00-03:00: 4 events without a record",
     ]
+
+
+def test_rows_of_gone_objects_are_one_hole_where_their_times_meet() -> None:
+    parts = archive(tap=range(3), ledger=range(3))
+    listed = (gone(1, 50, 90, 7), gone(1, 0, 50, 10), gone(2, -HOUR_S, -HOUR_S, 0), gone(2, -60, 30, 4))
+    parts["ledger"] = replace(parts["ledger"], gone=listed)
+    parts["tap"] = replace(parts["tap"], gone=(gone(1, -1, 5, 3), gone(1, 7, 9, 2)))
+    start = hour(1).number * HOUR_S
+    assert missing_rows(parts)["ledger"] == [
+        MissingRows(start, start + 90, 17, hour(1).number),
+        MissingRows(start + HOUR_S - 60, start + HOUR_S + 30, 4, hour(2).number),
+    ]
+    assert hours_of_gone(parts["tap"]) == {hour(0).number: 3, hour(1).number: 5}
+    # Of the tap devices tell what is missing; of the others it is known which rows they had.
+    found = damaged_hours(parts, LedgerHours(), removed=[listed[0].name])
+    assert {name: hours for name, hours in found.items() if hours} == {"tap": {hour(0), hour(1)}}
+
+
+def test_a_gone_object_is_a_finding_with_its_key_and_what_its_hour_lacks() -> None:
+    name = f"{hour(1).raw('ledger')}/a.json.gz"
+    fault_ = ObjectFault("gone", name, hour(1), "ledger", "it is gone", None)
+    counts = {HoleCount("ledger", hour(1).number, second): 3 for second in (4, 5)}
+    (found,) = hole_findings(archive(tap=range(3), ledger=range(3)), [fault_], counts, {})
+    assert (found.kind, found.archive_file) == ("missing_records", name)
+    assert found.detail == "it is gone; 6 events of its hour are without a record"

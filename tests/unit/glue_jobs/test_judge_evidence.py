@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -22,6 +22,7 @@ from glue_jobs.delivery_audit.event_group import (
 )
 from glue_jobs.delivery_audit.findings import BROKEN_KINDS, INCOMPLETE_KINDS
 from glue_jobs.delivery_audit.judge import judge
+from glue_jobs.delivery_audit.rules import MissingRows
 from tests.spark.small_archive import (
     ALARM,
     DAY,
@@ -29,6 +30,7 @@ from tests.spark.small_archive import (
     HOUR_MS,
     NOON_MS,
     READING,
+    WEBHOOK,
     SmallArchive,
     small_contract,
 )
@@ -81,6 +83,48 @@ class TestHolesOfTheLedger:
         assert report.faults() == {}
         assert report.findings == []
         assert report.judgement.counts[DeadLetterCount("unrecorded", "cloud", "not_json")] == 1
+
+
+HELD: Final = {"ledger": [MissingRows(NOON_MS // 1_000 + 10, NOON_MS // 1_000 + 20, 2, NOON)]}
+
+
+class TestGoneObjects:
+    """Objects that are gone, of which the list of their writer has times and rows."""
+
+    @pytest.mark.parametrize(("at_s", "lost"), [(9, 1), (10, 0), (20, 0), (21, 1)])
+    def test_only_events_of_their_times_may_have_been_in_them(
+        self, archive: SmallArchive, at_s: int, lost: int
+    ) -> None:
+        archive.accept(archive.event(), at_ms=NOON_MS + 1_000 * at_s)
+        report = judged(archive, missing=HELD)
+        assert report.faults() == {"lost" if lost else "unrecorded": 1}
+
+    def test_they_go_before_an_hour_without_objects(self, archive: SmallArchive) -> None:
+        archive.accept(archive.event(), at_ms=NOON_MS + 12_000)
+        counts = judged(archive, missing=HELD, damaged=at_noon("ledger")).judgement.counts
+        assert counts[HoleCount("ledger", NOON, NOON_MS // 1_000 + 12)] == 1
+
+    def test_they_explain_no_more_than_they_held(self, archive: SmallArchive) -> None:
+        for second in (10, 11, 12, 12, 20, 25):
+            archive.accept(archive.event(), at_ms=NOON_MS + 1_000 * second)
+        rules = rules_of(archive, missing=HELD)
+        counts = judged(archive, missing=HELD).judgement.counts
+        within = rules.within_rows(counts)
+        assert within is not None
+        report = judged(archive, missing=within.missing)
+        assert report.faults() == {"unrecorded": 2, "lost": 4}
+        assert len(report.judgement.replay) == 4
+        assert within.within_rows(report.judgement.counts) is None
+        assert rules.within_rows({HoleCount("ledger", NOON, NOON_MS // 1_000 + 10): 2}) is None
+
+    def test_a_handover_in_one_is_unrecorded_at_its_end(self, archive: SmallArchive) -> None:
+        archive.use(small_contract(inboxes={"help": WEBHOOK}))
+        archive.send(ALARM)
+        archive.handovers.clear()
+        put_s = archive.ledger[0].decided_at_ms // 1_000
+        held = {"handovers": [MissingRows(put_s, put_s + 60, 1, NOON)]}
+        assert judged(archive, missing=held).consumed() == {("help.inbox", "unrecorded"): 1}
+        assert judged(archive).consumed() == {("help.inbox", "lost"): 1}
 
 
 def newer(row: LedgerRecord, **members: Any) -> str:

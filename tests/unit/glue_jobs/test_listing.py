@@ -9,7 +9,7 @@ import gzip
 import zlib
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -17,7 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eventplane.archive_layout import LEDGER_FOLDER, QUARANTINE_FOLDER, TAP_FOLDER
-from glue_jobs.common.hours import Days, Hour
+from eventplane.written import Extent, WriterList
+from glue_jobs.common.hours import Days, Hour, hour_of
 from glue_jobs.common.listing import Listing, ObjectFault, Receipt, publish, whole_lines, write_receipt
 from glue_jobs.common.objects import FolderObjects, Objects, Stored
 
@@ -256,3 +257,78 @@ def test_objects_of_several_parts_are_whole() -> None:
     assert whole_lines(WHOLE + WHOLE) == (LINES * 2, None)
     lines, problem = whole_lines(WHOLE + b"and more")
     assert (lines, bool(problem)) == (LINES, True)
+
+
+WRITER = "0" * 16
+A, B, C, D = (f"{DAY}/hour=12/{name}.json.gz" for name in "abcd")
+LATER = f"{DAY}/hour=14/e.json.gz"
+LISTED = (A, B, C, D, LATER)
+
+
+def enter(objects: Objects, *keys: str, began: Hour = HOUR) -> dict[str, str]:
+    """Write objects and their entries in one writer's list; returns the names of these by the objects'."""
+    mine, names = WriterList(began.start_ms, WRITER), {}
+    put(objects, *keys)
+    for at, key in enumerate(keys, 1):
+        at_ms = hour.start_ms if (hour := hour_of(key)) else 0
+        entry = mine.next(key, Extent(at, at_ms, at_ms + 1_000), "d" * 64)
+        objects.write(entry.name, b"")
+        mine.kept(entry)
+        names[key] = entry.name
+    return names
+
+
+@pytest.mark.parametrize(
+    ("keys", "entries", "expected"),
+    [
+        ([], [], []),
+        ([B], [], [(B, 1, 2, "hour")]),
+        ([A, D], [], [(A, 1, 1, "hour"), (D, 1, 4, "hour")]),
+        # Its writer's last, and with it all of its hour: what other folders show is one finding.
+        ([LATER], [], [(LATER, 1, 5, "none")]),
+        ([], [B, C], [(f"written/{DAY}/hour=12", 0, 0, "hour")]),
+        ([B, C], [B, C], [(f"written/{DAY}/hour=12", 2, 5, "hour")]),
+        ([A], [A], [(f"written/{DAY}/hour=12", 1, 1, "hour")]),
+        ([B], [C], [(B, 1, 2, "hour"), (f"written/{DAY}/hour=12", 0, 0, "hour")]),
+        # Without the entry that would be behind it nobody knows of it.
+        ([LATER], [LATER], []),
+    ],
+)
+def test_what_a_writer_lists_and_is_not_there_is_gone(
+    objects: Objects, keys: list[str], entries: list[str], expected: list[tuple[str, int, int, str]]
+) -> None:
+    names = enter(objects, *LISTED)
+    objects.delete([*keys, *(names[key] for key in entries)])
+    found = listing(objects)
+    assert [(each.name, each.objects, each.rows) for each in found.gone] == [each[:3] for each in expected]
+    assert faults(found) == sorted(("gone", name) for name, _, _, place in expected if place == "hour")
+    assert all(HOUR.start_ms <= each.first_ms <= each.last_ms for each in found.gone)
+    assert found.has_lists
+
+
+def test_what_was_moved_compacted_or_never_listed_is_not_gone(objects: Objects) -> None:
+    names = enter(objects, *LISTED)
+    put(objects, f"{DAY}/hour=13/unlisted.json.gz")
+    objects.move(A, A.replace("hour=12", "hour=13"))
+    assert listing(objects).gone == []
+    objects.move(A.replace("hour=12", "hour=13"), A)
+    compacted(objects, A, B, C, D)
+    objects.delete([A, B, C, D])
+    assert listing(objects).gone == []
+    # Nobody knows what was compacted by a receipt that cannot be read.
+    objects.write(HOUR.receipt("tap"), b"{")
+    assert listing(objects).gone == []
+    objects.delete([*names.values(), LATER])
+    assert (listing(objects).gone, listing(objects).has_lists) == ([], False)
+
+
+def test_a_list_may_begin_before_what_is_read(objects: Objects) -> None:
+    names = enter(objects, *LISTED, began=Hour(HOUR.start - timedelta(days=1)))
+    objects.delete([names[A]])
+    assert listing(objects).gone == []
+
+
+def test_entries_that_came_while_they_were_listed_are_not_counted_through(objects: Objects) -> None:
+    names = enter(objects, A, B, C)
+    objects.delete([names[B]])
+    assert listing(objects).gone == []

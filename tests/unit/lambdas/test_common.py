@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import subprocess
@@ -24,6 +25,7 @@ from eventplane.contract import Contract
 from eventplane.envelope import write_event
 from eventplane.sqs_binding import CLOCK_TOLERANCE_MS, QueueClock, to_message
 from eventplane.values import timestamp_of_ms
+from eventplane.written import Entry, read_entry
 from lambdas.common.archive import Archive
 from lambdas.common.aws import PATIENT, QUICK, WORST_CALL_MS, Patience, client
 from lambdas.common.backoff import FACTOR, FIRST_S, LONGEST_S, outage_wait_s, wait_s
@@ -144,6 +146,50 @@ def test_any_other_refusal_to_file_is_raised(cloud: Cloud, contract: Contract, c
     archive = Archive(FailingClient(cloud.s3, "put_object", code=code), BUCKET)
     with pytest.raises(ClientError):
         archive.file_contract(contract.version, contract.canonical)
+
+
+LINE = '{"decided_at_ms":7,"entered_at_ms":5,"id":"1"}'
+HOUR_MS = 3_600_000
+
+
+def entries(cloud: Cloud) -> list[Entry]:
+    return [entry for key in cloud.keys("written/") if (entry := read_entry(key)) and not cloud.read(key)]
+
+
+def test_a_writer_lists_each_object_that_the_audit_judges(cloud: Cloud) -> None:
+    one, other = (Archive(cloud.s3, BUCKET) for _ in range(2))
+    keys = [one.put_lines("ledger", f"{at}", NOW_MS + at * HOUR_MS, [LINE] * (at + 1)) for at in range(3)]
+    keys.append(other.put_lines("tap", "a", NOW_MS, [LINE]))
+    for folder in ("quarantine", "fleet"):
+        one.put_lines(folder, "b", NOW_MS, [LINE])
+    found = entries(cloud)
+    assert [each.key for each in found] == keys
+    assert [(each.number, each.rows_before, each.rows) for each in found] == [
+        (1, 0, 1),
+        (2, 1, 2),
+        (3, 3, 3),
+        (1, 0, 1),
+    ]
+    assert {(each.first_ms, each.last_ms, each.began_ms) for each in found} == {(5, 7, NOW_MS)}
+    assert [each.digest for each in found] == [
+        hashlib.sha256(cloud.read(key or "")).hexdigest() for key in keys
+    ]
+    assert len({each.writer for each in found}) == 2
+
+
+def test_what_cannot_be_listed_is_safe_and_takes_no_number(cloud: Cloud) -> None:
+    class NoLists:
+        def put_object(self, *, Key: str, **request: Any) -> Any:  # noqa: N803
+            client = FailingClient(cloud.s3, "put_object") if failing and "written" in Key else cloud.s3
+            return client.put_object(Key=Key, **request)
+
+    archive = Archive(NoLists(), BUCKET)
+    for name in "abc":
+        failing = name == "b"
+        assert archive.put_messages("tap", {name}, NOW_MS, [LINE]) == {name}
+    assert archive.put_lines("tap", "d", NOW_MS, [LINE], lambda: False) is not None
+    assert len(cloud.keys("tap/")) == 4
+    assert sorted((each.number, each.rows_before) for each in entries(cloud)) == [(1, 0), (2, 1)]
 
 
 def test_equal_lines_make_equal_objects(cloud: Cloud) -> None:

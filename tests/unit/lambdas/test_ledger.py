@@ -78,8 +78,8 @@ def test_the_writer_makes_one_object_of_a_batch_and_files_each_contract_first_an
     assert writing(cloud, *batch, s3=Counting()) == frozenset()
     assert [line["id"] for line in cloud.lines("ledger/date=2026-01-01/hour=00/")] == ["1", "22", "3"]
     assert cloud.read(f"contracts/{cloud.contract.version}.json") == cloud.contract.canonical
-    # The contract lies there before a line that names it.
-    assert [key.split("/")[0] for key in puts] == ["contracts", "ledger"]
+    # The contract lies there before a line that names it, and the object before its entry in a list.
+    assert [key.split("/")[0] for key in puts] == ["contracts", "ledger", "written"]
     # A batch that comes again replaces its object.
     writing(cloud, *batch[::-1])
     assert len(cloud.keys("ledger/")) == 1
@@ -141,10 +141,10 @@ def test_what_the_queue_refuses_goes_to_the_archive_with_its_contract(cloud: Clo
     ledger = cloud.ledger_of(sqs=FailingClient(cloud.sqs, "send_message_batch"))
     ledger.file(cloud.contract)
     ledger.write("request-7", records(2), NOW_MS, lambda: True)
-    assert cloud.keys() == [
-        f"contracts/{cloud.contract.version}.json",
-        "ledger/date=2026-01-01/hour=00/request-7.json.gz",
-    ]
+    key = "ledger/date=2026-01-01/hour=00/request-7.json.gz"
+    *others, entry = cloud.keys()
+    assert others == [f"contracts/{cloud.contract.version}.json", key]
+    assert entry.startswith(f"written/{key}.")
     assert [line["id"] for line in cloud.lines("ledger/")] == ["0", "1"]
 
 
@@ -171,9 +171,11 @@ def test_no_call_for_the_ledger_but_the_first_begins_without_time(cloud: Cloud) 
     with pytest.raises(LedgerError):
         ledger.write("one", records(1), NOW_MS, lambda: next(left))
     assert cloud.keys() == [f"contracts/{cloud.contract.version}.json"]
-    # The contract is there, so that the lines have the time the next time.
-    ledger.write("two", records(1), NOW_MS, lambda: True)
+    # The contract is there, so that the lines have the time the next time; to list them there is none.
+    left = iter([True, True, False])
+    ledger.write("two", records(1), NOW_MS, lambda: next(left))
     assert len(cloud.lines("ledger/")) == 1
+    assert cloud.keys("written/") == []
 
     sqs.end()
     many = [replace(each, id=NOISE.randbytes(50_000).hex()) for each in records(30)]
