@@ -34,6 +34,7 @@ from eventplane.archive_layout import COMPACTED, TAP_ATTRIBUTES, Column, ColumnT
 from eventplane.attributes import STRINGS
 from eventplane.device_reports import DISCARDED, MANIFEST, STARTED
 from eventplane.ledger import TAP
+from glue_jobs.common.attestation import AttestationKey
 from glue_jobs.common.hours import Days, Hour, hour_of
 from glue_jobs.common.listing import LINES, PARQUET, TOGETHER, Listing, ObjectFault, Receipt, whole_lines
 from glue_jobs.common.objects import Objects, Stored
@@ -83,8 +84,8 @@ _DATA: Final = ("data", "data_base64")
 class Part:
     """The rows of one folder and of some days, the objects that they were read from, and their faults.
 
-    `hours` are those for which the archive has at least one object, raw or compacted; `receipts` those of
-    the compactions whose files were read.
+    `hours` are those for which the archive has at least one object, raw or compacted; `receipts` the attested
+    ones of their compactions.
     """
 
     rows: DataFrame
@@ -111,12 +112,13 @@ class Archive:
         self,
         folder: Folder,
         days: Days,
+        key: AttestationKey,
         *,
         texts: Collection[str] = (),
         integers: Collection[str] = (),
         booleans: Collection[str] = (),
     ) -> Part:
-        """Return what `folder` holds of the days (UTC days of writing).
+        """Return what `folder` holds of the days (UTC days of writing); receipts count that `key` attested.
 
         The rows have the folder's columns and `date` (of the folder), `file` (the raw object's name), `line`
         (the text of a line that is no such record, else null) and `unknown_members` (whether the line has
@@ -125,7 +127,7 @@ class Archive:
         of another JSON type (`texts` has the canonical text of any type); `data_digest`, equal for equal
         data; `event_bytes`; and `report`, the event's text if it is one of `REPORTS`.
         """
-        listing = Listing(self._objects, folder, days, self._damaged)
+        listing = Listing(self._objects, key, folder, days, self._damaged)
         ask = {"texts": texts, "integers": integers, "booleans": booleans}
         self._read.update((each.name, each) for each in listing.objects)
         frames = [(self._records(listing), False), *self._compacted(listing)]

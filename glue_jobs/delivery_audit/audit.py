@@ -31,6 +31,7 @@ from eventplane.archive_layout import (
 )
 from eventplane.ledger import HANDOVERS, LEDGER, TAP
 from glue_jobs.common.archive import Archive, Part
+from glue_jobs.common.attestation import AttestationKey
 from glue_jobs.common.hours import Hour
 from glue_jobs.common.objects import Objects, Stored
 from glue_jobs.delivery_audit import rows
@@ -117,8 +118,9 @@ class Audit:
 class Request:
     """What is to be audited: the archive `objects`, with the audits before in `output`.
 
-    `fleet` is a file with the devices that are expected, None: the list in the archive. `screens` is whether
-    ordinary events are only counted, None: if the archive is not small. The result is the same.
+    Receipts count that `key` has attested. `fleet` is a file with the devices that are expected, None: the
+    list in the archive. `screens` is whether ordinary events are only counted, None: if the archive is not
+    small. The result is the same.
     """
 
     objects: Objects
@@ -126,6 +128,7 @@ class Request:
     work: Objects
     window: Window
     watermark: Watermark
+    key: AttestationKey
     fleet: str | None = None
     screens: bool | None = None
 
@@ -174,7 +177,7 @@ class _Run:
             raise NoArchiveError(objects.uri)
         progress(f"reading {objects.uri}")
         for each in (LEDGER_FOLDER, HANDOVERS_FOLDER):
-            self._parts[each.name] = self._source.read(each, window.folders)
+            self._parts[each.name] = self._source.read(each, window.folders, self._request.key)
         is_large = sum(each.size for part in self._parts.values() for each in part.objects) > SMALL_BYTES
         self._is_small = not (is_large if self._request.screens is None else self._request.screens)
         ledger = self._rows(LEDGER, partial(rows.ledger_rows, self._parts[LEDGER].rows, window))
@@ -240,9 +243,8 @@ class _Run:
     def _tap(self, history: ContractHistory) -> DataFrame:
         texts, typed = attributes_of(filters_of(history))
         texts |= frozenset(rows.READ_ATTRIBUTES)
-        part = self._source.read(
-            TAP_FOLDER, self._request.window.folders, texts=texts, integers=typed, booleans=typed
-        )
+        days, key = self._request.window.folders, self._request.key
+        part = self._source.read(TAP_FOLDER, days, key, texts=texts, integers=typed, booleans=typed)
         self._parts[TAP] = part
         routes = expected_routes(history, AttributeColumns.read(texts, typed))
         tap = self._rows(TAP, partial(rows.tap_rows, part.rows, self._request.window, routes))
@@ -273,6 +275,7 @@ class _Run:
         """Return the digests of what is judged, beside those of the audits before."""
         return chain_of(
             self._request.objects,
+            self._request.key,
             History(self._request.output, str(self._request.window)),
             self._parts,
             self._request.window.folders,

@@ -111,7 +111,7 @@ def test_the_person_is_gone_all_others_are_there_and_the_record_names_nobody(
     changed = {name for name in before if before[name] != after.get(name)}
     assert changes == {name: [before[name], after.get(name)] for name in changed}
     (filed,) = (peopled.folder / "erasures").rglob("*.json")
-    assert json.loads(filed.read_text()) == receipt
+    assert json.loads(filed.read_text()).items() > receipt.items()
     assert receipt["pseudonym"] in filed.as_posix()
     assert "home-1/" not in filed.read_text()
     # The compaction does not bring them back.
