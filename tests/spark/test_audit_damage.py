@@ -38,7 +38,8 @@ TOGETHER: Final = (
     "manifests_swapped manifest_digest id_altered foreign_client hour_gone_ledger",
     "silent_device unregistered_device only_manifests manifest_rows_swapped new_member",
     "altered_tap altered_ledger altered_handovers added_tap added_ledger removed_tap removed_ledger "
-    "removed_handovers lost_on_a_route",
+    "removed_handovers erased_tap erased_ledger compacted_ledger compacted_handovers published_tap stray_tap "
+    "lost_on_a_route",
     "clean lateness_0",
     "empty",
     "one_event",
