@@ -248,14 +248,14 @@ class Listing:
 
     def _compacted(self, days: Days) -> dict[Hour, tuple[list[str], Receipt | None, dict[str, Stored]]]:
         """Return by hour the published files, the receipt, and what lies in the compacted folder."""
+        roots = [f"{root}/{self.folder.name}" for root in (PUBLISHED, COMPACTIONS)]
         names = set[Hour]()
         there: dict[str, Stored] = {}
-        for root in (PUBLISHED, COMPACTIONS):
-            for day_folder in self._days(f"{root}/{self.folder.name}", days):
-                listed = self._objects.beneath(f"{root}/{self.folder.name}/{day_folder}")
-                names |= {hour for each in listed if (hour := hour_of(each.name))}
-                files = self._objects.beneath(f"{COMPACTED}/{self.folder.name}/{day_folder}")
-                there |= {each.name: each for each in files}
+        for day_folder in {each for root in roots for each in self._days(root, days)}:
+            listed = [each for root in roots for each in self._objects.beneath(f"{root}/{day_folder}")]
+            names |= {hour for each in listed if (hour := hour_of(each.name))}
+            files = self._objects.beneath(f"{COMPACTED}/{self.folder.name}/{day_folder}")
+            there |= {each.name: each for each in files}
         hours = sorted(names)
         with ThreadPoolExecutor(TOGETHER) as together:
             lists = together.map(lambda hour: published(self._objects, self.folder, hour), hours)

@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import boto3
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from glue_jobs.common.attestation import AttestationKey, AttestationKeyError, FileKey, KmsKey, open_key
+from glue_jobs.common.attestation import (
+    AttestationKey,
+    AttestationKeyError,
+    FileKey,
+    KmsKey,
+    attest,
+    open_key,
+    read_attested,
+)
 
 ALIAS = "alias/attestation"
 
@@ -30,6 +41,25 @@ def test_a_signature_is_of_its_statement_whatever_its_length(key: AttestationKey
     assert not key.verify(statement[:-1], signature)
     for other in (b"", signature[:-1], signature + b"x", bytes(32)):
         assert not key.verify(statement, other)
+
+
+MEMBERS: dict[str, Any] = {
+    "changes": {"tap/ä": ["sha256:1", None]},
+    "rows": 7,
+    "share": 0.5,
+    "is": [True, {}],
+}
+
+
+@given(noise=st.binary(max_size=20), place=st.integers(0, 300), length=st.integers(0, 9))
+def test_a_document_is_attested_as_it_was_written_and_no_other(noise: bytes, place: int, length: int) -> None:
+    key = open_key(None)
+    body = attest(key, "name", MEMBERS)
+    assert read_attested(key, "name", body) == (MEMBERS, True)
+    assert read_attested(key, "other", body) == (MEMBERS, False)
+    for other in (noise, body[:place] + noise + body[place + length :]):
+        read, is_attested = read_attested(key, "name", other)
+        assert not is_attested or read == MEMBERS
 
 
 def test_a_key_in_a_file_is_made_once_and_for_its_owner_only(

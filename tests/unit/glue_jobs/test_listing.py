@@ -103,7 +103,7 @@ def test_only_folders_of_the_days_are_listed(objects: Objects, monkeypatch: pyte
 
     monkeypatch.setattr(objects, "beneath", noted)
     listing(objects, Days(date(2026, 3, 1), date(2026, 3, 2)))
-    assert sorted({*seen}) == [
+    assert sorted(seen) == [
         *(f"{each}/{DAY}" for each in ("compacted", "compactions", "published")),
         *(DAY, "tap/date=2026-03-02"),
     ]

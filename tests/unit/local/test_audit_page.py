@@ -188,6 +188,18 @@ def test_a_missing_hour_is_one_line_and_a_silent_device_is_in_the_table(tmp_path
     assert re.search(r'home-9</button></th><td class="words">silent', text)
 
 
+def test_the_page_says_where_the_chain_begins(tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    chain = report()["chain"]
+    for more, sentence in (
+        ({}, "The chain begins here: there is no earlier verdict to compare with."),
+        ({"before": "d", "begins": "2026-03-02T00:00:00Z"}, "begins with the audit of 2026-03-02T00:00:00Z."),
+        ({"before": "d"}, "begins with an audit of version 0.3.0 or older."),
+    ):
+        write_page(report(chain={**chain, **more}), page)
+        assert sentence in page.read_text()
+
+
 def test_the_page_of_the_largest_report_stays_small(tmp_path: Path) -> None:
     findings = [finding(id=f"{n:036}", source=f"/homes/{n:06}/{40 * 'x'}", sequence=n) for n in range(1_000)]
     hours = [
