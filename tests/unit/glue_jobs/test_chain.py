@@ -101,28 +101,6 @@ def test_an_erasure_changes_what_its_record_says_and_nothing_else(
     assert changes(objects, Attested(erased={A: dict(steps)})) == found
 
 
-def test_compacted_files_are_those_that_the_hour_s_receipt_names() -> None:
-    now = {**BEFORE.objects, PARQUET: "etag:p"}
-    assert changes(now) == {PARQUET: "added"}
-    assert changes(now, Attested({PARQUET: ("etag:p", SINCE)})) == {}
-    # A late object made the hour anew, in another file.
-    compacted, anew = inventory()(now), PARQUET.replace("run=1", "run=2")
-    again = {**BEFORE.objects, anew: "etag:q"}
-    assert changes(again, Attested({anew: ("etag:q", SINCE)}), compacted) == {}
-    assert changes(again, before=compacted) == {PARQUET: "removed", anew: "added"}
-    assert changes({**BEFORE.objects, PARQUET: "etag:x"}, before=compacted) == {PARQUET: "altered"}
-
-
-def test_a_compacted_file_is_what_its_receipt_says() -> None:
-    now = inventory()({PARQUET: "etag:p"})
-    assert list(Attested({PARQUET: ("etag:p", "noon")}).unlike(now)) == []
-    other = {PARQUET: ("etag:o", "noon")}
-    assert list(Attested(other).unlike(now)) == [Change(PARQUET, "altered", "etag:o", "etag:p", "noon")]
-    assert list(Attested(other, {PARQUET: {"etag:o": "etag:p"}}).unlike(now)) == []
-    gone = inventory()({})
-    assert list(Attested(other).unlike(gone)) == [Change(PARQUET, "removed", "etag:o", None, "noon")]
-
-
 def test_an_object_stays_altered_until_it_is_restored() -> None:
     first = Verdicts().history().follow(BEFORE, NOTHING)
     verdicts = Verdicts(first)
