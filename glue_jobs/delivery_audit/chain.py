@@ -319,8 +319,10 @@ class History:
     def _sent(self) -> Envelope | None:
         text = self._output.read(verdict_name(self._window))
         try:
-            return None if text is None else parse_event(text.rstrip())
-        except EnvelopeError:
+            verdict = None if text is None else parse_event(text.rstrip())
+            is_whole = verdict and {"chain", "revision", "totals", "coverage"} <= verdict.data().keys()
+            return verdict if is_whole and revision_of(verdict) >= 0 else None
+        except (EnvelopeError, LookupError, TypeError, ValueError, AttributeError):
             return None  # the reports say it again
 
     def _inventory(self, digest: str) -> Inventory | None:

@@ -194,8 +194,9 @@ def test_an_altered_verdict_does_not_fit_its_report() -> None:
     name = verdict_name("2026-03-01")
     verdicts.files[name] = verdicts.files[name].replace(b'"open"', b'"proven"')
     assert keys(verdicts) == {"audit/reports/2026-03-01/1.json": "altered"}
-    verdicts.files[name] = b"no event"
-    assert keys(verdicts) == {}, "the reports say it again"
+    for text in (b"no event", verdicts.files[name].replace(b'"chain"', b'"other"')):
+        verdicts.files[name] = text
+        assert keys(verdicts) == {}, "the reports say it again"
 
 
 @pytest.mark.parametrize("damage", [None, b"", b"no gzip", gzip.compress(b"{}", mtime=0)])
