@@ -28,6 +28,9 @@ DELIVERY_AUDIT: Final = "delivery-audit"
 AUDIT_TODAY: Final = "audit-today"
 """The job that audits the day so far, where an environment has it."""
 
+COMPACTION, ERASURE = "compaction", "erasure"
+"""The jobs that may change the archive, and their roles."""
+
 FIFO_SUFFIX: Final = ".fifo"
 """What SQS wants at the end of a FIFO queue's name."""
 
@@ -76,6 +79,11 @@ def has_queue(channel: Channel) -> bool:
 def is_fifo(channel: Channel) -> bool:
     """Whether a FIFO queue carries `channel`."""
     return channel.transport is Transport.SQS_FIFO
+
+
+def attestation_key(environment: str) -> str:
+    """The alias of the key by which the jobs that may change the archive attest their receipts."""
+    return f"alias/{resource_name(environment, 'attestation')}"
 
 
 def archive_bucket(environment: str, account: str, region: str) -> str:

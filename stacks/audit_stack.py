@@ -22,7 +22,7 @@ from eventplane.contract import Contract
 from eventplane.fleet import FLEET
 from eventplane.ledger import CONTRACTS, HANDOVERS, LEDGER, TAP
 from eventplane.names import AUDITOR
-from eventplane.resource_names import AUDIT_TODAY, DELIVERY_AUDIT
+from eventplane.resource_names import AUDIT_TODAY, COMPACTION, DELIVERY_AUDIT, ERASURE
 from stacks.constructs import watch
 from stacks.constructs.archive import find_archive
 from stacks.constructs.archive_catalog import ArchiveCatalog
@@ -100,7 +100,7 @@ class AuditStack(PlaneStack):
             self,
             "Compaction",
             folder="compaction",
-            name="compaction",
+            name=COMPACTION,
             description="Makes sorted Parquet of the archive's closed hours, and deletes old raw objects",
             size=self.plane.compaction,
             parameters={"DATE": "recent", "RAW_DAYS": str(self.plane.retention.raw_days)},
@@ -109,6 +109,7 @@ class AuditStack(PlaneStack):
                 (_DELETE, [folder.name for folder, _ in compacted_folders()]),
                 (_WRITE, [COMPACTED, PUBLISHED, COMPACTIONS]),
             ],
+            attests=True,
         )
         namespace = watch.compaction_namespace(self.plane)
         job.count_totals(COMPACTION_TOTALS, watch.COMPACTION_METRICS, namespace)
@@ -122,7 +123,7 @@ class AuditStack(PlaneStack):
             self,
             "Erasure",
             folder="erasure",
-            name="erasure",
+            name=ERASURE,
             description="Removes a person's events from the archive, old versions included",
             size=self.plane.erasure,
             parameters={},
@@ -135,4 +136,5 @@ class AuditStack(PlaneStack):
                 (_READ, [CONTRACTS]),
             ],
             bucket_actions=["s3:ListBucketVersions"],
+            attests=True,
         )

@@ -25,7 +25,7 @@ from eventplane.names import DOWNLINK, MONITOR, OWN_SERVICES, SUBSCRIBERS
 from eventplane.replay import MAX_ORDER_RECEIVES, REPLAY
 from eventplane.resource_names import INGEST, LEDGER_QUEUE, URGENT_INGEST, channel_queue, has_queue
 from stacks.constructs import queues, tables
-from stacks.constructs.archive import archive, work
+from stacks.constructs.archive import archive, attestation, work
 from stacks.constructs.http_sink import webhook_secret
 from stacks.constructs.permissions import allow, allow_key
 from stacks.constructs.queues import DurableQueue, find_channel_queue, reply_queue
@@ -80,10 +80,11 @@ class StateStack(PlaneStack):
 
 
 class ArchiveStack(StateStack):
-    """The archive bucket, and the one that jobs work in."""
+    """The archive bucket, the one that jobs work in, and the key that attests changes of the archive."""
 
     def __init__(self, scope: Construct, environment: Environment) -> None:
         super().__init__(scope, environment, "archive")
+        attestation(Construct(self, "Attestation"))
         self.output("ArchiveBucket", archive(Construct(self, "Archive")).bucket_name)
         self.output("WorkBucket", work(Construct(self, "Work")).bucket_name)
 

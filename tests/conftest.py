@@ -15,6 +15,12 @@ import tests.examples  # noqa: F401 - the profile that `--hypothesis-profile` na
 os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
 
 
+@pytest.fixture(scope="session", autouse=True)
+def own_state(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Keep what jobs leave for this user, such as the key that attests receipts, out of the user's home."""
+    os.environ["XDG_STATE_HOME"] = str(tmp_path_factory.mktemp("state"))
+
+
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
     """The directory of the real input data. Without it a test is skipped, but in CI it fails."""

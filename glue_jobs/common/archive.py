@@ -34,6 +34,7 @@ from eventplane.archive_layout import COMPACTED, DIGEST, TAP_ATTRIBUTES, Column,
 from eventplane.attributes import STRINGS
 from eventplane.device_reports import DISCARDED, MANIFEST, STARTED
 from eventplane.ledger import TAP
+from glue_jobs.common.attestation import AttestationKey
 from glue_jobs.common.hours import Days, Hour, hour_of
 from glue_jobs.common.listing import (
     LINES,
@@ -95,9 +96,9 @@ _DATA: Final = ("data", "data_base64")
 class Part:
     """The rows of one folder and of some days, the objects that they were read from, and their faults.
 
-    `hours` are those for which the archive has at least one object, raw or compacted; `receipts` those of
-    the compactions whose files were read. `gone` is what writers list and is not there; without `has_lists`
-    only hours without any object are missed.
+    `hours` are those for which the archive has at least one object, raw or compacted; `receipts` the attested
+    ones of their compactions. `gone` is what writers list and is not there; without `has_lists` only hours
+    without any object are missed.
     """
 
     rows: DataFrame
@@ -122,9 +123,12 @@ class Archive:
         self._read: dict[str, Stored] = {}
         self._damaged: dict[str, ObjectFault] = {}
 
-    def listed(self, folder: Folder, days: Days) -> Listing:
-        """List what `folder` holds of the days (UTC days of writing), for `read`."""
-        listing = Listing(self._objects, folder, days, self._damaged)
+    def listed(self, folder: Folder, days: Days, key: AttestationKey) -> Listing:
+        """List what `folder` holds of the days (UTC days of writing), for `read`.
+
+        Receipts count that `key` attested.
+        """
+        listing = Listing(self._objects, key, folder, days, self._damaged)
         self._read.update((each.name, each) for each in listing.objects)
         return listing
 

@@ -8,14 +8,15 @@ import zlib
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
-from typing import Final, Literal, NamedTuple, cast
+from typing import Any, Final, Literal, NamedTuple
 
-from eventplane.archive_layout import COMPACTED, PUBLISHED, Folder
+from eventplane.archive_layout import COMPACTED, COMPACTIONS, PUBLISHED, Folder
 from eventplane.errors import EventPlaneError
 from eventplane.values import timestamp_of_ms
 from eventplane.written import WRITTEN, Entry, read_entry
+from glue_jobs.common.attestation import AttestationKey, attest, read_attested, refusal
 from glue_jobs.common.hours import Days, Hour, day_of_folder, hour_of
 from glue_jobs.common.objects import Objects, Stored
 
@@ -39,7 +40,7 @@ _MAGIC: Final = b"\x1f\x8b"
 _HIDDEN: Final = (".", "_")
 """What the names begin with that Spark does not list."""
 
-FaultKind = Literal["unreadable", "misplaced", "duplicate", "gone"]
+FaultKind = Literal["unreadable", "misplaced", "duplicate", "gone", "unattested"]
 
 _LISTED_MS: Final = 60_000
 """The entries of the last minute are not counted through, milliseconds. Ours: a listing of thousands of keys
@@ -63,7 +64,8 @@ class Receipt:
 
     `version` is the folder's at that time. `rows` are all, `copies` those marked as such, `line_texts` those
     kept as text. Without it the hour is compacted again, with the same result. A digest is '' where the
-    receipt is of a compaction that did not keep them.
+    receipt is of a compaction that did not keep them. `attested_at_ms` is when the compaction attested it,
+    Unix milliseconds; None: nobody with the key did, and what it says is not known to be so.
     """
 
     version: int
@@ -73,6 +75,12 @@ class Receipt:
     line_texts: int
     inputs: Mapping[str, str]
     files: Mapping[str, str]
+    attested_at_ms: int | None = None
+
+    @property
+    def is_attested(self) -> bool:
+        """Whether it counts."""
+        return self.attested_at_ms is not None
 
     def covers(self, inputs: Sequence[Stored]) -> bool:
         """Return whether all of `inputs` are in it."""
@@ -85,27 +93,35 @@ def run_of(folder: Folder, inputs: Sequence[Stored]) -> str:
     return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:16]
 
 
-def read_receipt(objects: Objects, folder: Folder, hour: Hour) -> Receipt | None:
+def read_receipt(objects: Objects, key: AttestationKey, folder: Folder, hour: Hour) -> Receipt | None:
     """Return the receipt of an hour; None if it was not compacted. Raises `UnreadableReceiptError`."""
     name = hour.receipt(folder.name)
     body = objects.read(name)
     if body is None:
         return None
     try:
-        members = json.loads(body)
-        return Receipt(**{**members, **{each: _digests(members[each]) for each in ("inputs", "files")}})
+        members, is_attested = read_attested(key, name, body)
+        digests = {each: _digests(members[each]) for each in ("inputs", "files")}
+        receipt = Receipt(**{**members, **digests})
     except (ValueError, LookupError, TypeError) as error:
         # Not as if there were none: the hour would be made anew of the sources that are left.
         raise UnreadableReceiptError(name, repr(error)) from error
+    return receipt if is_attested else replace(receipt, attested_at_ms=None)
 
 
-def _digests(names: Mapping[str, str] | list[str]) -> Mapping[str, str]:
-    return names if isinstance(names, dict) else dict.fromkeys(cast(list[str], names), "")
+def _digests(names: Any) -> Mapping[str, str]:
+    digests = names if isinstance(names, dict) else dict.fromkeys(names, "")
+    if not all(isinstance(each, str) for pair in digests.items() for each in pair):
+        raise TypeError("names and digests are texts")
+    return digests
 
 
-def write_receipt(objects: Objects, folder: Folder, hour: Hour, receipt: Receipt) -> None:
-    """Put the receipt where the next run looks for it."""
-    objects.write(hour.receipt(folder.name), json.dumps(asdict(receipt), indent=1).encode() + b"\n")
+def write_receipt(
+    objects: Objects, key: AttestationKey, folder: Folder, hour: Hour, receipt: Receipt
+) -> None:
+    """Put the receipt, attested, where the next run looks for it."""
+    name = hour.receipt(folder.name)
+    objects.write(name, attest(key, name, asdict(receipt)))
 
 
 def publish(objects: Objects, folder: Folder, hour: Hour, files: Iterable[str]) -> None:
@@ -120,9 +136,9 @@ def publish(objects: Objects, folder: Folder, hour: Hour, files: Iterable[str]) 
 
 def published(objects: Objects, folder: Folder, hour: Hour) -> list[str]:
     """Return the names of the files that count; none when the hour is not compacted."""
-    body = objects.read(hour.published(folder.name)) or b""
+    lines = (objects.read(hour.published(folder.name)) or b"").decode("utf-8", "replace").split()
     # By the part below the root: a copy of the archive lies elsewhere than its lines say.
-    return [f"{COMPACTED}/{line.rpartition(f'/{COMPACTED}/')[2]}" for line in body.decode().split()]
+    return [f"{COMPACTED}/{line.rpartition(f'/{COMPACTED}/')[2]}" for line in lines]
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +149,8 @@ class ObjectFault:
     misplaced: it is no raw object in the folder of an hour. Lines in it are read.
     duplicate: an earlier object, named in `detail`, has the same bytes. Its rows are read once.
     gone: a writer lists it; or (`name` is a folder of the lists) entries of a list are gone.
+    unattested: a receipt, or a list of files, that no job with the key has attested. What raw objects hold is
+    read from them, and what only its files hold from these.
     """
 
     kind: FaultKind
@@ -145,7 +163,10 @@ class ObjectFault:
 
 @dataclass(slots=True)
 class HourPlan:
-    """From which objects an hour is read; `present` are raw objects whose rows the files have as well."""
+    """From which objects an hour is read; `present` are raw objects whose rows the files have as well.
+
+    `receipt` is the one of the hour if it is attested.
+    """
 
     raw: list[Stored]
     files: list[Stored]
@@ -177,12 +198,18 @@ class Listing:
     """What the archive has of a folder and some days: which objects, and from which of them to read."""
 
     def __init__(
-        self, objects: Objects, folder: Folder, days: Days, damaged: Mapping[str, ObjectFault]
+        self,
+        objects: Objects,
+        key: AttestationKey,
+        folder: Folder,
+        days: Days,
+        damaged: Mapping[str, ObjectFault],
     ) -> None:
         self.folder = folder
         self.faults: list[ObjectFault] = []
         self.plans: dict[Hour, HourPlan] = {}
         self._objects = objects
+        self._key = key
         self._known = damaged
         self._all: dict[str, list[Stored]] = {}
         self._stray: list[Stored] = []
@@ -198,9 +225,11 @@ class Listing:
                     by_hour[hour].append(each)
                 else:
                     self._misplace(each)
-        compacted = self._published(days) if folder.compaction else {}
+        compacted = self._compacted(days) if folder.compaction else {}
         for hour in sorted({*by_hour, *compacted}):
-            self.plans[hour] = self._plan(by_hour[hour], compacted.get(hour))
+            plan = self._plan(hour, by_hour[hour], compacted.get(hour))
+            if plan.raw or plan.files or plan.receipt:
+                self.plans[hour] = plan
         self._drop_duplicates()
         self._note_damage()
         self.has_lists = bool(entries)
@@ -291,53 +320,66 @@ class Listing:
     def _fault(self, kind: FaultKind, name: str, detail: str, rows: int | None) -> None:
         self.faults.append(ObjectFault(kind, name, hour_of(name), self.folder.name, detail, rows))
 
-    def _published(self, days: Days) -> dict[Hour, tuple[list[str], Receipt | None, dict[str, Stored]]]:
-        """Return by hour the files that count, the receipt, and what lies in the compacted folder."""
-        names: list[Hour] = []
+    def _compacted(self, days: Days) -> dict[Hour, tuple[list[str], Receipt | None, dict[str, Stored]]]:
+        """Return by hour the published files, the receipt, and what lies in the compacted folder."""
+        roots = [f"{root}/{self.folder.name}" for root in (PUBLISHED, COMPACTIONS)]
+        names = set[Hour]()
         there: dict[str, Stored] = {}
-        for day_folder in self._days(f"{PUBLISHED}/{self.folder.name}", days):
-            listed = self._objects.beneath(f"{PUBLISHED}/{self.folder.name}/{day_folder}")
-            names += [hour for each in listed if (hour := hour_of(each.name))]
+        for day_folder in {each for root in roots for each in self._days(root, days)}:
+            listed = [each for root in roots for each in self._objects.beneath(f"{root}/{day_folder}")]
+            names |= {hour for each in listed if (hour := hour_of(each.name))}
             files = self._objects.beneath(f"{COMPACTED}/{self.folder.name}/{day_folder}")
             there |= {each.name: each for each in files}
+        hours = sorted(names)
         with ThreadPoolExecutor(TOGETHER) as together:
-            lists = together.map(lambda hour: published(self._objects, self.folder, hour), names)
-            receipts = together.map(self._receipt, names)
+            lists = together.map(lambda hour: published(self._objects, self.folder, hour), hours)
+            receipts = together.map(self._receipt, hours)
             return {
                 hour: (files, receipt, there)
-                for hour, files, receipt in zip(names, lists, receipts, strict=True)
+                for hour, files, receipt in zip(hours, lists, receipts, strict=True)
+                if files or receipt
             }
 
     def _receipt(self, hour: Hour) -> Receipt | None:
         try:
-            return read_receipt(self._objects, self.folder, hour)
+            return read_receipt(self._objects, self._key, self.folder, hour)
         except UnreadableReceiptError as error:
             self._fault("unreadable", error.name, error.problem, None)
             return None
 
     def _plan(
         self,
+        hour: Hour,
         raw: list[Stored],
         compacted: tuple[list[str], Receipt | None, dict[str, Stored]] | None,
     ) -> HourPlan:
         if compacted is None:
             return HourPlan(raw, [])
         names, receipt, there = compacted
+        attested = receipt if receipt and receipt.is_attested else None
+        if receipt and not attested:
+            name, problem = hour.receipt(self.folder.name), refusal(self._key, "compaction")
+            self._fault("unattested", name, problem, None)
+        elif not {*names} <= {*(attested.files if attested else ())}:
+            name, problem = hour.published(self.folder.name), "it names files that no attested receipt names"
+            self._fault("unattested", name, f"{problem}; run the compaction again", None)
+        if attested:
+            names = [*attested.files]
         missing = [name for name in names if name not in there or name in self._known]
         for name in missing:
             if name in there:
                 self.faults.append(self._known[name])
             else:
-                self._fault("unreadable", name, "it is gone, and the hour's published list names it", 0)
+                self._fault("unreadable", name, "it is gone, and the hour's receipt or list names it", 0)
         inputs = frozenset(receipt.inputs) if receipt else frozenset()
         raw_names = frozenset(each.name for each in raw)
         files = [there[name] for name in names if name in there]
-        if not missing and receipt:
-            return HourPlan([each for each in raw if each.name not in inputs], files, frozenset(), receipt)
+        if attested and not missing:
+            return HourPlan([each for each in raw if each.name not in inputs], files, frozenset(), attested)
         if receipt and inputs <= raw_names:
-            return HourPlan(raw, [])
+            return HourPlan(raw, [], frozenset(), attested)
         # Without a whole result and its receipt: every raw object, and of the files what is in none of them.
-        return HourPlan(raw, files, raw_names, receipt)
+        return HourPlan(raw, files, raw_names, attested)
 
     def _drop_duplicates(self) -> None:
         """Find objects of equal bytes; those that were compacted by their receipts."""

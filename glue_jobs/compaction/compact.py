@@ -16,6 +16,7 @@ from pyspark.sql import functions as sf
 from eventplane.archive_layout import Compaction, Folder
 from eventplane.errors import EventPlaneError
 from glue_jobs.common.archive import Archive, line_text, records, struct_of, with_envelope
+from glue_jobs.common.attestation import AttestationKey, refusal
 from glue_jobs.common.hours import Hour
 from glue_jobs.common.listing import (
     LINES,
@@ -82,6 +83,14 @@ class SourcesGoneError(HourError):
     )
 
 
+class UnattestedHourError(HourError):
+    """The receipt of `hour` is not attested, and raw objects that it names are gone."""
+
+    hour: str
+    problem: str
+    message = "{hour}: raw objects that its receipt names are gone, and {problem}"
+
+
 class CompactedGoneError(HourError):
     """`files` of the compacted `hour` are gone or no longer published, so its raw objects are kept."""
 
@@ -111,14 +120,20 @@ def batches(objects: Objects, folder: Folder, hours: Iterable[Hour]) -> Iterator
 
 
 def compact_hours(
-    spark: SparkSession, objects: Objects, folder: Folder, compaction: Compaction, hours: Sequence[Hour]
+    spark: SparkSession,
+    objects: Objects,
+    key: AttestationKey,
+    now_ms: int,
+    folder: Folder,
+    compaction: Compaction,
+    hours: Sequence[Hour],
 ) -> Iterator[tuple[Hour, Receipt]]:
     """Compact closed hours together and yield the receipts of those that needed it. Raises `HourError`.
 
-    The order makes it restartable at any point: what an interrupted run leaves is either not published, or
-    published and verified without a receipt, and then done again to the same end.
+    The `key` attests the receipts. The order makes it restartable at any point: what an interrupted run
+    leaves either has no receipt and is done again, or has one and is published by the next run.
     """
-    inputs = {hour: found for hour in hours if (found := _todo(objects, folder, hour))}
+    inputs = {hour: found for hour in hours if (found := _todo(objects, key, folder, hour))}
     if not inputs:
         return
     name = " to ".join(dict.fromkeys(_name(folder, hour) for hour in (min(inputs), max(inputs))))
@@ -140,8 +155,6 @@ def compact_hours(
         raise ChangedHourError(name)
     for hour, found in inputs.items():
         files = written.files[hour]
-        publish(objects, folder, hour, [each.name for each in files])
-        _sweep(objects, hour.compacted(folder.name), [each.name for each in files])
         content = contents.get(hour, EMPTY)
         receipt = Receipt(
             version=folder.version,
@@ -151,21 +164,23 @@ def compact_hours(
             line_texts=content.line_texts,
             inputs=_digests(objects, found),
             files=_digests(objects, files),
+            attested_at_ms=now_ms,
         )
-        write_receipt(objects, folder, hour, receipt)
+        write_receipt(objects, key, folder, hour, receipt)
+        _publish(objects, folder, hour, receipt)
         yield hour, receipt
 
 
-def remove_raw(objects: Objects, folder: Folder, hour: Hour) -> int:
+def remove_raw(objects: Objects, key: AttestationKey, folder: Folder, hour: Hour) -> int:
     """Delete the raw objects of a compacted hour and return how many. Raises `HourError`.
 
-    Only objects that the receipt names are deleted, so only rows that were verified and published; the files
-    they are in must still be there. An object that came later stays for the next run. In a versioned bucket a
-    deleted object is an old version, and can be restored, until the lifecycle removes it.
+    Only objects that the attested receipt names are deleted, so only rows that were verified and published;
+    the files they are in must still be there. An object that came later stays for the next run. In a
+    versioned bucket a deleted object is an old version, and can be restored, until the lifecycle removes it.
     """
     inputs = _inputs(objects, folder, hour)
-    done = read_receipt(objects, folder, hour) if inputs else None
-    if not done or not done.covers(inputs):
+    done = read_receipt(objects, key, folder, hour) if inputs else None
+    if not done or not done.is_attested or not done.covers(inputs):
         return 0
     present = {each.name for each in objects.beneath(hour.compacted(folder.name))}
     missing = {*done.files} - (present & {*published(objects, folder, hour)})
@@ -217,11 +232,18 @@ def _hour_number(folder: Folder) -> Column:
     return sf.datediff(date, sf.lit("1970-01-01")) * 24 + hour.cast("int")
 
 
-def _todo(objects: Objects, folder: Folder, hour: Hour) -> list[Stored]:
+def _todo(objects: Objects, key: AttestationKey, folder: Folder, hour: Hour) -> list[Stored]:
     """The raw objects of an hour that has to be compacted; none if there is nothing to do."""
     inputs = _inputs(objects, folder, hour)
-    done = read_receipt(objects, folder, hour)
+    done = read_receipt(objects, key, folder, hour)
+    if done and not done.is_attested:
+        # Made anew of all its sources it is attested; of some of them rows would be lost.
+        if not {*done.inputs} <= {each.name for each in inputs}:
+            raise UnattestedHourError(_name(folder, hour), refusal(key, "compaction"))
+        return inputs
     if done and done.covers(inputs):
+        if {*published(objects, folder, hour)} != {*done.files}:
+            _publish(objects, folder, hour, done)
         return []
     if done and (late := _late(done, inputs)):
         raise SourcesGoneError(_name(folder, hour), ", ".join(late))
@@ -266,10 +288,11 @@ def _verify(
     return found
 
 
-def _sweep(objects: Objects, place: str, files: Sequence[str]) -> None:
-    """Delete what earlier or interrupted runs left of this hour."""
-    keep = set(files)
-    objects.delete(each.name for each in objects.beneath(place) if each.name not in keep)
+def _publish(objects: Objects, folder: Folder, hour: Hour, receipt: Receipt) -> None:
+    """Publish the files of the receipt, and delete what earlier or interrupted runs left of this hour."""
+    publish(objects, folder, hour, receipt.files)
+    left = objects.beneath(hour.compacted(folder.name))
+    objects.delete(each.name for each in left if each.name not in receipt.files)
 
 
 def _name(folder: Folder, hour: Hour) -> str:

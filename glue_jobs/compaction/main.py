@@ -1,4 +1,4 @@
-"""The job: `--INPUT <archive> [--DATE recent|yesterday|all|DAY] [--RAW_DAYS n]`, on Glue or anywhere."""
+"""The job: `--INPUT <archive> [--DATE recent|yesterday|all|DAY] [--RAW_DAYS n] ...`, on Glue or anywhere."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from botocore.exceptions import BotoCoreError, ClientError
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 
-from eventplane.archive_layout import LEAST_RAW_DAYS, Compaction, Folder, compacted_folders
+from eventplane.archive_layout import COMPACTIONS, LEAST_RAW_DAYS, Compaction, Folder, compacted_folders
 from eventplane.errors import EventPlaneError
+from glue_jobs.common.attestation import add_attest_option, add_key_option, attest_old, open_key
 from glue_jobs.common.hours import Days, Hour, hours_of
 from glue_jobs.common.listing import Receipt, UnreadableReceiptError
 from glue_jobs.common.objects import Objects, open_archive
@@ -50,12 +51,15 @@ class CompactionError(EventPlaneError):
 class Arguments:
     """Job parameters. `archive` is a URI or a local folder.
 
-    Raw objects of hours that ended more than `raw_age` ago are deleted; None keeps them all.
+    Raw objects of hours that ended more than `raw_age` ago are deleted; None keeps them all. `key` is what
+    `open_key` takes, `attests_old` whether receipts that are not attested become so first.
     """
 
     archive: str
     days: Days
     raw_age: timedelta | None = None
+    key: str | None = None
+    attests_old: bool = False
 
 
 def read_arguments(argv: Sequence[str], now: datetime) -> Arguments:
@@ -78,8 +82,11 @@ def read_arguments(argv: Sequence[str], now: datetime) -> Arguments:
         default=None,
         help="days after which raw objects that are compacted and verified are deleted; default: never",
     )
+    add_key_option(parser)
+    add_attest_option(parser)
     known, _ = parser.parse_known_args(argv)
-    return Arguments(known.INPUT, known.DATE, known.RAW_DAYS)
+    is_attesting = known.ATTEST == "true"
+    return Arguments(known.INPUT, known.DATE, known.RAW_DAYS, known.ATTESTATION_KEY, is_attesting)
 
 
 def main(argv: Sequence[str], now: datetime | None = None) -> dict[str, Receipt]:
@@ -92,7 +99,10 @@ def main(argv: Sequence[str], now: datetime | None = None) -> dict[str, Receipt]
     """
     now = now or datetime.now(UTC)
     arguments = read_arguments(argv, now)
-    objects = open_archive(arguments.archive)
+    objects, key = open_archive(arguments.archive), open_key(arguments.key)
+    now_ms = int(1_000 * now.timestamp())
+    if arguments.attests_old:
+        attest_old(objects, key, (each.name for each in objects.beneath(COMPACTIONS)), now_ms)
     spark = job_session()
     done: dict[str, Receipt] = {}
     failures: dict[str, str] = {}
@@ -100,7 +110,7 @@ def main(argv: Sequence[str], now: datetime | None = None) -> dict[str, Receipt]
     for folder, compaction in compacted_folders():
 
         def compact(hours: Sequence[Hour], folder: Folder = folder, how: Compaction = compaction) -> None:
-            for hour, receipt in compact_hours(spark, objects, folder, how, hours):
+            for hour, receipt in compact_hours(spark, objects, key, now_ms, folder, how, hours):
                 done[f"{folder.name}/{hour.partition}"] = receipt
 
         hours = dict(_hours(objects, folder, arguments, now))
@@ -113,7 +123,7 @@ def main(argv: Sequence[str], now: datetime | None = None) -> dict[str, Receipt]
                 try:
                     if hour in alone:
                         compact([hour])
-                    removed += remove_raw(objects, folder, hour) if hours[hour] else 0
+                    removed += remove_raw(objects, key, folder, hour) if hours[hour] else 0
                 except _FAILURES as error:
                     failures[f"{folder.name}/{hour.partition}"] = str(error)
     sys.stdout.write(totals_line(done, failures, removed))

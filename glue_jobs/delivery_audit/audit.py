@@ -31,7 +31,8 @@ from eventplane.archive_layout import (
 )
 from eventplane.ledger import HANDOVERS, LEDGER, TAP
 from glue_jobs.common.archive import Archive, Part
-from glue_jobs.common.hours import Hour, hour_of
+from glue_jobs.common.attestation import AttestationKey
+from glue_jobs.common.hours import Hour
 from glue_jobs.common.listing import Listing
 from glue_jobs.common.objects import Objects, Stored
 from glue_jobs.common.session import size_shuffles
@@ -138,8 +139,9 @@ class Audit:
 class Request:
     """What is to be audited: the archive `objects`, with the audits before in `output`.
 
-    `fleet` is a file with the devices that are expected, None: the list in the archive. `screens` is whether
-    ordinary events are only counted, None: if the archive is not small. The result is the same.
+    Receipts count that `key` has attested. `fleet` is a file with the devices that are expected, None: the
+    list in the archive. `screens` is whether ordinary events are only counted, None: if the archive is not
+    small. The result is the same.
     """
 
     objects: Objects
@@ -147,6 +149,7 @@ class Request:
     work: Objects
     window: Window
     watermark: Watermark
+    key: AttestationKey
     fleet: str | None = None
     screens: bool | None = None
 
@@ -203,7 +206,7 @@ class _Run:
         ):
             raise NoArchiveError(objects.uri)
         progress(f"reading {objects.uri}")
-        listings = {each: self._source.listed(each, window.folders) for each in _FOLDERS}
+        listings = {each: self._source.listed(each, window.folders, self._request.key) for each in _FOLDERS}
         events = self._events(sum(each.size for listing in listings.values() for each in listing.objects))
         ledger, handovers = (
             events.table(folder.name, self._read(listings[folder]), partial(make, window=window))
@@ -218,8 +221,7 @@ class _Run:
         seen = ledger_hours(decisions, history.uplinks, history.webhooks)
         unreadable = unreadable_hours(events.nameless(tap, handovers))
         damaged = damaged_hours(self._parts, seen, unreadable, chain.removed())
-        of_tap = (key for key in chain.erased if key.removeprefix(f"{COMPACTED}/").startswith(f"{TAP}/"))
-        redacted = frozenset(filter(None, map(hour_of, of_tap)))
+        redacted = chain.attested.erased_hours(TAP)
         missing = missing_rows(self._parts)
         rules: Rules | None = Rules(history, watermark, window, damaged, redacted, missing)
         dead_letters, inboxes = events.dead_letters(), ordered_inboxes(history)
@@ -278,6 +280,7 @@ class _Run:
         """Return the digests of what is judged, beside those of the audits before."""
         return chain_of(
             self._request.objects,
+            self._request.key,
             History(self._request.output, str(self._request.window)),
             self._parts,
             self._request.window.folders,

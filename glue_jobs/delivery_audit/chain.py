@@ -2,8 +2,8 @@
 
 Each verdict has the digest of its inventory, of its report and of the verdict before it, and goes to
 `operations.inbox`, out of reach of those who can write to the archive. Compaction and erasure change objects
-lawfully: receipts of the first stand for the raw objects that they name, records of the second say what a
-digest was and is.
+lawfully where the key has attested their receipts: those of the first stand for the raw objects that they
+name, those of the second say what a digest was and is. No other receipt allows anything.
 """
 
 from __future__ import annotations
@@ -15,13 +15,17 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from eventplane.archive_layout import AUDIT, COMPACTED, ERASURES, report_name, verdict_name
 from eventplane.envelope import Envelope, parse_event
 from eventplane.errors import EnvelopeError
 from eventplane.fleet import FLEET
-from glue_jobs.common.hours import Days, hour_of, hours_of
+from eventplane.ledger import CONTRACTS
+from eventplane.values import timestamp_of_ms
+from glue_jobs.common.attestation import AttestationKey, read_attested, refusal
+from glue_jobs.common.hours import Days, Hour, hour_of, hours_of
 from glue_jobs.common.objects import Objects, Stored
 from glue_jobs.delivery_audit.errors import OtherArchiveError
 from glue_jobs.delivery_audit.findings import Finding, Hop, Kind
@@ -29,29 +33,89 @@ from glue_jobs.delivery_audit.verdict import digest_of, revision_of, verdict_eve
 
 if TYPE_CHECKING:
     from glue_jobs.common.archive import Part
+    from glue_jobs.common.listing import Receipt
 
 FORMAT: Final = 1
 """The version of an inventory's own format."""
 
 ALTERED, REMOVED, ADDED = "altered", "removed", "added"
+UNFINISHED: Final = "unfinished"
+"""Changed by an erasure that has not ended: neither lawful nor held against anybody."""
 
 _DETAILS: Final = {
-    ALTERED: "altered since the audit of {since}: its digest was {before} and is {now}",
-    REMOVED: "removed since the audit of {since}: its digest was {before}",
-    ADDED: "added after its hour was closed and audited ({since}): its digest is {now}",
+    ALTERED: "altered since {since}: its digest was {before} and is {now}",
+    REMOVED: "removed since {since}: its digest was {before}",
+    ADDED: "added after its hour was closed, since {since}, by no attested receipt: its digest is {now}",
+    UNFINISHED: "changed since {since} by an unfinished erasure: its digest was {before} and is {now}; "
+    "run the erasure again with the same parameters",
 }
 
-Erased = Mapping[str, Collection[tuple[str, str | None]]]
-"""What erasures did to objects by key: the digest before, and after (None: deleted; '': being rewritten)."""
+
+_UNNAMED: Final = "removed, or named by no attested receipt any more, since {since}: its digest was {before}"
+"""`REMOVED` of a compacted file: without its receipt it is not read."""
 
 
 class Change(NamedTuple):
-    """An object that is not what it was: `what` is `ALTERED`, `REMOVED` or `ADDED`."""
+    """An object that is not what it was: `what` is a key of `_DETAILS`, `since` what said how it was."""
 
     key: str
     what: str
     before: str | None
     now: str | None
+    since: str
+
+
+@dataclass(frozen=True, slots=True)
+class Attested:
+    """What compaction and erasure say, by receipts that the key has attested.
+
+    `named` are the raw objects and files of compactions: digest, and since when. `erased` has by object what
+    a digest became (None: the object was deleted), `unfinished` the same of erasures that have not ended
+    ('': it may be being replaced). `refused` are the records of erasures that do not count, and why.
+    """
+
+    named: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    erased: Mapping[str, Mapping[str, str | None]] = field(default_factory=dict)
+    unfinished: Mapping[str, Collection[tuple[str, str | None]]] = field(default_factory=dict)
+    refused: Mapping[str, str] = field(default_factory=dict)
+
+    def erase(self, key: str, digest: str | None) -> str | None:
+        """Return what erasures made of an object with this digest."""
+        steps, passed = self.erased.get(key, {}), set[str]()
+        while digest is not None and digest in steps and digest not in passed:
+            passed.add(digest)
+            digest = steps[digest]
+        return digest
+
+    def change(self, key: str, old: str | None, new: str | None, since: str) -> Change | None:
+        """Return how an object unlawfully differs that was `old` and is `new`; None where it does not.
+
+        What an erasure removed and somebody restored differs too.
+        """
+        expected = self.erase(key, old)
+        if new == expected or not _is_comparable(expected, new):
+            return None
+        unfinished = self.unfinished.get(key, ())
+        if any(before == expected and after in ("", new) for before, after in unfinished):
+            return Change(key, UNFINISHED, expected, new, since)
+        what = ADDED if expected is None else REMOVED if new is None else ALTERED
+        return Change(key, what, expected, new, since)
+
+    def erased_hours(self, folder: str) -> frozenset[Hour]:
+        """Return the hours of a folder in which erasures changed an object, ended or not."""
+        names = (key.removeprefix(f"{COMPACTED}/") for key in (*self.erased, *self.unfinished))
+        return frozenset(hour for name in names if name.startswith(f"{folder}/") and (hour := hour_of(name)))
+
+    def unlike(self, now: Inventory) -> Iterator[Change]:
+        """Yield what is not as the receipts of the compaction say."""
+        for key, (old, since) in sorted(self.named.items()):
+            if change := self.change(key, old, now.objects.get(key), since):
+                yield change
+
+
+def _is_comparable(old: str | None, new: str | None) -> bool:
+    """Return whether digests are of one kind: a copy of a bucket in a folder has others."""
+    return old is None or new is None or old.partition(":")[0] == new.partition(":")[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,65 +158,55 @@ class Inventory:
         return hour is None or hour.is_closed(datetime.fromtimestamp(self.listed_at_ms / 1_000, UTC))
 
 
-def compare(before: Inventory, now: Inventory, erased: Erased) -> tuple[Counter[str], list[Change]]:
-    """Compare two inventories of one window by key.
+def compare(
+    before: Inventory, now: Inventory, attested: Attested, since: str
+) -> tuple[Counter[str], list[Change]]:
+    """Compare two inventories of one window by key; `since` names the audit of the first.
 
     Returns how many `objects` were compared, how many of them were `erased`, and what nobody may change.
     """
     expected: dict[str, str | None] = {**before.objects, **before.disputed}
+    named = attested.named
+    hours = {_hour_folder(key) for key in named}
     counts, changes = Counter[str](), []
     for key in sorted({*expected, *now.objects}):
         if not (before.is_settled(key) and before.covers(key) and now.covers(key)):
             continue
         old, new = expected.get(key), now.objects.get(key)
-        # Of the compacted rows it counts whose they are: the receipt's raw objects are in both inventories.
-        if None in (old, new) and (key.startswith(f"{COMPACTED}/") or (hour_of(key) is None and old is None)):
+        # Contracts come at any time. Which files hold the rows of a compacted hour, its receipt says.
+        is_new = old is None and (key.startswith(f"{CONTRACTS}/") or (_is_compacted(key) and key in named))
+        if is_new or (new is None and key not in named and _hour_folder(key) in hours):
             continue
         counts["objects"] += key in expected
-        if old is None or new is None or _is_altered(old, new):
-            if old is not None and _is_lawful(erased.get(key, ()), old, new):
-                counts["erased"] += 1
-            elif old != new:
-                what = ADDED if old is None else REMOVED if new is None else ALTERED
-                changes.append(Change(key, what, old, new))
+        if change := attested.change(key, old, new, since):
+            changes.append(change)
+        elif old != new and _is_comparable(old, new):
+            counts["erased"] += 1
     return counts, changes
 
 
-def unlike(named: Mapping[str, str], now: Inventory, erased: Erased) -> Iterator[Change]:
-    """Yield the objects that are not what the receipts of the compaction (`named`) say."""
-    for key, old in sorted(named.items()):
-        new = now.objects.get(key)
-        if new is not None and _is_altered(old, new) and not _is_lawful(erased.get(key, ()), old, new):
-            yield Change(key, ALTERED, old, new)
+def _is_compacted(key: str) -> bool:
+    return key.startswith(f"{COMPACTED}/")
 
 
-def _is_altered(old: str, new: str) -> bool:
-    """Return whether digests differ that are of one kind: a copy of a bucket in a folder has others."""
-    return old != new and old.partition(":")[0] == new.partition(":")[0]
-
-
-def _is_lawful(changes: Collection[tuple[str, str | None]], old: str, new: str | None) -> bool:
-    """Return whether erasures, one after the other, made `new` of `old`."""
-    found: set[str | None] = {old}
-    while steps := {after for before, after in changes if before in found} - found:
-        found |= steps
-    return new in found - {old} or "" in found
+def _hour_folder(key: str) -> str:
+    """Return the folder of the hour of a compacted file, of another key the key."""
+    return key.partition("/run=")[0] if _is_compacted(key) else key
 
 
 @dataclass(frozen=True, slots=True)
 class Chain:
     """What was judged (`inventory`), and what became of it since the last verdict, `before`.
 
-    `compared` has counts, None where there was nothing to compare with. `named` are the objects that receipts
-    of the compaction name, with their digests, `erased` what erasures changed.
+    `compared` has counts, None where there was nothing to compare with. `attested` is what compaction and
+    erasure say.
     """
 
     inventory: Inventory
     before: Envelope | None = None
     compared: Mapping[str, int] | None = None
     changes: tuple[Change, ...] = ()
-    named: Mapping[str, str] = field(default_factory=dict)
-    erased: Erased = field(default_factory=dict)
+    attested: Attested = field(default_factory=Attested)
 
     @property
     def filed(self) -> bytes:
@@ -165,11 +219,19 @@ class Chain:
         """The digest of the inventory as it is filed."""
         return digest_of(self.filed)
 
+    @property
+    def begins(self) -> str | None:
+        """The time of the first verdict of the chain; None: it begins with this one."""
+        if self.before is None:
+            return None
+        return self.before.data()["chain"].get("begins") or str(self.before.attributes["time"])
+
     def as_dict(self) -> dict[str, Any]:
         """For the report."""
         return {
             "inventory": self.digest,
             "objects": len(self.inventory.objects),
+            "begins": self.begins,
             "before": self.before and digest_of(self.before.json.encode()),
             "compared": self.compared,
         }
@@ -183,18 +245,30 @@ class Chain:
 
     def findings(self, day: str | None) -> Iterator[Finding]:
         """Yield one for each object; `day` is the window's, None where each is of its own."""
-        since = "?" if self.before is None else self.before.attributes["time"]
         for each in self.changes:
-            hour = hour_of(each.key)
-            own = hour.start if hour else datetime.fromtimestamp(self.inventory.listed_at_ms / 1_000, UTC)
-            yield Finding(
-                date=day or f"{own:%Y-%m-%d}",
-                kind=Kind.ALTERED_OBJECT,
-                hop=Hop.ARCHIVE,
-                archive_file=each.key,
-                at_ms=round(1_000 * own.timestamp()),
-                detail=_DETAILS[each.what].format(since=since, before=each.before, now=each.now),
-            )
+            kind = Kind.UNATTESTED_OBJECT if each.what == UNFINISHED else Kind.ALTERED_OBJECT
+            is_unnamed = each.what == REMOVED and _is_compacted(each.key)
+            template = _UNNAMED if is_unnamed else _DETAILS[each.what]
+            yield self._finding(kind, day, each.key, template.format_map(each._asdict()))
+        for key, problem in self.attested.refused.items():
+            yield self._finding(Kind.UNATTESTED_OBJECT, day, key, problem)
+
+    def _finding(self, kind: Kind, day: str | None, key: str, detail: str) -> Finding:
+        hour = hour_of(key)
+        own = hour.start if hour else datetime.fromtimestamp(self.inventory.listed_at_ms / 1_000, UTC)
+        return Finding(
+            date=day or f"{own:%Y-%m-%d}",
+            kind=kind,
+            hop=Hop.ARCHIVE,
+            archive_file=key,
+            at_ms=round(1_000 * own.timestamp()),
+            detail=detail,
+        )
+
+
+def inventory_name(window: str, digest: str) -> str:
+    """Return the name of an inventory beneath the audit's folder."""
+    return f"inventories/{window}/{digest}.json.gz"
 
 
 class History:
@@ -221,35 +295,39 @@ class History:
             yield verdict_event(body)
             revision += 1
 
-    def follow(self, inventory: Inventory, named: Mapping[str, str], erased: Erased) -> Chain:
+    def follow(self, inventory: Inventory, attested: Attested) -> Chain:
         """Compare `inventory` with the last audit of the window and with the receipts of the compaction.
 
         Raises `OtherArchiveError`.
         """
-        changes = list(unlike(named, inventory, erased))
+        changes = list(attested.unlike(inventory))
         last = self.last()
         if last is None:
-            return Chain(inventory, None, None, tuple(changes), named, erased)
+            return Chain(inventory, None, None, tuple(changes), attested)
+        since = f"the audit of {last.attributes['time']}"
         compared = None
-        changes += self._altered_reports(last, erased)
+        changes += self._altered_reports(last, attested, since)
         digest = str(last.data()["chain"]["inventory"])
         if (before := self._inventory(digest)) is None:
-            changes.append(Change(f"{AUDIT}/{inventory_name(self._window, digest)}", REMOVED, digest, None))
+            name = f"{AUDIT}/{inventory_name(self._window, digest)}"
+            changes.append(Change(name, REMOVED, digest, None, since))
         else:
-            counts, found = compare(before, inventory, erased)
+            counts, found = compare(before, inventory, attested, since)
             known = {each.key for each in changes}
             changes += (each for each in found if each.key not in known)
             counts.update(each.what for each in found)
             if 0 < counts["objects"] == counts[REMOVED]:
                 raise OtherArchiveError(self._window, counts["objects"])
             compared = {name: counts[name] for name in ("objects", ALTERED, REMOVED, ADDED, "erased")}
-        return Chain(inventory, last, compared, tuple(changes), named, erased)
+        return Chain(inventory, last, compared, tuple(changes), attested)
 
     def _sent(self) -> Envelope | None:
         text = self._output.read(verdict_name(self._window))
         try:
-            return None if text is None else parse_event(text.rstrip())
-        except EnvelopeError:
+            verdict = None if text is None else parse_event(text.rstrip())
+            is_whole = verdict and {"chain", "revision", "totals", "coverage"} <= verdict.data().keys()
+            return verdict if is_whole and revision_of(verdict) >= 0 else None
+        except (EnvelopeError, LookupError, TypeError, ValueError, AttributeError):
             return None  # the reports say it again
 
     def _inventory(self, digest: str) -> Inventory | None:
@@ -261,15 +339,16 @@ class History:
         except (OSError, EOFError, zlib.error, ValueError, LookupError, TypeError):
             return None
 
-    def _altered_reports(self, last: Envelope, erased: Erased) -> Iterator[Change]:
+    def _altered_reports(self, last: Envelope, attested: Attested, since: str) -> Iterator[Change]:
         """Return the reports that are not what the verdicts after them say, back to an erased one."""
         expected: str | None = digest_of(last.json.encode())
         for revision in range(revision_of(last), -1, -1):
             name = report_name(self._window, revision)
             key, body = f"{AUDIT}/{name}", self._output.read(name)
             if body is None:
-                if key not in erased:
-                    yield Change(key, REMOVED, expected, None)
+                if None not in attested.erased.get(key, {}).values():
+                    what = UNFINISHED if key in attested.unfinished else REMOVED
+                    yield Change(key, what, expected, None, since)
                 return
             try:
                 own = digest_of(verdict_event(body).json.encode())
@@ -277,30 +356,42 @@ class History:
             except (ValueError, LookupError, TypeError):
                 own, before = "unreadable", None
             if own != expected:
-                yield Change(key, ALTERED, expected, own)
+                yield Change(key, ALTERED, expected, own, since)
                 return
             expected = before
 
 
-def inventory_name(window: str, digest: str) -> str:
-    """Return the name of an inventory beneath the audit's folder."""
-    return f"inventories/{window}/{digest}.json.gz"
-
-
-def erasures(archive: Objects) -> Erased:
-    """Return what the records of erasures say that they changed, by key."""
-    changes: defaultdict[str, set[tuple[str, str | None]]] = defaultdict(set)
+def attested_by(key: AttestationKey, archive: Objects, receipts: Iterable[Receipt]) -> Attested:
+    """Return what the `receipts` of compactions, which are attested, and those of erasures say."""
+    named = {}
+    for each in receipts:
+        since = f"the compaction attested at {timestamp_of_ms(each.attested_at_ms or 0)}"
+        named.update({name: (digest, since) for name, digest in (*each.inputs.items(), *each.files.items())})
+    erased: defaultdict[str, dict[str, str | None]] = defaultdict(dict)
+    unfinished: defaultdict[str, list[tuple[str, str | None]]] = defaultdict(list)
+    refused = {}
+    ended = []
     for stored in archive.beneath(ERASURES):
-        try:
-            for key, (before, after) in json.loads(archive.read(stored.name) or b"{}")["changes"].items():
-                changes[key].add((before, after))
-        except (ValueError, TypeError, AttributeError, LookupError):
-            continue  # what nobody can read allows nothing
-    return changes
+        if not stored.name.endswith(".json"):
+            continue  # rows that an erasure is writing
+        members, is_attested = read_attested(key, stored.name, archive.read(stored.name))
+        if not is_attested:
+            refused[stored.name] = refusal(key, "erasure")
+        elif "erased_at_ms" in members:
+            ended.append(members)
+        else:
+            for name, (before, after) in members.get("changes", {}).items():
+                unfinished[name].append((before, after))
+    for members in sorted(ended, key=itemgetter("erased_at_ms")):
+        for name, (before, after) in members.get("changes", {}).items():
+            if after != "":
+                erased[name][before] = after
+    return Attested(named, erased, unfinished, refused)
 
 
 def chain_of(
     archive: Objects,
+    key: AttestationKey,
     history: History,
     parts: Mapping[str, Part],
     days: Days,
@@ -313,11 +404,15 @@ def chain_of(
     Raises `OtherArchiveError`.
     """
     receipts = [receipt for part in parts.values() for receipt in part.receipts]
-    objects = {name: digest for receipt in receipts for name, digest in receipt.inputs.items()}
-    named = {name: digest for receipt in receipts for name, digest in receipt.files.items()}
+    attested = attested_by(key, archive, receipts)
+    # Raw objects that nobody reads any more are in their receipts, as erasures left them.
+    inputs = {name: digest for receipt in receipts for name, digest in receipt.inputs.items()}
+    objects = {
+        name: left for name, digest in inputs.items() if (left := attested.erase(name, digest)) is not None
+    }
     read = [*contracts, *(each for part in parts.values() for each in part.objects)]
     read += (each for hour in hours_of(archive, FLEET, days) for each in archive.beneath(hour.raw(FLEET)))
     objects |= {each.name: archive.digest(each) for each in read}
     first, last = (str(each) if each else None for each in (days.first, days.last))
     inventory = Inventory(listed_at_ms, dict.fromkeys((*parts, FLEET), (first, last)), objects)
-    return history.follow(inventory, named, erasures(archive))
+    return history.follow(inventory, attested)

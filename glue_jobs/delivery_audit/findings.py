@@ -69,6 +69,8 @@ class Kind(StrEnum):
     UNREADABLE_OBJECT = "unreadable_object"
     MISPLACED_OBJECT = "misplaced_object"
     DUPLICATE_OBJECT = "duplicate_object"
+    UNATTESTED_OBJECT = "unattested_object"
+    """A receipt that the jobs' key has not attested, or what an erasure changed that has not ended."""
     MISSING_RECORDS = "missing_records"
     """An hour of a folder without records that other records prove; `detail` has the extent."""
     ALTERED_OBJECT = "altered_object"
@@ -113,6 +115,7 @@ BROKEN_KINDS: Final = (
 
 INCOMPLETE_KINDS: Final = (
     Kind.UNREADABLE_OBJECT,
+    Kind.UNATTESTED_OBJECT,
     Kind.MISSING_RECORDS,
     Kind.NOT_UNDERSTOOD,
     Kind.CONTRADICTION,

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
+from glue_jobs.common.attestation import add_key_option, open_key
 from glue_jobs.common.objects import open_archive, open_output
 from glue_jobs.common.session import job_session
 from glue_jobs.delivery_audit.audit import Request, audited
@@ -25,7 +26,7 @@ class Arguments:
     """Job parameters. `archive` and `output` are URIs or local folders, `outbox` is a queue's URL.
 
     `work` is where tables are kept while the job runs. `fleet` is a file with the expected devices; None: the
-    archive's snapshots name them.
+    archive's snapshots name them. `key` is what `open_key` takes.
     """
 
     archive: str
@@ -35,6 +36,7 @@ class Arguments:
     outbox: str | None
     work: str | None = None
     fleet: str | None = None
+    key: str | None = None
 
 
 def read_arguments(argv: Sequence[str]) -> Arguments:
@@ -73,10 +75,20 @@ def read_arguments(argv: Sequence[str]) -> Arguments:
         default=None,
         help="a file with the expected devices, lines as in the folder fleet (default: that folder)",
     )
+    add_key_option(parser)
     known, _ = parser.parse_known_args(argv)
     as_of = known.AS_OF or datetime.now(UTC)
     watermark = Watermark(int(as_of.timestamp() * 1_000), known.LATENESS_S)
-    return Arguments(known.INPUT, known.OUTPUT, known.DATE, watermark, known.OUTBOX, known.WORK, known.FLEET)
+    return Arguments(
+        known.INPUT,
+        known.OUTPUT,
+        known.DATE,
+        watermark,
+        known.OUTBOX,
+        known.WORK,
+        known.FLEET,
+        known.ATTESTATION_KEY,
+    )
 
 
 def main(argv: Sequence[str]) -> dict[str, Any]:
@@ -89,7 +101,8 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
     archive, output = open_archive(arguments.archive), open_output(arguments.output)
     window = str(arguments.window)
     work = open_output(arguments.work or f"{output.uri}/work")
-    asked = Request(archive, output, work, arguments.window, arguments.watermark, arguments.fleet)
+    key = open_key(arguments.key)
+    asked = Request(archive, output, work, arguments.window, arguments.watermark, key, arguments.fleet)
     with audited(spark, asked) as audit:
         days_before = trend(output, window)
 

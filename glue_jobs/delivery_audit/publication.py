@@ -81,7 +81,7 @@ def file_report(
         if output.create(report_name(window, document["revision"]["number"]), body.encode()):
             filed: dict[str, Any] = json.loads(body)
             return filed
-        chain = History(output, window).follow(chain.inventory, chain.named, chain.erased)
+        chain = History(output, window).follow(chain.inventory, chain.attested)
 
 
 def _put(write_tables: Callable[[], None]) -> None:

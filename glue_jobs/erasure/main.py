@@ -14,9 +14,11 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from eventplane.archive_layout import ERASURES
 from eventplane.errors import EventPlaneError
 from eventplane.ledger import CONTRACTS
 from glue_jobs.common.archive import Archive
+from glue_jobs.common.attestation import add_attest_option, add_key_option, attest_old, open_key
 from glue_jobs.common.objects import Objects, OldVersions, Stored, open_archive
 from glue_jobs.common.session import job_session
 from glue_jobs.erasure.person import Person, TooWideError, naming
@@ -57,11 +59,16 @@ def _shown(names: Sequence[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Arguments:
-    """Job parameters. `archive` is a URI or a local folder."""
+    """Job parameters. `archive` is a URI or a local folder, `key` what `open_key` takes.
+
+    `attests_old` is whether receipts of erasures that are not attested become so first.
+    """
 
     archive: str
     person: Person
     is_dry_run: bool
+    key: str | None = None
+    attests_old: bool = False
 
 
 def read_arguments(argv: Sequence[str]) -> Arguments:
@@ -77,15 +84,22 @@ def read_arguments(argv: Sequence[str]) -> Arguments:
     parser.add_argument(
         "--DRY_RUN", choices=("true", "false"), default="false", help="'true' counts and changes nothing"
     )
+    add_key_option(parser)
+    add_attest_option(parser)
     known, _ = parser.parse_known_args(argv)
-    return Arguments(known.INPUT, Person(known.SOURCE, known.CLIENT), known.DRY_RUN == "true")
+    person = Person(known.SOURCE, known.CLIENT)
+    options = known.DRY_RUN == "true", known.ATTESTATION_KEY, known.ATTEST == "true"
+    return Arguments(known.INPUT, person, *options)
 
 
 def main(argv: Sequence[str], now: datetime | None = None) -> dict[str, Any]:
     """Remove the person's rows, prove that they are gone, and return the receipt. Raises `LeftOverError`."""
     now = now or datetime.now(UTC)
     arguments = read_arguments(argv)
-    objects = open_archive(arguments.archive)
+    objects, key = open_archive(arguments.archive), open_key(arguments.key)
+    if arguments.attests_old:
+        names = (each.name for each in objects.beneath(ERASURES) if each.name.endswith(".json"))
+        attest_old(objects, key, names, int(1_000 * now.timestamp()))
     spark = job_session()
     person = arguments.person
     _refuse_names_of_the_contract(objects, person)
@@ -93,9 +107,9 @@ def main(argv: Sequence[str], now: datetime | None = None) -> dict[str, Any]:
         rows = {
             name: count for _, each, _ in _found(spark, objects, person, now) for name, count in each.items()
         }
-        seen = Progress(person, rows, [each.name for each in _named(objects, person)])
+        seen = Progress(key, person, rows, [each.name for each in _named(objects, person)])
         return {**seen.receipt(now, OldVersions(0, 0)), "dry_run": True}
-    progress = Progress.resumed(objects, person)
+    progress = Progress.resumed(objects, key, person)
     damaged: list[str] = []
     for portion, rows, faulty in _found(spark, objects, person, now):
         damaged += faulty

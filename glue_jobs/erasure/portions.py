@@ -6,7 +6,6 @@ Each is put in the place of the one with them at once. An interrupted erasure go
 from __future__ import annotations
 
 import gzip
-import json
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -18,7 +17,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from eventplane.archive_layout import AUDIT, COMPACTED, ERASURES, FOLDERS, Folder, Form
+from eventplane.errors import EventPlaneError
 from glue_jobs.common.archive import Archive, line_text, records, with_envelope
+from glue_jobs.common.attestation import AttestationKey, attest, read_attested, refusal
 from glue_jobs.common.hours import Days, hours_of
 from glue_jobs.common.listing import LINES, PARQUET
 from glue_jobs.common.objects import Objects, OldVersions, Stored
@@ -153,28 +154,43 @@ def _named(stored: Sequence[Stored], suffix: str) -> tuple[Stored, ...]:
     return tuple(each for each in stored if each.name.endswith(suffix))
 
 
+class UnattestedPlanError(EventPlaneError):
+    """The plan `name` of an interrupted erasure does not count, so nobody knows what was changed."""
+
+    name: str
+    problem: str
+    message = "{name}: {problem}"
+
+
 @dataclass(slots=True)
 class Progress:
     """`rows` that were the person's by object, the audit's `documents` that named them, and the `changes`.
 
     It is written down before anything is removed: only by it a later run knows whose old versions to delete.
     `changes` has of each object the digest before, and the one after: None where it was deleted, '' while it
-    is being replaced. By these an audit knows that the change was lawful.
+    is being replaced. By these an audit knows that the change was lawful, once `key` has attested them.
     """
 
+    key: AttestationKey
     person: Person
     rows: dict[str, int] = field(default_factory=dict)
     documents: list[str] = field(default_factory=list)
     changes: dict[str, list[str | None]] = field(default_factory=dict)
 
     @classmethod
-    def resumed(cls, objects: Objects, person: Person) -> Progress:
-        """Return where an interrupted erasure of the person ended, or at the beginning."""
-        body = objects.read(_plan(person))
+    def resumed(cls, objects: Objects, key: AttestationKey, person: Person) -> Progress:
+        """Return where an interrupted erasure of the person ended, or at the beginning.
+
+        Raises `UnattestedPlanError`: by a plan of somebody else the receipt would attest changes of others.
+        """
+        name = _plan(person)
+        body = objects.read(name)
         if body is None:
-            return cls(person)
-        members = json.loads(body)
-        return cls(person, members["rows"], members["documents"], members.get("changes", {}))
+            return cls(key, person)
+        members, is_attested = read_attested(key, name, body)
+        if not is_attested:
+            raise UnattestedPlanError(name, refusal(key, "erasure"))
+        return cls(key, person, members["rows"], members["documents"], members.get("changes", {}))
 
     def note(self, objects: Objects, rows: Mapping[Stored, int], documents: Iterable[Stored] = ()) -> None:
         """Write down what is about to be removed: rows of objects, and whole documents."""
@@ -198,7 +214,8 @@ class Progress:
 
     def _write(self, objects: Objects) -> None:
         plan = {"rows": self.rows, "documents": self.documents, "changes": self.changes}
-        objects.write(_plan(self.person), json.dumps({"format": FORMAT, **plan}).encode())
+        name = _plan(self.person)
+        objects.write(name, attest(self.key, name, {"format": FORMAT, **plan}))
 
     def old_versions(self) -> Iterator[str]:
         """Return the prefixes beneath which nothing may stay that was replaced or deleted.
@@ -229,10 +246,11 @@ class Progress:
         }
 
     def finish(self, objects: Objects, receipt: dict[str, Any]) -> None:
-        """File the receipt, and forget the plan."""
+        """File the receipt, attested, and forget the plan."""
         name = f"{ERASURES}/{self.person.pseudonym}/receipt-{receipt['erased_at_ms']}.json"
-        objects.write(name, json.dumps(receipt, indent=1).encode() + b"\n")
+        objects.write(name, attest(self.key, name, receipt))
         objects.delete([_plan(self.person)])
+        objects.delete_old_versions(_plan(self.person))
 
 
 def _plan(person: Person) -> str:

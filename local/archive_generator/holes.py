@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import json
 import shutil
 import zlib
@@ -167,9 +168,18 @@ def _rows(path: Path) -> list[dict[str, Any]]:
 
 
 def tamper(root: Path) -> Iterator[Truth]:
-    """Alter, add and remove objects of an archive that has been audited; returns what there is to find."""
+    """Alter, add and remove objects of an archive that has been audited, with a forged receipt.
+
+    Returns what there is to find.
+    """
     altered, removed = (_objects(root, Hole(_LEFT_ALONE, folder, _twice))[0] for folder in (TAP, LEDGER))
     lines = gzip.decompress(altered.read_bytes()).decode().splitlines(keepends=True)
+    receipt = root / "erasures" / "nobody" / "receipt-1.json"
+    receipt.parent.mkdir(parents=True)
+    before = f"sha256:{hashlib.sha256(altered.read_bytes()).hexdigest()}"
+    changes = {altered.relative_to(root).as_posix(): [before, ""]}
+    receipt.write_text(json.dumps({"changes": changes, "erased_at_ms": 1}))
+    yield _fact(root, Kind.UNATTESTED_OBJECT, receipt)
     lines[0] = lines[0].replace('"principal":"', '"principal":"x')
     altered.write_bytes(gzip.compress("".join(lines).encode(), 1, mtime=0))
     yield _fact(root, Kind.ALTERED_OBJECT, altered)

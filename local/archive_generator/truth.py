@@ -34,12 +34,12 @@ PLANTED: Final = frozenset(
         "not_understood",
         "inbox_consumer": "lost duplicate dead_lettered not_understood",
         "archive": "content_mismatch not_understood contradiction unreadable_object duplicate_object "
-        "misplaced_object missing_records altered_object",
+        "misplaced_object missing_records altered_object unattested_object",
         "-": "quarantined coverage",
     }.items()
     for kind in kinds.split()
 )
-"""Each kind at each hop that is planted (docs/explanation/audit-proof.md); `holes.tamper` alters objects."""
+"""Each kind at each hop that is planted (docs/explanation/audit-proof.md); `tamper` plants the last two."""
 
 
 @dataclass(frozen=True, slots=True)

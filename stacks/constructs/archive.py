@@ -1,19 +1,23 @@
-"""The archive: the bucket that proves what became of every event; beside it, the bucket that jobs work in."""
+"""The archive: the bucket that proves what became of every event; beside it, the bucket that jobs work in.
+
+And the key by which the jobs that may change the archive attest that they did.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from aws_cdk import Aws, Duration
+from aws_cdk import Aws, Duration, Stack
 from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from eventplane.archive_layout import COMPACTED, COMPACTIONS, FOLDERS, PUBLISHED
-from eventplane.resource_names import archive_bucket, work_bucket
+from eventplane.resource_names import COMPACTION, ERASURE, archive_bucket, attestation_key, work_bucket
 from eventplane.written import WRITTEN
-from stacks.constructs.permissions import PLAIN_HTTP, accept, allow, find_key
+from stacks.constructs.permissions import PLAIN_HTTP, accept, accept_wildcard, allow, arn, find_key
 from stacks.environment import Environment
 from stacks.plane_stack import environment_of
 from stacks.settings import ObjectLock, Retention
@@ -28,6 +32,8 @@ EVENT_LOGS: Final = "event-logs"
 """The work bucket's folder of what Spark's history server reads, beneath it a folder for each job."""
 
 _ANSWERS_DAYS: Final = 7
+
+_SIGN: Final = "kms:GenerateMac"
 
 _WORK_DAYS: Final = 1
 """What a job that was killed has left; one that ends removes it."""
@@ -63,6 +69,51 @@ def work(scope: Construct) -> s3.Bucket:
     ]
     rules.append(s3.LifecycleRule(abort_incomplete_multipart_upload_after=Duration.days(1)))
     return _bucket(scope, work_bucket, versioned=False, lifecycle_rules=rules)
+
+
+def attestation(scope: Construct) -> kms.Key:
+    """Return an HMAC key that nobody but the jobs that may change the archive can sign with.
+
+    Its policy denies it to all others, whatever their role allows: an administrator would have to change the
+    policy, which CloudTrail records.
+    """
+    environment = environment_of(scope)
+    key = kms.Key(
+        scope,
+        "Key",
+        alias=attestation_key(environment.name),
+        description="Attests what compaction and erasure changed in the archive.",
+        key_spec=kms.KeySpec.HMAC_256,
+        key_usage=kms.KeyUsage.GENERATE_VERIFY_MAC,
+        removal_policy=environment.removal_policy,
+    )
+    roles = [
+        Stack.of(scope).format_arn(
+            service="iam", region="", resource="role", resource_name=environment.resource_name(job)
+        )
+        for job in (COMPACTION, ERASURE)
+    ]
+    key.add_to_resource_policy(
+        iam.PolicyStatement(
+            effect=iam.Effect.DENY,
+            principals=[iam.AnyPrincipal()],
+            actions=[_SIGN],
+            resources=["*"],
+            conditions={"ArnNotEquals": {"aws:PrincipalArn": roles}},
+        )
+    )
+    return key
+
+
+def allow_attestation(scope: Construct, *, signs: bool) -> iam.PolicyStatement:
+    """Return a statement for a role in `scope` that may verify receipts, and where it `signs` attest them."""
+    accept_wildcard(scope, "kms", "key/*", "The key is named by its alias; the condition is the limit.")
+    alias = attestation_key(environment_of(scope).name)
+    return iam.PolicyStatement(
+        actions=["kms:VerifyMac", *([_SIGN] if signs else [])],
+        resources=[arn(scope, "kms", "key/*")],
+        conditions={"StringEquals": {"kms:RequestAlias": alias}},
+    )
 
 
 def _bucket(scope: Construct, name: Name, **settings: Any) -> s3.Bucket:

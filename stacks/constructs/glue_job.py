@@ -14,10 +14,10 @@ from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_s3_assets as assets
 from constructs import Construct
 
-from eventplane.resource_names import work_bucket
+from eventplane.resource_names import attestation_key, work_bucket
 from stacks.bundling import ROOT, copy_packages, local_bundling
-from stacks.constructs.archive import EVENT_LOGS, WORK, allow_folders, find_work
-from stacks.constructs.permissions import accept, allow, allow_key, service_role
+from stacks.constructs.archive import EVENT_LOGS, WORK, allow_attestation, allow_folders, find_work
+from stacks.constructs.permissions import accept, allow, allow_key, arn, service_role
 from stacks.plane_stack import environment_of
 from stacks.settings import JobSize
 
@@ -46,6 +46,7 @@ class GlueJob(Construct):
         archive: the bucket it works on.
         grants: actions on the objects of which folders of the archive.
         bucket_actions: actions on the bucket itself, besides listing it.
+        attests: whether it may attest receipts, by a role that the key's policy names; all may verify them.
         keeps_tables: whether it is given a folder for tables while it runs, as `--WORK`.
         more: what else it may do.
     """
@@ -63,6 +64,7 @@ class GlueJob(Construct):
         archive: s3.IBucket,
         grants: Sequence[tuple[Sequence[str], Sequence[str]]],
         bucket_actions: Sequence[str] = (),
+        attests: bool = False,
         keeps_tables: bool = False,
         more: Sequence[iam.PolicyStatement] = (),
     ) -> None:
@@ -103,10 +105,12 @@ class GlueJob(Construct):
                 resources=["*"],
                 conditions={"StringEquals": {"cloudwatch:namespace": METRICS}},
             ),
+            allow_attestation(self, signs=attests),
             *more,
             *allow_key(self),
         ]
-        role = service_role(self, "Role", service="glue", statements=statements)
+        role_name = self.name if attests else None
+        role = service_role(self, "Role", service="glue", name=role_name, statements=statements)
         accept(role, "IAM5[Resource::*]", "Metrics have no resources to name; the namespace is the limit.")
         for group in self.logs.values():
             group.grant_write(role)
@@ -137,6 +141,7 @@ class GlueJob(Construct):
                 "--enable-spark-ui": "true",
                 "--spark-event-logs-path": f"s3://{work.bucket_name}/{EVENT_LOGS}/{self.name}/",
                 "--INPUT": f"s3://{archive.bucket_name}/",
+                "--ATTESTATION_KEY": arn(self, "kms", attestation_key(environment.name)),
                 **({"--WORK": f"s3://{work.bucket_name}/{WORK}/{self.name}/"} if keeps_tables else {}),
                 **{f"--{parameter}": value for parameter, value in parameters.items()},
             },

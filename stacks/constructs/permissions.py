@@ -30,10 +30,13 @@ def service_role(
     id: str,
     *,
     service: str,
+    name: str | None = None,
     statements: Sequence[iam.PolicyStatement] = (),
     trust_conditions: Mapping[str, Mapping[str, str]] | None = None,
 ) -> iam.Role:
     """Return a role that only `service` (`lambda`, `iot`, ...) may take, with `statements`.
+
+    It has a `name` where another stack has to know it; else CloudFormation makes one up.
 
     They stand in the role itself, so that whatever uses the role never runs before it may. What the
     CDK grants by itself, to read a queue, to write a log, to send traces, it puts into a policy beside it.
@@ -41,6 +44,7 @@ def service_role(
     return iam.Role(
         scope,
         id,
+        role_name=name,
         assumed_by=iam.ServicePrincipal(f"{service}.amazonaws.com", conditions=trust_conditions),
         inline_policies={"permissions": iam.PolicyDocument(statements=list(statements))}
         if statements

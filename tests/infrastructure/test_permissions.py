@@ -113,7 +113,9 @@ _JOB = [
     ("s3:GetObject s3:PutObject s3:DeleteObject", "/event-logs/{name}/*"),
     ("s3:ListBucket", "bucket"),
     ("cloudwatch:PutMetricData", "*"),
+    ("kms:VerifyMac", "key/*"),
 ]
+_ATTESTS = [*_JOB, ("kms:GenerateMac", "key/*")]
 _RAW = "/tap/* /ledger/* /handovers/*"
 _AUDIT = [
     *_JOB,
@@ -127,11 +129,11 @@ JOBS = {
     "delivery-audit": _AUDIT,
     "audit-today": _AUDIT,
     "compaction": [
-        *(*_JOB, ("s3:GetObject s3:DeleteObject", _RAW)),
+        *(*_ATTESTS, ("s3:GetObject s3:DeleteObject", _RAW)),
         ("s3:GetObject s3:PutObject s3:DeleteObject", "/compacted/* /published/* /compactions/*"),
     ],
     "erasure": [
-        *(*_JOB, ("s3:ListBucketVersions", "bucket"), ("s3:GetObject", "/contracts/*")),
+        *(*_ATTESTS, ("s3:ListBucketVersions", "bucket"), ("s3:GetObject", "/contracts/*")),
         ("s3:GetObject s3:PutObject s3:DeleteObject s3:DeleteObjectVersion", f"{_PERSONAL} /erasures/*"),
     ],
 }
@@ -236,15 +238,43 @@ def test_every_other_role_is_one_of_a_rule_a_schedule_a_roll_out_or_provisioning
 def test_all_permissions_are_statements_that_allow_and_metrics_are_those_of_glue(
     templates: Templates,
 ) -> None:
+    alias = resource_names.attestation_key(templates.environment.name)
     for role in templates.of(ROLE, "AWS::IAM::Policy"):
         assert not role.find("ManagedPolicyArns"), str(role)
         for statement in statements(role):
             assert statement["Effect"] == "Allow"
             if statement["Action"] == "cloudwatch:PutMetricData":
                 assert statement["Condition"] == {"StringEquals": {"cloudwatch:namespace": "Glue"}}
+            if "kms:VerifyMac" in listed(statement["Action"]):
+                assert statement["Condition"] == {"StringEquals": {"kms:RequestAlias": alias}}
     job = templates.one("AWS::Glue::Job", "delivery-audit")
     outbox = f"eventplane-{templates.environment.name}-audit-outbox"
     assert outbox in json.dumps(job.find("DefaultArguments", "--OUTBOX"))
+
+
+def test_only_the_jobs_that_may_change_the_archive_can_attest_that_they_did(templates: Templates) -> None:
+    (key,) = templates.of("AWS::KMS::Key")
+    assert (key.stack, key.find("KeySpec"), key.find("KeyUsage")) == (
+        *("archive", "HMAC_256"),
+        "GENERATE_VERIFY_MAC",
+    )
+    (alias,) = templates.of("AWS::KMS::Alias")
+    assert alias.find("AliasName") == resource_names.attestation_key(templates.environment.name)
+    _, deny = key.find("KeyPolicy", "Statement")
+    assert (deny["Effect"], deny["Principal"], deny["Action"]) == ("Deny", {"AWS": "*"}, "kms:GenerateMac")
+    spared = deny["Condition"]["ArnNotEquals"]["aws:PrincipalArn"]
+    roles = [templates.role(templates.one("AWS::Glue::Job", name)) for name in ("compaction", "erasure")]
+    assert [last_part(json.dumps(each)) for each in spared] == [
+        f"role/{each.find('RoleName')}".replace(f"eventplane-{templates.environment.name}-", "")
+        for each in roles
+    ]
+    signing = [each for each in templates.of(ROLE) if "kms:GenerateMac" in granted(templates, each)]
+    assert signing == roles
+    for job in templates.of("AWS::Glue::Job"):
+        given = json.dumps(job.find("DefaultArguments", "--ATTESTATION_KEY"))
+        assert last_part(given) == f"{alias.find('AliasName')}".replace(
+            f"eventplane-{templates.environment.name}-", ""
+        )
 
 
 def test_no_policy_of_a_participant_or_of_the_queue_leads_into_the_inbox_of_devices(

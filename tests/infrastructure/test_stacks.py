@@ -199,7 +199,8 @@ def test_every_job_names_its_glue_its_workers_and_its_parameters(templates: Temp
         assert job.find("Timeout") > 0
         assert job.find("ExecutionProperty", "MaxConcurrentRuns") == 1
         given = job.find("DefaultArguments")
-        assert {each for each in given if each.isupper()} == {"--INPUT"} | PARAMETERS[name]
+        common = {"--INPUT", "--ATTESTATION_KEY"}
+        assert {each for each in given if each.isupper()} == common | PARAMETERS[name]
         told = ("enable-auto-scaling", "enable-metrics", "enable-observability-metrics", "enable-spark-ui")
         assert {given[f"--{each}"] for each in told} == {"true"}
 

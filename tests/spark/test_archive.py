@@ -18,6 +18,7 @@ from eventplane.device_reports import MANIFEST, short_digest
 from eventplane.envelope import Envelope
 from eventplane.ledger import to_line
 from glue_jobs.common.archive import Archive, Part, records
+from glue_jobs.common.attestation import attest, open_key
 from glue_jobs.common.hours import Days, Hour
 from glue_jobs.common.objects import FolderObjects
 from glue_jobs.compaction.main import main as compact
@@ -54,7 +55,7 @@ class Reading:
     def read(self, folder: Folder = TAP_FOLDER, days: Days = ALL) -> tuple[list[dict[str, Any]], Part]:
         def work() -> tuple[list[dict[str, Any]], Part]:
             more = ATTRIBUTES if folder is TAP_FOLDER else {}
-            part = self.reader.read(self.reader.listed(folder, days), **more)
+            part = self.reader.read(self.reader.listed(folder, days, open_key(None)), **more)
             return [row.asDict(recursive=True) for row in part.rows.collect()], part
 
         rows, part = self.reader.isolating(work)
@@ -87,8 +88,10 @@ def without_envelope(archive: SmallArchive) -> None:
     """The receipts say that the files are of a version before the columns of the envelope."""
     for path in (archive.folder / "compactions").rglob("receipt.json"):
         receipt = json.loads(path.read_bytes())
+        del receipt["attestation"]
         receipt |= {each: list(receipt[each]) for each in ("inputs", "files")}
-        path.write_text(json.dumps({**receipt, "version": 2}))
+        name = path.relative_to(archive.folder).as_posix()
+        path.write_bytes(attest(open_key(None), name, {**receipt, "version": 2}))
 
 
 def test_lines_become_typed_rows(reading: Reading) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from glue_jobs.compaction.main import main as compact
 from glue_jobs.delivery_audit.main import main
 from glue_jobs.erasure.main import main as erase
+from glue_jobs.erasure.portions import Portion
 from local.archive_generator.contracts import audited_contracts
 from local.archive_generator.generator import Plan, generate
 from tests.spark.damage.archive import DAY
@@ -44,7 +45,8 @@ TOGETHER: Final = (
     "manifests_swapped manifest_digest id_altered foreign_client hour_gone_ledger",
     "silent_device unregistered_device only_manifests manifest_rows_swapped new_member",
     "altered_tap altered_ledger altered_handovers added_tap added_ledger removed_tap removed_ledger "
-    "removed_handovers lost_on_a_route",
+    "removed_handovers erased_tap erased_ledger compacted_ledger compacted_handovers published_tap stray_tap "
+    "lost_on_a_route",
     "unknown_rule altered_alike altered_in_the_tap altered_in_the_ledger",
     "older_digests",
     "object_gone_tap object_gone_ledger object_gone_handovers objects_gone_tap objects_gone_ledger "
@@ -86,7 +88,9 @@ def test_damage_is_reported_and_nobody_else_is_accused(
     assert problems(expected, report) == []
 
 
-def test_what_compaction_and_erasure_change_is_no_tampering(spark: SparkSession, tmp_path: Path) -> None:
+def test_what_compaction_and_erasure_change_is_no_tampering(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     generate(tmp_path, SMALL, audited_contracts())
     archive, output = tmp_path / "archive", tmp_path / "audit"
     first = _audit(archive, output)
@@ -98,10 +102,24 @@ def test_what_compaction_and_erasure_change_is_no_tampering(spark: SparkSession,
     assert compacted["totals"] == first["totals"]
     assert compacted["archive"]["folders"][0]["compacted"] > 0
     person = "--SOURCE", "//home-000001.example.org/", "--CLIENT", "home-000001"
-    erase(["--INPUT", str(archive), *person], LATER)
+    rewrite = Portion.rewrite
+
+    def cut(*arguments: Any) -> None:
+        rewrite(*arguments)
+        raise InterruptedError
+
+    with monkeypatch.context() as broken:
+        broken.setattr(Portion, "rewrite", cut)
+        with pytest.raises(InterruptedError):
+            erase(["--INPUT", str(archive), *person], LATER)
+    changed = {each["kind"] for each in _audit(archive, output)["findings"]}
+    assert ("unattested_object" in changed, "altered_object" in changed) == (True, False)
+    for hours in (1, 2):
+        erase(["--INPUT", str(archive), *person], LATER + timedelta(hours=hours))
+    compact(["--INPUT", str(archive), "--DATE", "all", "--RAW_DAYS", "16"], LATER)
     erased = _audit(archive, output)
-    assert erased["chain"]["compared"]["erased"] > 0
-    assert "altered_object" not in {each["kind"] for each in erased["findings"]}
+    assert {each["kind"] for each in erased["findings"]}.isdisjoint(("altered_object", "unattested_object"))
+    assert erased["chain"]["begins"] == f"{ARGUMENTS[-1][:-1]}.000Z"
     # A hand that comes behind both is seen. In the first hour no number before it shows what is missing.
     (file,) = (archive / "compacted" / "tap" / f"date={DAY}" / "hour=00").rglob("*.parquet")
     spark.read.parquet(str(file)).limit(1).coalesce(1).write.parquet(str(tmp_path / "other"))

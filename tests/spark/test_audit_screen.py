@@ -9,6 +9,7 @@ from typing import Any, Final
 import pytest
 from pyspark.sql import SparkSession
 
+from glue_jobs.common.attestation import open_key
 from glue_jobs.common.objects import open_archive, open_output
 from glue_jobs.delivery_audit import audit as module
 from glue_jobs.delivery_audit.audit import FOUND, Audit, Request, audited
@@ -63,7 +64,8 @@ def test_the_result_with_and_without_the_screen_is_the_same(
     folders = (open_archive(str(tmp_path / "archive")), *(open_output(str(tmp_path / each)) for each in "ow"))
 
     def audited_with(screens: bool) -> dict[str, Any]:
-        with audited(spark, Request(*folders, window, Watermark(AS_OF_MS), screens=screens)) as audit:
+        asked = Request(*folders, window, Watermark(AS_OF_MS), open_key(None), screens=screens)
+        with audited(spark, asked) as audit:
             return result(audit)
 
     expected = audited_with(screens=False)

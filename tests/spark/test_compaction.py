@@ -120,13 +120,14 @@ def test_interrupted_runs_are_done_again_to_the_same_end(
     def cut(*_: Any, **__: Any) -> None:
         raise PowerCutError
 
-    for step in ("write_files", "_verify", "publish", "_sweep", "write_receipt"):
+    for step in ("write_files", "_verify", "write_receipt", "publish"):
         with monkeypatch.context() as broken:
             broken.setattr(compact, step, cut)
             with pytest.raises(PowerCutError):
                 compacted(archive)
-        assert bool(published(objects, TAP_FOLDER, HOUR)) is (step in ("_sweep", "write_receipt"))
-    assert len(compacted(archive)) == 2
+        assert published(objects, TAP_FOLDER, HOUR) == []
+    # The tap's hour has its receipt, and is published by it.
+    assert set(compacted(archive)) == {f"ledger/{HOUR.partition}"}
     assert table(spark, archive, TAP_FOLDER).count() == 1
     parquet = {each.name for each in objects.beneath(HOUR.compacted("tap")) if each.name.endswith(".parquet")}
     assert parquet == set(published(objects, TAP_FOLDER, HOUR))
@@ -151,6 +152,27 @@ def test_a_damaged_object_holds_up_its_own_hour_only_and_old_raw_objects_of_othe
     assert objects.beneath("ledger") == []
     assert table(spark, archive, TAP_FOLDER).count() == 1
     assert table(spark, archive, LEDGER_FOLDER, later).count() == 1
+
+
+def test_an_hour_whose_receipt_nobody_attested_is_made_anew_if_all_its_sources_are_there(
+    spark: SparkSession, archive: SmallArchive
+) -> None:
+    archive.send()
+    archive.write()
+    compacted(archive)
+    receipts = [*(archive.folder / "compactions").rglob("receipt.json")]
+    for path in receipts:
+        path.write_bytes(path.read_bytes().replace(b'"signature"', b'"other"'))
+    assert len(compacted(archive)) == 2
+    for path in receipts:
+        path.write_bytes(path.read_bytes().replace(b'"signature"', b'"other"'))
+    (archive.folder / HOUR.raw("tap") / "rows.json.gz").unlink()
+    with pytest.raises(CompactionError, match="run the compaction once with --ATTEST true"):
+        compacted(archive)
+    assert table(spark, archive, TAP_FOLDER).count() == 1
+    arguments = ["--INPUT", str(archive.folder), "--DATE", "all", "--ATTEST", "true"]
+    assert main(arguments, LATER) == {}
+    assert compacted(archive) == {}
 
 
 def test_an_object_that_comes_late_is_taken_in(spark: SparkSession, archive: SmallArchive) -> None:

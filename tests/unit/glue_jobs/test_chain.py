@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,16 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eventplane.archive_layout import report_name, verdict_name
-from glue_jobs.common.objects import FolderObjects
 from glue_jobs.delivery_audit.chain import (
+    Attested,
     Chain,
     Change,
     History,
     Inventory,
     compare,
-    erasures,
     inventory_name,
-    unlike,
 )
 from glue_jobs.delivery_audit.verdict import digest_of, revision, revision_of, verdict_event
 from tests.unit.glue_jobs.test_verdict import TOTALS, document
@@ -48,14 +45,18 @@ def inventory(listed_at_ms: int = LISTED_MS, days: Any = None, **disputed: str) 
 BEFORE = inventory()({A: "etag:1", B: "etag:2", OPEN: "etag:3", CONTRACT: "etag:4"})
 
 
-def changes(now: dict[str, str], erased: Any = None, before: Inventory = BEFORE) -> dict[str, str]:
-    _, found = compare(before, inventory(LISTED_MS + 86_400_000)(now), erased or {})
+NOTHING = Attested()
+SINCE = "the audit of yesterday"
+
+
+def changes(now: dict[str, str], attested: Attested = NOTHING, before: Inventory = BEFORE) -> dict[str, str]:
+    _, found = compare(before, inventory(LISTED_MS + 86_400_000)(now), attested, SINCE)
     return {each.key: each.what for each in found}
 
 
 def test_the_same_objects_have_not_changed() -> None:
     assert changes(dict(BEFORE.objects)) == {}
-    counts, _ = compare(BEFORE, BEFORE, {})
+    counts, _ = compare(BEFORE, BEFORE, NOTHING, SINCE)
     assert counts["objects"] == 3, "of the hour that was open, nothing is known"
 
 
@@ -85,51 +86,38 @@ def test_what_is_no_change_of_a_closed_hour_is_none(
         ([("etag:1", "etag:5"), ("etag:5", None)], None, {}),
         ([("etag:1", "etag:5")], "etag:6", {A: "altered"}),
         ([("etag:1", "etag:5")], None, {A: "removed"}),
+        ([("etag:1", "etag:5")], "etag:1", {A: "altered"}),
+        ([("etag:1", "etag:5"), ("etag:5", "etag:6")], "etag:5", {A: "altered"}),
+        ([("etag:1", None)], "etag:1", {A: "added"}),
+        ([("etag:1", "etag:1")], "etag:1", {}),
+        ([("etag:1", "etag:5"), ("etag:5", "etag:1")], "etag:1", {}),
         ([("etag:0", "etag:1")], "etag:0", {A: "altered"}),
-        ([("etag:1", "")], "etag:5", {}),
     ],
 )
 def test_an_erasure_changes_what_its_record_says_and_nothing_else(
     steps: list[tuple[str, str | None]], now: str | None, found: dict[str, str]
 ) -> None:
     objects = {key: digest for key, digest in {**BEFORE.objects, A: now}.items() if digest}
-    assert changes(objects, {A: steps}) == found
-
-
-def test_compacted_rows_count_by_the_raw_objects_that_the_receipt_names() -> None:
-    # The raw objects are gone; their receipt stands for them in the inventory.
-    now = {**BEFORE.objects, PARQUET: "etag:p"}
-    assert changes(now) == {}
-    # A late object made the hour anew, in another file.
-    compacted = inventory()(now)
-    assert changes({**BEFORE.objects, PARQUET.replace("run=1", "run=2"): "etag:q"}, before=compacted) == {}
-    assert changes({**BEFORE.objects, PARQUET: "etag:x"}, before=compacted) == {PARQUET: "altered"}
-
-
-def test_a_compacted_file_is_what_its_receipt_says() -> None:
-    now = inventory()({PARQUET: "etag:p"})
-    assert list(unlike({PARQUET: "etag:p"}, now, {})) == []
-    assert list(unlike({PARQUET: "etag:o"}, now, {})) == [Change(PARQUET, "altered", "etag:o", "etag:p")]
-    assert list(unlike({PARQUET: "etag:o"}, now, {PARQUET: [("etag:o", "etag:p")]})) == []
+    assert changes(objects, Attested(erased={A: dict(steps)})) == found
 
 
 def test_an_object_stays_altered_until_it_is_restored() -> None:
-    first = Verdicts().history().follow(BEFORE, {}, {})
+    first = Verdicts().history().follow(BEFORE, NOTHING)
     verdicts = Verdicts(first)
     altered = inventory()({**BEFORE.objects, A: "etag:9", LATER: "etag:5"})
-    second = verdicts.history().follow(altered, {}, {})
+    second = verdicts.history().follow(altered, NOTHING)
     verdicts.file(second)
-    third = verdicts.history().follow(altered, {}, {})
+    third = verdicts.history().follow(altered, NOTHING)
     assert {each.key: each.what for each in third.changes} == {A: "altered", LATER: "added"}
     verdicts.file(third)
-    assert verdicts.history().follow(BEFORE, {}, {}).changes == ()
+    assert verdicts.history().follow(BEFORE, NOTHING).changes == ()
 
 
 def test_days_that_only_one_of_the_audits_read_are_not_compared() -> None:
     before = inventory(days={"tap": ("2026-03-02", None)})({})
     assert changes({A: "etag:1"}, before=before) == {}
     narrow = inventory(days={"tap": ("2026-03-02", None)})({})
-    assert compare(BEFORE, narrow, {})[1] == [Change(CONTRACT, "removed", "etag:4", None)]
+    assert compare(BEFORE, narrow, NOTHING, SINCE)[1] == [Change(CONTRACT, "removed", "etag:4", None, SINCE)]
 
 
 class Verdicts:
@@ -159,12 +147,12 @@ class Verdicts:
     def filed(self, times: int) -> Verdicts:
         """The folder after so many more audits of `BEFORE`."""
         for _ in range(times):
-            self.file(self.history().follow(BEFORE, {}, {}))
+            self.file(self.history().follow(BEFORE, NOTHING))
         return self
 
 
-def keys(verdicts: Verdicts, erased: Any = None) -> dict[str, str]:
-    chain = verdicts.history().follow(BEFORE, {}, erased or {})
+def keys(verdicts: Verdicts, attested: Attested = NOTHING) -> dict[str, str]:
+    chain = verdicts.history().follow(BEFORE, attested)
     return {each.key: each.what for each in chain.changes}
 
 
@@ -174,6 +162,9 @@ def test_each_verdict_has_the_digest_of_the_one_before() -> None:
     last = verdicts.history().last()
     assert last is not None
     assert revision_of(last) == 2
+    first = verdict_event(verdicts.files["reports/2026-03-01/0.json"])
+    assert first.data()["chain"]["begins"] is None, "the chain begins here"
+    assert last.data()["chain"]["begins"] == first.attributes["time"]
     before = verdict_event(verdicts.files["reports/2026-03-01/1.json"])
     assert last.data()["chain"]["before"] == digest_of(before.json.encode())
     assert last.data()["chain"]["compared"] == {
@@ -192,9 +183,10 @@ def test_a_report_that_was_altered_or_removed_is_found(number: int) -> None:
     assert keys(verdicts) == {f"audit/{name}": "altered"}
     del verdicts.files[name]
     assert keys(verdicts) == {f"audit/{name}": "removed"}
-    assert keys(verdicts, {f"audit/{name}": [("etag:1", None)]}) == {}, (
-        "an erasure deletes what names a person"
-    )
+    key = f"audit/{name}"
+    assert keys(verdicts, Attested(erased={key: {"etag:1": None}})) == {}, "it deletes what names a person"
+    assert keys(verdicts, Attested(erased={key: {"etag:1": "etag:2"}})) == {key: "removed"}
+    assert keys(verdicts, Attested(unfinished={key: [("etag:1", "")]})) == {key: "unfinished"}
 
 
 def test_an_altered_verdict_does_not_fit_its_report() -> None:
@@ -202,8 +194,9 @@ def test_an_altered_verdict_does_not_fit_its_report() -> None:
     name = verdict_name("2026-03-01")
     verdicts.files[name] = verdicts.files[name].replace(b'"open"', b'"proven"')
     assert keys(verdicts) == {"audit/reports/2026-03-01/1.json": "altered"}
-    verdicts.files[name] = b"no event"
-    assert keys(verdicts) == {}, "the reports say it again"
+    for text in (b"no event", verdicts.files[name].replace(b'"chain"', b'"other"')):
+        verdicts.files[name] = text
+        assert keys(verdicts) == {}, "the reports say it again"
 
 
 @pytest.mark.parametrize("damage", [None, b"", b"no gzip", gzip.compress(b"{}", mtime=0)])
@@ -219,16 +212,15 @@ def test_an_inventory_that_is_gone_or_altered_is_found(damage: bytes | None) -> 
 
 def test_a_report_whose_verdict_was_not_sent_counts_and_its_verdict_is_due() -> None:
     verdicts = Verdicts().filed(1)
-    body = verdicts.file(verdicts.history().follow(BEFORE, {}, {}), is_sent=False)
+    body = verdicts.file(verdicts.history().follow(BEFORE, NOTHING), is_sent=False)
     assert list(verdicts.history().unsent()) == [verdict_event(body)]
     assert verdicts.history().last() == verdict_event(body)
     assert keys(verdicts) == {}
 
 
 def test_findings_name_the_object_and_what_it_was() -> None:
-    chain = Chain(
-        BEFORE, None, None, (Change(A, "altered", "etag:1", "etag:9"), Change(LATER, "added", None, "e"))
-    )
+    found = (Change(A, "altered", "etag:1", "etag:9", SINCE), Change(LATER, "added", None, "e", SINCE))
+    chain = Chain(BEFORE, None, None, found)
     altered, added = chain.findings(None)
     assert (altered.kind, altered.hop, altered.archive_file, altered.date) == (
         "altered_object",
@@ -236,20 +228,10 @@ def test_findings_name_the_object_and_what_it_was() -> None:
         A,
         "2026-03-01",
     )
-    assert "etag:1" in str(altered.detail)
-    assert "etag:9" in str(altered.detail)
+    assert altered.detail == f"altered since {SINCE}: its digest was etag:1 and is etag:9"
     assert "added after its hour was closed" in str(added.detail)
     assert next(chain.findings("2026-03-07")).date == "2026-03-07", "the tables of the day"
     assert chain.removed() == [A]
-
-
-def test_the_records_of_erasures_say_what_they_changed(tmp_path: Path) -> None:
-    objects = FolderObjects(tmp_path)
-    objects.write("erasures/p/receipt-1.json", b'{"changes": {"tap/a": ["1", "2"]}}')
-    objects.write("erasures/p/plan.json", b'{"changes": {"tap/a": ["2", null]}}')
-    objects.write("erasures/q/receipt-2.json", b"damaged")
-    objects.write("erasures/r/receipt-3.json", b'{"objects": []}')
-    assert erasures(objects) == {"tap/a": {("1", "2"), ("2", None)}}
 
 
 KEYS = st.sampled_from([A, B, LATER, PARQUET, CONTRACT])
@@ -260,15 +242,12 @@ DIGESTS = st.sampled_from(["etag:1", "etag:2", "etag:3"])
 def test_each_difference_of_two_inventories_is_a_change_and_nothing_else(
     before: dict[str, str], now: dict[str, str]
 ) -> None:
-    found = {each.key: each.what for each in compare(inventory()(before), inventory()(now), {})[1]}
-    raw = [key for key in {*before, *now} if key != PARQUET]
+    _, found = compare(inventory()(before), inventory()(now), NOTHING, SINCE)
     expected = {}
-    for key in raw:
+    for key in {*before, *now}:
         if before.get(key) != now.get(key) and not (key == CONTRACT and key not in before):
             expected[key] = "added" if key not in before else "removed" if key not in now else "altered"
-    if before.get(PARQUET, now.get(PARQUET)) != now.get(PARQUET, before.get(PARQUET)):
-        expected[PARQUET] = "altered"
-    assert found == expected
+    assert {each.key: each.what for each in found} == expected
 
 
 @given(st.dictionaries(KEYS, DIGESTS))

@@ -13,6 +13,7 @@ import pytest
 from botocore.exceptions import ClientError, ReadTimeoutError
 
 from eventplane.archive_layout import TAP_FOLDER
+from glue_jobs.common.attestation import open_key
 from glue_jobs.common.hours import Hour
 from glue_jobs.common.listing import Receipt, UnreadableReceiptError, publish, read_receipt, write_receipt
 from glue_jobs.common.objects import FolderObjects
@@ -23,23 +24,33 @@ from glue_jobs.compaction.main import CompactionError
 HOUR = Hour(datetime(2026, 3, 1, 12, tzinfo=UTC))
 LATER = Hour(datetime(2026, 3, 1, 13, tzinfo=UTC))
 RECEIPT = Receipt(
-    version=1, run="r", rows=1, copies=0, line_texts=0, inputs={"a": "sha256:1"}, files={"b": "sha256:2"}
+    version=1,
+    run="r",
+    rows=1,
+    copies=0,
+    line_texts=0,
+    inputs={"a": "sha256:1"},
+    files={"b": "sha256:2"},
+    attested_at_ms=1,
 )
 NEWER = json.dumps({**asdict(RECEIPT), "format": 2})
 
 
-@pytest.mark.parametrize("text", ["{", "[]", "{}", NEWER, '{"inputs": 1, "files": []}'])
+@pytest.mark.parametrize(
+    "text",
+    ["{", "[" * 99_999, "[]", "{}", NEWER, '{"inputs": 1, "files": []}', NEWER.replace('"sha256:1"', "[]")],
+)
 def test_a_receipt_that_cannot_be_read_is_named_and_is_not_none(text: str, tmp_path: Path) -> None:
     objects = FolderObjects(tmp_path)
     objects.write(HOUR.receipt("tap"), text.encode())
     with pytest.raises(UnreadableReceiptError, match=HOUR.receipt("tap")):
-        read_receipt(objects, TAP_FOLDER, HOUR)
+        read_receipt(objects, open_key(None), TAP_FOLDER, HOUR)
 
 
 def test_a_receipt_is_read_as_it_was_written(tmp_path: Path) -> None:
     objects = FolderObjects(tmp_path)
-    write_receipt(objects, TAP_FOLDER, HOUR, RECEIPT)
-    assert read_receipt(objects, TAP_FOLDER, HOUR) == RECEIPT
+    write_receipt(objects, open_key(None), TAP_FOLDER, HOUR, RECEIPT)
+    assert read_receipt(objects, open_key(None), TAP_FOLDER, HOUR) == RECEIPT
 
 
 @pytest.mark.parametrize(
@@ -96,6 +107,7 @@ def hour_compacted(tmp_path: Path) -> CountedObjects:
     publish(objects, TAP_FOLDER, HOUR, FILES)
     write_receipt(
         objects,
+        open_key(None),
         TAP_FOLDER,
         HOUR,
         replace(RECEIPT, inputs=dict.fromkeys(RAW, ""), files=dict.fromkeys(FILES, "")),
@@ -114,11 +126,11 @@ def test_an_interrupted_removal_of_an_hour_s_raw_objects_goes_on_and_nothing_els
     hour_compacted.write(later, b"")
     hour_compacted.left = 2
     with pytest.raises(ReadTimeoutError):
-        remove_raw(hour_compacted, TAP_FOLDER, HOUR)
+        remove_raw(hour_compacted, open_key(None), TAP_FOLDER, HOUR)
     assert left(hour_compacted) == RAW[2:]
     hour_compacted.left = 1_000
-    assert remove_raw(hour_compacted, TAP_FOLDER, HOUR) == 1
-    assert remove_raw(hour_compacted, TAP_FOLDER, HOUR) == 0
+    assert remove_raw(hour_compacted, open_key(None), TAP_FOLDER, HOUR) == 1
+    assert remove_raw(hour_compacted, open_key(None), TAP_FOLDER, HOUR) == 0
     names = {each.name for each in hour_compacted.beneath("")}
     assert names == {*FILES, later, HOUR.published("tap"), HOUR.receipt("tap")}
 
@@ -128,9 +140,9 @@ def test_an_hour_without_a_receipt_or_with_an_object_beside_it_keeps_all(
 ) -> None:
     late = f"{HOUR.raw('tap')}/late.json.gz"
     hour_compacted.write(late, b"")
-    assert remove_raw(hour_compacted, TAP_FOLDER, HOUR) == 0
+    assert remove_raw(hour_compacted, open_key(None), TAP_FOLDER, HOUR) == 0
     hour_compacted.delete([late, HOUR.receipt("tap")])
-    assert remove_raw(hour_compacted, TAP_FOLDER, HOUR) == 0
+    assert remove_raw(hour_compacted, open_key(None), TAP_FOLDER, HOUR) == 0
     assert left(hour_compacted) == RAW
 
 
@@ -138,7 +150,7 @@ def test_an_hour_without_a_receipt_or_with_an_object_beside_it_keeps_all(
 def test_raw_objects_stay_when_the_compacted_rows_are_gone(gone: str, hour_compacted: CountedObjects) -> None:
     hour_compacted.delete([gone])
     with pytest.raises(CompactedGoneError, match="restore") as refused:
-        remove_raw(hour_compacted, TAP_FOLDER, HOUR)
+        remove_raw(hour_compacted, open_key(None), TAP_FOLDER, HOUR)
     assert FILES[1] in refused.value.files
     assert left(hour_compacted) == RAW
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from glue_jobs.common.attestation import open_key
 from glue_jobs.common.objects import FolderObjects, OldVersions, Stored
 from glue_jobs.erasure.person import Person, TooWideError
 from glue_jobs.erasure.portions import Progress
@@ -22,7 +23,7 @@ def stored(objects: FolderObjects, name: str, content: bytes = b"with") -> Store
 
 
 def test_old_versions_are_those_of_whole_hours_raw_and_compacted(tmp_path: Path) -> None:
-    progress = Progress(PERSON)
+    progress = Progress(open_key(None), PERSON)
     objects = FolderObjects(tmp_path)
     rows = {
         stored(objects, f"compacted/tap/{HOUR}/run=abc/part-0.zstd.parquet"): 3,
@@ -40,11 +41,11 @@ def test_what_was_noted_outlives_an_interruption_and_is_counted_once(tmp_path: P
     objects = FolderObjects(tmp_path)
     name = f"tap/{HOUR}/a.json.gz"
     first, document = stored(objects, name), stored(objects, "audit/report.json")
-    Progress(PERSON).note(objects, {first: 5}, [document])
+    Progress(open_key(None), PERSON).note(objects, {first: 5}, [document])
     before = objects.digest(first)
     objects.write(name, b"without")
     objects.delete([document.name])
-    resumed = Progress.resumed(objects, PERSON)
+    resumed = Progress.resumed(objects, open_key(None), PERSON)
     second = stored(objects, f"ledger/{HOUR}/b.json.gz")
     resumed.note(objects, {stored(objects, name, b"without"): 2, second: 1})
     resumed.settle(objects)
@@ -55,8 +56,8 @@ def test_what_was_noted_outlives_an_interruption_and_is_counted_once(tmp_path: P
     assert receipt["rows"] == {"ledger": 1, "tap": 5}
     assert receipt["documents"] == ["audit/report.json"]
     resumed.finish(objects, receipt)
-    assert Progress.resumed(objects, PERSON).rows == {}
-    assert Progress.resumed(objects, Person("//home-2/")).rows == {}
+    assert Progress.resumed(objects, open_key(None), PERSON).rows == {}
+    assert Progress.resumed(objects, open_key(None), Person("//home-2/")).rows == {}
 
 
 @pytest.mark.parametrize(

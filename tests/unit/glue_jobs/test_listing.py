@@ -16,8 +16,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventplane.archive_layout import LEDGER_FOLDER, QUARANTINE_FOLDER, TAP_FOLDER
+from eventplane.archive_layout import LEDGER_FOLDER, QUARANTINE_FOLDER, TAP_FOLDER, Folder
 from eventplane.written import Extent, WriterList
+from glue_jobs.common.attestation import open_key
 from glue_jobs.common.hours import Days, Hour, hour_of
 from glue_jobs.common.listing import Listing, ObjectFault, Receipt, publish, whole_lines, write_receipt
 from glue_jobs.common.objects import FolderObjects, Objects, Stored
@@ -39,8 +40,8 @@ def put(objects: Objects, *names: str) -> None:
         objects.write(name, gzip.compress(name.encode(), mtime=0))
 
 
-def compacted(objects: Objects, *inputs: str, hour: Hour = HOUR) -> Receipt:
-    """The hour is compacted of `inputs`, which are written, to one file."""
+def compacted(objects: Objects, *inputs: str, hour: Hour = HOUR, at_ms: int | None = 1) -> Receipt:
+    """The hour is compacted of `inputs`, which are written, to one file, and attested at `at_ms`."""
     put(objects, *inputs)
     file = FILE.replace(HOUR.partition, hour.partition)
     objects.write(file, b"PAR1")
@@ -54,13 +55,19 @@ def compacted(objects: Objects, *inputs: str, hour: Hour = HOUR) -> Receipt:
         line_texts=0,
         inputs={name: digests[name] for name in inputs},
         files={file: digests[file]},
+        attested_at_ms=at_ms,
     )
-    write_receipt(objects, TAP_FOLDER, hour, receipt)
+    write_receipt(objects, open_key(None), TAP_FOLDER, hour, receipt)
     return receipt
 
 
-def listing(objects: Objects, days: Days = ALL, known: Mapping[str, ObjectFault] | None = None) -> Listing:
-    return Listing(objects, TAP_FOLDER, days, known or {})
+def listing(
+    objects: Objects,
+    days: Days = ALL,
+    known: Mapping[str, ObjectFault] | None = None,
+    folder: Folder = TAP_FOLDER,
+) -> Listing:
+    return Listing(objects, open_key(None), folder, days, known or {})
 
 
 def faults(found: Listing) -> list[tuple[str, str]]:
@@ -97,7 +104,10 @@ def test_only_folders_of_the_days_are_listed(objects: Objects, monkeypatch: pyte
 
     monkeypatch.setattr(objects, "beneath", noted)
     listing(objects, Days(date(2026, 3, 1), date(2026, 3, 2)))
-    assert sorted(seen) == [f"compacted/{DAY}", f"published/{DAY}", DAY, "tap/date=2026-03-02"]
+    assert sorted(seen) == [
+        *(f"{each}/{DAY}" for each in ("compacted", "compactions", "published")),
+        *(DAY, "tap/date=2026-03-02"),
+    ]
 
 
 def test_a_compacted_hour_is_read_from_its_files_and_what_came_later_as_lines(objects: Objects) -> None:
@@ -114,18 +124,46 @@ def test_a_compacted_hour_is_read_from_its_files_and_what_came_later_as_lines(ob
     assert ([*found.plans], files(found), found.roots()) == ([HOUR], [FILE], [])
 
 
-def test_files_that_are_not_published_do_not_count(objects: Objects) -> None:
+def test_the_attested_receipt_says_which_files_count_and_not_what_is_published(objects: Objects) -> None:
     compacted(objects, f"{DAY}/hour=12/a.json.gz")
     objects.delete([HOUR.published("tap")])
     found = listing(objects)
-    assert (files(found), found.roots(), found.faults) == ([], [DAY], [])
+    assert (files(found), found.roots(), found.faults) == ([FILE], [], [])
+    other = FILE.replace("run=r", "run=other")
+    objects.write(other, b"PAR1")
+    publish(objects, TAP_FOLDER, HOUR, [FILE, other])
+    found = listing(objects)
+    assert (files(found), faults(found)) == ([FILE], [("unattested", HOUR.published("tap"))])
+
+
+def test_files_that_no_attested_receipt_names_give_only_what_no_raw_object_has(objects: Objects) -> None:
+    compacted(objects, f"{DAY}/hour=12/a.json.gz", f"{DAY}/hour=12/b.json.gz")
+    text = objects.read(HOUR.receipt("tap")) or b""
+    objects.write(HOUR.receipt("tap"), text.replace(b'"rows": 1', b'"rows": 2'))
+    found = listing(objects)
+    assert (files(found), found.roots()) == ([], [DAY])
+    assert (faults(found), found.plans[HOUR].receipt) == ([("unattested", HOUR.receipt("tap"))], None)
+    objects.delete([f"{DAY}/hour=12/b.json.gz"])
+    found = listing(objects)
+    assert (files(found), found.roots()) == ([FILE], [DAY])
+    # By digests that nobody attested, an object would count as a copy of one that never was.
+    objects.write(HOUR.receipt("tap"), text.replace(b"b.json.gz", b"0.json.gz"))
+    assert {each.kind for each in listing(objects).faults} == {"unattested"}
+
+
+def test_a_receipt_that_nobody_attested_makes_no_hour(objects: Objects) -> None:
+    receipt = compacted(objects, f"{DAY}/hour=12/a.json.gz", at_ms=None)
+    objects.delete([*receipt.inputs, FILE, HOUR.published("tap")])
+    found = listing(objects)
+    assert (faults(found), found.plans) == ([("unattested", HOUR.receipt("tap"))], {})
 
 
 def test_published_files_without_a_receipt_give_what_no_raw_object_has(objects: Objects) -> None:
     compacted(objects, f"{DAY}/hour=12/a.json.gz", f"{DAY}/hour=12/b.json.gz")
     objects.delete([HOUR.receipt("tap"), f"{DAY}/hour=12/b.json.gz"])
     found = listing(objects)
-    assert (files(found), found.roots(), found.faults) == ([FILE], [DAY], [])
+    assert (files(found), found.roots()) == ([FILE], [DAY])
+    assert faults(found) == [("unattested", HOUR.published("tap"))]
     assert found.plans[HOUR].present == {f"{DAY}/hour=12/a.json.gz"}
     assert not found.plans[HOUR].has_envelope(TAP_FOLDER)
 
@@ -151,7 +189,8 @@ def test_files_that_are_gone_or_damaged_are_replaced_by_the_raw_objects(
 def test_a_receipt_that_cannot_be_read_is_a_fault(objects: Objects) -> None:
     compacted(objects, f"{DAY}/hour=12/a.json.gz")
     objects.write(HOUR.receipt("tap"), b"{")
-    assert faults(listing(objects)) == [("unreadable", HOUR.receipt("tap"))]
+    lists = "unattested", HOUR.published("tap")
+    assert faults(listing(objects)) == [lists, ("unreadable", HOUR.receipt("tap"))]
 
 
 def test_a_damaged_object_is_not_among_what_is_read_together(objects: Objects) -> None:
@@ -206,7 +245,8 @@ def test_objects_of_equal_bytes_are_found_raw_or_compacted(
         receipt = compacted(objects, f"{DAY}/hour=12/third.json.gz")
         digest = next(objects.digest(each) for each in objects.beneath(DAY) if each.name == first)
         names = {f"{DAY}/hour=12/{each}.json.gz": digest for each in compact}
-        write_receipt(objects, TAP_FOLDER, HOUR, replace(receipt, inputs={**receipt.inputs, **names}))
+        inputs = {**receipt.inputs, **names}
+        write_receipt(objects, open_key(None), TAP_FOLDER, HOUR, replace(receipt, inputs=inputs))
     found = listing(objects)
     (fault,) = found.faults
     assert (fault.kind, fault.name, fault.detail) == (
@@ -225,8 +265,8 @@ def test_objects_of_equal_size_are_not_thereby_equal(objects: Objects) -> None:
 
 def test_a_folder_without_a_compaction_and_one_that_is_not_there(objects: Objects) -> None:
     put(objects, "quarantine/date=2026-03-01/hour=12/a.json.gz")
-    assert [*Listing(objects, QUARANTINE_FOLDER, ALL, {}).plans] == [HOUR]
-    assert Listing(objects, LEDGER_FOLDER, ALL, {}).objects == []
+    assert [*listing(objects, folder=QUARANTINE_FOLDER).plans] == [HOUR]
+    assert listing(objects, folder=LEDGER_FOLDER).objects == []
 
 
 TEXT = "".join(f'{{"line":{n},"text":"{zlib.crc32(bytes(n)):x}"}}\n' for n in range(500)).encode()

@@ -14,7 +14,7 @@ from pyspark.errors import PySparkException
 from eventplane.envelope import Envelope, parse_event
 from glue_jobs.common.objects import BucketObjects, FolderObjects, Objects
 from glue_jobs.delivery_audit import publication
-from glue_jobs.delivery_audit.chain import Chain, History
+from glue_jobs.delivery_audit.chain import Attested, Chain, History
 from glue_jobs.delivery_audit.errors import OtherArchiveError, OutboxError
 from glue_jobs.delivery_audit.publication import file_report, send_verdict, send_verdicts, trend
 from glue_jobs.delivery_audit.verdict import revision, verdict_event
@@ -36,7 +36,7 @@ def report(chain: Chain) -> dict[str, Any]:
 
 
 def followed(output: Objects) -> Chain:
-    return History(output, DAY).follow(BEFORE, {}, {})
+    return History(output, DAY).follow(BEFORE, Attested())
 
 
 def audit(output: Objects, write_tables: Callable[[Chain], None] = lambda _: None) -> dict[str, Any]:
@@ -68,7 +68,7 @@ def test_of_two_audits_at_once_the_second_follows_the_first_and_writes_its_table
     assert second["revision"]["number"] == 1
     assert json.loads(output.read(f"reports/{DAY}/0.json") or b"")["revision"]["number"] == 0
     before = History(output, DAY)
-    assert before.follow(BEFORE, {}, {}).changes == ()
+    assert before.follow(BEFORE, Attested()).changes == ()
 
 
 @pytest.mark.parametrize(("failures", "is_filed"), [(2, True), (3, False)])
@@ -159,7 +159,7 @@ def test_an_output_with_the_audit_of_another_archive_is_refused(output: FolderOb
     send_verdicts(output, DAY, None)
     other = inventory()({A.replace("/a.", "/other."): "etag:1"})
     with pytest.raises(OtherArchiveError, match="another --OUTPUT"):
-        History(output, DAY).follow(other, {}, {})
+        History(output, DAY).follow(other, Attested())
 
 
 def test_the_trend_has_the_last_verdicts_of_the_days_before(output: FolderObjects) -> None:

@@ -113,3 +113,15 @@ def test_the_verdict_and_its_coverage_come_first_and_nothing_from_elsewhere(
     assert verdict in banner
     assert "10 of 10 device events are attested by manifests: 100 %." in banner
     assert not re.search(r"<(?:script|link|img)[^>]+(?:src|href)=", text.split("<script>")[0])
+
+
+def test_the_page_says_where_the_chain_begins(tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    chain = report()["chain"]
+    for more, sentence in (
+        ({}, "The chain begins here: there is no earlier verdict to compare with."),
+        ({"before": "d", "begins": "2026-03-02T00:00:00Z"}, "begins with the audit of 2026-03-02T00:00:00Z."),
+        ({"before": "d"}, "begins with an audit of version 0.3.0 or older."),
+    ):
+        write_page(report(chain={**chain, **more}), page)
+        assert sentence in page.read_text()
