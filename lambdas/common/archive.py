@@ -8,6 +8,7 @@ import io
 import secrets
 from collections.abc import Callable, Collection, Iterable
 from datetime import UTC, datetime
+from threading import get_ident
 from typing import Any, Final
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -30,7 +31,7 @@ class Archive:
         self._client = client
         self._bucket = bucket
         self._filed: set[str] = set()
-        self._lists: dict[str, WriterList] = {}
+        self._lists: dict[tuple[str, int], WriterList] = {}
 
     def put_lines(
         self,
@@ -75,16 +76,18 @@ class Archive:
 
     def _enter(self, folder: str, key: str, written_at_ms: int, extent: Extent, digest: str) -> None:
         """List an object that is there. If S3 refuses, the object counts as one that no list names."""
-        if folder not in self._lists:
+        # Each thread has a list of its own: a number counts once its entry is there, and nobody waits.
+        place = folder, get_ident()
+        if place not in self._lists:
             # Not at import: all clones of a snapshot would be one writer.
-            self._lists[folder] = WriterList(written_at_ms, secrets.token_hex(8))
-        entry = self._lists[folder].next(key, extent, digest)
+            self._lists[place] = WriterList(written_at_ms, secrets.token_hex(8))
+        entry = self._lists[place].next(key, extent, digest)
         try:
             self._client.put_object(Bucket=self._bucket, Key=entry.name, Body=b"")
         except (ClientError, BotoCoreError):
             logger.exception("an object of the archive could not be listed", key=key)
         else:
-            self._lists[folder].kept(entry)
+            self._lists[place].kept(entry)
 
     def file_contract(self, version: str, compiled: bytes) -> None:
         """Keep a `compiled` contract under its `version`, once for the life of this object.
