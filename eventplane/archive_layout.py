@@ -153,6 +153,7 @@ _MEANINGS: Final = {
     "severitytext": "the event's severity, in words",
     "integer_attributes": "which of these attributes are Integers in the event, separated by spaces",
     "boolean_attributes": "which of these attributes are Booleans in the event, separated by spaces",
+    "digest": "of the event's text, 16 hexadecimal digits ([audit](audit.md#digests))",
     "data_digest": "equal where the event's data is equal",
     "event_bytes": "bytes of `event`",
     "report": "`event` where it is a device's report that the audit reads: started, discarded, manifest",
@@ -265,12 +266,16 @@ TAP_ATTRIBUTES: Final = (
 """Attributes of events that have a column in the compacted tap: those that the audit reads, and those that
 filters commonly look at. What is not among them is read out of the event."""
 
+DIGEST: Final = Column("digest")
+"""The digest of a tap row's event. The archive writer leaves it out, since it can be made of the event: lines
+have it where an erasure redacted the event, of what the event was; compacted rows always have it."""
+
 TAP_FOLDER: Final = Folder(
     name=TAP,
-    version=3,
+    version=4,
     row="one item that IoT Core accepted from a device: `TapRecord`",
     written_by="archive writer",
-    columns=_columns(TapRecord),
+    columns=(*_columns(TapRecord), DIGEST),
     compaction=Compaction(
         identity=("message_id", "index"),
         order=("source", "accepted_at_ms", "message_id", "index"),

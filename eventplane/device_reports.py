@@ -63,9 +63,23 @@ def is_irreplaceable(json: str) -> bool:
 KEY_BYTES = 16
 """Ours: of 10^9 events no two have the same key."""
 
+_SHORT_BYTES = 8
+"""What the archive keeps of an event's digest: its low half, which a column of 64 bits holds."""
+
 
 def key_digest(key: EventKey) -> bytes:
     """Return the KEY_BYTES that represent an event's identity (`Envelope.key`)."""
     # A sender and a source have no line end, so no two keys have the same text. SHA-256, because the audit
     # computes it in Spark as well.
     return hashlib.sha256("\n".join(key).encode()).digest()[:KEY_BYTES]
+
+
+def event_digest(text: bytes) -> bytes:
+    """Return the KEY_BYTES that represent all of an event: its JSON `text`, without whitespace around it."""
+    # A batch has events without the whitespace around them, a single publish as they were stored.
+    return hashlib.sha256(text.strip(b" \t\n\r")).digest()[:KEY_BYTES]
+
+
+def short_digest(text: bytes) -> str:
+    """Return the low half of `event_digest`, as ledger and tap have it: 16 hexadecimal digits."""
+    return event_digest(text)[-_SHORT_BYTES:].hex()

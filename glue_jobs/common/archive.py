@@ -30,7 +30,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from eventplane.archive_layout import COMPACTED, TAP_ATTRIBUTES, Column, ColumnType, Folder
+from eventplane.archive_layout import COMPACTED, DIGEST, TAP_ATTRIBUTES, Column, ColumnType, Folder
 from eventplane.attributes import STRINGS
 from eventplane.device_reports import DISCARDED, MANIFEST, STARTED
 from eventplane.ledger import TAP
@@ -302,14 +302,15 @@ def _is_as_written(folder: Folder) -> SparkColumn:
     Then they hold every member of it, each of which is there once; false says nothing. Of the event, which
     has many characters to escape, its length suffices: another member would make the line longer.
     """
+    columns = folder.columns if folder.name != TAP else [each for each in folder.columns if each != DIGEST]
     parts = [
         sf.concat(sf.lit(f'{"," if place else "{"}"{each.name}":'), _written(each))
-        for place, each in enumerate(folder.columns)
+        for place, each in enumerate(columns)
     ]
     line, end = sf.col("value"), sf.lit("}")
     if folder.name != TAP:
         return sf.coalesce(line == sf.concat(*parts, end), sf.lit(False))
-    place = [each.name for each in folder.columns].index(_EVENT)
+    place = [each.name for each in columns].index(_EVENT)
     before = sf.concat(*parts[:place], sf.lit(f',"{_EVENT}":"'))
     after = sf.concat(sf.lit('"'), *parts[place + 1 :], end)
     event = sf.col("record")[_EVENT]
@@ -436,8 +437,13 @@ def _parse(names: Collection[str], kind: DataType) -> SparkColumn:
 
 def _derived() -> dict[str, SparkColumn]:
     """What else is made of an event that is `_parsed`."""
-    event, texts = sf.col(_EVENT), sf.col("parsed_texts")
+    event, texts, stated = sf.col(_EVENT), sf.col("parsed_texts"), sf.col(DIGEST.name)
+    # As `eventplane.device_reports.short_digest`.
+    digest = sf.substring(sf.sha2(sf.btrim(event, sf.lit(" \t\n\r")), 256), 17, 16)
     return {
+        DIGEST.name: sf.when(
+            event.isNotNull(), sf.when(stated.rlike("^[0-9a-f]{16}$"), stated).otherwise(digest)
+        ),
         "data_digest": sf.when(event.isNotNull(), sf.xxhash64(*(texts[name] for name in _DATA))),
         "event_bytes": sf.octet_length(event).cast("bigint"),
         "report": sf.when(texts["type"].isin(*REPORTS), event),
@@ -457,12 +463,13 @@ def with_envelope(rows: DataFrame, folder: Folder) -> DataFrame:
         held = sf.concat_ws(" ", *(sf.when(value.isNotNull(), sf.lit(name)) for name, value in values))
         return sf.when(held != "", held)
 
+    derived = _derived()
     return parsed.select(
-        *rows.columns,
+        *(name for name in rows.columns if name not in derived),
         *(sf.col("parsed_texts")[name].alias(name) for name in names),
         marks("integers").alias("integer_attributes"),
         marks("booleans").alias("boolean_attributes"),
-        *(column.alias(name) for name, column in _derived().items()),
+        *(column.alias(name) for name, column in derived.items()),
     )
 
 

@@ -21,7 +21,7 @@ from pyspark.sql import functions as sf
 from eventplane.archive_layout import AUDIT_DEVICES_FOLDER, FLEET_FOLDER, Column
 from eventplane.contract import Contract, DeliveryGuarantee, Place
 from eventplane.fleet import FLEET
-from eventplane.names import CANARY_CLIENT
+from eventplane.names import CANARY_CLIENT, ERASED
 from eventplane.sender import PLANE_CLIENT
 from glue_jobs.common.archive import struct_of
 from glue_jobs.common.hours import day_of_folder, hour_of
@@ -159,7 +159,9 @@ def device_hours(tap: DataFrame, contracts: Sequence[Contract]) -> DataFrame:
 
     What no device sent is left out. `is_vouched` is whether a report of the device itself came with it.
     """
-    sent = tap.where(~sf.col("client_id").isin(PLANE_CLIENT, CANARY_CLIENT))
+    is_device = ~sf.col("client_id").isin(PLANE_CLIENT, CANARY_CLIENT)
+    # What an erasure left of a device is there for the events of others.
+    sent = tap.where(is_device & ~sf.col("client_id").startswith(ERASED))
     is_numbered = sf.col("epoch").isNotNull() & sf.col("sequence").isNotNull()
     service = sf.coalesce("service", sf.lit(""))
     # As `eventplane.device_reports.key_digest`, of which 64 bits fit into a column.
