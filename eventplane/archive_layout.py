@@ -153,7 +153,8 @@ _MEANINGS: Final = {
     "severitytext": "the event's severity, in words",
     "integer_attributes": "which of these attributes are Integers in the event, separated by spaces",
     "boolean_attributes": "which of these attributes are Booleans in the event, separated by spaces",
-    "digest": "of the event's text, 16 hexadecimal digits ([audit](audit.md#digests))",
+    "digest": "[of the event](audit.md#digests) as it entered; in the tap null but for a redacted event",
+    "event_digest": "the [digest](audit.md#digests) of `event`",
     "data_digest": "equal where the event's data is equal",
     "event_bytes": "bytes of `event`",
     "report": "`event` where it is a device's report that the audit reads: started, discarded, manifest",
@@ -267,8 +268,8 @@ TAP_ATTRIBUTES: Final = (
 filters commonly look at. What is not among them is read out of the event."""
 
 DIGEST: Final = Column("digest")
-"""The digest of a tap row's event. The archive writer leaves it out, since it can be made of the event: lines
-have it where an erasure redacted the event, of what the event was; compacted rows always have it."""
+"""A tap row has it where an erasure redacted the event, of what the event was. The archive writer leaves it
+out, since it can be made of the event."""
 
 TAP_FOLDER: Final = Folder(
     name=TAP,
@@ -283,7 +284,7 @@ TAP_FOLDER: Final = Folder(
         derived=(
             *_texts("integer_attributes", "boolean_attributes"),
             *_counts("data_digest", "event_bytes"),
-            Column("report"),
+            *_texts("report", "event_digest"),
         ),
         look_back_h=24,
     ),

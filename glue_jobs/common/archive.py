@@ -123,7 +123,7 @@ class Archive:
         members that no column holds). Rows of the tap also have the structs `texts`, `integers` and
         `booleans`, with the event's attributes that are asked for, each null where the event has none or one
         of another JSON type (`texts` has the canonical text of any type); `data_digest`, equal for equal
-        data; `event_bytes`; and `report`, the event's text if it is one of `REPORTS`.
+        data; `event_digest`; `event_bytes`; and `report`, the event's text if it is one of `REPORTS`.
         """
         listing = Listing(self._objects, folder, days, self._damaged)
         ask = {"texts": texts, "integers": integers, "booleans": booleans}
@@ -374,7 +374,7 @@ def _shaped(rows: DataFrame, folder: Folder, ask: _Ask, has_envelope: bool) -> D
     ]
     if folder.name == TAP:
         rows = _with_attributes(rows, ask, TAP_ATTRIBUTES if has_envelope else ())
-        columns += ["texts", "integers", "booleans", "data_digest", "event_bytes", "report"]
+        columns += ["texts", "integers", "booleans", "data_digest", "event_digest", "event_bytes", "report"]
     return rows.select(*columns)
 
 
@@ -437,13 +437,10 @@ def _parse(names: Collection[str], kind: DataType) -> SparkColumn:
 
 def _derived() -> dict[str, SparkColumn]:
     """What else is made of an event that is `_parsed`."""
-    event, texts, stated = sf.col(_EVENT), sf.col("parsed_texts"), sf.col(DIGEST.name)
-    # As `eventplane.device_reports.short_digest`.
-    digest = sf.substring(sf.sha2(sf.btrim(event, sf.lit(" \t\n\r")), 256), 17, 16)
+    event, texts = sf.col(_EVENT), sf.col("parsed_texts")
     return {
-        DIGEST.name: sf.when(
-            event.isNotNull(), sf.when(stated.rlike("^[0-9a-f]{16}$"), stated).otherwise(digest)
-        ),
+        # As `eventplane.device_reports.short_digest`.
+        "event_digest": sf.substring(sf.sha2(sf.btrim(event, sf.lit(" \t\n\r")), 256), 17, 16),
         "data_digest": sf.when(event.isNotNull(), sf.xxhash64(*(texts[name] for name in _DATA))),
         "event_bytes": sf.octet_length(event).cast("bigint"),
         "report": sf.when(texts["type"].isin(*REPORTS), event),
@@ -463,13 +460,12 @@ def with_envelope(rows: DataFrame, folder: Folder) -> DataFrame:
         held = sf.concat_ws(" ", *(sf.when(value.isNotNull(), sf.lit(name)) for name, value in values))
         return sf.when(held != "", held)
 
-    derived = _derived()
     return parsed.select(
-        *(name for name in rows.columns if name not in derived),
+        *rows.columns,
         *(sf.col("parsed_texts")[name].alias(name) for name in names),
         marks("integers").alias("integer_attributes"),
         marks("booleans").alias("boolean_attributes"),
-        *(column.alias(name) for name, column in derived.items()),
+        *(column.alias(name) for name, column in _derived().items()),
     )
 
 

@@ -59,7 +59,7 @@ _UNSEARCHED: Final = (
     b"\x04\x22\x4d\x18",
     b"7z\xbc\xaf",
 )
-"""What zstd, bzip2, xz, zip and lz4 begin with."""
+"""What zstd, bzip2, xz, zip, lz4 and 7z begin with."""
 
 
 class Redacted(NamedTuple):
@@ -89,6 +89,9 @@ class Names:
 
     names: Sequence[str]
     others: Mapping[str, str] = field(default_factory=dict)
+
+    def __reduce__(self) -> tuple[type[Names], tuple[Sequence[str], Mapping[str, str]]]:
+        return Names, (self.names, self.others)  # not with all words that are known
 
     def redact(self, text: str) -> Redacted:
         """Return `text` with a mark in place of each name, and of each encoded word that holds one.

@@ -156,7 +156,7 @@ class Eraser:
             return Fate(own=True)
         if any(name in changed and not (name == _LINE and _members(members[name])) for name in _TEXTS):
             may_remain |= {UNREADABLE}
-        if self.person.claims(source):
+        if self.person.claims(source) or self._is_about(event):
             changed |= {name: _without_data(changed[name]) for name in _EVENTS if name in changed}
         if "event" in changed:
             changed["digest"] = members.get("digest") or short_digest(members["event"].encode())
@@ -201,6 +201,12 @@ class Eraser:
             devices = {each.partition("/")[0] for text in texts for each in _STATED.findall(text)}
         devices -= {None, ""}
         return bool(devices) and devices <= {*self.person.names}
+
+    def _is_about(self, event: Mapping[str, Any]) -> bool:
+        """Return whether an event is a dead letter about one of the person's device."""
+        data = event.get("data")
+        sender = data.get("sender") if isinstance(data, dict) else None
+        return isinstance(sender, dict) and sender.get("device") in self.person.names
 
     def _letters(self, members: Mapping[str, Any]) -> Mapping[str, str]:
         """Return the id of the dead letter about the row's event, and what it is after the erasure."""

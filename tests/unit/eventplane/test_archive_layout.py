@@ -11,6 +11,7 @@ KNOWN = {
         "accepted_at_ms archived_at_ms client_id topic message_id index event original_base64 refusal",
         "principal",
         "",
+        "digest",
     ],
     "ledger": [
         "decided_at_ms entered_at_ms entered_by contract_version source id type priority client_id "

@@ -157,12 +157,19 @@ def test_a_redacted_event_keeps_its_identity_its_other_text_and_its_digest() -> 
     assert json.loads(other.line(redacted)[0])["digest"] == json.loads(redacted)["digest"]
 
 
-@pytest.mark.parametrize("data", [{"data": {"pulse": 80}}, {"data_base64": "cHVsc2U="}])
-def test_the_data_of_a_source_of_the_person_goes_whoever_sent_it(data: dict[str, object]) -> None:
-    (name,) = data
+@pytest.mark.parametrize(
+    "members",
+    [
+        {"source": "//home-1/bell", "data": {"pulse": 80}},
+        {"source": "//home-1/bell", "data_base64": "cHVsc2U="},
+        {"source": "//ingest", "data": {"sender": {"device": "home-1"}, "original_base64": "cHVsc2U="}},
+    ],
+)
+def test_the_data_of_a_source_of_the_person_goes_whoever_sent_it(members: dict[str, object]) -> None:
+    name = next(each for each in members if each.startswith("data"))
     texts = set()
     for more in ({}, {"subject": "x"}):
-        redacted, fate = Eraser(PERSON).line(tap_line("home-2", source="//home-1/bell", **data, **more))
+        redacted, fate = Eraser(PERSON).line(tap_line("home-2", **members, **more))
         assert not fate.own
         assert "pulse" not in redacted
         assert "cHVsc2U" not in redacted
