@@ -40,10 +40,11 @@ _OPAQUE_BYTES: Final = 96
 
 # What can be part of a name does not end one: letters, digits, "_", "-", and ":" next to one of these. A dot
 # in front of a letter is that of a longer host name; ids have numbers behind it, and sentences a space.
-_WHOLE: Final = r"(?<![\w-])(?<![\w:-]:)(?:{names})(?![\w-]|:+[\w-]|\.(?!{names})[A-Za-z])"
+_BEFORE: Final = r"(?<![\w-])(?<![\w:-]:)"
+_BEHIND: Final = r"(?![\w-]|:+[\w-]|\.(?!{names})[A-Za-z])"
 
 _JSON_ESCAPE: Final = re.compile(r'\\(?:u([0-9A-Fa-f]{4})|(["\\/bfnrt]))')
-_ESCAPE: Final = re.compile(rf"{_JSON_ESCAPE.pattern}|(?:%|\\x)([0-9A-Fa-f]{{2}})|\x00")
+_ESCAPE: Final = re.compile(rf"{_JSON_ESCAPE.pattern}|(?:%|\\x)([0-9A-Fa-f]{{2}})")
 _WHITESPACE: Final = dict.fromkeys("bfnrt", "\n")
 
 _LINES: Final = r"(?:\r?\n[A-Za-z0-9+/_-]+)*"
@@ -132,8 +133,11 @@ class Names:
         """The names as whole identifiers, in a text without escapes."""
         # Bytes that are not read as UTF-8 are read as Latin-1.
         spelled = {spelling for name in (*self.names, *self.others) for spelling in (name, _as_latin(name))}
-        names = "|".join(map(re.escape, sorted(spelled, key=len, reverse=True)))
-        return re.compile(_WHOLE.format(names=names), re.IGNORECASE | re.ASCII)
+        in_order = sorted(spelled, key=len, reverse=True)
+        behind = _BEHIND.format(names="|".join(map(re.escape, in_order)))
+        # A colon at the end is a separator, as in urn:home-17:
+        whole = "|".join(re.escape(each) + ("" if each.endswith(":") else behind) for each in in_order)
+        return re.compile(f"{_BEFORE}(?:{whole})", re.IGNORECASE | re.ASCII)
 
     @cached_property
     def _least(self) -> int:
@@ -271,18 +275,14 @@ def _inflated(content: bytes, most: int) -> tuple[bytes, bool]:
 
 def _character(escape: re.Match[str]) -> str:
     unit, own, *byte = escape.groups()
-    if own:
-        return _WHITESPACE.get(own, own)
-    code = unit or (byte[0] if byte else None)
-    # A NUL, of UTF-16 or UTF-32, is nothing: names are plain.
-    return chr(int(code, 16)) if code else ""
+    return _WHITESPACE.get(own, own) if own else chr(int(unit or byte[0], 16))
 
 
 def _unescaped(text: str) -> tuple[str, frozenset[str]]:
-    """Return `text` without escapes, and why some may be left."""
+    """Return `text` without escapes and NUL characters, and why some may be left."""
     for _ in range(MAX_ESCAPES):
-        before, text = text, _ESCAPE.sub(_character, text)
-        if text is before or text == before:
+        before, text = text, _ESCAPE.sub(_character, text.replace("\0", ""))
+        if text == before:
             return text, frozenset()
     return text, frozenset({NESTED} if _ESCAPE.search(text) else ())
 
@@ -291,13 +291,13 @@ def _places(text: str) -> Sequence[int]:
     """Return where in `text` each character begins of what `_unescaped` returns, and where the last ends."""
     places: Sequence[int] = range(len(text) + 1)
     for _ in range(MAX_ESCAPES):
-        kept, at = list[int](), 0
+        before = text
+        places = [place for place, each in zip(places, f"{text}.", strict=True) if each != "\0"]
+        text, kept, at = text.replace("\0", ""), list[int](), 0
         for escape in _ESCAPE.finditer(text):
-            kept.extend(places[at : escape.start()])
-            if _character(escape):
-                kept.append(places[escape.start()])
+            kept += places[at : escape.start() + 1]
             at = escape.end()
-        if not at:
-            break
         text, places = _ESCAPE.sub(_character, text), [*kept, *places[at:]]
+        if text == before:
+            break
     return places

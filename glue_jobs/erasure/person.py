@@ -23,8 +23,8 @@ from eventplane.strict_json import loads, member_spans, with_member
 from glue_jobs.erasure.names import Names, Redacted, encoded_mark, mark
 
 _SHORTEST: Final = 4
-_BORDERS: Final = "/#?:"
-"""What may follow the prefix, so that //home-1 is not //home-10."""
+_BORDERS: Final = "/#?"
+"""What may follow the prefix, so that //home-1 is not //home-10. A prefix may have another at its end."""
 
 _KEPT: Final = frozenset(
     {
@@ -46,7 +46,7 @@ _EVENTS: Final = ("event", "report")
 UNREADABLE: Final = "not a row that can be read: only the names were replaced"
 
 # Within an event, which is a text of the row, the quotation marks have a backslash in front.
-_STATED: Final = re.compile(r'(?<!\\)"(?:client_id|clientid|thing|device|sender)":\s*"([^"\\]*)"')
+_STATED: Final = re.compile(r'(?<!\\)"(?:client_id|clientid|thing|sender)":\s*"([^"\\]*)"')
 
 
 class TooWideError(EventPlaneError):
@@ -73,7 +73,7 @@ class Person:
 
     def __post_init__(self) -> None:
         for option, value in (("--SOURCE", self.source), ("--CLIENT", self.client)):
-            if value is not None and len(value.strip(_BORDERS)) < _SHORTEST:
+            if value is not None and len(value.strip(f"{_BORDERS}:")) < _SHORTEST:
                 raise TooWideError(option, value)
 
     @property
@@ -88,7 +88,7 @@ class Person:
 
     def claims(self, source: str) -> bool:
         """Return whether a `source` is the person's, or beneath it."""
-        whole = self.source.endswith(tuple(_BORDERS))
+        whole = self.source.endswith((*_BORDERS, ":"))
         return source == self.source or source.startswith(
             self.source if whole else tuple(self.source + each for each in _BORDERS)
         )
@@ -190,12 +190,12 @@ class Eraser:
 
     def _event(self, members: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return what a row says of its event: that itself, or the row."""
-        return (_members(members["event"]) if members.get("event") else None) or members
+        text = members.get("event")
+        return (_members(text) if isinstance(text, str) else None) or members
 
     def _is_own(self, members: Mapping[str, Any]) -> bool:
-        devices = {members.get(name) for name in _CLIENTS} | {
-            parse_sender(members.get("sender") or "").device
-        }
+        sender = parse_sender(str(members.get("sender") or ""))
+        devices = {sender.device, *(members.get(name) for name in _CLIENTS)}
         if devices <= {None, ""}:
             texts = (str(members[name]) for name in _TEXTS if members.get(name))
             devices = {each.partition("/")[0] for text in texts for each in _STATED.findall(text)}

@@ -118,6 +118,12 @@ def test_different_texts_stay_different_and_json_stays_json() -> None:
     assert json.loads(number)["more"] == 48291730
 
 
+def test_a_name_that_ends_with_a_separator_begins_longer_ones() -> None:
+    names = Names(("urn:home-17:",))
+    assert names.redact("urn:home-17:bell").text != "urn:home-17:bell"
+    assert names.redact("urn:home-170:bell urn:home-17").text == "urn:home-170:bell urn:home-17"
+
+
 def test_a_word_in_base64_stays_base64_and_no_form_hides_behind_another() -> None:
     text = f"devices/home-17/{_base64(b'home-17 and more')} {_base64(b'home-18')} home-18"
     first, second = Names((NAME,)), Names(("home-18",))

@@ -143,6 +143,31 @@ def test_a_row_of_another_party_is_redacted_and_stays(members: dict[str, object]
     assert not any(Eraser(PERSON).names(str(value)) for value in {**members, **fate.members}.values())
 
 
+@pytest.mark.parametrize(
+    "members",
+    [
+        {"client_id": 5, "sender": ["home-1"], "event": {"of": "home-1"}},
+        {"client_id": {"home-1": 1}, "event": 5, "source": None, "id": 7},
+        {"outcome": "dead_lettered", "sender": 1, "source": [], "id": "home-1"},
+        {"line_text": "[" * 999 + '"home-1"'},
+        {"event": '{"id":"home-1","data":', "digest": 5},
+    ],
+)
+def test_a_row_of_other_types_is_redacted_and_stops_nothing(members: dict[str, object]) -> None:
+    line, fate = Eraser(PERSON).line(json.dumps(members))
+    assert not fate.own
+    assert not Eraser(PERSON).names(line)
+    assert json.loads(line).keys() >= members.keys()
+
+
+@pytest.mark.parametrize(
+    ("source", "is_claimed"),
+    [("//home-1/bell", True), ("//home-1", True), ("//home-1:2/bell", False), ("//home-10/", False)],
+)
+def test_a_source_of_the_person(source: str, is_claimed: bool) -> None:
+    assert Person("//home-1").claims(source) is is_claimed
+
+
 def test_a_redacted_event_keeps_its_identity_its_other_text_and_its_digest() -> None:
     line = tap_line("home-2", subject="/devices/home-1/bell", data={"note": "home-1 is ill", "n": [1.50, 2]})
     redacted, fate = Eraser(PERSON).line(line)
