@@ -262,15 +262,17 @@ def _is_plain(content: bytes) -> bool:
 
 def _inflated(content: bytes, most: int) -> tuple[bytes, bool]:
     """Return gzip, zlib or bare deflate decompressed, and whether that is all; nothing of anything else."""
-    is_sure = content[:2] == b"\x1f\x8b" or (content[:1] == b"\x78" and int.from_bytes(content[:2]) % 31 == 0)
-    reader = zlib.decompressobj(zlib.MAX_WBITS | 32 if is_sure else -zlib.MAX_WBITS)
+    is_gzip = content.startswith(b"\x1f\x8b\x08")
+    is_zlib = content[:1] == b"\x78" and int.from_bytes(content[:2]) % 31 == 0
+    reader = zlib.decompressobj(zlib.MAX_WBITS | 32 if is_gzip or is_zlib else -zlib.MAX_WBITS)
     try:
         found = reader.decompress(content, max(most, 1))
     except zlib.error:
-        return b"", not is_sure
+        # Of 8,000 words one begins like zlib.
+        return b"", not is_gzip
     if reader.eof:
         return found, True
-    return (found, False) if is_sure else (b"", True)
+    return (found, not (is_gzip or found)) if is_gzip or is_zlib else (b"", True)
 
 
 def _character(escape: re.Match[str]) -> str:

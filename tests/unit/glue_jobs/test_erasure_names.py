@@ -147,11 +147,12 @@ def _nested(times: int) -> str:
         ("".join(["\\" * 2**9, "u0068ome-17"]), NESTED),
         (_base64(bz2.compress(b"home-17")), COMPRESSED),
         (_base64(gzip.compress(b"home-17" * 99)[:-9]), COMPRESSED),
+        (_base64(zlib.compress(Random(37).randbytes(300))[:-9]), COMPRESSED),
         (_base64(gzip.compress(Random(37).randbytes(64) + bytes(2**23) + b" home-17")), COMPRESSED),
         (_base64(Random(37).randbytes(300)), NOT_TEXT),
         (_base64(bytes(2**22 + 3)), TOO_LARGE),
     ],
-    ids=["nested", "escaped", "bzip2", "cut", "bomb", "binary", "large"],
+    ids=["nested", "escaped", "bzip2", "cut", "cut zlib", "bomb", "binary", "large"],
 )
 def test_what_cannot_be_searched_is_reported(text: str, reason: str) -> None:
     redacted, may_remain = NAMES.redact(f"x {text} y")
@@ -165,3 +166,8 @@ def test_what_cannot_be_searched_is_reported(text: str, reason: str) -> None:
 )
 def test_digests_and_texts_are_not_reported(text: str) -> None:
     assert NAMES.redact(text).may_remain == frozenset()
+
+
+def test_ids_are_not_reported() -> None:
+    ids = [Random(seed).randbytes(16) for seed in range(20_000)]
+    assert {each for id in ids for each in NAMES.redact(_base64(id)).may_remain} == set()
