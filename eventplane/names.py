@@ -27,6 +27,11 @@ SUBSCRIBERS: Final = "subscribers"
 OWN_SERVICES: Final = frozenset({AUDITOR, CANARY, DOWNLINK, MONITOR, SUBSCRIBERS})
 
 
+ERASED: Final = "+erased-"
+"""The beginning of what stands for an erased name in the archive. No thing can have such a name, as with the
+canary's, so no device is taken for an erased one."""
+
+
 # The events that they send.
 
 VERDICT: Final = "org.eventplane.audit.verdict.v1"

@@ -21,7 +21,7 @@ from pyspark.sql import functions as sf
 from eventplane.archive_layout import AUDIT_DEVICES_FOLDER, FLEET_FOLDER, Column
 from eventplane.contract import Contract, DeliveryGuarantee, Place
 from eventplane.fleet import FLEET
-from eventplane.names import CANARY_CLIENT
+from eventplane.names import CANARY_CLIENT, ERASED
 from eventplane.sender import PLANE_CLIENT
 from glue_jobs.common.archive import struct_of
 from glue_jobs.common.hours import day_of_folder, hour_of
@@ -162,7 +162,8 @@ def judge_fleet(
 def device_hours(tap: DataFrame, contracts: Sequence[Contract]) -> DataFrame:
     """Return a row for each client, epoch and hour of acceptance, in the window and beside it: `HourRow`.
 
-    What no device sent is left out. `is_vouched` is whether a report of the device itself came with it.
+    What no device sent is left out. `is_vouched` is whether a report of the device itself came with it, or
+    an erasure took that away.
     """
     sent = tap.where(~sf.col("client_id").isin(PLANE_CLIENT, CANARY_CLIENT))
     is_numbered = sf.col("epoch").isNotNull() & sf.col("sequence").isNotNull()
@@ -179,6 +180,7 @@ def device_hours(tap: DataFrame, contracts: Sequence[Contract]) -> DataFrame:
     travel = sf.when(sf.col("within"), sf.col("accepted_at_ms") - sf.col("recorded_at_ms"))
     quickest = sf.when(travel.isNotNull(), sf.struct(travel, "accepted_at_ms", "file"))
     is_report = sf.col("report").isNotNull()
+    is_erased = sf.col("client_id").startswith(ERASED)
     report = ("accepted_at_ms", "file", "type", "source", "id", "epoch", "sequence", "report")
     return (
         sent.withColumn("is_numbered", is_numbered)
@@ -198,7 +200,7 @@ def device_hours(tap: DataFrame, contracts: Sequence[Contract]) -> DataFrame:
             sf.count(travel).alias("samples"),
             sf.collect_list(sf.when(is_report, sf.struct(*report))).alias("reports"),
             sf.max("accepted_at_ms").alias("last_ms"),
-            sf.coalesce(sf.max(is_report & is_own_report()), sf.lit(False)).alias("is_vouched"),
+            sf.coalesce(sf.max(is_erased | (is_report & is_own_report())), sf.lit(False)).alias("is_vouched"),
         )
     )
 
@@ -414,7 +416,14 @@ def _judgements(
     for owner, hours, strays, state, since_ms in rows:
         those = [HourRow(*row) for row in hours], [NotInTap(*row) for row in strays]
         device = DeviceRows(owner, *those, counts.get(owner, ()), state, since_ms)
-        yield judge_device(device, scope, absent)
+        judged = judge_device(device, scope, absent)
+        yield _of_others(judged) if owner.startswith(ERASED) else judged
+
+
+def _of_others(judged: DeviceJudgement) -> DeviceJudgement:
+    """Return the judgement of a device of which an erasure left what is needed to judge others."""
+    findings = [each for each in judged.findings if each.device not in (None, judged.client_id)]
+    return judged._replace(standing=None, findings=findings, days=[], epochs=[], hours=[], silences=[])
 
 
 def _summary(judgements: Iterable[DeviceJudgement]) -> Fleet:

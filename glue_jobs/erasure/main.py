@@ -6,8 +6,9 @@ import argparse
 import json
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import reduce
 from typing import Any
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
@@ -17,14 +18,28 @@ from pyspark.sql import SparkSession
 from eventplane.archive_layout import ERASURES
 from eventplane.errors import EventPlaneError
 from eventplane.ledger import CONTRACTS
+from eventplane.names import ATTRIBUTES
 from glue_jobs.common.archive import Archive
 from glue_jobs.common.attestation import add_attest_option, add_key_option, attest_old, open_key
 from glue_jobs.common.objects import Objects, OldVersions, Stored, open_archive
 from glue_jobs.common.session import job_session
-from glue_jobs.erasure.person import Person, TooWideError, naming
-from glue_jobs.erasure.portions import Portion, Progress, clear_staging, document_text, documents, portions
+from glue_jobs.erasure.person import Eraser, Person, Shared, TooWideError
+from glue_jobs.erasure.portions import (
+    Portion,
+    Progress,
+    Survey,
+    clear_staging,
+    document_text,
+    documents,
+    open_hours,
+    portions,
+)
+from glue_jobs.erasure.search import naming
 
 _SHOWN = 5
+
+_MEMBERS = frozenset({*ATTRIBUTES, "data", "data_base64", "inbox", "outbox", "application", "json"})
+"""Words of every event and channel."""
 
 
 class LeftOverError(EventPlaneError):
@@ -93,7 +108,7 @@ def read_arguments(argv: Sequence[str]) -> Arguments:
 
 
 def main(argv: Sequence[str], now: datetime | None = None) -> dict[str, Any]:
-    """Remove the person's rows, prove that they are gone, and return the receipt. Raises `LeftOverError`."""
+    """Erase the person, prove that no name is left, and return the receipt. Raises `LeftOverError`."""
     now = now or datetime.now(UTC)
     arguments = read_arguments(argv)
     objects, key = open_archive(arguments.archive), open_key(arguments.key)
@@ -103,72 +118,97 @@ def main(argv: Sequence[str], now: datetime | None = None) -> dict[str, Any]:
     spark = job_session()
     person = arguments.person
     _refuse_names_of_the_contract(objects, person)
-    if arguments.is_dry_run:
-        rows = {
-            name: count for _, each, _ in _found(spark, objects, person, now) for name, count in each.items()
-        }
-        seen = Progress(key, person, rows, [each.name for each in _named(objects, person)])
-        return {**seen.receipt(now, OldVersions(0, 0)), "dry_run": True}
     progress = Progress.resumed(objects, key, person)
-    damaged: list[str] = []
-    for portion, rows, faulty in _found(spark, objects, person, now):
-        damaged += faulty
-        if rows:
-            mine = portion.only(rows)
-            progress.note(objects, {each: rows[each.name] for each in mine.stored})
-            mine.rewrite(spark, objects, person)
+    job = _Job(spark, objects, now, Eraser(person, progress.shared))
+    progress.shared = job.find_shared()
+    if arguments.is_dry_run:
+        seen = Progress(key, person, documents=[each.name for each in job.documents()])
+        for survey in (open_hours(objects, now), *(each for _, each in job.portions())):
+            seen.count(survey)
+        return {**seen.receipt(now, OldVersions(0, 0)), "dry_run": True}
+    progress.count(open_hours(objects, now))
+    for portion, survey in job.portions():
+        progress.count(survey)
+        if changed := {*survey.rows, *survey.redacted}:
+            mine = portion.only(changed)
+            progress.note(objects, mine.stored)
+            mine.rewrite(spark, objects, job.eraser)
             progress.settle(objects)
-    if named := _named(objects, person):
+    if documents := job.documents():
         # The next audit writes them again, without the person.
-        progress.note(objects, {}, named)
-        objects.delete(each.name for each in named)
+        progress.note(objects, (), documents)
+        objects.delete(each.name for each in documents)
         progress.settle(objects)
     clear_staging(objects)
-    left = naming(spark, objects, person, now, damaged)
+    left = naming(spark, objects, Eraser(person), now, job.damaged)
     contracts = [name for name in left if name.startswith(f"{CONTRACTS}/")]
-    if damaged or len(left) > len(contracts):
-        raise LeftOverError(tuple(name for name in left if name not in contracts), tuple(damaged))
+    if job.damaged or len(left) > len(contracts):
+        raise LeftOverError(tuple(name for name in left if name not in contracts), tuple(job.damaged))
     versions = OldVersions.sum(objects.delete_old_versions(prefix) for prefix in progress.old_versions())
     receipt = {**progress.receipt(now, versions), "contracts": contracts}
     progress.finish(objects, receipt)
     return receipt
 
 
-def _found(
-    spark: SparkSession, objects: Objects, person: Person, now: datetime
-) -> Iterator[tuple[Portion, dict[str, int], list[str]]]:
-    """Return each portion, the number of the person's rows by object, and which objects are damaged."""
-    for portion in portions(objects, now):
-        damaged: list[str] = []
+class _Job:
+    """The search of an archive by an `eraser`; `damaged` are the objects that cannot be searched."""
+
+    def __init__(self, spark: SparkSession, objects: Objects, now: datetime, eraser: Eraser) -> None:
+        self.eraser = eraser
+        self.damaged: list[str] = []
+        self._spark = spark
+        self._objects = objects
+        self._now = now
+        self._surveys: dict[Portion, Survey] = {}
+
+    def find_shared(self) -> Shared:
+        """Search everything until nothing more is known of what rows that stay share with the person's."""
+        while True:
+            found = reduce(Shared.and_, (each.shared for _, each in self.portions()), self.eraser.shared)
+            if found == self.eraser.shared:
+                return found
+            self.eraser, self._surveys = replace(self.eraser, shared=found), {}
+
+    def portions(self) -> Iterator[tuple[Portion, Survey]]:
+        """Yield what there is now, with what is found in it; what has not changed is not searched again."""
+        for portion in portions(self._objects, self._now):
+            if portion not in self._surveys:
+                self._surveys[portion] = self._survey(portion)
+            yield portion, self._surveys[portion]
+
+    def documents(self) -> list[Stored]:
+        """Return the audit's documents that name the person."""
+        names, objects = self.eraser.names, self._objects
+        return [each for each in documents(objects) if names(document_text(objects, each.name))]
+
+    def _survey(self, portion: Portion) -> Survey:
         try:
-            rows = portion.found(spark, objects, person)
+            return portion.survey(self._spark, self._objects, self.eraser)
         except (PySparkException, Py4JError):
-            damaged = [each.name for each in Archive(spark, objects).damage(portion.stored)]
+            damaged = [each.name for each in Archive(self._spark, self._objects).damage(portion.stored)]
             if not damaged:
                 raise
-            whole = {each.name for each in portion.stored} - {*damaged}
-            rows = portion.only(whole).found(spark, objects, person)
-        yield portion, rows, damaged
+        self.damaged = [*dict.fromkeys([*self.damaged, *damaged])]
+        whole = {each.name for each in portion.stored} - {*damaged}
+        return portion.only(whole).survey(self._spark, self._objects, self.eraser)
 
 
 def _refuse_names_of_the_contract(objects: Objects, person: Person) -> None:
-    """Raise `TooWideError` for a name that stands in everybody's rows, because the contract uses it."""
+    """Raise `TooWideError` for a name in everybody's rows: of the contract, or of a member of events."""
     for each in objects.beneath(CONTRACTS):
         contract = json.loads(objects.read(each.name) or b"{}")
         sections = (contract.get(name, ()) for name in ("participants", "event_types", "routes"))
         words = {word for section in sections for name in section for word in (name, *name.split("."))}
         for name in person.names:
-            if name in words:
+            if name in words | _MEMBERS:
                 raise TooWideError("--CLIENT" if name == person.client else "--SOURCE", name)
-
-
-def _named(objects: Objects, person: Person) -> list[Stored]:
-    return [each for each in documents(objects) if person.is_named_in(document_text(objects, each.name))]
 
 
 def totals_line(receipt: dict[str, Any]) -> str:
     """One line of JSON, by which the log's readers know what was removed."""
-    totals = {"rows": sum(receipt["rows"].values()), "old_versions": receipt["old_versions"]}
+    totals = {name: sum(receipt[name].values()) for name in ("rows", "redacted")}
+    totals["may_remain"] = sum(each["rows"] for each in receipt["may_remain"])
+    totals["old_versions"] = receipt["old_versions"]
     totals["locked_versions"] = receipt["locked_versions"]
     return json.dumps({"erasure_totals": totals, "pseudonym": receipt["pseudonym"]}) + "\n"
 

@@ -1,48 +1,52 @@
-"""Whose rows an erasure removes, and the search for what it overlooked."""
+"""Whose a row is, and what is left of it. Plain Python.
+
+Whose a row is, the transport said: the client that brought it, or the sender that the plane stamped. What a
+text says decides nothing, so nobody can have rows deleted by writing a name into them.
+"""
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import json
 import re
-from collections import defaultdict
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass
-from datetime import datetime
-from functools import reduce
-from operator import or_
-from typing import Final
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Final, NamedTuple
 
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as sf
-
-from eventplane.archive_layout import COMPACTIONS, PUBLISHED
-from eventplane.errors import EventPlaneError
-from eventplane.written import WRITTEN
-from glue_jobs.common.hours import hour_of
-from glue_jobs.common.objects import Objects
+from eventplane.dead_letter import letter_id
+from eventplane.device_reports import short_digest
+from eventplane.errors import EnvelopeError, EventPlaneError
+from eventplane.reasons import Outcome
+from eventplane.sender import parse_sender
+from eventplane.strict_json import loads, member_spans, with_member
+from glue_jobs.erasure.names import Names, Redacted, encoded_mark, mark
 
 _SHORTEST: Final = 4
-_BORDERS: Final = "/#?:"
-"""What may follow the prefix, so that //home-1 is not //home-10."""
+_BORDERS: Final = "/#?"
+"""What may follow the prefix, so that //home-1 is not //home-10. A prefix may have another at its end."""
 
-_SOURCE: Final = "source"
-_TEXTS: Final = (
-    *("id", "sender", "client_id", "device", "thing", "topic", "event", "original_base64"),
-    *("line_text", "text", "body", "detail"),
+_KEPT: Final = frozenset(
+    {
+        *("type", "route", "destination", "outcome", "contract_version", "kind", "hop", "date"),
+        *("entered_by", "channel", "priority", "basis", "archive", "archive_file", "file", "digest"),
+    }
 )
-"""The columns in which a row can name a person."""
+"""Members that stay as they are: words of the contract and of the plane, and names of objects."""
 
-_WORD: Final = r"[\w-]"
-_BASE64: Final = r"[A-Za-z0-9+/]{16,}={0,2}"
+_CLIENTS: Final = ("client_id", "thing", "device")
+"""Members that name the device whose connection brought what the row is about."""
 
-_SKIPPED: Final = (COMPACTIONS, PUBLISHED, WRITTEN, "athena")
-"""Folders that hold names of objects and nothing else, and people's answers, which the job may not read."""
+_LINE: Final = "line_text"
+_TEXTS: Final = (_LINE, "text", "body")
+"""Members that hold a whole row or message, which may be cut."""
 
-_LINES, _PARQUET = ".json.gz", ".parquet"
+_EVENTS: Final = ("event", "report")
 
-_DAY: Final = re.compile(r".*?/date=[^/]+")
+UNREADABLE: Final = "not a row that can be read: only the names were replaced"
+
+# Within an event, which is a text of the row, the quotation marks have a backslash in front.
+_STATED: Final = re.compile(r'(?<!\\)"(?:client_id|clientid|thing|sender)":\s*"([^"\\]*)"')
 
 
 class TooWideError(EventPlaneError):
@@ -51,17 +55,17 @@ class TooWideError(EventPlaneError):
     option: str
     value: str
     message = (
-        "{option} {value!r} is not one person's: it is too short, or a name of the contract; give the whole "
-        "beginning of the sources, such as //home-17/, and the device's whole client id"
+        "{option} {value!r} is not one person's: it is too short, or a word of the contract or of events; "
+        "give the whole beginning of the sources, such as //home-17/, and the device's whole client id"
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """All whose events come from `source` or beneath it, and all that names them or the device `client`.
+    """The person whose events come from `source` or beneath it, or from the device `client`.
 
-    A name counts as a whole word: home-1 is in `home-1.1772366400000.disconnected` and in
-    `/devices/home-1/router`, and not in home-17 or home-1-annex. Raises `TooWideError`.
+    Names are whole identifiers: home-1 is in `home-1.1772366400000.disconnected` and in
+    `/devices/home-1/router`, and not in home-17, home-1-annex or home-1:2. Raises `TooWideError`.
     """
 
     source: str
@@ -69,7 +73,7 @@ class Person:
 
     def __post_init__(self) -> None:
         for option, value in (("--SOURCE", self.source), ("--CLIENT", self.client)):
-            if value is not None and len(value.strip(_BORDERS)) < _SHORTEST:
+            if value is not None and len(value.strip(f"{_BORDERS}:")) < _SHORTEST:
                 raise TooWideError(option, value)
 
     @property
@@ -82,87 +86,157 @@ class Person:
         """A name for the records of the erasure, which must not hold the person's own."""
         return hashlib.sha256(json.dumps([self.source, self.client]).encode()).hexdigest()[:32]
 
-    def is_in(self, columns: Collection[str]) -> Column:
-        """Return whether a row that has `columns` is the person's, or names the person."""
-        tests = [self.is_named(sf.col(name)) for name in _TEXTS if name in columns]
-        if _SOURCE in columns:
-            source = sf.col(_SOURCE)
-            tests += [source == self.source, *(source.startswith(each) for each in self._beginnings)]
-        return reduce(or_, (sf.coalesce(each, sf.lit(False)) for each in tests), sf.lit(False))
-
-    def is_named(self, text: Column) -> Column:
-        """Return whether `text` names the person, in base64 too."""
-        pattern = f"(?U){self._pattern}"
-        encoded = sf.regexp_extract_all(text, sf.lit(f"({_BASE64})"))
-        decoded = sf.transform(encoded, lambda each: sf.try_to_binary(each, sf.lit("base64")).cast("string"))
-        return text.rlike(pattern) | sf.exists(
-            decoded, lambda each: sf.coalesce(each.rlike(pattern), sf.lit(False))
+    def claims(self, source: str) -> bool:
+        """Return whether a `source` is the person's, or beneath it."""
+        whole = self.source.endswith((*_BORDERS, ":"))
+        return source == self.source or source.startswith(
+            self.source if whole else tuple(self.source + each for each in _BORDERS)
         )
 
-    def is_named_in(self, text: str) -> bool:
-        """Return whether `text` names the person, in base64 too."""
-        name = re.compile(self._pattern)
-        return any(name.search(each) for each in (text, *_decoded(text)))
 
-    @property
-    def _beginnings(self) -> tuple[str, ...]:
-        if self.source.endswith(tuple(_BORDERS)):
-            return (self.source,)
-        return tuple(self.source + border for border in _BORDERS)
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What rows of the person have in common with rows that stay, so that these are judged as before.
 
-    @property
-    def _pattern(self) -> str:
-        return f"(?<!{_WORD})(?:{'|'.join(map(re.escape, self.names))})(?!{_WORD})"
-
-
-def _decoded(text: str) -> Iterator[str]:
-    for found in re.findall(_BASE64, text):
-        try:
-            yield base64.b64decode(found, validate=True).decode("utf-8", "replace")
-        except ValueError:
-            continue
-
-
-def naming(
-    spark: SparkSession, objects: Objects, person: Person, now: datetime, damaged: Collection[str] = ()
-) -> list[str]:
-    """Return the objects that name `person`, in order, but for hours that are still written to.
-
-    The search knows no tables and no columns: it shares nothing with what removes rows but the names. Objects
-    that are known to be `damaged` are not opened.
+    `claims` are digests of source and id under which others sent events as well. `letters` are ids of dead
+    letters by those of the events that they are about: made of names, so they change with these.
     """
-    found = []
-    by_day: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
-    for name in _names(objects, now):
-        suffix = next((each for each in (_LINES, _PARQUET) if name.endswith(each)), "")
-        if suffix and name not in damaged:
-            day = _DAY.match(name)
-            by_day[suffix, day[0] if day else name].append(name)
-        if person.is_named_in(name if suffix else f"{name} {_document(objects, name)}"):
-            found.append(name)
-    for (suffix, _), names in by_day.items():
-        texts = _texts(spark, suffix, [f"{objects.uri}/{name}" for name in names])
-        hits = texts.where(person.is_named(sf.col("text"))).select("file").distinct().collect()
-        found += [name for name in names if any(hit["file"].endswith(f"/{name}") for hit in hits)]
-    return sorted(set(found))
+
+    claims: frozenset[str] = frozenset()
+    letters: Mapping[str, str] = field(default_factory=dict)
+
+    def and_(self, other: Shared) -> Shared:
+        """Return both together."""
+        return Shared(self.claims | other.claims, {**self.letters, **other.letters})
 
 
-def _document(objects: Objects, name: str) -> str:
-    return (objects.read(name) or b"").decode("utf-8", "replace")
+class Fate(NamedTuple):
+    """What becomes of a row: it is the person's `own` and goes, or it has other values for the `members`.
+
+    `may_remain` is why it may hold a name all the same, `shared` what its names have to do with other rows.
+    """
+
+    own: bool = False
+    members: Mapping[str, str] = {}
+    may_remain: frozenset[str] = frozenset()
+    shared: Shared = Shared()
 
 
-def _texts(spark: SparkSession, suffix: str, uris: list[str]) -> DataFrame:
-    if suffix == _LINES:
-        rows, text = spark.read.text(uris), sf.col("value")
-    else:
-        rows, text = spark.read.option("mergeSchema", "true").parquet(*uris), sf.to_json(sf.struct("*"))
-    return rows.select(text.alias("text"), sf.col("_metadata.file_path").alias("file"))
+@dataclass(frozen=True)
+class Eraser:
+    """Judges rows, which are dictionaries by column."""
+
+    person: Person
+    shared: Shared = Shared()
+
+    @cached_property
+    def _names(self) -> Names:
+        return Names(self.person.names, self.shared.letters)
+
+    def names(self, text: str) -> bool:
+        """Return whether `text` names the person."""
+        return self._names.redact(text).text != text
+
+    def row(self, members: Mapping[str, Any]) -> Fate:
+        """Return what becomes of a row with these `members`, of which lists and objects are none."""
+        read = {
+            name: self._member(name, value)
+            for name, value in members.items()
+            if isinstance(value, str) and name not in _KEPT
+        }
+        may_remain = frozenset().union(*(each.may_remain for each in read.values()))
+        changed = {name: each.text for name, each in read.items() if each.text != members[name]}
+        if not changed:
+            return Fate(may_remain=may_remain)
+        event = self._event(members)
+        source, id = (str(event.get(name) or "") for name in ("source", "id"))
+        claim = hashlib.sha256(f"{source}\n{id}".encode()).hexdigest()[:16]
+        is_own = self._is_own(members)
+        if is_own and claim not in self.shared.claims and id not in self.shared.letters:
+            return Fate(own=True)
+        if any(name in changed and not (name == _LINE and _members(members[name])) for name in _TEXTS):
+            may_remain |= {UNREADABLE}
+        if self.person.claims(source) or self._is_about(event):
+            changed |= {name: _without_data(changed[name]) for name in _EVENTS if name in changed}
+        if "event" in changed:
+            changed["digest"] = members.get("digest") or short_digest(members["event"].encode())
+        claims = frozenset() if is_own or not self.names(source) else frozenset({claim})
+        return Fate(False, changed, may_remain, Shared(claims, self._letters(members)))
+
+    def line(self, text: str) -> tuple[str, Fate]:
+        """Return a line of JSON as it is to be, and what becomes of it."""
+        redacted = self._names.redact(text)
+        if redacted.text == text:
+            return text, Fate(may_remain=redacted.may_remain)
+        members = _members(text)
+        if members is None:
+            fate = self.row({_LINE: text})
+            return fate.members.get(_LINE, text), fate
+        # What no column has a place for may be an object or a list.
+        flat = {
+            name: _to_json(value) if isinstance(value, dict | list) else value
+            for name, value in members.items()
+        }
+        fate = self.row(flat)
+        for name, value in fate.members.items():
+            members[name] = value if flat.get(name) == members.get(name) else json.loads(value)
+        return _to_json(members) if fate.members else text, fate
+
+    def _member(self, name: str, value: str) -> Redacted:
+        if name == _LINE and _members(value) is not None:
+            line, fate = self.line(value)
+            return Redacted(line, fate.may_remain)
+        return self._names.redact(value)
+
+    def _event(self, members: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return what a row says of its event: that itself, or the row."""
+        text = members.get("event")
+        return (_members(text) if isinstance(text, str) else None) or members
+
+    def _is_own(self, members: Mapping[str, Any]) -> bool:
+        sender = parse_sender(str(members.get("sender") or ""))
+        devices = {sender.device, *(members.get(name) for name in _CLIENTS)}
+        if devices <= {None, ""}:
+            texts = (str(members[name]) for name in _TEXTS if members.get(name))
+            devices = {each.partition("/")[0] for text in texts for each in _STATED.findall(text)}
+        devices -= {None, ""}
+        return bool(devices) and devices <= {*self.person.names}
+
+    def _is_about(self, event: Mapping[str, Any]) -> bool:
+        """Return whether an event is a dead letter about one of the person's device."""
+        data = event.get("data")
+        sender = data.get("sender") if isinstance(data, dict) else None
+        return isinstance(sender, dict) and sender.get("device") in self.person.names
+
+    def _letters(self, members: Mapping[str, Any]) -> Mapping[str, str]:
+        """Return the id of the dead letter about the row's event, and what it is after the erasure."""
+        if members.get("outcome") != Outcome.DEAD_LETTERED:
+            return {}
+        named = [str(members.get(name) or "") for name in ("sender", "source", "id")]
+        old, new = letter_id(*named), letter_id(*(self._names.redact(each).text for each in named))
+        return {old: new} if old != new else {}
 
 
-def _names(objects: Objects, now: datetime) -> Iterator[str]:
-    for folder in objects.folders(""):
-        if folder not in _SKIPPED:
-            for each in objects.beneath(folder):
-                hour = hour_of(each.name)
-                if hour is None or hour.is_closed(now):
-                    yield each.name
+def _members(text: str) -> dict[str, Any] | None:
+    try:
+        found = loads(text)
+    except EnvelopeError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _to_json(value: Any) -> str:
+    # As the archive's writers do it.
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _without_data(event: str) -> str:
+    """Return an event's text with a mark in place of its data."""
+    if _members(event) is None:
+        return event
+    for name, start, end in list(member_spans(event)):
+        if name == "data":
+            return with_member(event, name, f'"{mark(event[start:end])}"')
+        if name == "data_base64":
+            return with_member(event, name, f'"{encoded_mark(event[start:end])}"')
+    return event

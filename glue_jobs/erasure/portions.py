@@ -1,4 +1,4 @@
-"""Where the archive holds rows about persons, in portions, and the objects without a person's rows.
+"""Where the archive holds rows about persons, in portions, and the objects without the person.
 
 Each is put in the place of the one with them at once. An interrupted erasure goes on from its `Progress`.
 """
@@ -13,26 +13,28 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as sf
 
 from eventplane.archive_layout import AUDIT, COMPACTED, ERASURES, FOLDERS, Folder, Form
 from eventplane.errors import EventPlaneError
-from glue_jobs.common.archive import Archive, line_text, records, with_envelope
+from glue_jobs.common.archive import Archive, struct_of, with_envelope
 from glue_jobs.common.attestation import AttestationKey, attest, read_attested, refusal
 from glue_jobs.common.hours import Days, hours_of
 from glue_jobs.common.listing import LINES, PARQUET
 from glue_jobs.common.objects import Objects, OldVersions, Stored
 from glue_jobs.compaction.files import CODEC
-from glue_jobs.erasure.person import Person
+from glue_jobs.erasure.person import Eraser, Fate, Person, Shared
 
 _AT_ONCE = 20
 """Raw objects that are in memory together. A writer's batch makes one of some MB of lines."""
 
 _STAGING = f"{ERASURES}/staging"
 
-FORMAT = 2
+FORMAT = 3
 """The version of plan and receipt."""
+
+OPEN = "its hour is still written to; run the erasure again when it has ended"
 
 _PARTITION = re.compile(rf"(?:{COMPACTED}/)?(.+/date=[^/]+(?:/hour=[^/]+)?)/")
 
@@ -51,54 +53,107 @@ class Portion:
         return replace(self, stored=tuple(each for each in self.stored if each.name in names))
 
     def rows(self, spark: SparkSession, objects: Objects) -> DataFrame:
-        """Return its rows with `file`; raw ones with `value`, their line."""
+        """Return its rows with `file`, the object's name; raw ones as `value`, their line."""
         names = [each.name for each in self.stored]
         if self.is_raw and self.folder is not None:
-            read = records(Archive(spark, objects).lines(self.folder, names), self.folder)
-            return with_envelope(read, self.folder).withColumn("line_text", line_text())
+            return Archive(spark, objects).lines(self.folder, names)
         rows = spark.read.option("mergeSchema", "true").parquet(*(f"{objects.uri}/{each}" for each in names))
         within = sf.substring_index("_metadata.file_path", f"/{self.table}/", -1)
         return rows.select("*", sf.concat(sf.lit(f"{self.table}/"), within).alias("file"))
 
-    def found(self, spark: SparkSession, objects: Objects, person: Person) -> dict[str, int]:
-        """Return how many of the person's rows are in which of its objects."""
+    def survey(self, spark: SparkSession, objects: Objects, eraser: Eraser) -> Survey:
+        """Return what `eraser` finds in its objects."""
         if not self.stored:
-            return {}
-        rows = self.rows(spark, objects)
-        mine = rows.where(person.is_in(rows.columns)).groupBy("file").count().collect()
-        return {each["file"]: each["count"] for each in mine}
+            return Survey()
+        found = self.rows(spark, objects).rdd.mapPartitions(lambda rows: [_survey(rows, eraser)])
+        return found.fold(Survey(), Survey.and_)
 
-    def rewrite(self, spark: SparkSession, objects: Objects, person: Person) -> None:
-        """Remove the person's rows from its objects."""
+    def rewrite(self, spark: SparkSession, objects: Objects, eraser: Eraser) -> None:
+        """Replace its objects by those without the person."""
         at_once = _AT_ONCE if self.is_raw else 1
         for start in range(0, len(self.stored), at_once):
             some = replace(self, stored=self.stored[start : start + at_once])
             rows = some.rows(spark, objects)
-            kept = rows.where(~person.is_in(rows.columns))
             if self.is_raw:
-                _replace_lines(objects, some, kept)
+                _replace_lines(objects, some, rows, eraser)
             else:
-                _replace_parquet(objects, some, kept.drop("file"), person)
+                _replace_parquet(objects, some, rows, eraser)
 
 
-def _replace_lines(objects: Objects, portion: Portion, kept: DataFrame) -> None:
+@dataclass(slots=True)
+class Survey:
+    """Rows by object: of the person, which go; `redacted` ones; and those that may hold a name all the same.
+
+    `may_remain` counts by object and reason. `shared` is what concerns rows of others.
+    """
+
+    rows: Counter[str] = field(default_factory=Counter)
+    redacted: Counter[str] = field(default_factory=Counter)
+    may_remain: Counter[tuple[str, str]] = field(default_factory=Counter)
+    shared: Shared = field(default_factory=Shared)
+
+    def and_(self, other: Survey) -> Survey:
+        """Return both together."""
+        counts = self.rows + other.rows, self.redacted + other.redacted, self.may_remain + other.may_remain
+        return Survey(*counts, self.shared.and_(other.shared))
+
+
+def _survey(rows: Iterable[Row], eraser: Eraser) -> Survey:
+    found, claims, letters = Survey(), set[str](), dict[str, str]()
+    for row in rows:
+        fate = _fate(row, eraser)[1]
+        found.rows[row["file"]] += fate.own
+        found.redacted[row["file"]] += bool(fate.members)
+        found.may_remain.update((row["file"], reason) for reason in fate.may_remain)
+        claims |= fate.shared.claims
+        letters |= fate.shared.letters
+    found.shared = Shared(frozenset(claims), letters)
+    return found
+
+
+def _fate(row: Row, eraser: Eraser) -> tuple[Any, Fate]:
+    """Return a row as it is to be, and what becomes of it: a line, or a dictionary."""
+    members = row.asDict()
+    if "value" in members:
+        return eraser.line(members["value"])
+    fate = eraser.row(members)
+    return {**members, **fate.members}, fate
+
+
+def _left(rows: Iterable[Row], eraser: Eraser) -> Iterator[tuple[str, Any]]:
+    for row in rows:
+        made, fate = _fate(row, eraser)
+        if not fate.own:
+            yield row["file"], made
+
+
+def _replace_lines(objects: Objects, portion: Portion, rows: DataFrame, eraser: Eraser) -> None:
     lines: dict[str, list[str]] = {each.name: [] for each in portion.stored}
-    for row in kept.select("file", "value").collect():
-        lines[row["file"]].append(row["value"])
+    for name, line in rows.rdd.mapPartitions(lambda each: _left(each, eraser)).collect():
+        lines[name].append(line)
     for name, texts in lines.items():
         # As the writers do it: no time stamp, so that equal lines make equal bytes.
         body = "".join(f"{text}\n" for text in texts).encode()
         objects.write(name, gzip.compress(body, compresslevel=1, mtime=0))
 
 
-def _replace_parquet(objects: Objects, portion: Portion, kept: DataFrame, person: Person) -> None:
-    one = kept.repartition(1)
-    if portion.folder and portion.folder.compaction:
-        one = one.sortWithinPartitions(*portion.folder.compaction.order)
-    place = f"{_STAGING}/{person.pseudonym}"
+def _replace_parquet(objects: Objects, portion: Portion, rows: DataFrame, eraser: Eraser) -> None:
+    columns = rows.drop("file").schema
+    if (folder := portion.folder) and folder.compaction:
+        columns = struct_of(folder.compacted_columns)
+    names = columns.names
+    left = rows.rdd.mapPartitions(lambda each: _left(each, eraser))
+    made = left.map(lambda each: tuple(each[1].get(name) for name in names))
+    one = rows.sparkSession.createDataFrame(made, columns, verifySchema=False).repartition(1)
+    if folder and folder.compaction:
+        # What is made of the event is made anew.
+        made_of_event = {*folder.compaction.attributes, *(each.name for each in folder.compaction.derived)}
+        one = with_envelope(one.drop(*made_of_event), folder).select(*names)
+        one = one.sortWithinPartitions(*folder.compaction.order)
+    place = f"{_STAGING}/{eraser.person.pseudonym}"
     one.write.mode("overwrite").option("compression", CODEC).parquet(f"{objects.uri}/{place}")
-    (made,) = (each.name for each in objects.beneath(place) if each.name.endswith(PARQUET))
-    objects.move(made, portion.stored[0].name)
+    (written,) = (each.name for each in objects.beneath(place) if each.name.endswith(PARQUET))
+    objects.move(written, portion.stored[0].name)
 
 
 def portions(objects: Objects, now: datetime) -> Iterator[Portion]:
@@ -116,6 +171,17 @@ def portions(objects: Objects, now: datetime) -> Iterator[Portion]:
         place = f"{AUDIT}/{table}"
         if stored := _named(objects.beneath(place), PARQUET):
             yield Portion(place, stored, None, is_raw=False)
+
+
+def open_hours(objects: Objects, now: datetime) -> Survey:
+    """Return the objects of hours that are still written to, which are left alone: all may hold something."""
+    found = Survey()
+    for folder in FOLDERS:
+        if folder.is_personal and folder.form is Form.LINES:
+            for hour in hours_of(objects, folder.name, Days()):
+                if not hour.is_closed(now):
+                    found.may_remain[hour.raw(folder.name), OPEN] = 0
+    return found
 
 
 def documents(objects: Objects) -> list[Stored]:
@@ -164,8 +230,10 @@ class UnattestedPlanError(EventPlaneError):
 
 @dataclass(slots=True)
 class Progress:
-    """`rows` that were the person's by object, the audit's `documents` that named them, and the `changes`.
+    """What an erasure has found so far, and the `changes`.
 
+    `rows` that were the person's and `redacted` ones by object, those that `may_remain` by object and reason,
+    the audit's `documents` that named the person, and what rows of others have in common with theirs.
     It is written down before anything is removed: only by it a later run knows whose old versions to delete.
     `changes` has of each object the digest before, and the one after: None where it was deleted, '' while it
     is being replaced. By these an audit knows that the change was lawful, once `key` has attested them.
@@ -174,8 +242,11 @@ class Progress:
     key: AttestationKey
     person: Person
     rows: dict[str, int] = field(default_factory=dict)
+    redacted: dict[str, int] = field(default_factory=dict)
+    may_remain: dict[str, dict[str, int]] = field(default_factory=dict)
     documents: list[str] = field(default_factory=list)
     changes: dict[str, list[str | None]] = field(default_factory=dict)
+    shared: Shared = field(default_factory=Shared)
 
     @classmethod
     def resumed(cls, objects: Objects, key: AttestationKey, person: Person) -> Progress:
@@ -183,24 +254,34 @@ class Progress:
 
         Raises `UnattestedPlanError`: by a plan of somebody else the receipt would attest changes of others.
         """
-        name = _plan(person)
+        progress, name = cls(key, person), _plan(person)
         body = objects.read(name)
         if body is None:
-            return cls(key, person)
+            return progress
         members, is_attested = read_attested(key, name, body)
         if not is_attested:
             raise UnattestedPlanError(name, refusal(key, "erasure"))
-        return cls(key, person, members["rows"], members["documents"], members.get("changes", {}))
+        for each in _PLANNED:
+            setattr(progress, each, members.get(each, getattr(progress, each)))
+        progress.shared = Shared(frozenset(members.get("claims", ())), members.get("letters", {}))
+        return progress
 
-    def note(self, objects: Objects, rows: Mapping[Stored, int], documents: Iterable[Stored] = ()) -> None:
-        """Write down what is about to be removed: rows of objects, and whole documents."""
+    def count(self, found: Survey) -> None:
+        """Count what was found. Of what an interrupted run had counted the greater number counts."""
+        for known, counted in ((self.rows, found.rows), (self.redacted, found.redacted)):
+            for name, count in counted.items():
+                known[name] = max(count, known.get(name, 0))
+        for (name, reason), count in found.may_remain.items():
+            reasons = self.may_remain.setdefault(name, {})
+            reasons[reason] = max(count, reasons.get(reason, 0))
+
+    def note(self, objects: Objects, stored: Iterable[Stored], documents: Iterable[Stored] = ()) -> None:
+        """Write down which objects are about to be replaced, and which documents deleted."""
         documents = list(documents)
-        for stored, count in rows.items():
-            self.rows[stored.name] = max(count, self.rows.get(stored.name, 0))
         self.documents = sorted({*self.documents, *(each.name for each in documents)})
-        for stored in (*rows, *documents):
-            before, _ = self.changes.get(stored.name, (objects.digest(stored), ""))
-            self.changes[stored.name] = [before, ""]
+        for each in (*stored, *documents):
+            before, _ = self.changes.get(each.name, (objects.digest(each), ""))
+            self.changes[each.name] = [before, ""]
         self._write(objects)
 
     def settle(self, objects: Objects) -> None:
@@ -213,7 +294,8 @@ class Progress:
         self._write(objects)
 
     def _write(self, objects: Objects) -> None:
-        plan = {"rows": self.rows, "documents": self.documents, "changes": self.changes}
+        plan = {name: getattr(self, name) for name in _PLANNED}
+        plan |= {"claims": sorted(self.shared.claims), "letters": self.shared.letters}
         name = _plan(self.person)
         objects.write(name, attest(self.key, name, {"format": FORMAT, **plan}))
 
@@ -222,22 +304,26 @@ class Progress:
 
         Whole hours, raw and compacted: what the lifecycle or the compaction took there had the rows as well.
         """
-        for place in sorted({found[1] for name in self.rows if (found := _PARTITION.match(name))}):
+        changed = {*self.rows, *self.redacted}
+        for place in sorted({found[1] for name in changed if (found := _PARTITION.match(name))}):
             yield f"{place}/"
             yield f"{COMPACTED}/{place}/"
         yield from self.documents
 
     def receipt(self, until: datetime, old_versions: OldVersions) -> dict[str, Any]:
-        """Return what was removed. It names no person; the same parameters make the same pseudonym."""
-        tables: Counter[str] = Counter()
-        for name, count in self.rows.items():
-            tables[name.partition("/date=")[0]] += count
+        """Return what was done. It names no person; the same parameters make the same pseudonym."""
         return {
             "format": FORMAT,
             "pseudonym": self.person.pseudonym,
             "erased_at_ms": round(1_000 * until.timestamp()),
-            "rows": dict(sorted(tables.items())),
-            "objects": sorted(self.rows),
+            "rows": _by_table(self.rows),
+            "redacted": _by_table(self.redacted),
+            "may_remain": [
+                {"object": name, "rows": rows, "reason": reason}
+                for name, reasons in sorted(self.may_remain.items())
+                for reason, rows in sorted(reasons.items())
+            ],
+            "objects": sorted({*self.rows, *self.redacted}),
             "documents": self.documents,
             "changes": dict(sorted(self.changes.items())),
             "old_versions": old_versions.deleted,
@@ -251,6 +337,16 @@ class Progress:
         objects.write(name, attest(self.key, name, receipt))
         objects.delete([_plan(self.person)])
         objects.delete_old_versions(_plan(self.person))
+
+
+_PLANNED = ("rows", "redacted", "may_remain", "documents", "changes")
+
+
+def _by_table(counts: Mapping[str, int]) -> dict[str, int]:
+    tables: Counter[str] = Counter()
+    for name, count in counts.items():
+        tables[name.partition("/date=")[0]] += count
+    return dict(sorted(tables.items()))
 
 
 def _plan(person: Person) -> str:

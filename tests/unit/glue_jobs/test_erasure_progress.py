@@ -1,17 +1,20 @@
-"""What an erasure writes down, and which old versions it knows by that."""
+"""Whose a row is, what an erasure writes down, and which old versions it knows by that."""
 
 from __future__ import annotations
 
-import base64
+import json
+from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from glue_jobs.common.attestation import open_key
+from eventplane.dead_letter import letter_id
+from eventplane.device_reports import short_digest
+from glue_jobs.common.attestation import attest, open_key
 from glue_jobs.common.objects import FolderObjects, OldVersions, Stored
-from glue_jobs.erasure.person import Person, TooWideError
-from glue_jobs.erasure.portions import Progress
+from glue_jobs.erasure.person import Eraser, Person, Shared, TooWideError
+from glue_jobs.erasure.portions import Progress, Survey
 
 PERSON = Person("//home-1/", "home-1")
 HOUR = "date=2026-03-01/hour=12"
@@ -22,14 +25,24 @@ def stored(objects: FolderObjects, name: str, content: bytes = b"with") -> Store
     return next(each for each in objects.beneath(name.rpartition("/")[0]) if each.name == name)
 
 
+def surveyed(rows: dict[str, int], redacted: dict[str, int] | None = None) -> Survey:
+    remain = Counter({(name, "compressed"): 1 for name in rows})
+    return Survey(Counter(rows), Counter(redacted or {}), remain)
+
+
 def test_old_versions_are_those_of_whole_hours_raw_and_compacted(tmp_path: Path) -> None:
     progress = Progress(open_key(None), PERSON)
     objects = FolderObjects(tmp_path)
-    rows = {
-        stored(objects, f"compacted/tap/{HOUR}/run=abc/part-0.zstd.parquet"): 3,
-        stored(objects, "audit/findings/date=2026-03-01/part-0.parquet"): 1,
-    }
-    progress.note(objects, rows, [stored(objects, "audit/report.json")])
+    compacted, findings = (
+        f"compacted/tap/{HOUR}/run=abc/part-0.parquet",
+        "audit/findings/date=2026-03-01/a.parquet",
+    )
+    progress.count(surveyed({compacted: 3}, {findings: 1}))
+    progress.note(
+        objects,
+        [stored(objects, name) for name in (compacted, findings)],
+        [stored(objects, "audit/report.json")],
+    )
     prefixes = list(progress.old_versions())
     assert {f"tap/{HOUR}/", f"compacted/tap/{HOUR}/", "audit/findings/date=2026-03-01/"} <= set(prefixes)
     assert prefixes[-1] == "audit/report.json"
@@ -41,42 +54,175 @@ def test_what_was_noted_outlives_an_interruption_and_is_counted_once(tmp_path: P
     objects = FolderObjects(tmp_path)
     name = f"tap/{HOUR}/a.json.gz"
     first, document = stored(objects, name), stored(objects, "audit/report.json")
-    Progress(open_key(None), PERSON).note(objects, {first: 5}, [document])
+    cut = Progress(open_key(None), PERSON, shared=Shared(frozenset({"claim"}), {"old": "new"}))
+    cut.count(surveyed({name: 5}, {name: 2}))
+    cut.note(objects, [first], [document])
     before = objects.digest(first)
     objects.write(name, b"without")
     objects.delete([document.name])
     resumed = Progress.resumed(objects, open_key(None), PERSON)
+    assert resumed.shared == cut.shared
     second = stored(objects, f"ledger/{HOUR}/b.json.gz")
-    resumed.note(objects, {stored(objects, name, b"without"): 2, second: 1})
+    resumed.count(surveyed({name: 2, second.name: 1}))
+    resumed.note(objects, [stored(objects, name, b"without"), second])
     resumed.settle(objects)
     assert resumed.changes[name] == [before, objects.digest(first)]
     assert resumed.changes[document.name] == [objects.digest(second), None]
     receipt = resumed.receipt(datetime(2026, 3, 2, tzinfo=UTC), OldVersions(4, 1))
     assert (receipt["old_versions"], receipt["locked_versions"]) == (4, 1)
-    assert receipt["rows"] == {"ledger": 1, "tap": 5}
+    assert (receipt["rows"], receipt["redacted"]) == ({"ledger": 1, "tap": 5}, {"tap": 2})
+    assert receipt["may_remain"] == [
+        {"object": each, "rows": 1, "reason": "compressed"} for each in (second.name, name)
+    ]
     assert receipt["documents"] == ["audit/report.json"]
     resumed.finish(objects, receipt)
     assert Progress.resumed(objects, open_key(None), PERSON).rows == {}
     assert Progress.resumed(objects, open_key(None), Person("//home-2/")).rows == {}
 
 
+def test_the_plan_of_an_earlier_version_is_resumed(tmp_path: Path) -> None:
+    objects = FolderObjects(tmp_path)
+    plan = {"format": 2, "rows": {"tap/a": 3}, "documents": ["audit/b"], "changes": {"tap/a": ["1", ""]}}
+    name = f"erasures/{PERSON.pseudonym}/plan.json"
+    objects.write(name, attest(open_key(None), name, plan))
+    resumed = Progress.resumed(objects, open_key(None), PERSON)
+    assert (resumed.rows, resumed.redacted, resumed.documents) == ({"tap/a": 3}, {}, ["audit/b"])
+    assert resumed.shared == Shared()
+
+
+EVENT = {"specversion": "1.0", "id": "1", "source": "//home-2/bell", "type": "org.example.a.v1"}
+
+
+def tap_line(client_id: str, **members: object) -> str:
+    event = json.dumps({**EVENT, **members})
+    return json.dumps(
+        {"accepted_at_ms": 1, "client_id": client_id, "topic": f"devices/{client_id}", "event": event}
+    )
+
+
+def row_of(line: str) -> dict[str, object]:
+    members = json.loads(line)
+    event = json.loads(members.pop("event"))
+    return {**members, **event}
+
+
 @pytest.mark.parametrize(
-    ("text", "is_named"),
+    "members",
     [
-        ('{"source":"//home-1/bell"}', True),
-        (r'{"event":"{\"source\":\"//home-1/bell\"}"}', True),
-        ('{"client_id":"home-1"}', True),
-        (r'{"event":"{\"device\":\"home-1\"}"}', True),
-        ("home-1.1772366400000.3.disconnected", True),
-        ('{"subject":"/devices/home-1/router"}', True),
-        (base64.b64encode(b'{"sender":"home-1/voice"}').decode(), True),
-        (base64.b64encode(b'{"sender":"home-17/voice"}').decode(), False),
-        ("home-17 home-1-annex my-home-1 home-1_2", False),
-        ('{"source":"//home-10/bell","client_id":"home-10"}', False),
+        {"client_id": "home-1"},
+        {"thing": "home-1", "state": "provisioned"},
+        {"client_id": "home-1", "sender": "home-1/voice", "source": "//relay", "id": "1"},
+        {"client_id": None, "sender": "home-1/voice", "source": "//relay", "id": "1"},
+        {"client_id": "home-1", "sender": "eventplane", "source": "//router", "id": "dead"},
+        {"device": "home-1", "kind": "lost", "source": "//relay"},
+        {"body": '{"data":"AAAA","clientid":"home-1"}', "reason": "bad_frame"},
+        {"line_text": '{"accepted_at_ms":1,"client_id":"home-1","event":"{\\"client_id\\":\\"home-2'},
     ],
 )
-def test_a_text_names_the_person_or_somebody_else(text: str, is_named: bool) -> None:
-    assert PERSON.is_named_in(text) is is_named
+def test_a_row_of_the_person_s_device_is_the_person_s(members: dict[str, object]) -> None:
+    assert Eraser(PERSON).row(members).own
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        {"client_id": "home-2", "source": "//home-1/bell", "id": "1"},
+        {"client_id": "home-2", "sender": "home-1/voice", "source": "//home-1/bell", "id": "1"},
+        {"client_id": None, "sender": "care", "source": "//home-1/bell", "id": "home-1.1"},
+        {"client_id": None, "sender": "presence-monitor", "source": "/presence", "id": "home-1.1.3.quiet"},
+        {"client_id": "home-1:2", "subject": "//home-1"},
+        {"client_id": "HOME-1", "subject": "home-1"},
+        {"device": None, "detail": "as home-1 said"},
+        {"line_text": '{"client_id":"home-2","event":"{\\"client_id\\":\\"home-1\\"'},
+        {"text": '{"event":"//home-1/x'},
+    ],
+)
+def test_a_row_of_another_party_is_redacted_and_stays(members: dict[str, object]) -> None:
+    fate = Eraser(PERSON).row(members)
+    assert not fate.own
+    assert fate.members
+    assert {*fate.members} <= {*members}
+    assert not any(Eraser(PERSON).names(str(value)) for value in {**members, **fate.members}.values())
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        {"client_id": 5, "sender": ["home-1"], "event": {"of": "home-1"}},
+        {"client_id": {"home-1": 1}, "event": 5, "source": None, "id": 7},
+        {"outcome": "dead_lettered", "sender": 1, "source": [], "id": "home-1"},
+        {"line_text": "[" * 999 + '"home-1"'},
+        {"event": '{"id":"home-1","data":', "digest": 5},
+    ],
+)
+def test_a_row_of_other_types_is_redacted_and_stops_nothing(members: dict[str, object]) -> None:
+    line, fate = Eraser(PERSON).line(json.dumps(members))
+    assert not fate.own
+    assert not Eraser(PERSON).names(line)
+    assert json.loads(line).keys() >= members.keys()
+
+
+@pytest.mark.parametrize(
+    ("source", "is_claimed"),
+    [("//home-1/bell", True), ("//home-1", True), ("//home-1:2/bell", False), ("//home-10/", False)],
+)
+def test_a_source_of_the_person(source: str, is_claimed: bool) -> None:
+    assert Person("//home-1").claims(source) is is_claimed
+
+
+def test_a_redacted_event_keeps_its_identity_its_other_text_and_its_digest() -> None:
+    line = tap_line("home-2", subject="/devices/home-1/bell", data={"note": "home-1 is ill", "n": [1.50, 2]})
+    redacted, fate = Eraser(PERSON).line(line)
+    before, after = row_of(line), row_of(redacted)
+    assert after.pop("digest") == short_digest(json.loads(line)["event"].encode())
+    assert {name for name in before if before[name] != after[name]} == {"subject", "data"}
+    assert str(after["data"]["note"]).endswith(" is ill")  # type: ignore[index]
+    assert "[1.5, 2]" in json.loads(redacted)["event"]
+    assert (fate.own, fate.may_remain, fate.shared) == (False, frozenset(), Shared())
+    assert Eraser(PERSON).line(redacted)[0] == redacted
+    other = Eraser(Person("//ill.example/", "bell"))
+    assert json.loads(other.line(redacted)[0])["digest"] == json.loads(redacted)["digest"]
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        {"source": "//home-1/bell", "data": {"pulse": 80}},
+        {"source": "//home-1/bell", "data_base64": "cHVsc2U="},
+        {"source": "//ingest", "data": {"sender": {"device": "home-1"}, "original_base64": "cHVsc2U="}},
+    ],
+)
+def test_the_data_of_a_source_of_the_person_goes_whoever_sent_it(members: dict[str, object]) -> None:
+    name = next(each for each in members if each.startswith("data"))
+    texts = set()
+    for more in ({}, {"subject": "x"}):
+        redacted, fate = Eraser(PERSON).line(tap_line("home-2", **members, **more))
+        assert not fate.own
+        assert "pulse" not in redacted
+        assert "cHVsc2U" not in redacted
+        texts.add(str(row_of(redacted)[name]))
+    assert len(texts) == 1
+
+
+def test_what_others_share_with_the_person_s_rows_stays_together() -> None:
+    """An event of another under the person's names was refused: its letter, and the person's own event."""
+    ledger = {"sender": "home-2/voice", "client_id": "home-2", "source": "//home-1/bell", "id": "home-1.7"}
+    refused = {**ledger, "outcome": "dead_lettered", "reason": "payload_invalid"}
+    shared = Eraser(PERSON).row(refused).shared
+    ((old, new),) = shared.letters.items()
+    assert old == letter_id("home-2/voice", "//home-1/bell", "home-1.7")
+    eraser = Eraser(PERSON, shared)
+    said = {**refused, **eraser.row(refused).members}
+    assert new == letter_id(said["sender"], said["source"], said["id"])
+    letter = {"sender": "eventplane", "client_id": "home-2", "source": "//router", "id": old}
+    assert eraser.row(letter).members == {"id": new}
+    own = {**ledger, "sender": "home-1/voice", "client_id": "home-1"}
+    assert Eraser(PERSON).row(own).own
+    kept = eraser.row(own)
+    assert not kept.own
+    assert {name: kept.members[name] for name in ("source", "id")} == {
+        name: said[name] for name in ("source", "id")
+    }
 
 
 @pytest.mark.parametrize("source", ["", "/", "//", "//a", "urn"])
