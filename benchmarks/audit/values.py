@@ -186,7 +186,9 @@ def _time(random: Random) -> str:
     day = random.choice([*_DAYS, f"{random.randint(1, 12):02}-{random.randint(1, 31):02}"])
     hour, minute = random.choice(["00", "12", "23"]), random.choice(["00", "30", "59"])
     second = random.choice(["00", "59", "60", f"{random.randrange(60):02}"])
-    fraction = random.choice(["", ".0", ".9", ".9995", ".123456789012", f".{random.randrange(10**6)}"])
+    fraction = random.choice(
+        ["", ".0", ".9", ".987", ".9995", ".123456789012", f".{random.randrange(10**6)}"]
+    )
     offset = random.choice([*_OFFSETS, f"+{random.randrange(24):02}:59"])
     return f"{year}-{day}{random.choice('TTt')}{hour}:{minute}:{second}{fraction}{offset}"
 
