@@ -13,7 +13,7 @@ import shutil
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -32,8 +32,10 @@ LESS: Final = 5
 """How many times fewer events the days have on which single findings are made."""
 
 _HOURS: Final = 24
-_DELIVERED: Final = '"outcome":"delivered"'
-_OF_DEVICES: Final = '"entered_by":"device.outbox"'
+_DELIVERY: Final = re.compile(
+    r'(?=.*"entered_by":"device\.outbox")(?=.*"outcome":"delivered")(?!.*"destination":"alarm-centre\.inbox")'
+)
+"""A line of the ledger that says that a device's event was delivered, where no handover says so too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +46,12 @@ class Day:
     plant: Callable[[Path], Mapping[str, int]]
 
 
-def _plan(events: int, **more: int) -> Plan:
-    return Plan(events, hours=_HOURS, fault_every=0, trouble_every=0, **more)
+def _plan(events: int) -> Plan:
+    return Plan(events, hours=_HOURS, fault_every=0, trouble_every=0)
+
+
+def _one_device(events: int) -> Plan:
+    return replace(_plan(events), events_an_hour=max(1, events // _HOURS))
 
 
 def dead_ledger(archive: Path) -> dict[str, int]:
@@ -60,7 +66,7 @@ def half_wrong(archive: Path) -> dict[str, int]:
     for path in sorted((archive / "ledger").rglob("*.gz")):
         kept = []
         for line in gzip.decompress(path.read_bytes()).decode().splitlines(keepends=True):
-            if _DELIVERED in line and _OF_DEVICES in line:
+            if _DELIVERY.match(line):
                 delivered += 1
                 if delivered % 4 == 0:
                     continue
@@ -80,9 +86,7 @@ def nothing(_: Path) -> dict[str, int]:
 DAYS: Final[Mapping[str, Callable[[int], Day]]] = {
     "dead_ledger": lambda events: Day(_plan(events), dead_ledger),
     "half_wrong": lambda events: Day(_plan(events // LESS), half_wrong),
-    "one_device": lambda events: Day(
-        _plan(events // LESS, events_an_hour=max(1, events // LESS // _HOURS)), nothing
-    ),
+    "one_device": lambda events: Day(_one_device(events // LESS), nothing),
 }
 """Days by name, for a number of events."""
 

@@ -59,7 +59,7 @@ SETTINGS = {
     # The archive has an object a minute and writer. Spark counts 4 MiB for opening one, so that 23,000
     # objects of a row became 720 tasks; S3 gives the first byte in the time that reading 1 MiB takes.
     "spark.sql.files.openCostInBytes": "1048576",
-    # Whoever takes at most so many rows takes them of all partitions at the same time.
+    # A bounded take reads all partitions at the same time; by default it begins with one.
     "spark.sql.limit.initialNumPartitions": "64",
 }
 """What all runs need; set on whichever session Glue hands us."""
