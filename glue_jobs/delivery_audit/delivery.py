@@ -9,6 +9,7 @@ from eventplane.guarantee import BY_CHANNEL, DROP_REASONS
 from eventplane.ledger import HANDOVERS, LEDGER, SENT_BEFORE, TAP, Basis
 from eventplane.limits import MAX_HOPS
 from eventplane.reasons import Outcome, Reason
+from eventplane.replay import REDRIVE
 from eventplane.values import timestamp_of_ms
 from glue_jobs.delivery_audit.event import CLOCK_SLACK_MS, Decision, Event, Unclear, decided_between
 from glue_jobs.delivery_audit.event_group import (
@@ -84,7 +85,7 @@ class Delivery(NamedTuple):
     def copies(self) -> int:
         """How many copies of the event were written to the inbox on this route."""
         # Of one that was sent early, the contract in force only says that it was right to be.
-        return sum(row.reason != SENT_BEFORE for row in self.out)
+        return sum(row.reason not in (SENT_BEFORE, REDRIVE) for row in self.out)
 
 
 def deliveries(event: Event, rules: AuditRules) -> Iterator[Delivery]:
@@ -374,6 +375,8 @@ def _of_decisions(delivery: Delivery, rules: AuditRules) -> _Found:
         put = delivery.out[0]
         # Each copy that a device sends is routed, rightly.
         came = max(len(delivery.event.copies), 1)
+        if any(row.reason == REDRIVE for row in delivery.out):
+            yield Kind.PUT_BACK, "into the inbox once more, by an operator"
         if len(delivery.out) > came and (copies := delivery.copies) > came:
             yield Kind.DUPLICATE, f"{copies} copies in the inbox, of {came} that came"
         late_ms = decided_between(put).earliest_ms - put.entered_at_ms

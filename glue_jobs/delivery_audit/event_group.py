@@ -14,6 +14,7 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from eventplane.ledger import Basis
+from eventplane.replay import REDRIVE, REPLAY
 from glue_jobs.delivery_audit.findings import Finding
 
 NO_ROUTE: Final = "(unrouted)"
@@ -24,10 +25,6 @@ EVERY_ROUTE: Final = "(every route)"
 
 UNWANTED: Final = "~"
 """Stands before the name of a route that takes an event and does not forward it. No name begins so."""
-
-REPLAY: Final = "replay"
-"""The reason of a ledger record that was made by sending an event again; its `entered_at_ms` is that of the
-original."""
 
 HOUR_MS: Final = 3_600_000
 
@@ -158,9 +155,10 @@ class LedgerRow(NamedTuple):
     def is_by_contract_in_force(self) -> bool:
         """Whether the router decided by the contract that it had seen in force.
 
-        A replay decides by the contract of then, and a router that has just started by what it has.
+        A replay decides by the contract of then, a redrive decides nothing, and a router that has just
+        started decides by what it has.
         """
-        return self.basis != Basis.BUNDLED and self.reason != REPLAY
+        return self.basis != Basis.BUNDLED and self.reason not in (REPLAY, REDRIVE)
 
 
 class HandoverRow(NamedTuple):

@@ -16,6 +16,7 @@ from eventplane.contract import Place
 from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.ledger import HANDOVERS, LEDGER, TAP
 from eventplane.reasons import Outcome
+from eventplane.replay import REPLAY
 from eventplane.sender import SENDER_SERVICE, sender_in_frame
 from glue_jobs.delivery_audit.delivery import (
     Consumption,
@@ -32,7 +33,6 @@ from glue_jobs.delivery_audit.event_group import (
     EXPECTED,
     HOUR_MS,
     NO_ROUTE,
-    REPLAY,
     DeadLetterCount,
     EventGroup,
     HandoverRow,

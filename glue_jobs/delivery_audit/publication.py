@@ -35,6 +35,7 @@ from eventplane.archive_layout import (
 )
 from eventplane.envelope import Envelope, parse_event
 from eventplane.errors import EnvelopeError
+from eventplane.replay import REPLAY
 from eventplane.sqs_binding import send_request
 from glue_jobs.common.archive import struct_of
 from glue_jobs.common.objects import Objects
@@ -55,9 +56,6 @@ MAX_TREND: Final = 30
 """Most days in the trend. Ours: a month."""
 
 Form = Literal["parquet", "json"]
-
-REPLAY: Final = "replay"
-"""The folder of the events to send again, by `date` as lines of JSON: `event_group.ReplayRow`."""
 
 
 def file_report(

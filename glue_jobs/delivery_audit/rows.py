@@ -25,6 +25,7 @@ from eventplane.ledger import HANDOVERS, LEDGER, TAP
 from eventplane.limits import MAX_SENT_EVENT_BYTES
 from eventplane.names import EPOCH, SEQUENCE
 from eventplane.reasons import Outcome
+from eventplane.replay import REPLAY
 from eventplane.sender import PLANE, SENDER_DEVICE, SENDER_SERVICE
 from glue_jobs.common.values import timestamp_ms, whole_number
 from glue_jobs.delivery_audit.contracts import INTERVAL_MS
@@ -38,7 +39,6 @@ from glue_jobs.delivery_audit.event import (
 )
 from glue_jobs.delivery_audit.event_group import (
     HOUR_MS,
-    REPLAY,
     BadRow,
     EventGroup,
     HandoverRow,

@@ -17,6 +17,7 @@ from eventplane.interest.announcement import new_announcement, with_interest
 from eventplane.ledger import SENT_BEFORE, Basis
 from eventplane.limits import MAX_HOPS
 from eventplane.reasons import Outcome, Reason
+from eventplane.replay import REDRIVE
 from glue_jobs.delivery_audit.event_group import LatencyKey, ReplayRow
 from glue_jobs.delivery_audit.findings import Finding
 from tests.spark.small_archive import (
@@ -544,3 +545,13 @@ class TestInterest:
         report = judged(archive)
         assert report.faults() == {}
         assert report.route("readings")["delivered"] == 1
+
+
+def test_what_an_operator_redrove_into_an_inbox_is_no_copy_of_the_plane_s(archive: SmallArchive) -> None:
+    event = archive.send()
+    again = archive.record(event, at_ms=NOON_MS + 26 * HOUR_MS, reason=REDRIVE, put_back_by="operator")
+    delivered = archive.ledger[0]
+    where = {"route": delivered.route, "destination": delivered.destination, "outcome": Outcome.DELIVERED}
+    archive.ledger.append(replace(again, entered_by=delivered.destination, **where))
+    report = judged(archive)
+    assert (report.faults(), [each.kind for each in report.findings]) == ({}, ["put_back"])
