@@ -158,8 +158,8 @@ def _nearly(random: Random, name: str) -> str:
         return json.dumps(random.choice(["best_effort", "Best_effort", "at_least_once", "best_effort "]))
     number = _whole(random)
     if name != SEQUENCE:
-        forms = str(number % 40), str(number), f"-{number}", f"{number}.0", "-0", "0", "25", "1E1"
-        return random.choice(forms)
+        small = str(number % 40), "-0", "0", "25", "1E1"
+        return random.choice([*small, str(number), f"-{number}", f"{number}.0"])
     if random.random() < 0.2:
         return str(number % 2**31)
     padded = f"{number:012d}", f"{number:018d}", f"{number:019d}"

@@ -231,7 +231,7 @@ def _ledger(
         sf.col("put_back_by").isNotNull(),
         sf.col("type") == DEAD_LETTER_TYPE,
         is_by_wrong_clock(),
-        # Of a message that was received again nothing tells that.
+        # Also where the queue does not tell when it was received.
         decided > received + LONGEST_DECISION_MS,
         received < entered - CLOCK_SLACK_MS,
         watermark.is_late(sf.col("entered_at_ms"), sf.col("decided_at_ms")),
