@@ -39,21 +39,18 @@ class Deletion:
     events: frozenset[Key]
 
     def seen_by(self, report: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the result of the audit of the archive without the object.
+        """Return the result of the audit of the archive without the deliveries.
 
-        It has `noticed` when it calls the archive broken, and loses events of the object and no other; or,
-        where nothing is left of the object, when it has a hole for it.
+        It has `noticed` when it calls the archive broken, and loses events of the object and no other.
         """
         lost = [each for each in report["findings"] if each["kind"] == "lost"]
         named = {(each["source"], each["id"]) for each in lost}
-        holes = [each["archive_file"] for each in report["findings"] if each["kind"] == "missing_records"]
-        is_hole = any(self.file.startswith(each) for each in holes)
         return {
             "object": self.file,
             "events": len(self.events),
             "verdict": report["verdict"],
             "lost": report["totals"]["lost"],
-            "noticed": is_hole or (report["verdict"] == "broken" and bool(named) and named <= self.events),
+            "noticed": report["verdict"] == "broken" and bool(named) and named <= self.events,
             "evidence": sorted({(each["source"], each["id"], each["route"]) for each in lost}, key=str),
         }
 
@@ -73,8 +70,9 @@ def copy_without_one(archive: Path, copy: Path) -> Deletion:
     shutil.copytree(archive, copy, copy_function=os.link)
     name = file.relative_to(archive)
     (copy / name).unlink()  # it is a link: the original must not change
-    if others := [line for line in held[file] if not _is_delivery(json.loads(line))]:
-        (copy / name).write_bytes(gzip.compress(b"".join(line + b"\n" for line in others)))
+    others = (line for line in held[file] if not _is_delivery(json.loads(line)))
+    # Also without a row: an object that is gone is a hole of the archive, and no loss.
+    (copy / name).write_bytes(gzip.compress(b"".join(line + b"\n" for line in others)))
     return Deletion(name.as_posix(), frozenset((row["source"], row["id"]) for row in deliveries[file]))
 
 

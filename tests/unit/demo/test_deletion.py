@@ -7,13 +7,6 @@ import pytest
 from local.demo.deletion import Deletion
 
 
-@pytest.mark.parametrize(("place", "noticed"), [("ledger/a", True), ("ledger", True), ("tap/a", False)])
-def test_an_object_that_is_gone_is_noticed_as_a_hole(place: str, noticed: bool) -> None:
-    hole = {"kind": "missing_records", "archive_file": place}
-    report = {"verdict": "incomplete", "totals": {"lost": 0}, "findings": [hole]}
-    assert Deletion("ledger/a", frozenset({("/a", "1")})).seen_by(report)["noticed"] == noticed
-
-
 @pytest.mark.parametrize(
     ("verdict", "lost", "noticed"),
     [
