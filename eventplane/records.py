@@ -1,0 +1,397 @@
+"""Records: keyed, versioned values that are written only over what was read. No I/O.
+
+A record is a frozen dataclass with a `revision`: how often it was written, 0 before the first time. Everybody
+changes one in the same way: read it, decide, write its successor unless somebody else wrote meanwhile. The
+codec writes a dataclass as an item of DynamoDB by the types of its fields; `Tables` keeps items, in memory
+here, in DynamoDB in `eventplane_aws`.
+"""
+
+from __future__ import annotations
+
+import types
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from enum import Enum
+from functools import cache
+from typing import Any, Final, Generic, Protocol, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from eventplane.errors import EventPlaneError
+
+Item = dict[str, dict[str, Any]]
+"""An item as DynamoDB's low-level API has it: a typed value by attribute."""
+
+NEW: Final = 0
+"""The revision of a record that was never written: its key has to be free."""
+
+UNCOUNTED: Final = -1
+"""The revision of an item that has none: it was written before 0.4.0, and nobody wrote it since."""
+
+REVISION: Final = "revision"
+
+ATTEMPTS: Final = 5
+"""Most tries of a change. Ours: two writers of one record at the same time are rare."""
+
+
+class RecordError(EventPlaneError):
+    """The item `item` is no `kind`. `problem` says why."""
+
+    kind: str
+    item: str
+    problem: str
+    message = "no {kind} can be read of {item}: {problem}; correct the item or delete it"
+
+
+class ConflictError(EventPlaneError):
+    """Others wrote the record `key` of `table` each time that it was read."""
+
+    table: str
+    key: tuple[str, ...]
+    message = "the record {key} of {table} keeps changing; try again"
+
+
+class Record(Protocol):
+    """A frozen dataclass whose `revision` counts its writes."""
+
+    @property
+    def revision(self) -> int: ...
+
+
+R = TypeVar("R", bound=Record)
+
+
+# The codec.
+
+
+def to_attribute(value: Any) -> dict[str, Any]:
+    """Return `value` as a typed attribute. Raises TypeError for what no attribute holds."""
+    match value:
+        case bool():
+            return {"BOOL": value}
+        case Enum():
+            return to_attribute(value.value)
+        case int() | float():
+            return {"N": repr(value)}
+        case str():
+            return {"S": value}
+        case bytes():
+            return {"B": value}
+        case frozenset():
+            return {"SS": sorted(value)}
+        case Mapping():
+            return {"M": {name: to_attribute(each) for name, each in value.items()}}
+        case _ if is_dataclass(value) or hasattr(value, "_fields"):
+            return {"M": _members(value)}
+        case Sequence():
+            return {"L": [to_attribute(each) for each in value]}
+    raise TypeError(f"no attribute holds {type(value).__name__}")
+
+
+def _members(value: Any) -> Item:
+    names = value._fields if hasattr(value, "_fields") else [each.name for each in fields(value)]
+    given = ((name, getattr(value, name)) for name in names)
+    # DynamoDB has no empty sets: they are read as the field's default.
+    return {name: to_attribute(each) for name, each in given if each is not None and each != frozenset()}
+
+
+def from_attribute(hint: Any, attribute: Mapping[str, Any]) -> Any:
+    """Return the value of type `hint` in `attribute`. Raises what is wrong with it."""
+    return _reader(hint)(attribute)
+
+
+@cache
+def _reader(hint: Any) -> Callable[[Mapping[str, Any]], Any]:
+    """Return what reads an attribute as a value of the type `hint`."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin in (Union, types.UnionType):
+        (inner,) = (each for each in arguments if each is not type(None))
+        return _reader(inner)
+    if origin is tuple:
+        return lambda attribute: tuple(map(_reader(arguments[0]), attribute["L"]))
+    if origin is frozenset:
+        return lambda attribute: frozenset(attribute["SS"])
+    if origin is not None:  # a mapping
+        return lambda attribute: {name: _reader(arguments[1])(each) for name, each in attribute["M"].items()}
+    if hint is bool:
+        return lambda attribute: bool(attribute["BOOL"])
+    if issubclass(hint, Enum):
+        inner = int if issubclass(hint, int) else str
+        return lambda attribute: hint(_reader(inner)(attribute))
+    if issubclass(hint, int | float):
+        return lambda attribute: hint(attribute["N"])
+    if issubclass(hint, str):
+        return lambda attribute: str(attribute["S"])
+    if issubclass(hint, bytes):
+        return lambda attribute: bytes(attribute["B"])
+    return lambda attribute: _structure(hint, attribute["M"])
+
+
+def _structure(kind: Any, item: Mapping[str, Mapping[str, Any]]) -> Any:
+    return kind(**{name: _reader(hint)(item[name]) for name, hint in _hints(kind).items() if name in item})
+
+
+@cache
+def _hints(kind: Any) -> dict[str, Any]:
+    return get_type_hints(kind)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordKind(Generic[R]):
+    """How records of the dataclass `type` are kept.
+
+    `key` names the attributes of the primary key; `derived` are attributes besides the fields, such as keys
+    of an index: what gives each of them for a record, None for none. `upgrade` makes an item of today out of
+    one of an earlier version.
+    """
+
+    type: type[R]
+    key: tuple[str, ...]
+    derived: Mapping[str, Callable[[R], str | int | None]] = field(default_factory=dict)
+    upgrade: Callable[[Item], Item] = lambda item: item
+
+    def to_item(self, record: R) -> Item:
+        """Return `record` as an item."""
+        item = _members(record)
+        for name, derive in self.derived.items():
+            if (value := derive(record)) is not None:
+                item[name] = to_attribute(value)
+        return item
+
+    def from_item(self, item: Item) -> R:
+        """Return the record in `item`. Raises `RecordError`."""
+        try:
+            found: R = _structure(self.type, {REVISION: {"N": UNCOUNTED}, **self.upgrade(item)})
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            raise RecordError(self.type.__name__, str(item)[:200], repr(error)) from error
+        return found
+
+    def key_in(self, item: Item) -> Item:
+        """Return the primary key of `item`."""
+        return {name: item[name] for name in self.key}
+
+    def key_of(self, *key: str) -> Item:
+        """Return the primary key with these values."""
+        return {name: {"S": value} for name, value in zip(self.key, key, strict=True)}
+
+
+# Where items lie.
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """What a write finds: an item of this `revision` at its key, whose first attribute is `key`."""
+
+    revision: int
+    key: str
+
+    def holds(self, item: Item | None) -> bool:
+        """Return whether `item`, None for none, is what the writer had read."""
+        if self.revision == NEW or item is None:
+            return (self.revision == NEW) is (item is None)
+        return int(item.get(REVISION, {"N": UNCOUNTED})["N"]) == self.revision
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Items whose attribute `partition` has the value `of`, by their attribute `sort`.
+
+    `since` and `until` bound its values, both included. `index` is where they are looked up, None for the
+    table itself, which is read consistently. `after` is where the page before ended.
+    """
+
+    partition: str
+    of: str | int
+    sort: str | None = None
+    since: str | int | None = None
+    until: str | int | None = None
+    index: str | None = None
+    is_consistent: bool = True
+    limit: int | None = None
+    after: Item | None = None
+
+    def takes(self, item: Item) -> bool:
+        """Return whether `item` is one of them."""
+        if self.partition not in item or value_of(item[self.partition]) != self.of:
+            return False
+        if self.sort is None:
+            return True
+        if self.sort not in item:
+            return False  # an index has only items with both of its keys
+        value: Any = value_of(item[self.sort])
+        return (self.since is None or value >= self.since) and (self.until is None or value <= self.until)
+
+    def rank(self, item: Item) -> tuple[str | int, ...]:
+        """Return by what `item` is ordered."""
+        return (value_of(item[self.sort]),) if self.sort else ()
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Some items, of an index their keys only; `after` is where the next page begins, None at the end."""
+
+    items: tuple[Item, ...]
+    after: Item | None
+
+
+class Tables(Protocol):
+    """Keeps items by table. Reads of tables see all writes that were acknowledged before."""
+
+    def get(self, table: str, key: Item) -> Item | None:
+        """Return the item at `key`."""
+
+    def get_many(self, table: str, keys: Sequence[Item]) -> tuple[list[Item], list[Item]]:
+        """Return the items at `keys`, and those keys that could not be looked up now."""
+
+    def put(self, table: str, key: Item, item: Item, condition: Condition | None) -> bool:
+        """Write `item` at `key` if the condition holds, and return whether it was written.
+
+        It was also if the answer was lost. Without a condition it is written over whatever is there.
+        """
+
+    def delete(self, table: str, key: Item, condition: Condition | None) -> bool:
+        """Delete what is at `key` if the condition holds, and return whether nothing is there any more."""
+
+    def page(self, table: str, selection: Selection) -> Page:
+        """Return one page of what is selected."""
+
+    def scan(self, table: str) -> Iterator[Item]:
+        """Yield every item, in any order."""
+
+
+class MemoryTables:
+    """`Tables` in memory, for one process."""
+
+    def __init__(self) -> None:
+        self._tables: defaultdict[str, dict[tuple[str | int, ...], Item]] = defaultdict(dict)
+
+    def get(self, table: str, key: Item) -> Item | None:
+        return self._tables[table].get(_values(key))
+
+    def get_many(self, table: str, keys: Sequence[Item]) -> tuple[list[Item], list[Item]]:
+        return [item for key in keys if (item := self.get(table, key)) is not None], []
+
+    def put(self, table: str, key: Item, item: Item, condition: Condition | None) -> bool:
+        if condition is not None and not condition.holds(self.get(table, key)):
+            return False
+        self._tables[table][_values(key)] = item
+        return True
+
+    def delete(self, table: str, key: Item, condition: Condition | None) -> bool:
+        found = self.get(table, key)
+        if found is not None and condition is not None and not condition.holds(found):
+            return False
+        self._tables[table].pop(_values(key), None)
+        return True
+
+    def page(self, table: str, selection: Selection) -> Page:
+        found = sorted(
+            (selection.rank(item), key) for key, item in self._tables[table].items() if selection.takes(item)
+        )
+        if selection.after is not None:
+            last = tuple(value_of(each) for each in selection.after["L"]["L"])
+            found = [each for each in found if (*each[0], *each[1]) > last]
+        shown = found[: selection.limit]
+        items = tuple(self._tables[table][key] for _, key in shown)
+        is_last = len(shown) == len(found)
+        return Page(items, None if is_last else {"L": to_attribute((*shown[-1][0], *shown[-1][1]))})
+
+    def scan(self, table: str) -> Iterator[Item]:
+        yield from list(self._tables[table].values())
+
+
+def value_of(attribute: Mapping[str, Any]) -> str | int:
+    """Return the text or the number of a key's attribute."""
+    return int(attribute["N"]) if "N" in attribute else str(attribute["S"])
+
+
+def _values(key: Item) -> tuple[str | int, ...]:
+    return tuple(map(value_of, key.values()))
+
+
+class Records(Generic[R]):
+    """Records of one `kind` in the table `name`. Raises what `tables` raise, and `RecordError`."""
+
+    def __init__(self, tables: Tables, name: str, kind: RecordKind[R]) -> None:
+        self.name = name
+        self._tables = tables
+        self._kind = kind
+
+    def read(self, *key: str) -> R | None:
+        """Return the record at `key`, as it is after all writes that were acknowledged."""
+        item = self._tables.get(self.name, self._kind.key_of(*key))
+        return self._kind.from_item(item) if item else None
+
+    def write(self, record: R) -> R | None:
+        """Write the successor of `record` and return it; None if somebody else wrote since it was read."""
+        stored = replace(record, revision=max(record.revision, NEW) + 1)  # type: ignore[type-var]
+        return stored if self._put(stored, self._unchanged(record)) else None
+
+    def force(self, record: R) -> R:
+        """Write the successor of `record` over whatever is there."""
+        stored: R = replace(record, revision=max(record.revision, NEW) + 1)  # type: ignore[type-var]
+        self._put(stored, None)
+        return stored
+
+    def remove(self, record: R) -> bool:
+        """Delete `record`; return False if somebody else wrote since it was read."""
+        key = self._kind.key_in(self._kind.to_item(record))
+        return self._tables.delete(self.name, key, self._unchanged(record))
+
+    def discard(self, *key: str) -> None:
+        """Delete what is at `key`, whatever it is; nothing if there is none."""
+        self._tables.delete(self.name, self._kind.key_of(*key), None)
+
+    def change(self, step: Callable[[R | None], R], *key: str) -> R:
+        """Replace the record at `key` by what `step` makes of it, and return that.
+
+        Nothing is written if `step` changes nothing. Raises `ConflictError`, and what `step` raises.
+        """
+        for _ in range(ATTEMPTS):
+            before = self.read(*key)
+            after = step(before)
+            if after == before:
+                return after
+            if stored := self.write(after):
+                return stored
+        raise ConflictError(self.name, key)
+
+    def all(self, on_foreign: Callable[[Item, RecordError], None] | None = None) -> Iterator[R]:
+        """Yield every record. An item that is none goes to `on_foreign`, by default as an error."""
+        return self._records(self._tables.scan(self.name), on_foreign)
+
+    def of(self, partition: str, since: str | None = None, **more: Any) -> Iterator[R]:
+        """Yield the records of a partition by their sort key, from `since` on."""
+        items = (item for page in self._pages(partition, since) for item in page.items)
+        return self._records(items, **more)
+
+    def keys(self, selection: Selection) -> tuple[list[tuple[str, ...]], Item | None]:
+        """Return the primary keys of one page, and where the next begins; read a record before using it."""
+        page = self._tables.page(self.name, selection)
+        return [tuple(item[name]["S"] for name in self._kind.key) for item in page.items], page.after
+
+    def _put(self, record: R, condition: Condition | None) -> bool:
+        item = self._kind.to_item(record)
+        return self._tables.put(self.name, self._kind.key_in(item), item, condition)
+
+    def _pages(self, partition: str, since: str | None) -> Iterator[Page]:
+        selection = Selection(self._kind.key[0], partition, self._kind.key[-1], since)
+        while True:
+            page = self._tables.page(self.name, selection)
+            yield page
+            if page.after is None:
+                return
+            selection = replace(selection, after=page.after)
+
+    def _records(
+        self, items: Iterator[Item], on_foreign: Callable[[Item, RecordError], None] | None = None
+    ) -> Iterator[R]:
+        for item in items:
+            try:
+                yield self._kind.from_item(item)
+            except RecordError as error:
+                if on_foreign is None:
+                    raise
+                on_foreign(item, error)
+
+    def _unchanged(self, record: R) -> Condition:
+        return Condition(record.revision, self._kind.key[0])
