@@ -193,14 +193,14 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Items whose attribute `partition` has the value `of`, by their attribute `sort`.
+    """Items whose attribute `partition` has the value `of`, by their attribute `sort`; by default all.
 
     `since` and `until` bound its values, both included. `index` is where they are looked up, None for the
-    table itself, which is read consistently. `after` is where the page before ended.
+    table itself. `after` is where the page before ended.
     """
 
-    partition: str
-    of: str | int
+    partition: str | None = None
+    of: str | int = ""
     sort: str | None = None
     since: str | int | None = None
     until: str | int | None = None
@@ -211,6 +211,8 @@ class Selection:
 
     def takes(self, item: Item) -> bool:
         """Return whether `item` is one of them."""
+        if self.partition is None:
+            return True
         if self.partition not in item or value_of(item[self.partition]) != self.of:
             return False
         if self.sort is None:
@@ -252,10 +254,11 @@ class Tables(Protocol):
         """Delete what is at `key` if the condition holds, and return whether nothing is there any more."""
 
     def page(self, table: str, selection: Selection) -> Page:
-        """Return one page of what is selected."""
+        """Return one page of what is selected: of all in any order, else in that of the sort key."""
 
-    def scan(self, table: str) -> Iterator[Item]:
-        """Yield every item, in any order."""
+
+OnForeign = Callable[[Item, RecordError], None]
+"""Is told of an item that is no record, and why."""
 
 
 class MemoryTables:
@@ -294,9 +297,6 @@ class MemoryTables:
         items = tuple(self._tables[table][key] for _, key in shown)
         is_last = len(shown) == len(found)
         return Page(items, None if is_last else {"L": to_attribute((*shown[-1][0], *shown[-1][1]))})
-
-    def scan(self, table: str) -> Iterator[Item]:
-        yield from list(self._tables[table].values())
 
 
 def value_of(attribute: Mapping[str, Any]) -> str | int:
@@ -355,43 +355,43 @@ class Records(Generic[R]):
                 return stored
         raise ConflictError(self.name, key)
 
-    def all(self, on_foreign: Callable[[Item, RecordError], None] | None = None) -> Iterator[R]:
+    def all(self, on_foreign: OnForeign | None = None) -> Iterator[R]:
         """Yield every record. An item that is none goes to `on_foreign`, by default as an error."""
-        return self._records(self._tables.scan(self.name), on_foreign)
+        return self._select(Selection(), on_foreign)
 
-    def of(self, partition: str, since: str | None = None, **more: Any) -> Iterator[R]:
+    def of(
+        self, partition: str, since: str | None = None, on_foreign: OnForeign | None = None
+    ) -> Iterator[R]:
         """Yield the records of a partition by their sort key, from `since` on."""
-        items = (item for page in self._pages(partition, since) for item in page.items)
-        return self._records(items, **more)
+        return self._select(Selection(self._kind.key[0], partition, self._kind.key[-1], since), on_foreign)
+
+    def page(self, selection: Selection) -> tuple[list[R], Item | None]:
+        """Return one page of records, and where the next begins; None at the end."""
+        page = self._tables.page(self.name, selection)
+        return [self._kind.from_item(each) for each in page.items], page.after
 
     def keys(self, selection: Selection) -> tuple[list[tuple[str, ...]], Item | None]:
         """Return the primary keys of one page, and where the next begins; read a record before using it."""
         page = self._tables.page(self.name, selection)
         return [tuple(item[name]["S"] for name in self._kind.key) for item in page.items], page.after
 
-    def _put(self, record: R, condition: Condition | None) -> bool:
-        item = self._kind.to_item(record)
-        return self._tables.put(self.name, self._kind.key_in(item), item, condition)
-
-    def _pages(self, partition: str, since: str | None) -> Iterator[Page]:
-        selection = Selection(self._kind.key[0], partition, self._kind.key[-1], since)
+    def _select(self, selection: Selection, on_foreign: OnForeign | None) -> Iterator[R]:
         while True:
             page = self._tables.page(self.name, selection)
-            yield page
+            for item in page.items:
+                try:
+                    yield self._kind.from_item(item)
+                except RecordError as error:
+                    if on_foreign is None:
+                        raise
+                    on_foreign(item, error)
             if page.after is None:
                 return
             selection = replace(selection, after=page.after)
 
-    def _records(
-        self, items: Iterator[Item], on_foreign: Callable[[Item, RecordError], None] | None = None
-    ) -> Iterator[R]:
-        for item in items:
-            try:
-                yield self._kind.from_item(item)
-            except RecordError as error:
-                if on_foreign is None:
-                    raise
-                on_foreign(item, error)
+    def _put(self, record: R, condition: Condition | None) -> bool:
+        item = self._kind.to_item(record)
+        return self._tables.put(self.name, self._kind.key_in(item), item, condition)
 
     def _unchanged(self, record: R) -> Condition:
         return Condition(record.revision, self._kind.key[0])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from botocore.exceptions import ClientError
@@ -67,31 +67,14 @@ class DynamoDbTables:
         return not (conflict.response.get("Item") or self.get(table, key))
 
     def page(self, table: str, selection: Selection) -> Page:
-        names, values = {"#p": selection.partition}, {":p": to_attribute(selection.of)}
-        terms = ["#p = :p"]
-        for name, sign, bound in (("s", ">=", selection.since), ("u", "<=", selection.until)):
-            if bound is not None:
-                terms.append(f"#s {sign} :{name}")
-                names["#s"] = str(selection.sort)
-                values[f":{name}"] = to_attribute(bound)
-        more = {
-            "IndexName": selection.index,
-            "Limit": selection.limit,
-            "ExclusiveStartKey": selection.after,
-        }
-        answer = self._client.query(
-            TableName=table,
-            KeyConditionExpression=" AND ".join(terms),
-            ExpressionAttributeNames=names,
-            ExpressionAttributeValues=values,
-            ConsistentRead=selection.is_consistent,
-            **{name: value for name, value in more.items() if value is not None},
-        )
+        given = {"IndexName": selection.index, "Limit": selection.limit, "ExclusiveStartKey": selection.after}
+        request = {"TableName": table, "ConsistentRead": selection.is_consistent}
+        request |= {name: value for name, value in given.items() if value is not None}
+        if selection.partition is None:
+            answer = self._client.scan(**request)
+        else:
+            answer = self._client.query(**request, **_condition_of(selection))
         return Page(tuple(answer["Items"]), answer.get("LastEvaluatedKey"))
-
-    def scan(self, table: str) -> Iterator[Item]:
-        pages = self._client.get_paginator("scan").paginate(TableName=table, ConsistentRead=True)
-        return (item for page in pages for item in page["Items"])
 
     def _write(
         self, operation: str, table: str, condition: Condition | None, **what: Any
@@ -104,6 +87,21 @@ class DynamoDbTables:
                 raise
             return error
         return None
+
+
+def _condition_of(selection: Selection) -> dict[str, Any]:
+    names, values = {"#p": selection.partition}, {":p": to_attribute(selection.of)}
+    terms = ["#p = :p"]
+    for name, sign, bound in (("s", ">=", selection.since), ("u", "<=", selection.until)):
+        if bound is not None:
+            terms.append(f"#s {sign} :{name}")
+            names["#s"] = selection.sort
+            values[f":{name}"] = to_attribute(bound)
+    return {
+        "KeyConditionExpression": " AND ".join(terms),
+        "ExpressionAttributeNames": names,
+        "ExpressionAttributeValues": values,
+    }
 
 
 def _expressions(condition: Condition | None) -> dict[str, Any]:
