@@ -222,10 +222,6 @@ class Selection:
         value: Any = value_of(item[self.sort])
         return (self.since is None or value >= self.since) and (self.until is None or value <= self.until)
 
-    def rank(self, item: Item) -> tuple[str | int, ...]:
-        """Return by what `item` is ordered."""
-        return (value_of(item[self.sort]),) if self.sort else ()
-
 
 @dataclass(frozen=True, slots=True)
 class Page:
@@ -265,10 +261,11 @@ class MemoryTables:
     """`Tables` in memory, for one process."""
 
     def __init__(self) -> None:
-        self._tables: defaultdict[str, dict[tuple[str | int, ...], Item]] = defaultdict(dict)
+        self._tables: defaultdict[str, dict[_Place, tuple[Item, Item]]] = defaultdict(dict)
 
     def get(self, table: str, key: Item) -> Item | None:
-        return self._tables[table].get(_values(key))
+        found = self._tables[table].get(_place(key))
+        return found and found[1]
 
     def get_many(self, table: str, keys: Sequence[Item]) -> tuple[list[Item], list[Item]]:
         return [item for key in keys if (item := self.get(table, key)) is not None], []
@@ -276,36 +273,43 @@ class MemoryTables:
     def put(self, table: str, key: Item, item: Item, condition: Condition | None) -> bool:
         if condition is not None and not condition.holds(self.get(table, key)):
             return False
-        self._tables[table][_values(key)] = item
+        self._tables[table][_place(key)] = key, item
         return True
 
     def delete(self, table: str, key: Item, condition: Condition | None) -> bool:
         found = self.get(table, key)
         if found is not None and condition is not None and not condition.holds(found):
             return False
-        self._tables[table].pop(_values(key), None)
+        self._tables[table].pop(_place(key), None)
         return True
 
     def page(self, table: str, selection: Selection) -> Page:
-        found = sorted(
-            (selection.rank(item), key) for key, item in self._tables[table].items() if selection.takes(item)
-        )
-        if selection.after is not None:
-            last = tuple(value_of(each) for each in selection.after["L"]["L"])
-            found = [each for each in found if (*each[0], *each[1]) > last]
+        def rank(key: Item, item: Item) -> tuple[_Place, _Place]:
+            return (value_of(item[selection.sort]),) if selection.sort else (), _place(key)
+
+        found = [each for each in self._tables[table].values() if selection.takes(each[1])]
+        found.sort(key=lambda each: rank(*each))
+        if found and selection.after is not None:
+            last = rank({name: selection.after[name] for name in found[0][0]}, selection.after)
+            found = [each for each in found if rank(*each) > last]
         shown = found[: selection.limit]
-        items = tuple(self._tables[table][key] for _, key in shown)
-        is_last = len(shown) == len(found)
-        return Page(items, None if is_last else {"L": to_attribute((*shown[-1][0], *shown[-1][1]))})
+        items = tuple(item for _, item in shown)
+        if len(shown) == len(found):
+            return Page(items, None)
+        key, item = shown[-1]
+        return Page(items, {**key, selection.sort: item[selection.sort]} if selection.sort else key)
+
+
+_Place = tuple[str | int, ...]
+
+
+def _place(key: Item) -> _Place:
+    return tuple(map(value_of, key.values()))
 
 
 def value_of(attribute: Mapping[str, Any]) -> str | int:
     """Return the text or the number of a key's attribute."""
     return int(attribute["N"]) if "N" in attribute else str(attribute["S"])
-
-
-def _values(key: Item) -> tuple[str | int, ...]:
-    return tuple(map(value_of, key.values()))
 
 
 class Records(Generic[R]):

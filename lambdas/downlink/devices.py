@@ -7,7 +7,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, Final
 
-from eventplane.fleet import FLEET_KEY, FleetTable, LifecycleState
+from eventplane.fleet import REGISTRY, Device, LifecycleState
+from eventplane.records import Records, Selection
 from lambdas.common.log import logger
 
 _READ: Final = 100
@@ -23,15 +24,10 @@ class Devices:
 
 
 class Fleet:
-    """The devices in the registry's `table` that are not decommissioned, by a boto3 DynamoDB client.
+    """The devices in the `registry` that are not decommissioned. Raises botocore's errors."""
 
-    Raises botocore's errors.
-    """
-
-    def __init__(self, client: Any, table: str) -> None:
-        self._client = client
-        self._table = table
-        self._registry = FleetTable(client, table)
+    def __init__(self, registry: Records[Device]) -> None:
+        self._registry = registry
 
     def has(self, thing: str) -> bool:
         """Whether the device was made, and is not gone."""
@@ -44,22 +40,14 @@ class Fleet:
 
     def page(self, group: str | None, after: str | None) -> Devices:
         """The next devices, of `group` or of all."""
-        request: dict[str, Any] = {
-            "TableName": self._table,
-            "ProjectionExpression": f"{FLEET_KEY}, #g, #s",
-            "FilterExpression": "#s <> :gone" + (" AND contains(#g, :group)" if group else ""),
-            "ExpressionAttributeNames": {"#s": "state", "#g": "groups"},
-            "ExpressionAttributeValues": {":gone": {"S": LifecycleState.DECOMMISSIONED.value}},
-            "Limit": _READ,
-        }
-        if group:
-            request["ExpressionAttributeValues"][":group"] = {"S": group}
-        if after is not None:
-            request["ExclusiveStartKey"] = {FLEET_KEY: {"S": after}}
-        answer = self._client.scan(**request)
-        last = answer.get("LastEvaluatedKey")
-        things = tuple(item[FLEET_KEY]["S"] for item in answer["Items"])
-        return Devices(things, last[FLEET_KEY]["S"] if last else None)
+        start = None if after is None else REGISTRY.key_of(after)
+        found, end = self._registry.page(Selection(limit=_READ, after=start, is_consistent=False))
+        things = tuple(
+            each.thing
+            for each in found
+            if each.state is not LifecycleState.DECOMMISSIONED and (group is None or group in each.groups)
+        )
+        return Devices(things, found[-1].thing if end and found else None)
 
 
 class Presence:

@@ -9,8 +9,10 @@ from typing import Any, Final
 
 from eventplane.contract import Channel, Contract
 from eventplane.function_settings import DownlinkSettings
+from eventplane.fleet import REGISTRY
 from eventplane.names import DOWNLINK
-from lambdas.common.aws import client
+from eventplane.records import Records
+from lambdas.common.aws import client, tables
 from lambdas.common.clock import Clock, system_clock
 from lambdas.common.contracts import bundled_contract
 from lambdas.common.dead_letters import DeadLetterWriter
@@ -69,7 +71,7 @@ def wired() -> Parts:
             clock=system_clock,
         ),
         presence=Presence(dynamodb, settings.presence_table),
-        fleet=Fleet(dynamodb, settings.fleet_table),
+        fleet=Fleet(Records(tables(), settings.fleet_table, REGISTRY)),
         work=work,
         letters=letters,
         clock=system_clock,

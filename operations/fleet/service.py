@@ -12,10 +12,9 @@ from eventplane.fleet import (
     FLEET_TABLE,
     PRESENCE_TABLE,
     QUARANTINE_POLICY,
+    REGISTRY,
     Device,
-    FleetTable,
     LifecycleState,
-    change,
     decommissioned,
     gone_request,
     grouped,
@@ -25,6 +24,7 @@ from eventplane.fleet import (
     released,
     replaceable,
 )
+from eventplane.records import Records
 from eventplane.resource_names import resource_name
 from operations.cloud import Cloud
 from operations.desired import DesiredItems
@@ -46,7 +46,7 @@ class Fleet:
     """`store` is the registry, `clock` gives Unix milliseconds, `access` and `disposal` know what AWS IoT
     keeps of a device."""
 
-    store: FleetTable
+    store: Records[Device]
     access: DeviceAccess
     disposal: Disposal
     clock: Callable[[], int]
@@ -61,7 +61,7 @@ class Fleet:
             is_new = found is None
             return found or new
 
-        change(self.store, serial, listed)
+        self.store.change(listed, serial)
         return is_new
 
     def show(self, thing: str) -> Device:
@@ -101,7 +101,7 @@ class Fleet:
             active = self.access.active(thing, before.certificates)
             return quarantined(before, active, reason, now_ms)
 
-        return _run(self.access.suspend(change(self.store, thing, step)))
+        return _run(self.access.suspend(self.store.change(step, thing)))
 
     def release(self, thing: str) -> list[Step]:
         """Let a quarantined device connect again, and return what was done.
@@ -113,7 +113,7 @@ class Fleet:
         device = self._change(thing, lambda found: released(found, now_ms))
         # Replaced ones were about to end.
         steps = _run(self.access.resume(device.suspended - device.replaced))
-        change(self.store, thing, lambda found: reactivated(found or device, device.suspended))
+        self.store.change(lambda found: reactivated(found or device, device.suspended), thing)
         return steps
 
     def decommission(self, thing: str, reason: str, *, dry_run: bool) -> list[Step]:
@@ -129,7 +129,7 @@ class Fleet:
         # A device that somebody registered by hand gets a record now: its name shall not come back.
         new = known or made(thing, now_ms)
         if not dry_run:
-            new = change(self.store, thing, lambda found: decommissioned(found or new, reason, now_ms))
+            new = self.store.change(lambda found: decommissioned(found or new, reason, now_ms), thing)
         steps = self.disposal.steps(new)
         return steps if dry_run else _run(steps)
 
@@ -141,7 +141,7 @@ class Fleet:
                 raise UnknownDeviceError(thing)
             return step(found)
 
-        return change(self.store, thing, known)
+        return self.store.change(known, thing)
 
 
 def fleet_of(cloud: Cloud, environment: str) -> Fleet:
@@ -160,7 +160,7 @@ def fleet_of(cloud: Cloud, environment: str) -> Fleet:
         DesiredItems(dynamodb, named(DESIRED)),
         unwatch=lambda thing: dynamodb.update_item(**gone_request(presence, thing)),
     )
-    registry = FleetTable(dynamodb, named(FLEET_TABLE))
+    registry = Records(cloud.tables, named(FLEET_TABLE), REGISTRY)
     return Fleet(registry, access, disposal, lambda: time.time_ns() // 1_000_000)
 
 

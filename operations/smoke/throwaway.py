@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from eventplane.downlink.table import TABLE as DESIRED
-from eventplane.fleet import FLEET_KEY, FLEET_TABLE, FleetTable, LifecycleState
+from eventplane.fleet import FLEET_TABLE, REGISTRY, LifecycleState
+from eventplane.records import Records
 from operations.desired import DesiredItems
 from operations.fleet.service import fleet_of
 from operations.smoke.control import Removals
@@ -31,7 +32,7 @@ class ThrowAwayDevice:
         self._held = held
         self._dynamodb = plane.cloud.dynamodb
         self._iot = plane.cloud.client("iot")
-        self._registry = FleetTable(self._dynamodb, plane.name(FLEET_TABLE))
+        self._registry = Records(plane.cloud.tables, plane.name(FLEET_TABLE), REGISTRY)
         self.created: set[str] = set()
         """Ids of certificates that the device got; the registry may not know all of them."""
         self.desired = DesiredItems(self._dynamodb, plane.name(DESIRED))
@@ -76,9 +77,7 @@ class ThrowAwayDevice:
         fleet.decommission(self._thing, "smoke test", dry_run=False)
         for each in sorted(certificates):
             self._delete_certificate(each)
-        self._dynamodb.delete_item(
-            TableName=self._plane.name(FLEET_TABLE), Key={FLEET_KEY: {"S": self._thing}}
-        )
+        self._registry.discard(self._thing)
 
     def _remove_claim(self, made: Any, policy: str) -> None:
         certificate = made["certificateId"]

@@ -15,7 +15,7 @@ from constructs import Construct
 from eventplane.contract import subscription_table
 from eventplane.contract.publication import KEY
 from eventplane.downlink import table as desired
-from eventplane.fleet import FLEET_KEY, FLEET_TABLE, PRESENCE_TABLE
+from eventplane.fleet import FLEET_TABLE, PRESENCE_TABLE, REGISTRY
 from eventplane.interest import table as interest_table
 from stacks.constructs.permissions import allow, arn
 from stacks.plane_stack import environment_of
@@ -67,7 +67,7 @@ def contracts_table(scope: Construct) -> dynamodb.Table:
 
 def fleet_table(scope: Construct) -> dynamodb.Table:
     """One item for each device that was ever made; a fleet asks a few times a year and device."""
-    return durable_table(scope, "Table", FLEET_TABLE, FLEET_KEY)
+    return durable_table(scope, "Table", FLEET_TABLE, *REGISTRY.key)
 
 
 def presence_table(scope: Construct) -> dynamodb.Table:

@@ -18,8 +18,10 @@ from edge.provisioning.conversation import MqttCloud
 from edge.provisioning.exchange import Exchange
 from edge.provisioning.renewal import Identity, Outcome, Renewal
 from edge.settings import CloudSettings
-from eventplane.fleet import Device, FleetTable, LifecycleState
+from eventplane.fleet import REGISTRY, Device, LifecycleState
+from eventplane.records import Records
 from eventplane.topics import CLAIM_CLIENT_PREFIX, basic_ingest_topic, device_topic
+from eventplane_aws.tables import DynamoDbTables
 from eventplane_mqtt import TlsFiles
 from local.cloud import CloudEndpoint
 from local.process import Supervisor
@@ -50,7 +52,8 @@ class Fleet:
 
     def known(self, name: str) -> Device:
         """The registry's record."""
-        device = FleetTable(self.emulator.client("dynamodb"), self.outputs["FleetTable"]).read(name)
+        tables = DynamoDbTables(self.emulator.client("dynamodb"))
+        device = Records(tables, self.outputs["FleetTable"], REGISTRY).read(name)
         assert device is not None
         return device
 

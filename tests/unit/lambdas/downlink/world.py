@@ -18,7 +18,7 @@ from eventplane.downlink.desired import Desired
 from eventplane.downlink.device import Acknowledgement, stored, to_data
 from eventplane.downlink.wire import Incoming, received
 from eventplane.envelope import parse_event, write_event
-from eventplane.fleet import FLEET_KEY, FleetTable, decommissioned, grouped, made
+from eventplane.fleet import REGISTRY, decommissioned, grouped, made
 from eventplane.function_settings import DownlinkSettings
 from eventplane.topics import device_topic
 from lambdas.common.queue import Invocation, QueueMessage
@@ -31,7 +31,7 @@ from lambdas.downlink.parts import Parts
 from lambdas.downlink.reconciler import Reconciled, Reconciler
 from lambdas.presence.state import Line, Sighting
 from lambdas.presence.table import PresenceTable
-from tests.dynamodb import create_table
+from tests.dynamodb import create_table, records
 from tests.fakes.aws import FakeAws
 from tests.fakes.clock import START_MS
 
@@ -69,10 +69,9 @@ class World:
         self.is_iot_up = True
         self.queues = {name: aws.sqs.create_queue(QueueName=name)["QueueUrl"] for name in QUEUES}
         create_table(aws.dynamodb, PRESENCE, "device")
-        create_table(aws.dynamodb, FLEET, FLEET_KEY)
         create_desired_table(aws.dynamodb)
         self.table = DesiredTable(aws.dynamodb, DESIRED)
-        self.fleet = FleetTable(aws.dynamodb, FLEET)
+        self.fleet = records(aws.dynamodb, FLEET, REGISTRY)
         self._numbers = 0
         aws.others["iot-data"] = self
         settings = DownlinkSettings(
