@@ -14,7 +14,6 @@ from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from pathlib import Path
 from time import monotonic
-from types import TracebackType
 from typing import Any, Final, Self
 
 from local.process import Supervisor
@@ -103,9 +102,7 @@ class ControlGroup:
             self._remove()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._remove()
 
     @property
@@ -149,9 +146,7 @@ class Worker:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._process.kill()
         self._process.join()
         self._connection.close()

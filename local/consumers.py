@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from hashlib import sha256
 from time import monotonic
-from types import TracebackType
 from typing import Any, Final, Self
 
 from cloudevents.core.exceptions import BaseCloudEventException
@@ -149,9 +148,7 @@ class Consumers:
             thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stopping.set()
         for thread in self._threads:
             thread.join()

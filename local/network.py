@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Coroutine
 from dataclasses import dataclass
 from random import Random
-from types import TracebackType
-from typing import Any, Final
+from typing import Final
 
-from local.background import Background
+from local.background import BackgroundLoop, close_server
 from local.ports import LOOPBACK, free_port
 
 SEGMENT_BYTES: Final = 1_460
@@ -76,7 +74,7 @@ class Link:
 
     def cut(self) -> None:
         """Close every connection and refuse new ones, until `heal` (idempotent)."""
-        self._network.run(self._cut())
+        self._network.run(self.end())
 
     def heal(self) -> None:
         """Accept connections again, on the same port (idempotent)."""
@@ -99,10 +97,11 @@ class Link:
         if self._server is None:
             self._server = await asyncio.start_server(self._accept, LOOPBACK, self.port)
 
-    async def _cut(self) -> None:
-        if self._server is not None:
-            self._server.close()
-            self._server = None
+    async def end(self) -> None:
+        """See `cut`; on the network's thread."""
+        server, self._server = self._server, None
+        if server is not None:
+            await close_server(server)
         await self._drop()
 
     async def _drop(self) -> None:
@@ -184,27 +183,12 @@ class Link:
                     await self._changed.wait()
 
 
-class Network(Background):
+class Network(BackgroundLoop):
     """All links of a run, served by one thread of its own. Use it in a `with` block, which ends them all."""
 
     def __init__(self) -> None:
         super().__init__("network")
-        self._loop = asyncio.new_event_loop()
         self._links: list[Link] = []
-
-    def _run(self) -> None:
-        self._loop.run_forever()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        for link in self._links:
-            link.cut()
-        # The aborted transports close their sockets in one more turn of the loop.
-        self.run(asyncio.sleep(0))
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        super().__exit__(kind, error, trace)
-        self._loop.close()
 
     def link(self, host: str, port: int) -> Link:
         """Return a new link to `host`:`port`. Raises `OSError` if its own port was taken meanwhile."""
@@ -213,6 +197,5 @@ class Network(Background):
         self._links.append(link)
         return link
 
-    def run(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run `work` on the network's thread, and wait for it."""
-        asyncio.run_coroutine_threadsafe(work, self._loop).result()
+    async def _end(self) -> None:
+        await asyncio.gather(*(link.end() for link in self._links))

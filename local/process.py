@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Final, Self
 
 from local.background import Background
@@ -245,9 +245,7 @@ class Supervisor:
             self._previous_sigterm = signal.signal(signal.SIGTERM, _exit_on_signal)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         with _deaf_to_signals():
             self.stop_all()
             self._spawner.shutdown()

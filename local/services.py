@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 from functools import partial
 from hashlib import sha256
 from time import monotonic
-from types import TracebackType
 from typing import Final, Self
 
 from eventplane.contract import Contract
@@ -239,9 +238,7 @@ class HomeServices:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _receive(self, service: str, event: Envelope) -> None:

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from time import monotonic_ns
-from types import TracebackType
 from typing import Any, Final, Self
 
 from benchmarks.processes import scratch
@@ -119,9 +118,7 @@ class Device:
             self._wait(lambda: self._up)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._connection.close(_PATIENCE_S)
 
     def publish(self, payload: bytes, *, urgent: bool = False) -> None:
@@ -168,9 +165,7 @@ class Readers:
             each.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stopping.set()
         for each in self._threads:
             each.join()

@@ -10,7 +10,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from statistics import quantiles
-from types import TracebackType
 from typing import Any
 
 from benchmarks.edge.parts import (
@@ -77,10 +76,8 @@ class Watch(Background):
         self._child = contender.child
         self._broker = contender.broker
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        super().__exit__(kind, error, trace)
+    def __exit__(self, *raised: object) -> None:
+        super().__exit__(*raised)
         self._look()
         if self._broker is not None and self._broker.pid is not None:
             self.broker_peak_mib = peak_rss_mib(self._broker.pid)

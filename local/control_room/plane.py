@@ -31,11 +31,6 @@ class Fault(StrEnum):
     ROUTER = "router"
     S3 = "s3"
 
-    @property
-    def is_lasting(self) -> bool:
-        """Whether it lasts until it is healed; a killed process is started again by its supervisor."""
-        return self in (Fault.NETWORK, Fault.S3)
-
 
 @dataclass(frozen=True, slots=True)
 class Standing:

@@ -7,7 +7,6 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from datetime import datetime
-from types import TracebackType
 from typing import Any, Final, Self
 
 import paho.mqtt.client as mqtt
@@ -119,9 +118,7 @@ class HomeObserver:
         self._client.loop_start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._client.disconnect()
         self._client.loop_stop()
 

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from types import TracebackType
 from typing import Final, Self
 from uuid import uuid4
 
@@ -145,9 +144,7 @@ class LocalPlane:
             self._stack = stack.pop_all()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stack.close()
 
     def take_contract(self, contract: Contract, inboxes: Mapping[str, str]) -> None:

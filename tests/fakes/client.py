@@ -54,11 +54,16 @@ class FakeClient:
 def _checked(service: str, name: str, method: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(method)
     def call(self: FakeClient, **request: Any) -> Any:
-        validate_parameters(request, _operations(service)[name].input_shape)
+        checked_request(service, name, request)
         with self._lock:
             return method(self, **request)
 
     return call
+
+
+def checked_request(service: str, operation: str, request: dict[str, Any]) -> None:
+    """Raise what boto3 raises for a request that is not valid by the service's model."""
+    validate_parameters(request, _operations(service)[operation].input_shape)
 
 
 @cache

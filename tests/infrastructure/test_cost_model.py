@@ -9,9 +9,9 @@ import pytest
 from benchmarks.cloud.plane import Invocations
 from benchmarks.cost.deployment import MONTH_MIN, Deployment, runs
 from benchmarks.cost.meter import Meter
-from benchmarks.cost.metered import Batch, compute, polled, way_in
-from benchmarks.cost.months import CANARY, Reads, Usage, Written, idle, jobs, requests, storage, traces
-from benchmarks.cost.prices import Units, billed
+from benchmarks.cost.metered import compute, way_in
+from benchmarks.cost.months import CANARY, Reads, Usage, Written, idle, jobs, requests, storage
+from benchmarks.cost.prices import Units
 
 
 @pytest.mark.source("B8")
@@ -45,11 +45,6 @@ def test_a_schedule_is_counted_by_the_month() -> None:
         runs("every day")
 
 
-def test_a_trace_a_second_and_a_twentieth_of_the_rest() -> None:
-    assert traces(5, 60) == 5
-    assert traces(160, 60) == 65
-
-
 def test_production_is_read_from_its_templates(production: Deployment) -> None:
     by_queue = {each.queue: each for each in production.mappings}
     assert by_queue["ingest"].function == "router-device"
@@ -79,11 +74,6 @@ def test_an_idle_month_has_what_the_templates_have(production: Deployment) -> No
     assert jobs(production)["glue_flex_dpu_h"] > 0
 
 
-def test_what_is_always_free_is_not_billed() -> None:
-    units = {"dashboard": 4.0, "alarm_metric": 9.0, "sqs_request": 1_000_001.0, "iot_rule": 1.0}
-    assert billed(units) == {"dashboard": 1, "alarm_metric": 0, "sqs_request": 1, "iot_rule": 1}
-
-
 def test_an_object_is_paid_for_until_it_is_deleted(production: Deployment) -> None:
     written = Written({"tap": 1.0, "ledger": 1.0}, {"tap": 1e9, "ledger": 0.0})
     reads = Reads(compaction=2, audit=1, compacted_bytes=0.5)
@@ -95,12 +85,6 @@ def test_an_object_is_paid_for_until_it_is_deleted(production: Deployment) -> No
     kept = production.environment.retention
     days = kept.raw_days + kept.replaced_days + kept.compacted_days / 2
     assert storage(written, reads, production)["s3_gb_month"] == pytest.approx(days / 30)
-
-
-def test_ten_messages_are_taken_and_deleted_by_one_request_each() -> None:
-    assert polled([Batch("router", 10, 5_000, 10)]) == {"sqs_request": 2}
-    assert polled([Batch("router", 12, 5_000, 12)]) == {"sqs_request": 4}
-    assert polled([Batch("router", 10, 200_000, 10)]) == {"sqs_request": 5}
 
 
 def test_a_publish_costs_its_rule_and_two_actions_and_a_run_its_memory(production: Deployment) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ssl
 import threading
 from collections.abc import Iterable
-from types import TracebackType
 from typing import Any, Self
 
 from paho.mqtt.client import CallbackAPIVersion, Client, MQTTMessage
@@ -63,9 +62,7 @@ class TestClient:
         assert not self._answer.is_failure, self._answer
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._client.disconnect()
         self._client.loop_stop()
 

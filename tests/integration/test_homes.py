@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
 from local.certificates import Authority
-from local.cloud import CloudEndpoint
-from local.control_room.plane import Fault, Stage
 from local.home import BROKER_CONNECTED, Home, start_home
 from local.input import open_input
 from local.machine import ThisMachine
@@ -24,8 +19,6 @@ from local.ports import LOOPBACK, free_port
 from local.process import Supervisor
 from local.services import CALL_SERVICE, HomeServices, arrived_on_device
 from local.things import Thing
-from local.up.observer import ObservingProxy
-from local.up.plane import LocalPlane, NoRouterError, NothingToHealError
 from tests.eventually import eventually
 from tests.plane import shipped_contract
 
@@ -84,29 +77,3 @@ def test_every_alarm_is_answered_once_and_every_malformed_message_refused_while_
         assert verdict.expected >= 2
         assert eventually(lambda: refused().total() >= sent.malformed_sent, SECONDS)
         assert refused() == Counter(each.reason for each in sent.malformed)
-
-
-@pytest.fixture
-def plane(supervisor: Supervisor, tmp_path: Path) -> Iterator[LocalPlane]:
-    """The plane of `make up` with a home, and without its cloud."""
-    url = f"http://{LOOPBACK}:{free_port()}"
-    cloud = CloudEndpoint(url, "us-east-1", "0" * 12, LOOPBACK, free_port(), "", "test", "test")
-    with Network() as network, ObservingProxy(cloud.url) as proxy:
-        home = home_without_cloud(supervisor, network, tmp_path, "home-1")
-        with LocalPlane(cloud, proxy, home, shipped_contract(), {}, {"end it": "make down"}) as plane:
-            yield plane
-
-
-def test_faults_last_until_they_are_healed_and_are_in_the_state_that_the_page_gets(plane: LocalPlane) -> None:
-    for fault, stage in ((Fault.NETWORK, Stage.RULE), (Fault.S3, Stage.ARCHIVE)):
-        for _ in range(2):  # a second strike changes nothing
-            plane.strike(fault)
-        assert (fault in plane.state().active, plane.state().stages[stage].is_up) == (True, False)
-        assert json.loads(json.dumps(asdict(plane.state())))["active"] == [fault]
-        for _ in range(2):
-            plane.heal(fault)
-        assert (fault in plane.state().active, plane.state().stages[stage].is_up) == (False, True)
-    with pytest.raises(NothingToHealError, match="starts again by itself"):
-        plane.heal(Fault.FORWARDER)
-    with pytest.raises(NoRouterError, match="send an alarm first"):
-        plane.strike(Fault.ROUTER)

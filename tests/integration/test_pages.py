@@ -16,7 +16,7 @@ from contract.catalogue import catalogue
 from eventplane.contract import compile_contract, contract_document
 from local.audit_page.page import write_page
 from local.control_room.plane import Fault
-from local.control_room.server import BUTTONS, ControlRoom
+from local.control_room.server import ControlRoom
 from tests.audit_report import FILE, HOUR_MS, device, finding, hour, report
 from tests.browser import Page
 from tests.fake_plane import SENDER, FakePlane, alarm
@@ -279,10 +279,6 @@ def page(plane: FakePlane, browser: Page) -> Iterator[Page]:
         browser.open("about:blank")
 
 
-def button(fault: Fault) -> str:
-    return f"document.querySelector('[data-fault={fault}]')"
-
-
 def counter(name: str) -> str:
     return f"Number(document.querySelector('[data-counter={name}]').textContent)"
 
@@ -306,36 +302,6 @@ def test_an_alarm_is_drawn_and_listed_with_where_it_went_and_why(page: Page) -> 
     assert page.run("document.querySelector('[data-latency=p50_ms]').textContent").endswith(" ms")
     assert page.run("document.getElementById('lines').innerText").endswith("eventplane send event.json")
     assert page.run(FITS)
-
-
-@pytest.mark.parametrize("fault", Fault)
-def test_each_button_strikes_and_an_alarm_sent_during_the_fault_arrives(
-    page: Page, plane: FakePlane, fault: Fault
-) -> None:
-    page.run(f"{button(fault)}.click()")
-    page.wait_for(f"{button(fault)}.dataset.on === 'yes'")
-    assert plane.asked == [("strike", fault)]
-    page.run("document.getElementById('alarm').click()")
-    page.wait_for("document.querySelector('#events tr')")
-    if fault is Fault.NETWORK:
-        assert page.run("document.querySelectorAll('path.cut').length") == 1
-    else:
-        assert page.run("document.querySelectorAll('g.down').length") == 1
-    if fault is not Fault.S3:
-        page.wait_for("document.getElementById('verdict').textContent === '3 in flight'")
-        page.wait_for(f"{counter('waiting')} === 1 && {counter('received')} === 0")
-        assert page.run("document.querySelectorAll('tr.open').length") == 1
-    if fault.is_lasting:
-        page.run(f"{button(fault)}.click()")
-    else:
-        assert page.run(f"{button(fault)}.disabled") is True
-        plane.heal(fault)  # its supervisor starts a killed process again
-    page.wait_for(f"{button(fault)}.dataset.on === 'no'")
-    assert page.run(f"{button(fault)}.textContent") == BUTTONS[fault][0]
-    assert plane.asked == [("strike", fault), ("heal", fault)]
-    page.wait_for(f"document.querySelector('tr.arrived') && {counter('received')} === 3")
-    assert page.run("document.querySelectorAll('g.down, path.cut').length") == 0
-    assert page.run("document.getElementById('verdict').textContent") == "nothing lost"
 
 
 def test_a_plane_that_fails_is_said_and_found_again(page: Page, plane: FakePlane) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from pathlib import Path
 
 import jsonschema
@@ -28,19 +27,6 @@ def test_all_homes_and_events_are_there_each_once_and_in_time_order(shared_data:
         assert before is None or before.at <= each.at
         before = each
     assert len(keys) == everything.total
-
-
-@pytest.mark.parametrize(("homes", "number", "alarms"), [(12, 20_000, 200), (4, 100, 1)])
-def test_a_bounded_run_has_both_kinds_of_home_and_alarms(
-    shared_data: Path, homes: int, number: int, alarms: int
-) -> None:
-    chosen = open_input(shared_data, homes=homes, events=number)
-    events = list(chosen)
-    assert len(events) == number
-    assert sum(home.name.startswith("tihm-") for home in chosen.homes) == homes // 2
-    assert {each.home for each in events} == {home.name for home in chosen.homes}
-    assert sum(".alarm." in each.event.type for each in events) >= alarms
-    assert all(before.at <= after.at for before, after in pairwise(events))
 
 
 @pytest.mark.parametrize("is_real", [False, True], ids=["simulated", "real"])

@@ -1,7 +1,6 @@
 """A schedule of faults is the seed's alone, keeps to its time, and is as crowded as its mode says."""
 
 from collections.abc import Callable
-from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -12,8 +11,6 @@ from local.chaos.schedule import (
     Pace,
     PlannedFault,
     ScheduleError,
-    UnknownKindError,
-    chosen,
     every,
     schedule,
 )
@@ -40,24 +37,6 @@ def test_the_same_seed_gives_the_same_strikes_within_the_time(
         assert pace.calm_s - 0.001 <= strike.at_s < strike.until_s <= seconds
         assert strike.kind in kinds
         assert 0 <= strike.home < homes
-
-
-@given(RUNS)
-def test_as_many_strike_one_home_at_a_time_as_the_mode_says(
-    run: tuple[int, list[str], int, float, Mode, Pace],
-) -> None:
-    _, kinds, _, _, mode, pace = run
-    size = {Mode.SINGLY: 1, Mode.PAIRS: 2, Mode.TOGETHER: len(kinds)}[mode]
-    strikes = schedule(*run)
-    groups = [strikes[at : at + size] for at in range(0, len(strikes), size)]
-    for group in groups:
-        assert len({each.kind for each in group}) == size
-        assert len({each.home for each in group}) == 1
-        assert max(each.at_s for each in group) < min(each.until_s for each in group)
-    for group, following in pairwise(groups):
-        assert (
-            min(each.at_s for each in following) >= max(each.until_s for each in group) + pace.calm_s - 0.002
-        )
 
 
 @given(st.integers(), KINDS)
@@ -92,10 +71,3 @@ def test_a_steady_kill_strikes_once_a_period() -> None:
 def test_a_plan_that_does_not_fit_is_refused(plan: Callable[[], object]) -> None:
     with pytest.raises(ScheduleError):
         plan()
-
-
-def test_what_cannot_be_made_is_refused_with_what_can() -> None:
-    with pytest.raises(UnknownKindError, match=r"kind disk-fill; there are disk-full, line-cut"):
-        chosen(["line-cut", "disk-fill"], {"line-cut", "disk-full"})
-    assert chosen(["line-cut"], {"line-cut", "disk-full"}) == ["line-cut"]
-    assert chosen((), {"line-cut", "disk-full"}) == ["disk-full", "line-cut"]

@@ -9,21 +9,20 @@ import asyncio
 import contextlib
 import ssl
 import struct
-import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import Any
+from typing import Self
 
 from benchmarks.edge import wire
 from eventplane.batch import unpack
 from eventplane.device_reports import REPORT_PREFIX
 from eventplane.envelope import Envelope
+from local.background import BackgroundLoop, close_server
 from local.ports import free_port
 
-_SECONDS = 10.0
 _CHUNK = 65_536
 
 
@@ -72,7 +71,7 @@ class _Connection:
 Script = Callable[[Published], Answer | int]
 
 
-class IotCore:
+class IotCore(BackgroundLoop):
     """Listens on `port`, with TLS. `script` answers each publish; one beyond the quota is ignored.
 
     `accepted` is what the cloud has got; `violations` counts what the quota forbids. While `deaf` it
@@ -81,6 +80,7 @@ class IotCore:
     """
 
     def __init__(self, tls: ssl.SSLContext) -> None:
+        super().__init__("iot-core")
         self.port = free_port()
         self.script: Script = lambda _: Answer.TAKE
         self.deaf = False
@@ -94,10 +94,6 @@ class IotCore:
         self._open: set[_Connection] = set()
         self._connected_at = -10.0
         self._server: asyncio.Server | None = None
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
-        self._thread.start()
-        self._run(self._listen())
 
     @property
     def events(self) -> list[Envelope]:
@@ -109,26 +105,21 @@ class IotCore:
         """Whether events with all `ids` arrived."""
         return ids <= {event.id for event in self.events}
 
-    def close(self) -> None:
-        """End at once, like a broker that is killed."""
-        self._run(self._end())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(_SECONDS)
-        self._loop.close()
-
-    def _run(self, work: Coroutine[Any, Any, None]) -> None:
-        asyncio.run_coroutine_threadsafe(work, self._loop).result(_SECONDS)
+    def __enter__(self) -> Self:
+        super().__enter__()
+        self.run(self._listen())
+        return self
 
     async def _listen(self) -> None:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port, ssl=self._tls)
 
     async def _end(self) -> None:
-        if self._server is not None:
-            self._server.close()
+        """End at once, like a broker that is killed."""
+        server, self._server = self._server, None
+        if server is not None:
+            await close_server(server)
         for connection in list(self._open):
             connection.writer.transport.abort()
-        while self._open:
-            await asyncio.sleep(0)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
@@ -136,7 +127,7 @@ class IotCore:
         self._open.add(connection)
         try:
             packets = wire.Packets()
-            while data := await reader.read(_CHUNK):
+            while self._server and (data := await reader.read(_CHUNK)):
                 for first, body in packets.feed(data):
                     if not connection.deaf:
                         self._take(connection, wire.kind(first), body)

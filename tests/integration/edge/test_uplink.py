@@ -40,9 +40,8 @@ def iot_core(authority: Authority) -> Iterator[IotCore]:
     tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(authority.ca))
     tls.verify_mode = ssl.CERT_REQUIRED
     tls.load_cert_chain(server.certificate, server.key)
-    it = IotCore(tls)
-    yield it
-    it.close()
+    with IotCore(tls) as it:
+        yield it
 
 
 @pytest.fixture

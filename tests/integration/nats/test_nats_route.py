@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import EndpointConnectionError
 
-from eventplane.contract import Contract, compile_contract
+from eventplane.contract import Contract
 from eventplane.envelope import Envelope, parse_event, write_event
 from eventplane.errors import EnvelopeError
 from eventplane.reasons import Reason
@@ -27,6 +27,7 @@ from lambdas.common.queue_function import queue_function
 from lambdas.router import handler as router
 from local.nats import NatsServer
 from tests.fakes.aws import FakeAws
+from tests.small_contract import small_contract
 from tests.unit.lambdas.support import (
     BUCKET,
     INTEREST,
@@ -49,27 +50,21 @@ SECONDS = 20.0
 @pytest.fixture
 def contract() -> Contract:
     """A bell over SQS rings at a desk over NATS, which says that it has seen it; the log gets both."""
-    nats = {"transport": "nats"}
-    service = {"kind": "cloud_service", "description": "x"}
-    either = {"any": [{"exact": {"type": RING}}, {"exact": {"type": SEEN}}]}
-    return compile_contract(
+    nats, service = {"transport": "nats"}, {"kind": "cloud_service"}
+    ring, seen = ({"exact": {"type": each}} for each in (RING, SEEN))
+    return small_contract(
         {
-            "format": 7,
-            "name": "route",
-            "participants": {
-                "device": {"kind": "device", "description": "x"},
-                "bell": {**service, "sends": [RING]},
-                "desk": {**service, "sends": [SEEN], "inbox": nats, "outbox": nats},
-                "log": service,
-            },
-            "event_types": {RING: {"description": "x"}, SEEN: {"description": "x"}},
-            "routes": {
-                "rings": {"filter": {"exact": {"type": RING}}, "to": "desk.inbox"},
-                "seen": {"filter": {"exact": {"type": SEEN}}, "to": "bell.inbox"},
-                "all": {"filter": either, "to": "log.inbox"},
-            },
+            "device": "device",
+            "bell": {**service, "sends": [RING]},
+            "desk": {**service, "sends": [SEEN], "inbox": nats, "outbox": nats},
+            "log": service,
         },
-        "test",
+        {
+            "rings": (ring, "desk.inbox"),
+            "seen": (seen, "bell.inbox"),
+            "all": ({"any": [ring, seen]}, "log.inbox"),
+        },
+        {RING: {}, SEEN: {}},
     )
 
 

@@ -19,7 +19,6 @@ from botocore.exceptions import ConnectTimeoutError
 from nats.aio.msg import Msg
 
 from contract import load_contract
-from eventplane.contract import compile_contract
 from eventplane.envelope import Envelope, write_event
 from eventplane.limits import MAX_SENT_EVENT_BYTES
 from eventplane.sqs_binding import to_message
@@ -42,6 +41,7 @@ from lambdas.common.sender import TAKEN, Fate
 from local.nats import NatsServer, start_nats
 from local.process import Supervisor
 from tests.eventually import eventually
+from tests.small_contract import small_contract
 from tests.unit.client.worlds import event
 
 pytestmark = pytest.mark.source("P13", "N1")
@@ -397,24 +397,11 @@ def padded(id: str, size: int) -> Envelope:
 
 
 def contract_of(*participants: str, **inbox: object) -> bytes:
-    service = {
-        "kind": "cloud_service",
-        "description": "x",
-        "inbox": {"transport": "nats", **inbox},
-        "outbox": {"transport": "nats"},
-    }
-    return compile_contract(
-        {
-            "format": 7,
-            "name": "small",
-            "participants": {
-                "device": {"kind": "device", "description": "x"},
-                **dict.fromkeys(participants, service),
-            },
-            "event_types": {},
-            "routes": {"up": {"filter": {"prefix": {"type": "org."}}, "to": f"{participants[0]}.inbox"}},
-        },
-        "test",
+    nats = {"transport": "nats"}
+    service = {"kind": "cloud_service", "inbox": {**nats, **inbox}, "outbox": nats}
+    route = ({"prefix": {"type": "org."}}, f"{participants[0]}.inbox")
+    return small_contract(
+        {"device": "device", **dict.fromkeys(participants, service)}, {"up": route}
     ).canonical
 
 

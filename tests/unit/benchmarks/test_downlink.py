@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from benchmarks.cost.meter import DynamoDbUnits, item_bytes
-from benchmarks.downlink.site import DownlinkMeter, Update
-from contract import load_contract
-from eventplane.downlink.addressing import addressed
-from eventplane.envelope import parse_event
 
 REFUSED = {"__type": "com.amazonaws.dynamodb.v20120810#ConditionalCheckFailedException"}
 
@@ -65,24 +60,3 @@ def test_reads_cost_half_where_they_may_be_a_little_old() -> None:
 def test_what_has_no_price_is_not_counted_as_nothing() -> None:
     with pytest.raises(ValueError, match="TransactWriteItems has no price"):
         DynamoDbUnits().units("TransactWriteItems", {}, {})
-
-
-def test_an_update_is_one_that_the_downlink_takes() -> None:
-    update = Update("home-1", "threshold/bench/1", 7)
-    event = parse_event(update.text())
-    taken = addressed(event, load_contract().downlink(event.type), 0, 60)
-    assert (taken.target.thing, taken.key, taken.message.version) == ("home-1", update.key, 7)
-
-
-def test_an_update_is_stored_when_its_acknowledgement_was_written_and_not_when_that_was_refused() -> None:
-    update = Update("home-1", "threshold/bench/1", 1)
-    keys = {"thing": {"S": "home-1"}, "sk": {"S": update.sk}, "acknowledged_version": {"N": "1"}}
-    request = json.dumps({"Item": keys}).encode()
-    with DownlinkMeter("http://127.0.0.1:1") as meter, meter._lock:
-        meter.count("DynamoDB_20120810.PutItem", request, json.dumps(REFUSED).encode())
-        assert meter.stored == {}
-        meter.count("DynamoDB_20120810.PutItem", request, b"{}")
-        meter.count("POST", b"", b"")
-        assert list(meter.stored) == [update.stored]
-        assert meter.calls["POST"] == 1
-        assert meter.units == {"dynamodb_write": 2, "iot_message": 2}

@@ -1,13 +1,11 @@
 """The page of figures: what a result says, and nothing that it does not."""
 
 import json
-from pathlib import Path
 
 import pytest
 
-from tools.figures import KEPT, Results, chosen, collect, page, plots
+from tools.figures import KEPT, Results, page, plots
 from tools.places import UNKNOWN, place
-from tools.plots import Row, plot
 
 FIGURE = {"name": "lost", "value": 0.0, "unit": "events", "aim": 0.0, "met": True, "note": "a|b"}
 RESULT = {"figures": [FIGURE], "machine": "m", "date": "2026-01-02T00:00:00+00:00", "command": "make chaos"}
@@ -15,13 +13,6 @@ RESULT = {"figures": [FIGURE], "machine": "m", "date": "2026-01-02T00:00:00+00:0
 
 def figure(name: str, value: float, **more: object) -> dict[str, object]:
     return {**FIGURE, "name": name, "value": value, "aim": None, **more}
-
-
-def test_results_are_collected_by_folder_and_name(tmp_path: Path) -> None:
-    (tmp_path / "bench").mkdir()
-    (tmp_path / "bench" / "spool.json").write_text(json.dumps(RESULT))
-    (tmp_path / "bench" / "other.json").write_text("{}")
-    assert collect(tmp_path) == {"bench/spool": RESULT}
 
 
 def test_every_figure_has_its_row_with_its_origin() -> None:
@@ -48,38 +39,6 @@ def test_the_paper_stands_beside_ours() -> None:
     ]  # fmt: skip
     text = page({"chaos/paper-best-effort": {**RESULT, "figures": counts}})
     assert "| best effort | 10,003 | 96 | 20 | 6,500 | 3 | 1 | 100,000 | 1,000 | about 7,000 |" in text
-
-
-def test_the_readme_tells_the_few_figures_that_there_are() -> None:
-    counts = [figure("sent", 100_000.0), figure("lost", 0.0), figure("duplicated", 7.0)]
-    result = {**RESULT, "figures": counts, "command": "python -m local.chaos paper"}
-    half = {**RESULT, "figures": counts[:1]}
-    text = chosen("a\n<!-- figures -->\nold\n<!-- end -->\nb", {"chaos/paper": result, "chaos/million": half})
-    assert "| 100,000 events, 0 lost, 7 [received twice](docs/explanation/chaos.md#copies) | dep" in text
-    assert "old" not in text
-    assert "two faults" not in text
-    assert text.startswith("a\n<!-- figures -->\n| test | result | where | command |")
-    assert text.endswith("<!-- end -->\nb")
-
-
-def test_plots_show_recoveries_and_the_alarms_of_each_scenario_worst_first() -> None:
-    def alarms(p50: float, p99: float, most: float) -> dict[str, object]:
-        times = zip(("p50", "p99", "max"), (p50, p99, most), strict=True)
-        return {**RESULT, "figures": [figure(f"urgent_cloud_all_{name}", value) for name, value in times]}
-
-    recovery = {**RESULT, "figures": [figure("recovery_line-cut", 1.5)]}
-    drawn = plots(
-        {"chaos/singly": recovery, "chaos/soak": alarms(8, 20, 90), "chaos/million": alarms(9, 2000, 3000)}
-    )
-    assert set(drawn) == {"recovery", "urgent"}
-    assert "line cut" in drawn["recovery"]
-    assert "1.50 s" in drawn["recovery"]
-    assert drawn["urgent"].index("0.00900, 2, 3 s") < drawn["urgent"].index("0.00800, 0.0200, 0.0900 s")
-
-
-def test_a_plot_without_rows_and_one_of_a_single_value_can_be_drawn() -> None:
-    assert plot("none", [], [], str).startswith("<svg")
-    assert "a &lt; b" in plot("t", [Row("a < b", told="1")], ["one"], str)
 
 
 @pytest.fixture(scope="module")

@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import pytest
-
-from benchmarks.fresh_caches import pytest_sessionstart
-from benchmarks.mutation import MODULES, ROOT, sample, score, scores
-from eventplane.cesql.operations import matcher
+from benchmarks.mutation import MODULES, ROOT, sample, score
 
 NAMES = [f"module.x_function__mutmut_{number}" for number in range(500)]
 
@@ -31,19 +25,3 @@ def test_each_module_has_its_sources_and_tests() -> None:
     for module in MODULES.values():
         for pattern in (*module.sources, *module.tests):
             assert list(ROOT.glob(pattern)), pattern
-
-
-def test_caches_of_our_functions_are_cleared_before_a_mutant_is_tested() -> None:
-    matcher("a%")
-    assert matcher.cache_info().currsize
-    pytest_sessionstart()
-    assert not matcher.cache_info().currsize
-
-
-def test_scores_of_an_earlier_run_are_read_and_another_file_is_refused(tmp_path: Path) -> None:
-    file = tmp_path / "mutation.json"
-    file.write_text('{"figures": [{"name": "mutation_spool", "value": 81.3}]}')
-    assert scores(file) == {"mutation_spool": 81.3}
-    file.write_text("[]")
-    with pytest.raises(SystemExit, match="name the result file of an earlier run"):
-        scores(file)

@@ -22,28 +22,11 @@ BENCHMARK = Benchmark(
 )
 
 
-def names(folder: Path) -> list[str]:
-    return [each["name"] for each in json.loads((folder / "spools.json").read_text())["figures"]]
-
-
-def test_all_parts_are_measured_unless_some_are_named(tmp_path: Path) -> None:
-    assert BENCHMARK.main([], tmp_path) == 0
-    assert names(tmp_path) == ["cuts", "lost"]
-    assert BENCHMARK.main(["cuts"], tmp_path) == 0
-    assert names(tmp_path) == ["cuts"]
-
-
 def test_a_missed_aim_that_is_required_fails_after_its_figures_are_written(tmp_path: Path) -> None:
     assert BENCHMARK.main(["--cuts", "6"], tmp_path) == 1
     document = json.loads((tmp_path / "spools.json").read_text())
     assert document["figures"][1]["met"] is False
     assert document["command"].endswith(" --cuts 6")
-
-
-def test_an_unknown_part_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        BENCHMARK.main(["floods"], tmp_path)
-    assert "unknown part floods; name some of cuts, losses" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from benchmarks.scale.model import Router, figures, limit, published, simulate
-from benchmarks.scale.tables import quotas, regimes
+from benchmarks.scale.model import Router, figures, published, simulate
+from benchmarks.scale.tables import regimes
 from tools.figures import KEPT
 
 ROUTER = Router(servers=2, batch=10, invocation_s=0.02, event_s=0.001)
@@ -22,25 +22,6 @@ def test_an_idle_router_takes_single_messages_at_once_and_a_busy_one_full_batche
     assert busy.busy == pytest.approx(2, rel=0.01)
     # 100 batches of 30 ms, two at a time.
     assert busy.p99_s == pytest.approx(1.5, rel=0.05)
-
-
-def test_a_window_fills_batches_and_ends() -> None:
-    windows = Router(servers=2, batch=10, invocation_s=0.02, event_s=0.001, window_s=5)
-    found = simulate(windows, 1, messages=1_000)
-    assert 5 < found.fill < 8
-    assert found.p99_s < 5.1
-
-
-def test_a_quota_that_is_unknown_in_a_region_is_said_to_be() -> None:
-    measured = published()
-    assert limit("iot_connections", "us-east-1") == 500_000
-    assert limit("iot_connections", "eu-central-1") is None
-    assert limit("sqs_in_flight", "eu-central-1") == 120_000
-    head, rows = quotas(measured, "eu-central-1")
-    unknown = [row for row in rows if row[1] == "unknown"]
-    assert "by default in eu-central-1" in head
-    assert len(unknown) == 3
-    assert all(row[2] and not row[3] for row in unknown)
 
 
 def test_each_regime_is_compared_with_eventbridge_as_it_was_measured() -> None:

@@ -8,9 +8,7 @@ from typing import Any
 
 import pytest
 
-from local.chaos.alarms import AGE, Alarm, Metrics, Observer, UnreadAlarmError, read_alarms
-from local.cloud import CloudEndpoint
-from local.emulator import QueuedMessage
+from local.chaos.alarms import AGE, Alarm, Metrics, UnreadAlarmError, read_alarms
 
 QUEUE = {"QueueName": "inbox"}
 
@@ -144,23 +142,6 @@ def test_what_is_not_evaluated_is_named(tmp_path: Path, expression: str) -> None
         alarm.value(Metrics(), 0, 1)
 
 
-def test_an_unknown_comparison_is_named(tmp_path: Path) -> None:
-    with pytest.raises(UnreadAlarmError, match="LessThanLowerThreshold"):
-        alarms(tmp_path, single(ComparisonOperator="LessThanLowerThreshold"))
-
-
-def test_an_age_rises_when_nothing_is_read(tmp_path: Path) -> None:
-    (alarm,) = alarms(tmp_path, single("Maximum", Threshold=900))
-    stuck, read = Metrics(), Metrics()
-    for at in range(20):
-        stuck.add("AWS/SQS", AGE, QUEUE, at, float(at))
-        read.add("AWS/SQS", AGE, QUEUE, at, float(at % 3))
-    assert alarm.rises(stuck, 0, 20)
-    assert not alarm.rises(read, 0, 20)
-    (other,) = alarms(tmp_path, single(MetricName="ApproximateNumberOfMessagesVisible"))
-    assert not other.rises(stuck, 0, 20)
-
-
 def test_embedded_metrics_are_read_from_the_log(tmp_path: Path) -> None:
     (alarm,) = alarms(tmp_path, math("m0"))
     document = {
@@ -184,53 +165,3 @@ def test_embedded_metrics_are_read_from_the_log(tmp_path: Path) -> None:
     metrics.add_embedded(f"prefix {json.dumps(document)}")
     assert alarm.value(metrics, 4, 6) == 3.0
     assert alarm.value(metrics, 6, 9) is None
-
-
-CLOUD = CloudEndpoint("http://127.0.0.1:1", "us-east-1", "000000000000", "", 0, "", "", "")
-INGEST = frozenset({("QueueName", "ingest")})
-
-
-def value(observer: Observer, metric: str) -> list[float]:
-    return observer.metrics.within(("AWS/SQS", metric, INGEST), 0, 1e12)
-
-
-def test_a_queue_is_sampled(tmp_path: Path) -> None:
-    observer = Observer(CLOUD, ["ingest"], tmp_path / "log")
-    fresh, hidden = QueuedMessage("a", 90.0, 0, True), QueuedMessage("b", 70.0, 2, False)
-    stuck = QueuedMessage("c", 10.0, 3, True)  # Amazon SQS leaves it out of the age
-    observer._sample("ingest", [fresh, hidden, stuck], 100.0)
-    observer._sample("ingest", [stuck], 101.0)
-    assert value(observer, AGE) == [30.0, 0.0]
-    assert value(observer, "ApproximateNumberOfMessagesVisible") == [2.0, 1.0]
-    assert value(observer, "ApproximateNumberOfMessagesNotVisible") == [1.0, 0.0]
-    assert value(observer, "NumberOfMessagesSent") == [3.0, 0.0]
-
-
-class Logs:
-    """One group with the lines of one invocation."""
-
-    def describe_log_groups(self, **_: str) -> dict[str, Any]:
-        return {"logGroups": [{"logGroupName": "/aws/lambda/router-device"}]}
-
-    def get_paginator(self, _: str) -> Logs:
-        return self
-
-    def paginate(self, **_: str) -> list[dict[str, Any]]:
-        lines = ["START RequestId: 1", "REPORT RequestId: 1\tDuration: 5 ms"]
-        return [{"events": [{"timestamp": 7_000, "message": each} for each in lines]}]
-
-
-def test_invocations_and_errors_are_those_of_a_function_and_of_the_account(tmp_path: Path) -> None:
-    class Cloud:
-        def client(self, _: str) -> Logs:
-            return Logs()
-
-    log = tmp_path / "log"
-    log.write_text(
-        "2026-11-23 06:19:26 WARNING [lambda] ESM: Lambda router-device failed processing SQS batch\n"
-    )
-    observer = Observer(Cloud(), [], log)  # type: ignore[arg-type]
-    observer.read_logs()
-    for dimensions in (frozenset({("FunctionName", "router-device")}), frozenset[tuple[str, str]]()):
-        for metric in ("Invocations", "Errors"):
-            assert observer.metrics.within(("AWS/Lambda", metric, dimensions), 0, 1e12) == [1.0]

@@ -13,10 +13,9 @@ import local.chaos.__main__ as command
 from contract import load_contract
 from local.chaos.faults import InjectedFault
 from local.chaos.outages import episodes
-from local.chaos.scenarios import CLOUD_FAULTS, PAPER, PAPER_BEST_EFFORT, SCENARIOS
+from local.chaos.scenarios import PAPER, PAPER_BEST_EFFORT, SCENARIOS
 from local.chaos.schedule import KINDS, LONG, SERVICES, ScheduleError, cloud_faults_plan
 from local.errors import LocalError
-from local.process import run_lock
 
 
 @pytest.mark.source("P16")
@@ -53,17 +52,6 @@ def test_every_kind_strikes_alone_and_every_two_services_together() -> None:
     assert names(2, KINDS, 1_785) != found
 
 
-def test_the_long_ones_last_for_minutes() -> None:
-    scenario = CLOUD_FAULTS
-    strikes = scenario.plan(1, scenario.kinds, 2, scenario.seconds)
-    longest = {each.kind for each in strikes if each.until_s - each.at_s > 100}
-    assert longest == set(LONG)
-    assert max(each.until_s for each in strikes) == pytest.approx(scenario.seconds)
-    # The load goes on until the end.
-    assert scenario.load.events / scenario.load.per_s >= scenario.seconds
-    assert scenario.homes * scenario.load.events == 50_000
-
-
 @pytest.fixture
 def figures(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """The figures of an earlier run."""
@@ -87,12 +75,3 @@ def test_a_run_that_comes_to_nothing_leaves_no_figures_of_another(
     monkeypatch.setattr(command, "run", ends)
     assert command.main() == status
     assert not figures.exists()
-
-
-def test_a_second_run_of_a_scenario_leaves_the_first_in_peace(
-    figures: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with run_lock(figures.parent / "short.lock"):
-        assert command.main() == 1
-    assert "wait for it" in capsys.readouterr().err
-    assert figures.exists()

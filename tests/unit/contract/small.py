@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from eventplane.contract import Contract, ContractError, Problem, compile_contract
+from tests.small_contract import small_contract
 
 RING = "org.example.ring.v1"
 
@@ -99,18 +100,12 @@ def services(routes: Routes, sends: Sends | None = None, types: str = RING, **mo
     settings of types and services.
     """
     made = {
-        name: {"kind": kind, "description": "d", **_settings(sends, name), **more.get(name, {})}
-        for name, kind in KINDS.items()
+        name: {"kind": kind, **_settings(sends, name), **more.get(name, {})} for name, kind in KINDS.items()
     }
-    device = {"kind": "device", "description": "d", **({} if sends is None else {"sends": []})}
-    document = {
-        "format": 7,
-        "name": "small",
-        "participants": {"device": device, **made},
-        "event_types": {each: {"description": "d", **more.get(each, {})} for each in types.split()},
-        "routes": routes,
-    }
-    return compile_contract(document, "small")
+    device = {"kind": "device", **({} if sends is None else {"sends": []})}
+    return small_contract(
+        {"device": device, **made}, routes, {each: more.get(each, {}) for each in types.split()}
+    )
 
 
 def _settings(sends: Sends | None, name: str) -> dict[str, Any]:

@@ -5,9 +5,7 @@ from __future__ import annotations
 from hashlib import sha256
 
 import pytest
-from botocore.exceptions import ClientError
 
-from eventplane.dead_letter import Refusal, dead_letter
 from eventplane.device_reports import MANIFEST, STARTED
 from eventplane.envelope import Envelope, write_event
 from local.consumers import UNREADABLE, Consumers
@@ -49,22 +47,6 @@ def test_each_service_counts_what_its_own_queue_held(sqs: FakeSqs) -> None:
     assert family.received == {("/homes/h/health-service", "x")}
 
 
-def test_a_dead_letter_is_known_by_its_reason_and_original(sqs: FakeSqs) -> None:
-    letter = dead_letter(
-        id="1",
-        source="/eventplane/cloud/router",
-        time="2025-01-01T00:00:00Z",
-        refusal=Refusal("not_json", "no"),
-        channel="device.outbox",
-        original=b"no",
-        contract_version="v",
-    )
-    with Consumers(sqs, {"operations": queue(sqs, "operations", letter.json)}) as consumers:
-        assert consumers.wait_until(lambda: consumers.received_total == 1, TIMEOUT_SECONDS)
-
-    assert consumers.arrived["operations"].received == {("not_json", sha256(b"no").hexdigest())}
-
-
 def test_what_a_device_reports_in_its_own_time_is_counted_apart(sqs: FakeSqs) -> None:
     source = "/devices/h/forwarder"
     started, manifest = (
@@ -101,19 +83,3 @@ def test_bodies_that_are_no_events_are_unexpected_and_do_not_stop_the_rest(sqs: 
     (verdict,) = judge({"care-analytics": good}, consumers.arrived)
     assert verdict.delivered == 1
     assert set(verdict.unexpected) == {(UNREADABLE, sha256(each.encode()).hexdigest()) for each in bad}
-
-
-def test_waiting_ends_when_the_condition_never_comes_true(sqs: FakeSqs) -> None:
-    with Consumers(sqs, {"care-analytics": queue(sqs, "care")}) as consumers:
-        assert not consumers.wait_until(lambda: False, 0.1)
-
-
-def test_what_ended_a_consumer_is_raised_where_it_is_waited_for(sqs: FakeSqs) -> None:
-    url = queue(sqs, "care")
-    sqs.queues.clear()
-
-    with (
-        Consumers(sqs, {"care-analytics": url}) as consumers,
-        pytest.raises(ClientError, match="does not exist"),
-    ):
-        consumers.wait_until(lambda: False, TIMEOUT_SECONDS)

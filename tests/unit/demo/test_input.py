@@ -3,78 +3,21 @@
 from __future__ import annotations
 
 import lzma
-import sys
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-import local.demo.__main__ as command
 from eventplane.contract import Contract
 from lambdas.router.payload import PayloadCheck
-from local.input import choose_homes, fair_quotas, open_input, read_bound
+from local.input import open_input, read_bound
 from local.input.datasets import ALARM_TYPE, READING_TYPE, opensmarthome_homes, tihm_homes
-from local.input.model import HomeInput, InputBoundError, InputFileError, InputMissingError, InputRowError
-
-
-def home(name: str) -> HomeInput:
-    return HomeInput(name, (), 0, 0, lambda: iter(()))
-
-
-def test_homes_are_taken_from_every_source_in_turn() -> None:
-    patients, rooms = [home(name) for name in "abcd"], [home(name) for name in "xy"]
-
-    assert [each.name for each in choose_homes([patients, rooms], 5)] == ["a", "x", "b", "y", "c"]
-    assert len(choose_homes([patients, rooms], None)) == 6
-
-
-@pytest.mark.parametrize(
-    ("sizes", "total", "quotas"),
-    [
-        ([10, 10], 10, [5, 5]),
-        ([2, 10, 10], 12, [2, 5, 5]),
-        ([10, 1, 4], 9, [4, 1, 4]),
-        ([3, 3], 100, [3, 3]),
-        ([10, 10, 10], 10, [3, 3, 4]),
-        ([None, None], 7, [3, 4]),
-        ([3, 8], None, [3, 8]),
-        ([10, 10, 10], 2, [0, 1, 1]),
-    ],
-)
-def test_every_home_gets_its_share_and_small_homes_leave_theirs_to_the_rest(
-    sizes: list[int | None], total: int | None, quotas: list[int]
-) -> None:
-    assert fair_quotas(sizes, total) == quotas
+from local.input.model import InputBoundError, InputFileError, InputMissingError, InputRowError
 
 
 @pytest.mark.parametrize("text", ["", "0", "-1", "1.5", "many", "٣"])
 def test_another_bound_is_refused_with_its_name(text: str) -> None:
     with pytest.raises(InputBoundError, match=r"EVENTS=.*give a number from 1, or all"):
         read_bound("EVENTS", text)
-
-
-@pytest.mark.parametrize(("homes", "events", "name"), [(None, 10, "HOMES"), (3, None, "EVENTS")])
-def test_the_simulator_cannot_play_all(homes: int | None, events: int | None, name: str) -> None:
-    with pytest.raises(InputBoundError, match=f"{name}=all: the simulator never ends"):
-        open_input(None, homes, events)
-
-
-def texts(*, seed: int, homes: int = 3, events: int = 600) -> list[str]:
-    return [each.event.json for each in open_input(homes=homes, events=events, seed=seed)]
-
-
-def test_the_same_seed_gives_the_same_events() -> None:
-    assert texts(seed=7) == texts(seed=7)
-
-
-def test_by_default_five_homes_play_2000_events_in_time_order() -> None:
-    chosen = open_input()
-    events = list(chosen)
-
-    assert len(events) == chosen.total == 2_000
-    assert len({each.home for each in events}) == len(chosen.homes) == 5
-    assert all(before.at <= after.at for before, after in pairwise(events))
-    assert len({each.event.key for each in events}) == 2_000
 
 
 @pytest.mark.source("P11")
@@ -109,13 +52,6 @@ def tihm(folder: Path, physiology: str = PHYSIOLOGY, labels: str = LABELS) -> Pa
     return folder
 
 
-def flat(folder: Path, **files: str) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, text in files.items():
-        (folder / f"{name}.csv.xz").write_bytes(lzma.compress(text.encode()))
-    return folder
-
-
 def test_every_patient_is_a_home_whose_rows_are_played_in_order_with_alerts_among_readings(
     tmp_path: Path,
 ) -> None:
@@ -134,36 +70,6 @@ def test_every_patient_is_a_home_whose_rows_are_played_in_order_with_alerts_amon
     assert reading.event.claim == ("/homes/tihm-bbbbb/health-service", "physiology-3")
     assert reading.event.attributes["subject"] == "/body/temperature"
     assert reading.event.data() == {"quantity": "body-temperature", "value": 36.072, "unit": "Cel"}
-
-
-def test_every_room_is_a_home_whose_files_are_merged_in_time_order(tmp_path: Path) -> None:
-    folder = flat(
-        tmp_path,
-        Kitchen_Humidity="1489023159\t47\n1489038096\t46\n",
-        Kitchen_Temperature="1489027945\t17.32\n1489021955\t17.48\n",
-        Room3_left_ThermostatTemperature="1489018431\t16.78\n",
-    )
-    kitchen, room3 = opensmarthome_homes(folder)
-
-    assert [(each.event.id, each.event.data()["value"]) for each in kitchen.events()] == [
-        ("kitchen-temperature-2", 17.48),
-        ("kitchen-relative-humidity-1", 47),
-        ("kitchen-temperature-1", 17.32),
-        ("kitchen-relative-humidity-2", 46),
-    ]
-    [thermostat] = room3.events()
-    assert (room3.name, room3.size) == ("flat-room3", 1)
-    assert thermostat.event.attributes["subject"] == "/room3/left/thermostat-temperature"
-    assert thermostat.event.attributes["time"] == "2017-03-09T00:13:51Z"
-
-
-def test_both_sources_are_merged_in_time_order(tmp_path: Path) -> None:
-    tihm(tmp_path / "tihm-physiology")
-    flat(tmp_path / "opensmarthome-flat", Toilet_Brightness="1489018431\t3.5\n1489018531\t0\n")
-
-    chosen = open_input(tmp_path, homes=2, events=4)
-
-    assert [each.home for each in chosen] == ["flat-toilet", "flat-toilet", "tihm-aaaaa", "tihm-aaaaa"]
 
 
 @pytest.mark.parametrize(
@@ -221,25 +127,3 @@ def test_data_sets_that_are_incomplete_are_refused_by_file(tmp_path: Path) -> No
     (folder / "Labels.csv").unlink()
     with pytest.raises(InputMissingError, match=r"Labels\.csv is missing"):
         tihm_homes(folder)
-
-
-@pytest.mark.parametrize(
-    ("words", "status", "complaint"),
-    [
-        (["--homes", "0"], 2, "HOMES=0"),
-        (["--events", "abc"], 2, "EVENTS=abc"),
-        (["--data", "[/nowhere]"], 1, "[/nowhere]"),
-    ],
-)
-def test_wrong_words_are_explained(
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    tmp_path: Path,
-    words: list[str],
-    status: int,
-    complaint: str,
-) -> None:
-    monkeypatch.setattr(command, "OUTPUT", tmp_path)
-    monkeypatch.setattr(sys, "argv", ["demo", *words])
-    assert command.main() == status
-    assert complaint in capsys.readouterr().out

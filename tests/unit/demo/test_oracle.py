@@ -29,14 +29,6 @@ def test_a_repeated_event_counts_once(contract: Contract) -> None:
     assert [each.key for each in log.events] == [ALARM.claim, READING.claim]
 
 
-def test_how_urgent_an_event_is_follows_from_type_and_channel(contract: Contract) -> None:
-    log = SentLog(contract)
-    log.event(READING, contract.channel("voice-service.outbox"))
-
-    # A reading has no priority of its own; whatever comes from the voice service is urgent.
-    assert log.urgent_sent == 1
-
-
 def test_a_payload_for_the_cloud_counts_with_its_good_events_and_its_bad_items(contract: Contract) -> None:
     log = SentLog(contract)
     for payload in cloud_payloads("/homes/h/health-service"):

@@ -5,15 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from rich.progress import Progress
-
-from eventplane.contract import Contract
-from eventplane.receipts import SPOOL_FULL
-from local.oracle import Arrived, Key, SentLog, judge
-from local.ports import free_port
-from local.services import CALL_SERVICE, LISTENERS, HomeServices, arrived_on_device
-from local.waiting import Waits
-from tests.eventually import eventually
+from local.oracle import Arrived, Key, judge
+from local.services import CALL_SERVICE, LISTENERS, arrived_on_device
 
 A: Key = ("/homes/a/voice-service", "1")
 B: Key = ("/homes/b/voice-service", "1")
@@ -53,21 +46,3 @@ def test_what_no_home_received_is_lost_and_what_nobody_sent_it_unexpected() -> N
 def test_what_another_home_receives_as_well_is_a_duplicate() -> None:
     assert arrived(VOICE, {MESSAGE: 1}, {MESSAGE: 1}) == Arrived({MESSAGE}, 1)
     assert arrived_on_device([])[VOICE] == Arrived(frozenset(), 0)
-
-
-def test_a_message_without_room_in_the_spool_waits_and_other_refusals_are_final(contract: Contract) -> None:
-    with HomeServices("a", ["activity-service"], free_port(), contract, SentLog(contract)) as services:
-        services._refuse("activity-service", b"{}", SPOOL_FULL)
-        services._refuse("activity-service", b"garbage", "not_json")
-        assert services.waiting == 1
-        assert eventually(lambda: services.waiting == 1 and not services._again)  # sent again, no receipt
-        assert services.refused == ["not_json"]
-
-
-def test_a_wait_in_which_nothing_moves_is_given_up_and_named() -> None:
-    waits = Waits(Progress(disable=True), 0.0)
-    left = iter([2, 1, 0])
-    waits.until_none_remain("drains", lambda: next(left))
-    assert waits.gave_up == []
-    waits.until_none_remain("stands still", lambda: 1)
-    assert waits.gave_up == ["stands still"]

@@ -1,17 +1,11 @@
 """The verdict of a run, from the counts of consumers and audit, and what people get to see of it."""
 
 from collections.abc import Collection
-from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 
-from local.consumers import ReceivedEvent
-from local.demo.faults import RepairedFault
-from local.demo.presence import Notice
-from local.demo.report import Alarm, alarms, headline, print_table, write_page
+from local.demo.report import headline
 from local.demo.summary import FOUND, IRREGULAR, summarise
 from local.oracle import ServiceResult
 
@@ -157,37 +151,3 @@ def test_what_happens_inside_a_home_is_not_asked_of_the_cloud() -> None:
 def test_what_came_down_has_a_number_of_the_home_and_is_not_in_the_archive() -> None:
     assert summary_of([verdict("voice-service", 2)], audit(gaps=2), told=2)["verdict"] == "passed"
     assert summary_of([verdict("voice-service", 2)], audit(gaps=3), told=2)["verdict"] == "failed"
-
-
-def test_the_page_and_the_table_show_the_verdict(tmp_path: Path) -> None:
-    report = audit(desk=9)
-    summary = summary_of([verdict("desk", 9, expected=10, lost=(("/a", "1"),))], report)
-    late = Notice("carers", "opened", "Device <home> cannot be reached", ("Is there electricity?",), 0.8)
-    summary["notices"] = [asdict(late)]
-    summary["alarms"] = [asdict(Alarm("home-1", "alarm.fall", 3.5, "network cut"))]
-    wrong = {"sender": "simple-client/", "reason": "payload_invalid", "detail": "$.value: no number"}
-    summary["payload_letters"] = [wrong]
-    write_page(summary, report, tmp_path / "report.html", "run/audit/audit.html")
-    console = Console(record=True, width=80)
-    print_table(summary, console)
-
-    page, table = (tmp_path / "report.html").read_text(), console.export_text()
-    for text in (page, table):
-        assert "FAILED: 1 lost" in text
-        assert "network cut" in text
-        assert "$.value: no number" in text
-    assert "&lt;home&gt;" in page  # names are not markup
-    assert "carers was told: Device <home> cannot be reached, 0.8 s after its time" in table
-    assert 'href="run/audit/audit.html"' in page
-
-
-def test_alarms_are_timed_from_their_sending_and_those_of_a_struck_home_are_marked() -> None:
-    kept = [
-        ReceivedEvent("alarm-centre", "fall", "", {}, arrived_ms=5_000, device="home-1", sent_ms=1_000),
-        ReceivedEvent("alarm-centre", "fall", "", {}, arrived_ms=1_250, device="home-2", sent_ms=1_000),
-        ReceivedEvent("carers", "notice", "", {}, arrived_ms=2_000, device="home-2", sent_ms=1_000),
-    ]
-    assert alarms(kept, [RepairedFault("network cut", "home-1", 500, 3.0)]) == [
-        Alarm("home-2", "fall", 0.25, None),
-        Alarm("home-1", "fall", 4.0, "network cut"),
-    ]

@@ -16,13 +16,14 @@ import pytest
 
 from contract import load_contract
 from eventplane.attributes import AttributeValue
-from eventplane.contract import Contract, Priority, SchemaCheck, compile_contract
+from eventplane.contract import Contract, Priority, SchemaCheck
 from eventplane.dead_letter import Refusal, letter_id
 from eventplane.envelope import Envelope, parse_event, write_event
 from lambdas.router import payload
 from lambdas.router.cpu_limit import CpuLimitError, cpu_limit
 from lambdas.router.payload import PayloadCheck, SlowPayloadsError
 from lambdas.router.planner import Planner, Step
+from tests.small_contract import small_contract
 from tests.unit.lambdas.support import ALARM, NOW_MS, READING, frame, message
 
 pytestmark = pytest.mark.source("P11")
@@ -39,25 +40,16 @@ UNIT = {"$id": V2, "allOf": [{"$ref": "v1"}], "required": ["unit"]}
 def plane(*schemas: dict[str, Any], check: str = "strict") -> Contract:
     """Type `t` is checked, type `free` is not."""
     listed = list(schemas) or [NUMBER, UNIT]
-    return compile_contract(
+    return small_contract(
+        {"device": "device", "desk": "cloud_service", "letters": "cloud_service"},
         {
-            "format": 2,
-            "name": "small",
-            "participants": {
-                "device": {"kind": "device", "description": "d"},
-                "desk": {"kind": "cloud_service", "description": "d"},
-                "letters": {"kind": "cloud_service", "description": "d"},
-            },
-            "event_types": {
-                "t": {"description": "d", "priority": "urgent", "schemas": listed, "schema_check": check},
-                "free": {"description": "d", "schemas": listed},
-            },
-            "routes": {
-                "to-desk": {"filter": {"exact": {"type": "t"}}, "to": "desk.inbox"},
-                "dead": {"filter": {"prefix": {"type": "org.eventplane.deadletter."}}, "to": "letters.inbox"},
-            },
+            "to-desk": ({"exact": {"type": "t"}}, "desk.inbox"),
+            "dead": ({"prefix": {"type": "org.eventplane.deadletter."}}, "letters.inbox"),
         },
-        "small",
+        {
+            "t": {"priority": "urgent", "schemas": listed, "schema_check": check},
+            "free": {"schemas": listed},
+        },
     )
 
 

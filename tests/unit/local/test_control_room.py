@@ -9,8 +9,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from local.control_room.plane import Fault, Stage
-from local.control_room.server import BUTTONS, ControlRoom, PortTakenError
+from local.control_room.server import ControlRoom
 from tests.fake_plane import FakePlane
 
 
@@ -33,36 +32,6 @@ class Answer:
         answer = connection.getresponse()
         self.status, self.headers, self.text = answer.status, answer.headers, answer.read().decode()
         connection.close()
-
-
-def own(room: ControlRoom) -> dict[str, str]:
-    return {"Origin": room.url.rstrip("/")}
-
-
-def test_the_state_has_every_stage_and_what_was_sent(room: ControlRoom, plane: FakePlane) -> None:
-    plane.strike(Fault.NETWORK)
-    plane.send_alarm()
-    answer = Answer(room, "GET", "/state")
-    state = json.loads(answer.text)
-    assert (answer.status, answer.headers["Cache-Control"]) == (200, "no-store")
-    assert state["stages"].keys() == set(Stage)
-    assert state["stages"]["forwarder"]["waiting"] == 1
-    assert state["counters"] == {
-        "sent": 1, "due": 3, "received": 0, "lost": 0, "duplicates": 0, "waiting": 1,
-    }  # fmt: skip
-    assert state["active"] == ["network"]
-    assert state["events"][0]["id"] == "alarm-1"
-
-
-def test_its_page_answers_and_changes_the_plane(room: ControlRoom, plane: FakePlane) -> None:
-    assert json.loads(Answer(room, "POST", "/alarm", **own(room)).text) == {"id": "alarm-1"}
-    for fault in Fault:
-        assert Answer(room, "POST", f"/faults/{fault}", **own(room)).status == 200
-        assert Answer(room, "DELETE", f"/faults/{fault}", **own(room)).status == 200
-    assert plane.asked == [(what, fault) for fault in Fault for what in ("strike", "heal")]
-    assert BUTTONS.keys() == set(Fault)
-    lasting = [fault for fault, (_, heal) in BUTTONS.items() if heal]
-    assert lasting == [each for each in Fault if each.is_lasting]
 
 
 @pytest.mark.parametrize("method", ["GET", "POST", "DELETE"])
@@ -96,31 +65,6 @@ def test_a_change_without_an_origin_is_refused(room: ControlRoom, plane: FakePla
     assert plane.asked == []
 
 
-@pytest.mark.parametrize(
-    ("method", "path"),
-    [
-        ("GET", "/nothing"),
-        ("GET", "/../server.py"),
-        ("POST", "/faults/everything"),
-        ("POST", "/faults/"),
-        ("POST", "/other/network"),
-        ("DELETE", "/alarm"),
-    ],
-)
-def test_what_is_not_there_is_not_found(room: ControlRoom, plane: FakePlane, method: str, path: str) -> None:
-    assert Answer(room, method, path, **own(room)).status == 404
-    assert plane.asked == []
-
-
-def test_a_failure_of_the_plane_is_its_message(room: ControlRoom, plane: FakePlane) -> None:
-    plane.is_broken = True
-    answer = Answer(room, "GET", "/state")
-    assert (answer.status, json.loads(answer.text)) == (
-        409,
-        {"error": "the emulated cloud has ended; see its log"},
-    )
-
-
 def test_the_page_runs_its_own_script_only_and_is_in_no_frame(room: ControlRoom) -> None:
     answer = Answer(room, "GET", "/")
     policy = answer.headers["Content-Security-Policy"]
@@ -128,10 +72,3 @@ def test_the_page_runs_its_own_script_only_and_is_in_no_frame(room: ControlRoom)
     assert "frame-ancestors 'none'" in policy
     assert "script-src 'sha256-" in policy
     assert answer.text.count("<script>") == 1
-
-
-def test_a_taken_port_is_one_clear_error(room: ControlRoom, plane: FakePlane) -> None:
-    port = urlsplit(room.url).port
-    assert port is not None
-    with pytest.raises(PortTakenError, match=f"port {port} of 127.0.0.1 is taken"):
-        ControlRoom(plane, port)

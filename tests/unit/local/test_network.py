@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import socket
 import socketserver
 import threading
@@ -68,33 +69,22 @@ def test_cut_ends_connections_and_refuses_new_ones(link: Link) -> None:
         dial(link)
 
 
-def test_healed_line_works_on_the_same_port(link: Link) -> None:
-    port = link.port
-    link.cut()
-    link.cut()
-    link.heal()
-    link.heal()
+@pytest.mark.parametrize("turns", range(8))
+def test_the_end_closes_a_connection_at_any_moment_of_its_making(echo_port: int, turns: int) -> None:
+    """`turns` of the event loop after the connection reached the link."""
+    ended: list[bool] = []
+    with Network() as network:
+        link = network.link(LOOPBACK, echo_port)
 
-    with dial(link) as home:
-        assert exchange(home, b"again") == b"again"
-    assert link.port == port
+        async def dial_and_end() -> None:
+            with dial(link) as home:
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+                await network._end_all()
+                ended.append(_is_closed(home))  # the loop, which could still close it, waits meanwhile
 
-
-def test_the_end_of_one_side_reaches_the_other(link: Link) -> None:
-    with dial(link) as home:
-        home.sendall(b"last words")
-        home.shutdown(socket.SHUT_WR)
-
-        assert home.recv(100) == b"last words"
-        assert home.recv(100) == b""
-
-
-def test_unreachable_cloud_closes_the_connection_of_the_home() -> None:
-    with Network() as network, socket.socket() as nobody:
-        nobody.bind((LOOPBACK, 0))
-        link = network.link(LOOPBACK, nobody.getsockname()[1])
-        with dial(link) as home:
-            assert _is_closed(home)
+        network.run(dial_and_end())
+    assert ended == [True]
 
 
 def _is_closed(home: socket.socket) -> bool:
@@ -102,15 +92,6 @@ def _is_closed(home: socket.socket) -> bool:
         return home.recv(1) == b""
     except ConnectionResetError:
         return True
-
-
-def test_a_dropped_connection_can_be_made_again_at_once(link: Link) -> None:
-    with dial(link) as home:
-        assert exchange(home, b"before") == b"before"
-        link.drop()
-        assert _is_closed(home)
-    with dial(link) as again:
-        assert exchange(again, b"after") == b"after"
 
 
 def test_a_silent_line_takes_everything_and_passes_it_when_it_speaks_again(link: Link) -> None:
@@ -145,14 +126,3 @@ def test_a_narrow_line_is_narrow_for_what_was_under_way_and_wide_when_healed(lin
         assert 0 < len(early) < 100
         link.impair(UNIMPAIRED)
         assert len(early) + len(receive(home, len(data) - len(early))) == len(data)
-
-
-def test_a_slow_line_holds_up_each_way(link: Link) -> None:
-    link.impair(Impairment(delay_s=0.15))
-    with dial(link) as home:
-        home.sendall(b"late")
-        home.settimeout(0.25)
-        with pytest.raises(TimeoutError):
-            home.recv(4)
-        home.settimeout(5)
-        assert home.recv(4) == b"late"

@@ -2,26 +2,14 @@
 
 from __future__ import annotations
 
-from eventplane.contract import compile_contract, contract_document
 from eventplane.envelope import write_event
-from local.control_room import tally
-from local.control_room.tally import PATIENCE_MS, Counters, Tally, due_inboxes
+from local.control_room.tally import PATIENCE_MS, Counters, Tally
 from tests.fake_plane import ALARM, CONTRACT, SENDER, alarm
-
-INBOXES = {"alarm-centre", "call-service", "family-app"}
 
 
 def key(number: int) -> tuple[str, str]:
     event = alarm(number)
     return event.source, event.id
-
-
-def test_an_event_is_due_where_the_contract_sends_it_and_says_by_which_routes() -> None:
-    due, nobody = due_inboxes(CONTRACT, alarm(1), SENDER)
-    assert set(due) == INBOXES
-    assert [name for name, _ in due["alarm-centre"]] == ["everything-to-cloud", "alarms-to-alarm-centre"]
-    assert 'type starts with "org.eventplane.alarm."' in due["alarm-centre"][1][1]
-    assert nobody == ""
 
 
 def test_an_event_that_nobody_receives_says_why() -> None:
@@ -83,26 +71,3 @@ def test_an_event_sent_a_moment_ago_is_not_lost_on_an_idle_plane() -> None:
     found.counters(0, is_idle=True, now_ms=0)
     found.sent(alarm(1), SENDER, PATIENCE_MS)
     assert found.counters(0, is_idle=True, now_ms=PATIENCE_MS + 1).lost == 0
-
-
-def test_memory_is_bounded_and_the_newest_events_are_shown_first() -> None:
-    found = Tally(CONTRACT)
-    for number in range(tally.MOST_EVENTS + 5):
-        found.sent(alarm(number), SENDER, number)
-    shown = [each.id for each in found.last()]
-    assert len(shown) == tally.MOST_EVENTS
-    assert shown[0] == f"alarm-{tally.MOST_EVENTS + 4}"
-    for number in range(tally.MOST_OPEN + 10):
-        found.received("alarm-centre", ("/elsewhere", str(number)), 0)
-    assert len(found._events) == tally.MOST_OPEN
-
-
-def test_what_is_sent_after_a_publication_is_judged_by_the_new_contract() -> None:
-    found = Tally(CONTRACT)
-    document = contract_document(CONTRACT)
-    document["routes"].pop("alarms-to-alarm-centre")
-    found.sent(alarm(1), SENDER, 0)
-    found.take_contract(compile_contract(document, "changed"))
-    found.sent(alarm(2), SENDER, 0)
-    newer, older = ({each.inbox for each in event.deliveries} for event in found.last())
-    assert older - newer == {"alarm-centre"}

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from edge.decision import RECENT_EVENTS
 from eventplane_client.mqtt import MAX_MESSAGE_BYTES
 from eventplane_mqtt.discovery.profile import limit_warnings
 from eventplane_mqtt.endpoint import MAX_PACKET_BYTES
-from local.errors import ProfileError
-from local.mosquitto import PROFILE, _replace
+from local.mosquitto import PROFILE
 from tools.device_image import PACKAGING
 
 LINES = [line.split(maxsplit=1) for line in (PACKAGING / "mosquitto.conf").read_text().splitlines()]
@@ -43,17 +40,6 @@ def test_it_keeps_what_waits_and_wears_out_no_flash() -> None:
     assert int(settings["max_queued_messages"]) > 1_000
     assert int(settings["max_queued_bytes"]) > 0
     assert settings["queue_qos0_messages"] == "true"
-
-
-def test_only_the_named_settings_change() -> None:
-    text = "# listener of the device\nlistener 1883 127.0.0.1\npersistence true\n"
-
-    assert _replace(text, {"listener": "2000 127.0.0.1"}) == text.replace("1883", "2000")
-
-
-def test_a_profile_without_the_setting_is_refused() -> None:
-    with pytest.raises(ProfileError, match="exactly one line `listener"):
-        _replace("persistence true\n", {"listener": "2000 127.0.0.1"})
 
 
 def limit(setting: str) -> int:

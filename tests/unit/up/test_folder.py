@@ -11,10 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from local.cloud import CloudEndpoint
 from local.deploy import ROOT
 from local.process import RunningError
-from local.up.folder import MARK, Folder, NotUpError, Running, StillUpError, end_leftovers, stop
+from local.up.folder import MARK, Folder, NotUpError, end_leftovers, stop
 from tests.eventually import eventually
 
 HOLD = """
@@ -25,8 +24,6 @@ with run_lock(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(600)
 """
-DEAF = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n{HOLD}"
-
 Start = Callable[..., subprocess.Popen[bytes]]
 
 
@@ -57,44 +54,6 @@ def hold(start: Start, folder: Folder, code: str = HOLD) -> subprocess.Popen[byt
     assert process.stdout
     assert process.stdout.readline() == b"held\n"
     return process
-
-
-def running(pid: int) -> Running:
-    cloud = CloudEndpoint("http://127.0.0.1:1", "us-east-1", "0" * 12, "127.0.0.1", 2, "ca", "test", "te'st")
-    return Running(pid, cloud, {"IngestRule": "rule"}, "v1", "home-1", 1883, "http://127.0.0.1:3/")
-
-
-def test_what_is_known_of_a_plane_is_read_while_it_is_up(start: Start, folder: Folder) -> None:
-    holder = hold(start, folder)
-    folder.write(running(holder.pid))
-    assert folder.read() == running(holder.pid)
-    assert folder.holder() == holder.pid
-
-
-def test_nothing_is_known_of_a_plane_that_was_killed(start: Start, folder: Folder) -> None:
-    holder = hold(start, folder)
-    folder.write(running(holder.pid))
-    holder.kill()
-    holder.wait()
-    with pytest.raises(NotUpError, match="make up"):
-        folder.read()
-
-
-def test_a_plane_ends_when_it_is_asked_to(start: Start, folder: Folder) -> None:
-    holder = hold(start, folder)
-    stop(folder)
-    assert holder.wait(10) == -signal.SIGTERM
-    with pytest.raises(NotUpError):
-        stop(folder)
-
-
-def test_a_plane_that_does_not_end_is_reported(
-    start: Start, folder: Folder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("local.up.folder._STOP_S", 0.1)
-    holder = hold(start, folder, DEAF)
-    with pytest.raises(StillUpError, match=f"process {holder.pid} still runs"):
-        stop(folder)
 
 
 def test_the_processes_of_a_plane_that_has_just_begun_to_start_are_left_alone(
