@@ -6,12 +6,10 @@ changes, for instance by a `RegistrationRequest`; `eventplane.records` keeps the
 
 from __future__ import annotations
 
-import json
-import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any, Final, Self
+from typing import Final, Self
 
 from eventplane.errors import EventPlaneError
 from eventplane.records import Item, RecordKind
@@ -341,33 +339,3 @@ def in_service(devices: Iterable[Device]) -> Iterator[FleetRecord]:
     return (
         FleetRecord(each.thing, each.state, each.since_ms) for each in devices if each.state in IN_SERVICE
     )
-
-
-# The table of presence.
-
-PRESENCE_TABLE: Final = "presence"
-"""What the table of the devices' presence is called, without project and environment; its key is `device`."""
-
-BUCKETS: Final = 16
-"""Shares of the devices, each a partition of the due index. Ours: a partition takes 1,000 writes a second
-(DynamoDB Developer Guide), of which a million devices need a tenth. Never change it: what is filed under a
-share that is gone would not be found."""
-
-
-def gone_request(table: str, device: str) -> dict[str, Any]:
-    """The arguments of UpdateItem after which nothing is said of `device` any more, whatever is still heard.
-
-    The item stays: the end of its connection comes later than any deletion, and would make it known anew.
-    """
-    return {
-        "TableName": table,
-        "Key": {"device": {"S": device}},
-        "UpdateExpression": "SET known = :gone REMOVE #bucket, due_ms ADD revision :one",
-        "ExpressionAttributeNames": {"#bucket": "bucket"},  # a reserved word
-        "ExpressionAttributeValues": {":gone": {"S": json.dumps({"is_gone": True})}, ":one": {"N": "1"}},
-    }
-
-
-def bucket_of(device: str) -> int:
-    """The share that `device` belongs to, from 0 to `BUCKETS` - 1."""
-    return zlib.crc32(device.encode("utf-8")) % BUCKETS

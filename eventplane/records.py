@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import types
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
 from enum import Enum
 from functools import cache
 from typing import Any, Final, Generic, Protocol, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -88,10 +88,17 @@ def to_attribute(value: Any) -> dict[str, Any]:
 
 
 def _members(value: Any) -> Item:
-    names = value._fields if hasattr(value, "_fields") else [each.name for each in fields(value)]
-    given = ((name, getattr(value, name)) for name in names)
-    # DynamoDB has no empty sets: they are read as the field's default.
-    return {name: to_attribute(each) for name, each in given if each is not None and each != frozenset()}
+    # What is left out is read as the default. DynamoDB has no empty sets anyway.
+    given = ((name, getattr(value, name), default) for name, default in _defaults(value.__class__).items())
+    return {name: to_attribute(each) for name, each, default in given if each is not None and each != default}
+
+
+@cache
+def _defaults(kind: Any) -> dict[str, Any]:
+    """Return the default by member of a dataclass or named tuple; `MISSING` for none."""
+    if is_dataclass(kind):
+        return {each.name: each.default for each in fields(kind)}
+    return {name: kind._field_defaults.get(name, MISSING) for name in kind._fields}
 
 
 def from_attribute(hint: Any, attribute: Mapping[str, Any]) -> Any:
@@ -151,17 +158,16 @@ class RecordKind(Generic[R]):
 
     def to_item(self, record: R) -> Item:
         """Return `record` as an item."""
-        item = _members(record)
-        for name, derive in self.derived.items():
-            if (value := derive(record)) is not None:
-                item[name] = to_attribute(value)
-        return item
+        derived = {name: derive(record) for name, derive in self.derived.items()}
+        key = {name: getattr(record, name) for name in self.key if name not in derived}
+        others = {name: to_attribute(each) for name, each in (derived | key).items() if each is not None}
+        return _members(record) | others
 
     def from_item(self, item: Item) -> R:
         """Return the record in `item`. Raises `RecordError`."""
         try:
             found: R = _structure(self.type, {REVISION: {"N": UNCOUNTED}, **self.upgrade(item)})
-        except (LookupError, TypeError, ValueError, AttributeError) as error:
+        except (LookupError, TypeError, ValueError, AttributeError, EventPlaneError) as error:
             raise RecordError(self.type.__name__, str(item)[:200], repr(error)) from error
         return found
 
@@ -237,7 +243,9 @@ class Tables(Protocol):
     def get(self, table: str, key: Item) -> Item | None:
         """Return the item at `key`."""
 
-    def get_many(self, table: str, keys: Sequence[Item]) -> tuple[list[Item], list[Item]]:
+    def get_many(
+        self, table: str, keys: Sequence[Item], *, is_consistent: bool
+    ) -> tuple[list[Item], list[Item]]:
         """Return the items at `keys`, and those keys that could not be looked up now."""
 
     def put(self, table: str, key: Item, item: Item, condition: Condition | None) -> bool:
@@ -267,7 +275,13 @@ class MemoryTables:
         found = self._tables[table].get(_place(key))
         return found and found[1]
 
-    def get_many(self, table: str, keys: Sequence[Item]) -> tuple[list[Item], list[Item]]:
+    def get_many(
+        self,
+        table: str,
+        keys: Sequence[Item],
+        *,
+        is_consistent: bool,  # noqa: ARG002 - all are
+    ) -> tuple[list[Item], list[Item]]:
         return [item for key in keys if (item := self.get(table, key)) is not None], []
 
     def put(self, table: str, key: Item, item: Item, condition: Condition | None) -> bool:
@@ -325,6 +339,22 @@ class Records(Generic[R]):
         item = self._tables.get(self.name, self._kind.key_of(*key))
         return self._kind.from_item(item) if item else None
 
+    def read_many(
+        self, keys: Collection[str], on_foreign: OnForeign | None = None, *, is_consistent: bool = True
+    ) -> dict[str, R | None]:
+        """Return the records at up to 100 keys of one attribute, None where there is none.
+
+        Left out are keys that could not be looked up now, and items that are no records.
+        """
+        names = sorted(set(keys))
+        items, left = self._tables.get_many(
+            self.name, [self._kind.key_of(each) for each in names], is_consistent=is_consistent
+        )
+        (key,) = self._kind.key
+        unread = {each[key]["S"] for each in (*items, *left)}
+        found = {each[key]["S"]: record for each, record in self._read_each(items, on_foreign)}
+        return {each: found.get(each) for each in names if each in found or each not in unread}
+
     def write(self, record: R) -> R | None:
         """Write the successor of `record` and return it; None if somebody else wrote since it was read."""
         stored = replace(record, revision=max(record.revision, NEW) + 1)  # type: ignore[type-var]
@@ -377,18 +407,33 @@ class Records(Generic[R]):
     def keys(self, selection: Selection) -> tuple[list[tuple[str, ...]], Item | None]:
         """Return the primary keys of one page, and where the next begins; read a record before using it."""
         page = self._tables.page(self.name, selection)
-        return [tuple(item[name]["S"] for name in self._kind.key) for item in page.items], page.after
+        return self._keys(page), page.after
+
+    def key_pages(self, selection: Selection) -> Iterator[list[tuple[str, ...]]]:
+        """Yield the primary keys of each page that has some; read a record before using it."""
+        return filter(None, map(self._keys, self._pages(selection)))
+
+    def _keys(self, page: Page) -> list[tuple[str, ...]]:
+        return [tuple(item[name]["S"] for name in self._kind.key) for item in page.items]
 
     def _select(self, selection: Selection, on_foreign: OnForeign | None) -> Iterator[R]:
+        for page in self._pages(selection):
+            for _, record in self._read_each(page.items, on_foreign):
+                yield record
+
+    def _read_each(self, items: Iterable[Item], on_foreign: OnForeign | None) -> Iterator[tuple[Item, R]]:
+        for item in items:
+            try:
+                yield item, self._kind.from_item(item)
+            except RecordError as error:
+                if on_foreign is None:
+                    raise
+                on_foreign(item, error)
+
+    def _pages(self, selection: Selection) -> Iterator[Page]:
         while True:
             page = self._tables.page(self.name, selection)
-            for item in page.items:
-                try:
-                    yield self._kind.from_item(item)
-                except RecordError as error:
-                    if on_foreign is None:
-                        raise
-                    on_foreign(item, error)
+            yield page
             if page.after is None:
                 return
             selection = replace(selection, after=page.after)

@@ -41,9 +41,13 @@ class DynamoDbTables:
         item: Item | None = self._client.get_item(TableName=table, Key=key, ConsistentRead=True).get("Item")
         return item
 
-    def get_many(self, table: str, keys: Sequence[Item]) -> tuple[list[Item], list[Item]]:
+    def get_many(
+        self, table: str, keys: Sequence[Item], *, is_consistent: bool
+    ) -> tuple[list[Item], list[Item]]:
         found: list[Item] = []
-        waiting: dict[str, Any] = {table: {"Keys": list(keys), "ConsistentRead": True}} if keys else {}
+        waiting: dict[str, Any] = (
+            {table: {"Keys": list(keys), "ConsistentRead": is_consistent}} if keys else {}
+        )
         for _ in range(_ROUNDS):
             if not waiting:
                 break

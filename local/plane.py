@@ -15,8 +15,9 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from contract import load_contract
 from eventplane.contract import Contract, ParticipantKind
-from eventplane.fleet import BUCKETS, REGISTRY, LifecycleState, made
+from eventplane.fleet import REGISTRY, LifecycleState, made
 from eventplane.names import OWN_SERVICES
+from eventplane.presence import BUCKETS
 from eventplane.records import Records
 from eventplane.resource_names import resource_name
 from eventplane_aws.tables import DynamoDbTables

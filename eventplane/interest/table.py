@@ -17,7 +17,7 @@ from eventplane.contract import Downlink, Problem
 from eventplane.contract.canonical import canonical_bytes
 from eventplane.contract.publication import Item
 from eventplane.device_reports import UPLINK_KEY
-from eventplane.downlink.table import key_of, sort_key
+from eventplane.downlink.table import DESIRED, sort_key
 from eventplane.downlink.wire import ALL
 from eventplane.interest.announcement import Announcement, AnnouncementError, new_announcement
 from eventplane.limits import MAX_ANNOUNCED_BYTES, MAX_ANNOUNCED_FILTERS
@@ -155,7 +155,7 @@ _remembered = lru_cache(maxsize=256)(_read_filters)
 PUBLISHED_SORT_KEY: Final = sort_key(Downlink.STATE, UPLINK_KEY)
 """The sort key of the record in the table of desired states, under the device `ALL`."""
 
-PUBLISHED_KEY: Final = key_of(ALL, PUBLISHED_SORT_KEY)
+PUBLISHED_KEY: Final = DESIRED.key_of(ALL, PUBLISHED_SORT_KEY)
 """The primary key of the record."""
 
 _AT: Final = "published_at_ms"

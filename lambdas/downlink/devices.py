@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from eventplane.fleet import REGISTRY, Device, LifecycleState
-from eventplane.records import Records, Selection
+from eventplane.presence import DeviceState, Line
+from eventplane.records import Item, RecordError, Records, Selection
 from lambdas.common.log import logger
 
 _READ: Final = 100
@@ -51,29 +51,23 @@ class Fleet:
 
 
 class Presence:
-    """Reads the presence monitor's table through a boto3 DynamoDB client."""
+    """Reads what the presence monitor keeps in `records`."""
 
-    def __init__(self, client: Any, table: str) -> None:
-        self._client = client
-        self._table = table
+    def __init__(self, records: Records[DeviceState]) -> None:
+        self._records = records
 
     def present(self, things: Collection[str]) -> frozenset[str]:
-        """Those of up to 100 `things` whose connection stands. Raises botocore's errors.
+        """Return those of up to 100 `things` whose connection stands. Raises botocore's errors.
 
         Whoever cannot be read counts as absent: the reconciler comes back to it.
         """
-        if not things:
-            return frozenset()
-        keys = [{"device": {"S": thing}} for thing in sorted(set(things))]
-        answer = self._client.batch_get_item(RequestItems={self._table: {"Keys": keys}})
-        items = answer["Responses"].get(self._table, [])
-        return frozenset(item["device"]["S"] for item in items if _is_connected(item))
+        found = self._records.read_many(things, _report_unreadable, is_consistent=False)
+        return frozenset(
+            thing
+            for thing, state in found.items()
+            if state and state.sighting and state.sighting.line is Line.CONNECTED
+        )
 
 
-def _is_connected(item: dict[str, Any]) -> bool:
-    try:
-        return bool(json.loads(item["known"]["S"])["sighting"]["line"] == "connected")
-    except (ValueError, LookupError, TypeError):
-        if "sighting" in item.get("known", {}).get("S", ""):
-            logger.exception("unreadable presence; correct it or delete it", device=item["device"]["S"])
-        return False
+def _report_unreadable(item: Item, error: RecordError) -> None:
+    logger.error("unreadable presence; correct it or delete it", device=item["device"]["S"], error=str(error))

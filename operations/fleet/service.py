@@ -6,17 +6,14 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from eventplane.downlink.table import TABLE as DESIRED
 from eventplane.errors import EventPlaneError
 from eventplane.fleet import (
     FLEET_TABLE,
-    PRESENCE_TABLE,
     QUARANTINE_POLICY,
     REGISTRY,
     Device,
     LifecycleState,
     decommissioned,
-    gone_request,
     grouped,
     made,
     quarantined,
@@ -24,10 +21,11 @@ from eventplane.fleet import (
     released,
     replaceable,
 )
+from eventplane.presence import PRESENCE, PRESENCE_TABLE, gone
 from eventplane.records import Records
 from eventplane.resource_names import resource_name
 from operations.cloud import Cloud
-from operations.desired import DesiredItems
+from operations.desired import desired_items
 from operations.fleet.access import DeviceAccess, Step
 from operations.fleet.disposal import Disposal
 
@@ -150,15 +148,15 @@ def fleet_of(cloud: Cloud, environment: str) -> Fleet:
     def named(suffix: str) -> str:
         return resource_name(environment, suffix)
 
-    dynamodb, iot, data = cloud.dynamodb, cloud.client("iot"), cloud.client("iot-data")
-    presence = named(PRESENCE_TABLE)
+    iot, data = cloud.client("iot"), cloud.client("iot-data")
+    presence = Records(cloud.tables, named(PRESENCE_TABLE), PRESENCE)
     access = DeviceAccess(iot, data, named(QUARANTINE_POLICY))
     disposal = Disposal(
         iot,
         data,
         access,
-        DesiredItems(dynamodb, named(DESIRED)),
-        unwatch=lambda thing: dynamodb.update_item(**gone_request(presence, thing)),
+        desired_items(cloud, environment),
+        unwatch=lambda thing: presence.change(lambda found: gone(found, thing), thing),
     )
     registry = Records(cloud.tables, named(FLEET_TABLE), REGISTRY)
     return Fleet(registry, access, disposal, lambda: time.time_ns() // 1_000_000)

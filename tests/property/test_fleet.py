@@ -43,7 +43,7 @@ devices = st.builds(
     reason=st.text(max_size=5),
     suspended=st.frozensets(texts, max_size=3),
     before=st.none() | st.sampled_from(LifecycleState),
-    revision=numbers,
+    revision=numbers.map(lambda each: each + 1),
 )
 
 

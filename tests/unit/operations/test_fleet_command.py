@@ -10,6 +10,7 @@ import pytest
 
 from eventplane.downlink import table as desired
 from eventplane.fleet import FLEET_TABLE, REGISTRY, Device, LifecycleState, made
+from eventplane.presence import PRESENCE
 from eventplane.records import Records
 from eventplane.resource_names import resource_name
 from operations.fleet.access import DeviceAccess
@@ -62,7 +63,9 @@ def test_devices_are_registered_once(registry: Records[Device], run: Run, run_js
     ]
 
 
-def test_devices_are_listed_by_state_and_group(registry: Records[Device], run: Run, run_json: RunJson) -> None:
+def test_devices_are_listed_by_state_and_group(
+    registry: Records[Device], run: Run, run_json: RunJson
+) -> None:
     for number in range(3, 0, -1):
         groups = frozenset({"north", "pilot"} if number == 2 else ())
         registry.write(replace(made(f"home-{number}", MADE_MS), groups=groups))
@@ -166,20 +169,20 @@ def test_a_device_that_is_decommissioned_is_never_reported_as_away(
 ) -> None:
     dynamodb, iot = boto3.client("dynamodb"), boto3.client("iot")
     create_table(dynamodb, table("desired"), desired.PARTITION_KEY, desired.SORT_KEY)
-    create_table(dynamodb, table("presence"), "device")
+    presence = records(dynamodb, table("presence"), PRESENCE)
     iot.create_thing(thingName="home-1")
     registry.write(made("home-1", 1))
-    known: list[str] = []
+    known: list[bool] = []
 
     def cut(_: DeviceAccess, thing: str, *, with_session: bool) -> None:
         assert with_session
-        item = dynamodb.get_item(TableName=table("presence"), Key={"device": {"S": thing}})["Item"]
-        known.append(item["known"]["S"])
+        state = presence.read(thing)
+        known.append(state is not None and state.is_gone)
 
     monkeypatch.setattr(DeviceAccess, "cut", cut)
     monkeypatch.setattr(Disposal, "_retained", lambda *_: [])  # the fake has no retained messages
     assert run("fleet", "decommission", "home-1")[0] == 0
-    assert known == ['{"is_gone": true}'], "presence has to know it before the connection ends"
+    assert known == [True], "presence has to know it before the connection ends"
 
 
 class Things:

@@ -10,12 +10,11 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from eventplane.fleet import BUCKETS, bucket_of, gone_request
+from eventplane.presence import BUCKETS, Line, bucket_of, gone
 from eventplane.traffic import Traffic, traffic_text
 from lambdas.common.queue_function import queue_function
 from lambdas.presence import reconciler, recorder, timers
 from lambdas.presence.judge import SENDING_MS
-from lambdas.presence.state import Line
 from lambdas.presence.table import PAGE
 from lambdas.presence.timer_queue import Timer
 from tests.unit.lambdas.presence.world import (
@@ -27,6 +26,7 @@ from tests.unit.lambdas.presence.world import (
     World,
     heartbeat,
     lifecycle,
+    records_of,
 )
 from tests.unit.lambdas.support import LambdaContext, deploy, failures, message, sqs_event
 
@@ -98,7 +98,7 @@ def test_a_decommissioned_device_is_not_reported(world: World) -> None:
     cut(world)
     read = world.state()
     for device in ("home-1", "never-seen"):
-        world.dynamodb.update_item(**gone_request(TABLE, device))
+        records_of(world.dynamodb).change(lambda found, device=device: gone(found, device), device)
     assert world.table.write(read, None) is None, "an earlier reader overwrites nothing"
     assert world.reconcile().sent == 0, "an earlier deadline reports nothing"
     for device in ("home-1", "never-seen"):
