@@ -134,7 +134,15 @@ def _reader(hint: Any) -> Callable[[Mapping[str, Any]], Any]:
 
 
 def _structure(kind: Any, item: Mapping[str, Mapping[str, Any]]) -> Any:
-    return kind(**{name: _reader(hint)(item[name]) for name, hint in _hints(kind).items() if name in item})
+    given = {name: _reader(hint)(item[name]) for name, hint in _hints(kind).items() if name in item}
+    return kind(**_nothing(kind) | given)
+
+
+@cache
+def _nothing(kind: Any) -> dict[str, None]:
+    """Return None by member of `kind` that has no default and may be None."""
+    defaults, hints = _defaults(kind), _hints(kind)
+    return {name: None for name in hints if defaults[name] is MISSING and type(None) in get_args(hints[name])}
 
 
 @cache

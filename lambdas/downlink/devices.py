@@ -8,8 +8,8 @@ from typing import Final
 
 from eventplane.fleet import REGISTRY, Device, LifecycleState
 from eventplane.presence import DeviceState, Line
-from eventplane.records import Item, RecordError, Records, Selection
-from lambdas.common.log import logger
+from eventplane.records import Records, Selection
+from lambdas.common.log import log_foreign
 
 _READ: Final = 100
 """Devices that one call looks at; of a group it may find none among them."""
@@ -61,13 +61,9 @@ class Presence:
 
         Whoever cannot be read counts as absent: the reconciler comes back to it.
         """
-        found = self._records.read_many(things, _report_unreadable, is_consistent=False)
+        found = self._records.read_many(things, log_foreign, is_consistent=False)
         return frozenset(
             thing
             for thing, state in found.items()
             if state and state.sighting and state.sighting.line is Line.CONNECTED
         )
-
-
-def _report_unreadable(item: Item, error: RecordError) -> None:
-    logger.error("unreadable presence; correct it or delete it", device=item["device"]["S"], error=str(error))

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Final
 
 from eventplane.presence import DeviceState, due_in
-from eventplane.records import Item, RecordError, Records
-from lambdas.common.log import logger
+from eventplane.records import Records
+from lambdas.common.log import log_foreign
 
 PAGE: Final = 100
 """Devices read at a time: as many as one BatchGetItem takes (DynamoDB API Reference)."""
@@ -25,7 +25,7 @@ class PresenceTable:
 
         Left out are devices that DynamoDB does not get to, and those whose items are unreadable.
         """
-        found = self._records.read_many(devices, report_unreadable)
+        found = self._records.read_many(devices, log_foreign)
         return {device: state or DeviceState(device) for device, state in found.items()}
 
     def write(self, state: DeviceState, due_ms: int | None) -> DeviceState | None:
@@ -36,8 +36,3 @@ class PresenceTable:
         """Yield the devices of `bucket` that are due at `now_ms` (Unix milliseconds), a page at a time."""
         for keys in self._records.key_pages(due_in(bucket, now_ms, PAGE)):
             yield [device for (device,) in keys]
-
-
-def report_unreadable(item: Item, error: RecordError) -> None:
-    """Log that `item` is no device's state."""
-    logger.error("unreadable item; correct it or delete it", device=item["device"]["S"], error=str(error))

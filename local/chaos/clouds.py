@@ -239,7 +239,7 @@ class Emulated(Cloud):
     def put_contract(self, contract: Contract) -> None:
         """Publish it, as an operator does."""
         client = self._plane.cloud.client
-        Publisher(find_deployment("local", client), client("dynamodb")).publish(contract)
+        Publisher(find_deployment("local", client), DynamoDbTables(client("dynamodb"))).publish(contract)
 
     def wait_for(self, homes: Sequence[str]) -> None:
         """Events for a home that is not known to be connected would be sent an hour later."""
