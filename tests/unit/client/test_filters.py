@@ -209,9 +209,24 @@ def test_a_claim_whose_answer_was_lost_is_no_claim(readers: Readers) -> None:
 
 
 @tables
+def test_of_two_readers_that_force_a_claim_in_the_second_in_which_it_ends_one_has_it(
+    readers: Readers,
+) -> None:
+    readers.now += 0.2
+    readers.open().claim([key(1)])
+    readers.now += LEASE_S
+    found: list[Verdict] = []
+    for _ in range(2):
+        readers.now += 0.2
+        reader = readers.open()
+        found += reader.claim([key(1)]) + reader.claim([key(1)], force=True)
+    assert found == [Verdict.DOUBT, Verdict.DOUBT, Verdict.BUSY, Verdict.BUSY]
+
+
+@tables
 def test_what_aws_refuses_is_a_named_error_and_no_claim(readers: Readers) -> None:
     reader = readers.open()
-    readers.dynamodb.failing = "update_item" if readers.kind == "dynamodb" else "put_item"
+    readers.dynamodb.failing = "put_item"
     with pytest.raises(StateError, match="filters"):
         reader.claim([key(1)])
     readers.dynamodb.failing = ""
@@ -262,7 +277,7 @@ def test_a_reader_whose_log_could_not_be_read_after_a_long_time_reads_it_before_
     busy.claim([key(2)])
     readers.now += WINDOW_S * 0.6
     readers.expire()  # the first entry, and not the second
-    readers.dynamodb.failing = "get_paginator"
+    readers.dynamodb.failing = "query"
     with pytest.raises(StateError):
         idle.claim([key(3)])
     readers.dynamodb.failing = ""
