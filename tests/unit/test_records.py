@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -23,6 +22,7 @@ from eventplane.records import (
 )
 from eventplane_aws.tables import DynamoDbTables
 from tests.dynamodb import create_table
+from tests.fakes.faults import LosingClient
 
 
 class Colour(StrEnum):
@@ -182,39 +182,17 @@ def test_an_item_that_is_no_record_is_named(tables: Tables) -> None:
     assert foreign == ["Thing"]
 
 
-class Losing:
-    """`client`, whose next `operation` is done, its answer lost, and done again, as botocore does."""
-
-    def __init__(
-        self, client: Any, operation: str, *, meanwhile: Callable[[], object] = lambda: None
-    ) -> None:
-        self._client, self._operation, self._meanwhile = client, operation, meanwhile
-        self.lost = 0
-
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self._client, name)
-
-        def call(**request: Any) -> Any:
-            if not self.lost:
-                self.lost += 1
-                found(**request)
-                self._meanwhile()
-            return found(**request)
-
-        return call if name == self._operation else found
-
-
 def test_a_write_whose_answer_was_lost_is_done(dynamodb: Any) -> None:
-    first = Records(DynamoDbTables(Losing(dynamodb, "put_item")), "things", KIND).write(FULL)
+    first = Records(DynamoDbTables(LosingClient(dynamodb, "put_item")), "things", KIND).write(FULL)
     assert first is not None
-    again = Records(DynamoDbTables(Losing(dynamodb, "put_item")), "things", KIND).write(first)
+    again = Records(DynamoDbTables(LosingClient(dynamodb, "put_item")), "things", KIND).write(first)
     assert again == replace(FULL, revision=2)
-    assert Records(DynamoDbTables(Losing(dynamodb, "delete_item")), "things", KIND).remove(again)
+    assert Records(DynamoDbTables(LosingClient(dynamodb, "delete_item")), "things", KIND).remove(again)
 
 
 def test_a_write_that_somebody_else_was_faster_with_is_not_ours(dynamodb: Any) -> None:
     things = Records(DynamoDbTables(dynamodb), "things", KIND)
-    losing = Losing(
+    losing = LosingClient(
         dynamodb,
         "put_item",
         meanwhile=lambda: things.change(lambda each: replace(each, is_on=False), "home-1", "a"),

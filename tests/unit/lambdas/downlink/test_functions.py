@@ -22,6 +22,8 @@ from lambdas.common.metrics import Metric
 from lambdas.common.queue_function import queue_function
 from lambdas.downlink import answers, desired, due, items, reconciler
 from lambdas.downlink.items import PACE_S, NotChangedError
+from tests.fakes.aws import FakeAws
+from tests.fakes.faults import LosingClient
 from tests.fakes.sqs import FakeSqs
 from tests.rule_failure import rule_failure
 from tests.unit.lambdas.downlink.world import (
@@ -59,6 +61,15 @@ def test_a_state_is_sent_at_once_and_done_when_the_device_acknowledged_it(world:
     world.do_work()
     assert world.versions() == []
     assert world.reconcile().items == 0
+
+
+def test_a_command_is_sent_and_checked_though_the_answer_to_the_write_was_lost(
+    world: World, fake_aws: FakeAws, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    losing = LosingClient(world.dynamodb, "put_item")
+    monkeypatch.setattr(fake_aws, "dynamodb", losing)
+    assert world.desire(command(1)) == frozenset()
+    assert (losing.lost, world.versions(), world.delays) == (1, [1], [5])
 
 
 @pytest.mark.source("K1", "K7")

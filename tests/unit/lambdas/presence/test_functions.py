@@ -17,6 +17,7 @@ from lambdas.presence import reconciler, recorder, timers
 from lambdas.presence.judge import SENDING_MS
 from lambdas.presence.table import PAGE
 from lambdas.presence.timer_queue import Timer
+from tests.fakes.faults import LosingClient
 from tests.unit.lambdas.presence.world import (
     HOUR,
     MINUTE,
@@ -211,6 +212,11 @@ def test_a_message_of_a_device_that_others_keep_writing_is_redelivered(world: Wo
     assert world.record(body, dynamodb=Hooked(world.dynamodb, "put_item", before=write)) == {"m0"}
     assert world.record(body) == frozenset()
     assert world.state().revision == 6
+
+
+def test_a_timer_is_armed_though_the_answer_to_the_write_was_lost(world: World) -> None:
+    assert world.record(UP, dynamodb=LosingClient(world.dynamodb, "put_item")) == frozenset()
+    assert (len(world.waiting), world.state().revision) == (1, 1)
 
 
 def test_without_time_no_further_bucket_is_read_and_no_batch_sent(world: World) -> None:
