@@ -1,6 +1,7 @@
 """Records: keyed, versioned values that are written only over what was read. No I/O.
 
-A record is a frozen dataclass with a `revision`: how often it was written, 0 before the first time. Everybody
+A record is a frozen dataclass with a `revision`, which grows with each write; 0 before the first. One that is
+deleted and made anew begins with another revision, so that nobody takes it for the one before. Everybody
 changes one in the same way: read it, decide, write its successor unless somebody else wrote meanwhile. The
 codec writes a dataclass as an item of DynamoDB by the types of its fields; `Tables` keeps items, in memory
 here, in DynamoDB in `eventplane_aws`.
@@ -14,6 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
 from enum import Enum
 from functools import cache
+from itertools import count
 from typing import Any, Final, Generic, Protocol, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from eventplane.errors import EventPlaneError
@@ -51,7 +53,7 @@ class ConflictError(EventPlaneError):
 
 
 class Record(Protocol):
-    """A frozen dataclass whose `revision` counts its writes."""
+    """A frozen dataclass whose `revision` grows with its writes."""
 
     @property
     def revision(self) -> int: ...
@@ -248,6 +250,9 @@ class Page:
 class Tables(Protocol):
     """Keeps items by table. Reads of tables see all writes that were acknowledged before."""
 
+    def first(self) -> int:
+        """Return a revision for a new item, which an earlier one at the same key did not have."""
+
     def get(self, table: str, key: Item) -> Item | None:
         """Return the item at `key`."""
 
@@ -278,6 +283,10 @@ class MemoryTables:
 
     def __init__(self) -> None:
         self._tables: defaultdict[str, dict[_Place, tuple[Item, Item]]] = defaultdict(dict)
+        self._revisions = count(1)
+
+    def first(self) -> int:
+        return next(self._revisions)
 
     def get(self, table: str, key: Item) -> Item | None:
         found = self._tables[table].get(_place(key))
@@ -365,12 +374,12 @@ class Records(Generic[R]):
 
     def write(self, record: R) -> R | None:
         """Write the successor of `record` and return it; None if somebody else wrote since it was read."""
-        stored = replace(record, revision=max(record.revision, NEW) + 1)  # type: ignore[type-var]
+        stored = self._after(record)
         return stored if self._put(stored, self._unchanged(record)) else None
 
     def force(self, record: R) -> R:
         """Write the successor of `record` over whatever is there."""
-        stored: R = replace(record, revision=max(record.revision, NEW) + 1)  # type: ignore[type-var]
+        stored = self._after(record)
         self._put(stored, None)
         return stored
 
@@ -445,6 +454,10 @@ class Records(Generic[R]):
             if page.after is None:
                 return
             selection = replace(selection, after=page.after)
+
+    def _after(self, record: R) -> R:
+        revision = record.revision + 1 if record.revision > NEW else self._tables.first()
+        return replace(record, revision=revision)  # type: ignore[type-var]
 
     def _put(self, record: R, condition: Condition | None) -> bool:
         item = self._kind.to_item(record)

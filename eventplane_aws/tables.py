@@ -37,6 +37,9 @@ class DynamoDbTables:
         self._client = client
         self._token = token
 
+    def first(self) -> int:
+        return 1 + secrets.randbits(31)
+
     def get(self, table: str, key: Item) -> Item | None:
         item: Item | None = self._client.get_item(TableName=table, Key=key, ConsistentRead=True).get("Item")
         return item
