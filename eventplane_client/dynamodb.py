@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from time import time
 from typing import Any, Final
 
-from eventplane.records import ATTEMPTS, ConflictError, RecordKind, Records
+from eventplane.records import ATTEMPTS, NEW, ConflictError, RecordKind, Records
 from eventplane_client.aws import no_state
 from eventplane_client.dynamodb_table import KEY, WINDOW_S, DynamoDbState
 from eventplane_client.ports import Lease, Verdict
@@ -102,15 +102,12 @@ class DynamoDbFilter(DynamoDbState):
             if stored := self._claims.write(wanted):
                 return taken, stored
             found = self._claims.read(reader, event)
-            if found is None:
-                continue
-            verdict = self._verdict(key, found)
-            if verdict is Verdict.NEW and found.session_id == self._session and not force:
+            verdict = self._verdict(key, found) if found else Verdict.NEW
+            if found and found.session_id == self._session and verdict is Verdict.NEW and not force:
                 return verdict, found
-            can_be_forced = force and verdict is not Verdict.DONE and verdict is not Verdict.BUSY
-            if verdict is not Verdict.NEW and not can_be_forced:
+            if verdict is not Verdict.NEW and not (force and verdict in (Verdict.DOUBT, Verdict.MINE)):
                 return verdict, None
-            wanted = replace(wanted, revision=found.revision)
+            wanted = replace(wanted, revision=found.revision if found else NEW)
         raise ConflictError(self._table, (reader, event))
 
     def _verdict(self, key: bytes, claim: Claim) -> Verdict:

@@ -223,6 +223,25 @@ def test_of_two_readers_that_force_a_claim_in_the_second_in_which_it_ends_one_ha
     assert found == [Verdict.DOUBT, Verdict.DOUBT, Verdict.BUSY, Verdict.BUSY]
 
 
+@pytest.mark.parametrize("readers", ["dynamodb"], indirect=True)
+def test_a_claim_in_doubt_that_is_given_back_while_it_is_taken_over_is_free(
+    readers: Readers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = readers.open(), readers.open()
+    one.claim([key(1)])
+    readers.now += LEASE_S + 1
+    read = two._claims.read
+
+    def given_back(*names: str) -> Any:
+        found = read(*names)
+        one.release([key(1)])
+        return found
+
+    monkeypatch.setattr(two._claims, "read", given_back)
+    assert two.claim([key(1)], force=True) == [Verdict.DOUBT]
+    assert readers.open().claim([key(1)]) == [Verdict.BUSY]
+
+
 @tables
 def test_what_aws_refuses_is_a_named_error_and_no_claim(readers: Readers) -> None:
     reader = readers.open()
