@@ -103,14 +103,9 @@ def _defaults(kind: Any) -> dict[str, Any]:
     return {name: kind._field_defaults.get(name, MISSING) for name in kind._fields}
 
 
-def from_attribute(hint: Any, attribute: Mapping[str, Any]) -> Any:
-    """Return the value of type `hint` in `attribute`. Raises what is wrong with it."""
-    return _reader(hint)(attribute)
-
-
 @cache
 def _reader(hint: Any) -> Callable[[Mapping[str, Any]], Any]:
-    """Return what reads an attribute as a value of the type `hint`."""
+    """Return what reads an attribute as a value of the type `hint`, or raises what is wrong with it."""
     origin, arguments = get_origin(hint), get_args(hint)
     if origin in (Union, types.UnionType):
         (inner,) = (each for each in arguments if each is not type(None))
