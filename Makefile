@@ -42,7 +42,7 @@ demo: setup ## Run the whole plane on this machine: DATA=../shared/data HOMES=12
 	  $(if $(EVENTS),--events "$(EVENTS)") $(if $(SEED),--seed "$(SEED)")
 
 # The parts that `check`, `lint`, `types` and `unit` can check alone: AREA=edge.
-AREAS := client contract edge eventplane eventplane_mqtt glue_jobs lambdas local operations stacks
+AREAS := client contract edge eventplane eventplane_aws eventplane_mqtt glue_jobs lambdas local operations stacks
 AREA ?=
 ifneq ($(AREA),)
 ifeq ($(filter $(AREAS),$(AREA)),)

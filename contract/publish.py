@@ -19,12 +19,11 @@ from eventplane.contract.publication import (
     ContractTable,
     Head,
     cloud_destinations,
-    contract_item,
-    head_item,
-    head_key,
+    published,
     unserved,
 )
 from eventplane.errors import EventPlaneError
+from eventplane.records import NEW, Tables
 from eventplane.settings import Settings, SettingsError
 
 MAX_ITEM_BYTES: Final = 400 * 1024
@@ -137,15 +136,15 @@ def find_deployment(name: str, clients: Any) -> Deployment:
 
 
 class Publisher:
-    """Publishes for one `deployment`, through a boto3 DynamoDB client."""
+    """Publishes for one `deployment`, in its `tables`."""
 
-    def __init__(self, deployment: Deployment, dynamodb: Any) -> None:
+    def __init__(self, deployment: Deployment, tables: Tables) -> None:
         self._deployment = deployment
-        self._dynamodb = dynamodb
+        self._table = ContractTable(tables, deployment.table)
 
     def in_force(self) -> Head | None:
         """What is published for the deployment, None where its own contract is in force."""
-        return ContractTable(self._dynamodb, self._deployment.table).head(self._deployment.base)
+        return self._table.head(self._deployment.base)
 
     def check(self, contract: Contract) -> None:
         """Raises `DestinationsNotDeployedError`, `SourceMissingError`, `TooLargeError`."""
@@ -163,7 +162,7 @@ class Publisher:
         if missing or routes:
             inboxes = missing | {route.destination for route in routes}
             raise DestinationsNotDeployedError(sorted(inboxes), routes)
-        size = len(contract_item(contract)["compiled"]["B"]) + 100
+        size = len(published(contract).compiled) + 100
         if size > MAX_ITEM_BYTES:
             raise TooLargeError(size, MAX_ITEM_BYTES)
 
@@ -173,7 +172,7 @@ class Publisher:
         before = self.in_force()
         # First what the head names, so that it never names what is not there; and always, so that a damaged
         # one is mended.
-        self._dynamodb.put_item(TableName=self._deployment.table, Item=contract_item(contract))
+        self._table.contracts.force(published(contract))
         if before and before.version == contract.version:
             return
         head = Head(
@@ -181,27 +180,16 @@ class Publisher:
             version=contract.version,
             previous=before.version if before else None,
             published_at=datetime.now(UTC).isoformat(timespec="seconds"),
+            revision=before.revision if before else NEW,
         )
-        self._change("put_item", before, Item=head_item(head))
+        if not self._table.heads.write(head):
+            raise ConflictError
 
     def withdraw(self) -> None:
         """Put the contract of the deployment into force again. Raises `ConflictError`."""
-        self._change("delete_item", self.in_force(), Key=head_key(self._deployment.base))
-
-    def _change(self, operation: str, before: Head | None, **what: Any) -> None:
-        """Change the head if it is still what it was `before`."""
-        condition: dict[str, Any] = {"ConditionExpression": "attribute_not_exists(id)"}
-        if before:
-            condition = {
-                "ConditionExpression": "version = :version",
-                "ExpressionAttributeValues": {":version": {"S": before.version}},
-            }
-        try:
-            getattr(self._dynamodb, operation)(TableName=self._deployment.table, **what, **condition)
-        except ClientError as error:
-            if error.response.get("Error", {}).get("Code") != "ConditionalCheckFailedException":
-                raise
-            raise ConflictError from error
+        before = self.in_force()
+        if before and not self._table.heads.remove(before):
+            raise ConflictError
 
 
 def _carries(url: str, channel: Channel) -> bool:

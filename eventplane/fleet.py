@@ -1,21 +1,18 @@
 """A device's life from the factory to its disposal: who may have a certificate, and which has had its time.
 
 The fleet's registry holds one `Device` for each that was made. The functions here decide how a record
-changes, for instance by a `RegistrationRequest`. The registry is a DynamoDB table, changed in one way: read,
-decide, write if nobody wrote meanwhile. Its client is the caller's, so that functions and commands agree on
-every attribute and the core needs no SDK.
+changes, for instance by a `RegistrationRequest`; `eventplane.records` keeps them.
 """
 
 from __future__ import annotations
 
-import json
-import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any, Final, Self
+from typing import Final, Self
 
 from eventplane.errors import EventPlaneError
+from eventplane.records import Item, RecordKind
 from eventplane.topics import CLAIM_CLIENT_PREFIX, RENEWAL_CLIENT_PREFIX, is_device_name, is_group_name
 
 MAX_REGISTRATIONS_A_DAY: Final = 5
@@ -322,175 +319,23 @@ def decommissioned(device: Device, reason: str, now_ms: int) -> Device:
     )
 
 
-# The registry's table.
+# The registry.
 
 FLEET_TABLE: Final = "fleet"
 """What the table is called, without project and environment."""
 
-FLEET_KEY: Final = "thing"
-"""The table's partition key."""
 
-_ATTEMPTS: Final = 5
-"""Two writers of one device are rare: a device asks for one certificate at a time."""
-
-_TEXTS: Final = ("certificate", "pending", "reason")
-_SETS: Final = ("replaced", "groups", "suspended")
-_NUMBERS: Final = (
-    "changed_at_ms",
-    "since_ms",
-    "registrations",
-    "day",
-    "registered_today",
-    "replacement_until_ms",
-    "revision",
-)
-
-Item = Mapping[str, Mapping[str, Any]]
-"""An item as DynamoDB's low-level API has it."""
+def _with_since(item: Item) -> Item:
+    # Items of early versions have no `since_ms`.
+    return {"since_ms": item["changed_at_ms"], **item}
 
 
-class ConflictError(EventPlaneError):
-    """`thing` was written by others each time that it was read."""
-
-    thing: str
-    message = "the registry's record of {thing!r} keeps changing; try again"
+REGISTRY: Final = RecordKind(type=Device, key=("thing",), upgrade=_with_since)
+"""How the registry keeps its devices."""
 
 
-class FleetTable:
-    """The registry in `table`, through a boto3 client of DynamoDB. Raises what the client raises."""
-
-    def __init__(self, client: Any, table: str) -> None:
-        self._client = client
-        self._table = table
-
-    def read(self, thing: str) -> Device | None:
-        """Return the record of `thing`, as it is after all writes that were acknowledged."""
-        key = {FLEET_KEY: {"S": thing}}
-        item = self._client.get_item(TableName=self._table, Key=key, ConsistentRead=True).get("Item")
-        return from_item(item) if item else None
-
-    def write(self, device: Device) -> bool:
-        """Write `device` unless its revision was written meanwhile; return whether it was written."""
-        item = to_item(replace(device, revision=device.revision + 1))
-        try:
-            self._client.put_item(TableName=self._table, Item=item, **unchanged(device.revision, FLEET_KEY))
-        except self._client.exceptions.ConditionalCheckFailedException:
-            return False
-        return True
-
-    def all(self, state: str | None = None) -> Iterator[Device]:
-        """Read every record, or those in `state`. Changes of the last second may be missing."""
-        chosen: dict[str, Any] = {}
-        if state is not None:
-            chosen = {
-                "FilterExpression": "#s = :s",
-                "ExpressionAttributeNames": {"#s": "state"},
-                "ExpressionAttributeValues": {":s": {"S": state}},
-            }
-        pages = self._client.get_paginator("scan").paginate(TableName=self._table, **chosen)
-        return (from_item(item) for page in pages for item in page["Items"])
-
-
-def change(store: FleetTable, thing: str, step: Callable[[Device | None], Device]) -> Device:
-    """Replace the record of `thing` by what `step` makes of it, and return that.
-
-    Nothing is written when `step` changes nothing. Raises `ConflictError`, and what `step` raises.
-    """
-    for _ in range(_ATTEMPTS):
-        before = store.read(thing)
-        after = step(before)
-        if after == before:
-            return after
-        if store.write(after):
-            return replace(after, revision=after.revision + 1)
-    raise ConflictError(thing)
-
-
-def in_service(client: Any, table: str) -> Iterator[FleetRecord]:
-    """Read the devices in service from `table`, a page of a boto3 DynamoDB client at a time.
-
-    Changes of the last second may be missing. Raises botocore's errors.
-    """
-    states = {f":{number}": {"S": state.value} for number, state in enumerate(IN_SERVICE)}
-    pages = client.get_paginator("scan").paginate(
-        TableName=table,
-        ProjectionExpression=f"{FLEET_KEY}, #s, since_ms, changed_at_ms",
-        FilterExpression=f"#s IN ({', '.join(states)})",
-        ExpressionAttributeNames={"#s": "state"},
-        ExpressionAttributeValues=states,
+def in_service(devices: Iterable[Device]) -> Iterator[FleetRecord]:
+    """Yield those of `devices` that are in service."""
+    return (
+        FleetRecord(each.thing, each.state, each.since_ms) for each in devices if each.state in IN_SERVICE
     )
-    for page in pages:
-        for item in page["Items"]:
-            yield FleetRecord(
-                item[FLEET_KEY]["S"], LifecycleState(item["state"]["S"]), _number(item, "since_ms")
-            )
-
-
-def unchanged(revision: int, key: str) -> dict[str, Any]:
-    """Return the condition that an item still has `revision`, 0 for none; `key` is its partition key."""
-    if revision == 0:
-        return {
-            "ConditionExpression": "attribute_not_exists(#k)",
-            "ExpressionAttributeNames": {"#k": key},
-        }
-    return {
-        "ConditionExpression": "#r = :r",
-        "ExpressionAttributeNames": {"#r": "revision"},
-        "ExpressionAttributeValues": {":r": {"N": str(revision)}},
-    }
-
-
-def to_item(device: Device) -> dict[str, dict[str, Any]]:
-    """The device as an item; what is empty is left out, as DynamoDB has no empty sets."""
-    item: dict[str, dict[str, Any]] = {FLEET_KEY: {"S": device.thing}, "state": {"S": device.state.value}}
-    item |= {name: {"S": value} for name in _TEXTS if (value := getattr(device, name))}
-    item |= {name: {"N": str(getattr(device, name))} for name in _NUMBERS}
-    if device.before is not None:
-        item["before"] = {"S": device.before.value}
-    item |= {name: {"SS": sorted(value)} for name in _SETS if (value := getattr(device, name))}
-    return item
-
-
-def from_item(item: Item) -> Device:
-    """The device that an item holds."""
-    texts: dict[str, Any] = {name: item[name]["S"] for name in _TEXTS if name in item}
-    numbers: dict[str, Any] = {name: _number(item, name) for name in _NUMBERS}
-    sets: dict[str, Any] = {name: frozenset(item.get(name, {}).get("SS", ())) for name in _SETS}
-    before = LifecycleState(item["before"]["S"]) if "before" in item else None
-    state = LifecycleState(item["state"]["S"])
-    return Device(thing=item[FLEET_KEY]["S"], state=state, before=before, **texts, **numbers, **sets)
-
-
-def _number(item: Item, name: str) -> int:
-    # Items of before have no `since_ms`.
-    return int(item["changed_at_ms" if name == "since_ms" and name not in item else name]["N"])
-
-
-# The table of presence.
-
-PRESENCE_TABLE: Final = "presence"
-"""What the table of the devices' presence is called, without project and environment; its key is `device`."""
-
-BUCKETS: Final = 16
-"""Shares of the devices, each a partition of the due index. Ours: a partition takes 1,000 writes a second
-(DynamoDB Developer Guide), of which a million devices need a tenth. Never change it: what is filed under a
-share that is gone would not be found."""
-
-
-def gone_request(table: str, device: str) -> dict[str, Any]:
-    """The arguments of UpdateItem after which nothing is said of `device` any more, whatever is still heard.
-
-    The item stays: the end of its connection comes later than any deletion, and would make it known anew.
-    """
-    return {
-        "TableName": table,
-        "Key": {"device": {"S": device}},
-        "UpdateExpression": "SET known = :gone REMOVE #bucket, due_ms ADD revision :one",
-        "ExpressionAttributeNames": {"#bucket": "bucket"},  # a reserved word
-        "ExpressionAttributeValues": {":gone": {"S": json.dumps({"is_gone": True})}, ":one": {"N": "1"}},
-    }
-
-
-def bucket_of(device: str) -> int:
-    """The share that `device` belongs to, from 0 to `BUCKETS` - 1."""
-    return zlib.crc32(device.encode("utf-8")) % BUCKETS

@@ -11,6 +11,7 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError, NoRegionError, ProfileNotFound
 
+from eventplane.records import ConflictError, RecordError
 from eventplane_client.errors import ClientSettingsError, StateError, UnavailableError
 
 _CONFIG: Final = Config(connect_timeout=3, retries={"mode": "standard", "total_max_attempts": 3})
@@ -50,10 +51,10 @@ def unavailable(participant: str) -> Iterator[None]:
 
 @contextmanager
 def no_state(table: str) -> Iterator[None]:
-    """Raise `StateError` for what AWS or the network refuse."""
+    """Raise `StateError` for what AWS or the network refuse, and for items that cannot be read."""
     try:
         yield
-    except (ClientError, BotoCoreError) as error:
+    except (ClientError, BotoCoreError, ConflictError, RecordError) as error:
         raise StateError(
             table, str(error), "see that the table exists and that this program may use it"
         ) from error

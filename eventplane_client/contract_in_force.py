@@ -21,6 +21,7 @@ from eventplane.conversation.open_requests import NO_ANNOUNCEMENTS, Announcement
 from eventplane.envelope import Envelope
 from eventplane.interest.announcement import Announcement, with_interest
 from eventplane.interest.table import InterestTable
+from eventplane_aws.tables import DynamoDbTables
 from eventplane_client.aws import unavailable
 from eventplane_client.errors import ClientSettingsError, UnavailableError
 
@@ -49,9 +50,10 @@ class ContractInForce:
     ) -> None:
         self._participant = participant
         self._deployed = deployed
-        self._contracts = ContractTable(dynamodb, contracts)
-        self._subscriptions = SubscriptionTable(dynamodb, subscriptions)
-        self._interest = InterestTable(dynamodb, interest)
+        tables = DynamoDbTables(dynamodb)
+        self._contracts = ContractTable(tables, contracts)
+        self._subscriptions = SubscriptionTable(tables, subscriptions)
+        self._interest = InterestTable(tables, interest)
         self._lock = threading.Lock()
         self._handlers: Handlers | None = None
         self._basis: tuple[str, frozenset[Subscription], frozenset[Announcement]] | None = None

@@ -5,22 +5,53 @@ Two writes an event, one to claim it and one when it is done; nothing else unles
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from time import time
 from typing import Any, Final
 
-from botocore.exceptions import ClientError
+from eventplane.records import ATTEMPTS, NEW, ConflictError, RecordKind, Records
+from eventplane_client.aws import no_state
+from eventplane_client.dynamodb_table import KEY, WINDOW_S, DynamoDbState
+from eventplane_client.ports import Lease, Verdict
 
-from eventplane_client.aws import code_of, no_state
-from eventplane_client.dynamodb_table import CONDITION_FAILED, DynamoDbState, Item, key_of, number, text
-from eventplane_client.ports import Verdict
 
-_CLAIM: Final = "SET session_id = :session, lease_until = :until, is_done = :no, expires = :expires"
-_FREE: Final = "attribute_not_exists(event) OR expires < :now"
-_FREE_OR_ABANDONED: Final = f"{_FREE} OR (is_done = :no AND (lease_until < :now OR session_id = :session))"
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """An event that the reader `session_id` has until `lease_until`, or that is done.
+
+    `expires` is when it may be forgotten; times are Unix seconds.
+    """
+
+    reader: str
+    event: str
+    session_id: str = ""
+    lease_until: int = 0
+    is_done: bool = False
+    expires: int = 0
+    revision: int = 0
+
+
+CLAIM: Final = RecordKind(type=Claim, key=KEY)
+"""How the table keeps claims."""
 
 
 class DynamoDbFilter(DynamoDbState):
     """Remembers events one by one, in an item each."""
+
+    def __init__(
+        self,
+        dynamodb: Any,
+        table: str,
+        participant: str,
+        *,
+        lease: Lease,
+        window_s: float = WINDOW_S,
+        clock: Callable[[], float] = time,
+    ) -> None:
+        super().__init__(dynamodb, table, participant, lease=lease, window_s=window_s, clock=clock)
+        self._claims = Records(self._tables, table, CLAIM)
+        self._in_hand: dict[bytes, Claim] = {}
 
     def claim(
         self, keys: Sequence[bytes], done: Sequence[bytes] = (), *, force: bool = False
@@ -28,89 +59,78 @@ class DynamoDbFilter(DynamoDbState):
         with no_state(self._table):
             for key in done:
                 self._finish(key)
-            self._in_hand.difference_update(done)
-            verdicts = [self._claim(key, force=force) for key in keys]
-        taken = (Verdict.NEW, Verdict.DOUBT) if force else (Verdict.NEW,)
-        self._in_hand.update(key for key, each in zip(keys, verdicts, strict=True) if each in taken)
-        return verdicts
+                self._in_hand.pop(key, None)
+            found = [self._claim(key, force=force) for key in keys]
+        self._in_hand.update({key: mine for key, (_, mine) in zip(keys, found, strict=True) if mine})
+        return [verdict for verdict, _ in found]
 
     def release(self, keys: Sequence[bytes]) -> None:
-        for key in keys:
-            self._if_mine("delete_item", key)
-        self._in_hand.difference_update(keys)
+        with no_state(self._table):
+            for key in keys:
+                if mine := self._mine(key):
+                    self._claims.remove(mine)
+                self._in_hand.pop(key, None)
 
     def renew(self, keys: Sequence[bytes]) -> None:
-        for key in keys:
-            if key in self._in_hand:
-                self._if_mine(
-                    "update_item",
-                    key,
-                    {":until": number(self._clock() + self._lease())},
-                    UpdateExpression="SET lease_until = :until",
-                )
+        with no_state(self._table):
+            for key in keys:
+                if mine := self._in_hand.get(key):
+                    renewed = self._claims.write(replace(mine, lease_until=self._lease_end()))
+                    # Another reader may have taken it over.
+                    self._in_hand[key] = renewed or mine
 
-    def _key(self, key: bytes) -> Item:
+    def _key(self, key: bytes) -> tuple[str, str]:
         # By two digits of the digest, so that no partition has to bear all of a busy inbox.
-        return key_of(f"{self._participant}/{key[:1].hex()}", key.hex())
+        return f"{self._participant}/{key[:1].hex()}", key.hex()
 
-    def _claim(self, key: bytes, *, force: bool) -> Verdict:
+    def _lease_end(self) -> int:
+        return int(self._clock() + self._lease())
+
+    def _claim(self, key: bytes, *, force: bool) -> tuple[Verdict, Claim | None]:
+        """Return whose `key` is, and our claim if it has become ours now."""
+        reader, event = self._key(key)
+        wanted = Claim(
+            reader=reader,
+            event=event,
+            session_id=self._session,
+            lease_until=self._lease_end(),
+            expires=self._expiry(),
+        )
+        taken = Verdict.DOUBT if force else Verdict.NEW
+        for _ in range(ATTEMPTS):
+            # Most are nobody's: only the others have to be read.
+            if stored := self._claims.write(wanted):
+                return taken, stored
+            found = self._claims.read(reader, event)
+            verdict = self._verdict(key, found) if found else Verdict.NEW
+            if found and found.session_id == self._session and verdict is Verdict.NEW and not force:
+                return verdict, found
+            if verdict is not Verdict.NEW and not (force and verdict in (Verdict.DOUBT, Verdict.MINE)):
+                return verdict, None
+            wanted = replace(wanted, revision=found.revision if found else NEW)
+        raise ConflictError(self._table, (reader, event))
+
+    def _verdict(self, key: bytes, claim: Claim) -> Verdict:
         now = self._clock()
-        try:
-            self._dynamodb.update_item(
-                TableName=self._table,
-                Key=self._key(key),
-                UpdateExpression=_CLAIM,
-                ConditionExpression=_FREE_OR_ABANDONED if force else _FREE,
-                ExpressionAttributeValues={
-                    ":session": text(self._session),
-                    ":until": number(now + self._lease()),
-                    ":expires": number(now + self._window_s),
-                    ":now": number(now),
-                    ":no": {"BOOL": False},
-                },
-                ReturnValuesOnConditionCheckFailure="ALL_OLD",
-            )
-        except ClientError as error:
-            if code_of(error) != CONDITION_FAILED:
-                raise
-            return self._verdict(key, error.response.get("Item", {}), now)
-        return Verdict.DOUBT if force else Verdict.NEW
-
-    def _verdict(self, key: bytes, item: Item, now: float) -> Verdict:
-        if item.get("is_done", {}).get("BOOL"):
-            return Verdict.DONE
-        if item.get("session_id", {}).get("S") == self._session:
-            if key in self._in_hand:
-                return Verdict.MINE
-            # A claim whose answer was lost; nobody got the event.
+        if claim.expires < now:
             return Verdict.NEW
-        return Verdict.BUSY if int(item.get("lease_until", {"N": "0"})["N"]) >= now else Verdict.DOUBT
+        if claim.is_done:
+            return Verdict.DONE
+        if claim.session_id == self._session:
+            # A claim that is not in hand is one whose answer was lost; nobody got the event.
+            return Verdict.MINE if key in self._in_hand else Verdict.NEW
+        return Verdict.BUSY if claim.lease_until >= now else Verdict.DOUBT
+
+    def _mine(self, key: bytes) -> Claim | None:
+        """Return our claim of `key`, if it is not done."""
+        found = self._in_hand.get(key) or self._claims.read(*self._key(key))
+        return found if found and found.session_id == self._session and not found.is_done else None
 
     def _finish(self, key: bytes) -> None:
-        self._dynamodb.update_item(
-            TableName=self._table,
-            Key=self._key(key),
-            UpdateExpression="SET is_done = :yes, expires = :expires",
-            ExpressionAttributeValues={
-                ":yes": {"BOOL": True},
-                ":expires": self._expiry(),
-            },
-        )
+        def done(claim: Claim) -> Claim:
+            return replace(claim, is_done=True, expires=self._expiry())
 
-    def _if_mine(self, operation: str, key: bytes, values: Item | None = None, **more: Any) -> None:
-        with no_state(self._table):
-            try:
-                getattr(self._dynamodb, operation)(
-                    TableName=self._table,
-                    Key=self._key(key),
-                    ConditionExpression="session_id = :session AND is_done = :no",
-                    ExpressionAttributeValues={
-                        ":session": text(self._session),
-                        ":no": {"BOOL": False},
-                        **(values or {}),
-                    },
-                    **more,
-                )
-            except ClientError as error:
-                if code_of(error) != CONDITION_FAILED:
-                    raise
+        mine = self._in_hand.get(key)
+        if mine is None or not self._claims.write(done(mine)):
+            reader, event = self._key(key)
+            self._claims.change(lambda found: done(found or Claim(reader=reader, event=event)), reader, event)

@@ -11,7 +11,9 @@ from time import time
 from typing import Any, Final
 
 from eventplane.interest.announcement import Announcement
-from eventplane.interest.table import LEASE_S, LeasedAnnouncement, interest_item, interest_key
+from eventplane.interest.table import ANNOUNCEMENT, LEASE_S, LeasedAnnouncement, announcement_item
+from eventplane.records import Records
+from eventplane_aws.tables import DynamoDbTables
 from eventplane_client.aws import unavailable
 from eventplane_client.errors import ClosedError, UnavailableError
 
@@ -36,8 +38,7 @@ class DynamoDbInterest:
         lease_s: float = LEASE_S,
         clock: Callable[[], float] = time,
     ) -> None:
-        self._dynamodb = dynamodb
-        self._table = table
+        self._records = Records(DynamoDbTables(dynamodb), table, ANNOUNCEMENT)
         self._participant = participant
         self._lease_s = lease_s
         self._clock = clock
@@ -64,9 +65,8 @@ class DynamoDbInterest:
         with self._lock:
             if self._announced is None:
                 return
-            key = interest_key(self._participant, self._announcer)
             with unavailable(self._participant):
-                self._dynamodb.delete_item(TableName=self._table, Key=key)
+                self._records.discard(self._participant, self._announcer)
             self._announced = None
 
     def close(self) -> None:
@@ -79,7 +79,7 @@ class DynamoDbInterest:
     def _put(self, leased: LeasedAnnouncement) -> None:
         leased = replace(leased, until_s=int(self._clock() + self._lease_s))
         with unavailable(self._participant):
-            self._dynamodb.put_item(TableName=self._table, Item=interest_item(leased, self._announcer))
+            self._records.force(announcement_item(leased, self._announcer))
 
     def _run(self) -> None:
         while not self._ending.wait(self._lease_s / _SHARE):

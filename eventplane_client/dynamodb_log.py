@@ -16,20 +16,12 @@ from dataclasses import dataclass
 from time import time
 from typing import Any, Final
 
-from botocore.exceptions import ClientError
-
-from eventplane_client.aws import code_of, no_state
+from eventplane.records import RecordKind, Records
+from eventplane_client.aws import no_state
 from eventplane_client.dynamodb_table import (
-    CONDITION_FAILED,
-    EXPIRES,
-    PARTITION,
-    SORT,
+    KEY,
     WINDOW_S,
     DynamoDbState,
-    Item,
-    key_of,
-    number,
-    text,
 )
 from eventplane_client.ports import Lease, Verdict
 
@@ -39,6 +31,28 @@ MOST: Final = 1_000_000
 _FIRST: Final = 1
 _DIGITS: Final = 16
 _KEY_BYTES: Final = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """What the reader `session_id` claimed, finished and gave back, and how long its claims hold.
+
+    Keys of events stand one behind the other. Times are Unix seconds.
+    """
+
+    reader: str
+    event: str
+    session_id: str
+    lease_until: int
+    expires: int
+    claimed: bytes = b""
+    done: bytes = b""
+    released: bytes = b""
+    revision: int = 0
+
+
+ENTRY: Final = RecordKind(type=Entry, key=KEY)
+"""How the table keeps the log: by the number of the entry."""
 
 
 @dataclass(slots=True)
@@ -65,6 +79,8 @@ class DynamoDbLogFilter(DynamoDbState):
     ) -> None:
         super().__init__(dynamodb, table, participant, lease=lease, window_s=window_s, clock=clock)
         self._partition = f"{participant}/log"
+        self._log = Records(self._tables, table, ENTRY)
+        self._in_hand: set[bytes] = set()
         self._lock = threading.RLock()
         self._seen: OrderedDict[bytes, _Seen] = OrderedDict()
         self._leases: dict[str, float] = {}
@@ -119,25 +135,20 @@ class DynamoDbLogFilter(DynamoDbState):
     ) -> bool:
         """Write the next entry; False when another reader was first, whose entries are read then."""
         now = self._clock()
-        item = {
-            **key_of(self._partition, f"{self._next:0{_DIGITS}d}"),
-            "session_id": text(self._session),
-            "lease_until": number(now + self._lease()),
-            EXPIRES: number(now + self._window_s),
-        }
-        for name, keys in (("claimed", claimed), ("done", done), ("released", released)):
-            if keys:
-                item[name] = {"B": b"".join(keys)}
-        try:
-            self._dynamodb.put_item(
-                TableName=self._table, Item=item, ConditionExpression=f"attribute_not_exists({SORT})"
-            )
-        except ClientError as error:
-            if code_of(error) != CONDITION_FAILED:
-                raise
+        entry = Entry(
+            reader=self._partition,
+            event=_number(self._next),
+            session_id=self._session,
+            lease_until=int(now + self._lease()),
+            expires=int(now + self._window_s),
+            claimed=b"".join(claimed),
+            done=b"".join(done),
+            released=b"".join(released),
+        )
+        if not self._log.write(entry):
             self._read_on()
             return False
-        self._fold(item)
+        self._fold(entry)
         return True
 
     def _is_lost(self) -> bool:
@@ -149,40 +160,33 @@ class DynamoDbLogFilter(DynamoDbState):
         began_s = self._clock()
         if self._is_lost():
             self._next = _FIRST
-        pages = self._dynamodb.get_paginator("query").paginate(
-            TableName=self._table,
-            KeyConditionExpression=f"{PARTITION} = :log AND {SORT} >= :next",
-            ExpressionAttributeValues={
-                ":log": text(self._partition),
-                ":next": text(f"{self._next:0{_DIGITS}d}"),
-            },
-            ConsistentRead=True,
-        )
-        for page in pages:
-            for item in page["Items"]:
-                self._fold(item)
+        for entry in self._log.of(self._partition, _number(self._next)):
+            self._fold(entry)
         if self._next == _FIRST:
             # Whoever finds nothing races for the first entry with all others who do.
             self._last_s = began_s
 
-    def _fold(self, item: Item) -> None:
-        session = item["session_id"]["S"]
-        self._leases[session] = float(item["lease_until"]["N"])
-        self._next = int(item[SORT]["S"]) + 1
-        self._last_s = float(item[EXPIRES]["N"]) - self._window_s
-        for key in _keys(item, "claimed"):
+    def _fold(self, entry: Entry) -> None:
+        session = entry.session_id
+        self._leases[session] = entry.lease_until
+        self._next = int(entry.event) + 1
+        self._last_s = entry.expires - self._window_s
+        for key in _keys(entry.claimed):
             self._seen[key] = _Seen(session, is_done=False)
             if session != self._session:
                 self._in_hand.discard(key)  # it was in doubt, and its new reader answers for it
-        for key in _keys(item, "done"):
+        for key in _keys(entry.done):
             self._seen[key] = _Seen(session, is_done=True)
-        for key in _keys(item, "released"):
+        for key in _keys(entry.released):
             self._seen.pop(key, None)
         while len(self._seen) > MOST:
             self._seen.popitem(last=False)
 
 
-def _keys(item: Item, name: str) -> Iterator[bytes]:
-    keys = bytes(item.get(name, {"B": b""})["B"])
+def _number(number: int) -> str:
+    return f"{number:0{_DIGITS}d}"
+
+
+def _keys(keys: bytes) -> Iterator[bytes]:
     for start in range(0, len(keys), _KEY_BYTES):
         yield keys[start : start + _KEY_BYTES]

@@ -9,6 +9,7 @@ from eventplane.contract import ContractError
 from eventplane.contract.subscription import Subscription, new_subscription
 from eventplane.contract.subscription_table import SubscriptionTable
 from eventplane.values import timestamp
+from eventplane_aws.tables import DynamoDbTables
 from eventplane_client.aws import unavailable
 from eventplane_client.errors import AlreadySubscribedError, NotSubscribedError, SubscriptionError
 from eventplane_client.subscription import in_force_from
@@ -18,7 +19,7 @@ class DynamoDbSubscriptions:
     """Those of `participant` in `table`; in force `IN_FORCE_S` after they were written at the latest."""
 
     def __init__(self, dynamodb: Any, table: str, participant: str) -> None:
-        self._table = SubscriptionTable(dynamodb, table)
+        self._table = SubscriptionTable(DynamoDbTables(dynamodb), table)
         self._participant = participant
 
     def subscribe(self, name: str, filter: object) -> datetime:
@@ -28,7 +29,7 @@ class DynamoDbSubscriptions:
         except ContractError as error:
             raise SubscriptionError(name, error.problems) from error
         with unavailable(self._participant):
-            if self._table.add(subscription):
+            if self._table.write(subscription):
                 return in_force_from()
             known = self._table.get(self._participant, name)
         if known is None or known.filter != subscription.filter:

@@ -5,17 +5,15 @@ from __future__ import annotations
 import hashlib
 import secrets
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from time import time
 from typing import Any, Final
 
-from botocore.exceptions import ClientError
-
 from eventplane.ordering import Stream
-from eventplane_client.aws import code_of, no_state
+from eventplane.records import RecordKind, Records
+from eventplane_aws.tables import DynamoDbTables
+from eventplane_client.aws import no_state
 from eventplane_client.ports import Lease
-
-CONDITION_FAILED: Final = "ConditionalCheckFailedException"
-"""The error code of a write whose condition does not hold (DynamoDB API)."""
 
 PARTITION: Final = "reader"
 """Starts with the participant's name and `/`, so that a role can be kept to its own items."""
@@ -31,22 +29,34 @@ WINDOW_S: Final = 1_209_600
 TABLE: Final = "filter"
 """What the environment's table is called, before `resource_name`."""
 
-Item = dict[str, Any]
+KEY: Final = (PARTITION, SORT)
 
 
-def text(value: str) -> Item:
-    """A string as DynamoDB's own API has it."""
-    return {"S": value}
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Epoch:
+    """The last `epoch` of a source."""
+
+    reader: str
+    event: str
+    epoch: str
+    expires: int
+    revision: int = 0
 
 
-def number(value: float) -> Item:
-    """A number."""
-    return {"N": str(int(value))}
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Position:
+    """The first number of a stream that is not done."""
+
+    reader: str
+    event: str
+    reached: int
+    expires: int | None = None
+    revision: int = 0
 
 
-def key_of(partition: str, sort: str) -> Item:
-    """The key of an item."""
-    return {PARTITION: text(partition), SORT: text(sort)}
+EPOCH: Final = RecordKind(type=Epoch, key=KEY)
+POSITION: Final = RecordKind(type=Position, key=KEY)
+"""How the table keeps them."""
 
 
 class DynamoDbState:
@@ -67,14 +77,15 @@ class DynamoDbState:
         window_s: float = WINDOW_S,
         clock: Callable[[], float] = time,
     ) -> None:
-        self._dynamodb = dynamodb
+        self._tables = DynamoDbTables(dynamodb)
         self._table = table
+        self._epochs = Records(self._tables, table, EPOCH)
+        self._positions = Records(self._tables, table, POSITION)
         self._participant = participant
         self._lease = lease
         self._window_s = window_s
         self._clock = clock
         self._session = secrets.token_hex(8)
-        self._in_hand: set[bytes] = set()
 
     def tries(self, key: bytes) -> int:  # noqa: ARG002 (the queue counts)
         """Return 0: the queue counts."""
@@ -82,56 +93,41 @@ class DynamoDbState:
 
     def epoch(self, source: str, epoch: str) -> str | None:
         """Store the `epoch` of `source`; return the one before if that was another."""
-        key = self._hashed_key("epochs", source)
+        reader, event = self._hashed_key("epochs", source)
         with no_state(self._table):
-            found = self._get(key)
-            before = str(found["epoch"]["S"]) if found else None
-            if before == epoch:
+            before = self._epochs.read(reader, event)
+            if before and before.epoch == epoch:
                 return None
-            item = {**key, "epoch": text(epoch), EXPIRES: self._expiry()}
-            self._dynamodb.put_item(TableName=self._table, Item=item)
-        return before
+            self._epochs.force(Epoch(reader=reader, event=event, epoch=epoch, expires=self._expiry()))
+        return before.epoch if before else None
 
     def position(self, stream: Stream) -> int | None:
         """Return the first number of `stream` that is not done, None where none was stored."""
         with no_state(self._table):
-            found = self._get(self._hashed_key("positions", stream.text))
-        return int(found["reached"]["N"]) if found else None
+            found = self._positions.read(*self._hashed_key("positions", stream.text))
+        return found.reached if found else None
 
     def advance(self, stream: Stream, position: int) -> None:
         """Store the `position` of `stream` unless a later one is stored.
 
         Those of a device do not expire: it counts as long as its store lives, and may send one alarm a year.
         """
-        values = {":position": number(position)}
-        update = "SET reached = :position"
-        if not stream.is_of_device:
-            values[":expires"] = self._expiry()
-            update += f", {EXPIRES} = :expires"
+        reader, event = self._hashed_key("positions", stream.text)
+        expires = None if stream.is_of_device else self._expiry()
+
+        def later(found: Position | None) -> Position:
+            if found is None:
+                return Position(reader=reader, event=event, reached=position, expires=expires)
+            return replace(found, reached=position, expires=expires) if found.reached < position else found
+
         with no_state(self._table):
-            try:
-                self._dynamodb.update_item(
-                    TableName=self._table,
-                    Key=self._hashed_key("positions", stream.text),
-                    UpdateExpression=update,
-                    ConditionExpression="attribute_not_exists(reached) OR reached < :position",
-                    ExpressionAttributeValues=values,
-                )
-            except ClientError as error:
-                if code_of(error) != CONDITION_FAILED:
-                    raise
+            self._positions.change(later, reader, event)
 
     def close(self) -> None:
         """Do nothing: the client is the caller's."""
 
-    def _expiry(self) -> Item:
-        return number(self._clock() + self._window_s)
+    def _expiry(self) -> int:
+        return int(self._clock() + self._window_s)
 
-    def _get(self, key: Item) -> Item | None:
-        item: Item | None = self._dynamodb.get_item(TableName=self._table, Key=key, ConsistentRead=True).get(
-            "Item"
-        )
-        return item
-
-    def _hashed_key(self, kind: str, name: str) -> Item:
-        return key_of(f"{self._participant}/{kind}", hashlib.sha256(name.encode()).hexdigest())
+    def _hashed_key(self, kind: str, name: str) -> tuple[str, str]:
+        return f"{self._participant}/{kind}", hashlib.sha256(name.encode()).hexdigest()

@@ -15,9 +15,12 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from contract import load_contract
 from eventplane.contract import Contract, ParticipantKind
-from eventplane.fleet import BUCKETS, FleetTable, LifecycleState, change, made
+from eventplane.fleet import REGISTRY, LifecycleState, made
 from eventplane.names import OWN_SERVICES
+from eventplane.presence import BUCKETS
+from eventplane.records import Records
 from eventplane.resource_names import resource_name
+from eventplane_aws.tables import DynamoDbTables
 from local.audits import fetch
 from local.background import Background
 from local.cloud import CloudEndpoint
@@ -97,9 +100,11 @@ class Plane:
 
     def register(self, name: str) -> None:
         """Register the device `name` as in service, so that events may be sent to it (idempotent)."""
-        registry = FleetTable(self.cloud.client("dynamodb"), self.outputs["FleetTable"])
+        registry = Records(
+            DynamoDbTables(self.cloud.client("dynamodb")), self.outputs["FleetTable"], REGISTRY
+        )
         device = replace(made(name, int(time.time() * 1_000)), state=LifecycleState.PROVISIONED)
-        change(registry, name, lambda found: found or device)
+        registry.change(lambda found: found or device, name)
 
     def send_from_carers(self, text: str) -> None:
         """Put the event `text` into the outbox of the carers, which is a queue."""

@@ -12,6 +12,7 @@ from botocore.exceptions import ClientError, NoCredentialsError, NoRegionError, 
 
 from eventplane.fleet import FLEET_TABLE
 from eventplane.resource_names import resource_name
+from eventplane_aws.tables import DynamoDbTables
 from operations.errors import ELSEWHERE, CloudRefusedError
 
 _CONFIG = Config(retries={"mode": "standard", "total_max_attempts": 5}, max_pool_connections=16)
@@ -52,6 +53,10 @@ class Cloud:
     @cached_property
     def dynamodb(self) -> Any:
         return self.client("dynamodb")
+
+    @property
+    def tables(self) -> DynamoDbTables:
+        return DynamoDbTables(self.dynamodb)
 
     @cached_property
     def account(self) -> str:

@@ -127,7 +127,7 @@ def _publish(options: argparse.Namespace) -> int:
     for each in options.image:
         check_floor(load_any(each), contract)
     cloud = enter()
-    publisher = Publisher(find_deployment(options.env, cloud.client), cloud.dynamodb)
+    publisher = Publisher(find_deployment(options.env, cloud.client), cloud.tables)
     document = {"environment": options.env, "version": contract.version}
     if options.withdraw:
         publisher.withdraw()

@@ -3,58 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final
 
-from eventplane.contract import Downlink
 from eventplane.downlink.desired import Desired
-from eventplane.downlink.table import (
-    PARTITION_KEY,
-    SORT_KEY,
-    from_item,
-    key_of,
-    page_request,
-    sort_key,
-)
+from eventplane.downlink.table import DESIRED, TABLE
 from eventplane.downlink.wire import ALL
+from eventplane.records import Records
+from eventplane.resource_names import resource_name
+from operations.cloud import Cloud
 
-_PAGE: Final = 100
+
+def desired_items(cloud: Cloud, environment: str) -> Records[Desired]:
+    """Return what devices of the environment shall have."""
+    return Records(cloud.tables, resource_name(environment, TABLE), DESIRED)
 
 
-class DesiredItems:
-    """Through a boto3 DynamoDB client. What AWS refuses is raised as botocore raises it."""
-
-    def __init__(self, client: Any, table: str) -> None:
-        self._client = client
-        self._table = table
-
-    def of(self, thing: str) -> Iterator[Desired]:
-        """All items of a device, by key."""
-        return (from_item(each) for each in self._items(thing))
-
-    def under(self, key: str) -> Iterator[Desired]:
-        """Yield the items of all devices under a key, of both kinds. Reads the whole table."""
-        kinds = {f":{kind.name}": {"S": sort_key(kind, key)} for kind in Downlink}
-        pages = self._client.get_paginator("scan").paginate(
-            TableName=self._table,
-            FilterExpression=f"#k <> :all AND #s IN ({', '.join(kinds)})",
-            ExpressionAttributeNames={"#k": PARTITION_KEY, "#s": SORT_KEY},
-            ExpressionAttributeValues={":all": {"S": ALL}, **kinds},
-        )
-        return (from_item(each) for page in pages for each in page["Items"])
-
-    def keys(self, thing: str) -> list[str]:
-        """The sort keys of all items of a device."""
-        return [each[SORT_KEY]["S"] for each in self._items(thing)]
-
-    def remove(self, thing: str, sk: str) -> None:
-        """Remove an item, whatever it holds; nothing when there is none."""
-        self._client.delete_item(TableName=self._table, Key=key_of(thing, sk))
-
-    def _items(self, thing: str) -> Iterator[Any]:
-        after: str | None = None
-        while True:
-            answer = self._client.query(**page_request(self._table, thing, _PAGE, after))
-            yield from answer["Items"]
-            if "LastEvaluatedKey" not in answer:
-                return
-            after = answer["LastEvaluatedKey"][SORT_KEY]["S"]
+def under(items: Records[Desired], key: str) -> Iterator[Desired]:
+    """Yield the items of all devices under a key, of both kinds. Reads the whole table."""
+    # What all were sent of the cloud's interest is no device's.
+    return (each for each in items.all() if each.key == key and each.thing != ALL)

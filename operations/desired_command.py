@@ -9,13 +9,14 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from eventplane.downlink.desired import Desired
-from eventplane.downlink.table import TABLE, WORK_QUEUE, fleet_reset, one_reset
+from eventplane.downlink.table import WORK_QUEUE, fleet_reset, one_reset
 from eventplane.downlink.wire import ALL, is_key
-from eventplane.resource_names import queue_name, resource_name
+from eventplane.records import Records
+from eventplane.resource_names import queue_name
 from operations import text
 from operations.cloud import enter
 from operations.command import DONE, add_verbs, present, present_rows
-from operations.desired import DesiredItems
+from operations.desired import desired_items, under
 
 _LISTED: Final = ("key", "kind", "desired", "acknowledged", "state", "attempts", "due")
 """What the table of a device's keys shows; --json has all."""
@@ -73,7 +74,7 @@ def _show(options: argparse.Namespace) -> int:
     if options.device:
         documents = [_document(each) for each in items.of(options.device) if each.key == options.key]
     else:
-        found = map(_document, items.under(options.key))
+        found = map(_document, under(items, options.key))
         counts = Counter(tuple(each[name] for name in _FLEET) for each in found)
         documents = [
             {**dict(zip(_FLEET, values, strict=True)), "devices": count}
@@ -102,8 +103,8 @@ def _reset(options: argparse.Namespace) -> int:
     return DONE
 
 
-def _items(options: argparse.Namespace) -> DesiredItems:
-    return DesiredItems(enter().dynamodb, resource_name(options.env, TABLE))
+def _items(options: argparse.Namespace) -> Records[Desired]:
+    return desired_items(enter(), options.env)
 
 
 def _document(item: Desired) -> dict[str, Any]:

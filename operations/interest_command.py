@@ -9,7 +9,6 @@ from typing import Final
 
 from eventplane.contract import Forward
 from eventplane.contract.subscription_table import SUBSCRIPTIONS_TABLE
-from eventplane.downlink.table import TABLE as DESIRED
 from eventplane.downlink.wire import ALL
 from eventplane.interest.table import PUBLISHED_SORT_KEY
 from eventplane.interest.uplink import OPERATIONS, uplink_filters, uplink_interest_event
@@ -18,7 +17,7 @@ from eventplane.sqs_binding import send_request
 from eventplane.values import timestamp
 from operations.cloud import enter
 from operations.command import DONE, add_contract, add_verbs, contract_of, present
-from operations.desired import DesiredItems
+from operations.desired import desired_items
 from operations.errors import NoQueueError, NotAskedError
 from operations.queues import PlaneQueues
 from operations.subscribed import subscribed
@@ -50,7 +49,7 @@ def _publish(options: argparse.Namespace) -> int:
     """The filters are not sent from here: only the plane knows which contract is in force."""
     if contract_of(options).device.outbox.forward is not Forward.WANTED:
         raise NotAskedError
-    DesiredItems(enter().dynamodb, resource_name(options.env, DESIRED)).remove(ALL, PUBLISHED_SORT_KEY)
+    desired_items(enter(), options.env).discard(ALL, PUBLISHED_SORT_KEY)
     done = "all devices are sent the filters within a minute; `desired show` shows which have them"
     present(options, {"published": True}, done)
     return DONE

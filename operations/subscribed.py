@@ -7,6 +7,7 @@ from typing import Any
 from eventplane.contract import Contract
 from eventplane.contract.subscription import with_subscriptions
 from eventplane.contract.subscription_table import SubscriptionTable
+from eventplane_aws.tables import DynamoDbTables
 
 
 def subscribed(contract: Contract, dynamodb: Any, table: str) -> Contract:
@@ -15,6 +16,6 @@ def subscribed(contract: Contract, dynamodb: Any, table: str) -> Contract:
     An environment of the time before subscriptions has no table, and none of them.
     """
     try:
-        return with_subscriptions(contract, SubscriptionTable(dynamodb, table).all())[0]
+        return with_subscriptions(contract, SubscriptionTable(DynamoDbTables(dynamodb), table).all())[0]
     except dynamodb.exceptions.ResourceNotFoundException:
         return contract

@@ -9,7 +9,7 @@ from aws_cdk import RemovalPolicy
 from aws_cdk import aws_logs as logs
 
 from eventplane.errors import EventPlaneError
-from eventplane.fleet import BUCKETS
+from eventplane.presence import BUCKETS
 from eventplane.traffic import Quota
 from stacks.environment import Environment
 from stacks.settings import (

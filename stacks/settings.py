@@ -11,7 +11,7 @@ from aws_cdk import Duration
 from eventplane import function_settings
 from eventplane.archive_layout import LEAST_RAW_DAYS
 from eventplane.errors import EventPlaneError
-from eventplane.fleet import BUCKETS
+from eventplane.presence import BUCKETS
 from eventplane.tracing.context import DEFAULT_SHARE
 from eventplane.traffic import Quota
 from eventplane.webhooks import MAX_PORT, url_problem

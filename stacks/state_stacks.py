@@ -46,6 +46,7 @@ MAX_OUTPUTS: Final = 200
 
 _READ: Final = ("ReceiveMessage", "DeleteMessage", "ChangeMessageVisibility", "GetQueueAttributes")
 _ITEMS: Final = ("GetItem", "PutItem", "UpdateItem", "DeleteItem", "Query")
+"""What programs do with their items; they update them with the client library of 0.3.0."""
 
 
 class TooManyOutputsError(EventPlaneError):

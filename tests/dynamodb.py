@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from eventplane.records import R, RecordKind, Records
+from eventplane_aws.tables import DynamoDbTables
+
 
 def create_table(
     dynamodb: Any,
@@ -33,6 +36,12 @@ def create_table(
         BillingMode="PAY_PER_REQUEST",
         **{kind: each for kind, each in indexes.items() if each},
     )
+
+
+def records(client: Any, name: str, kind: RecordKind[R]) -> Records[R]:
+    """Create the table `name` without an index, and return its records."""
+    create_table(client, name, *kind.key)
+    return Records(DynamoDbTables(client), name, kind)
 
 
 def _index(name: str, keys: tuple[str, str]) -> dict[str, Any]:

@@ -16,8 +16,11 @@ from benchmarks.cost.meter import DYNAMODB, PUBLISH, Meter
 from benchmarks.cost.metered import Batch, Mark, MeteredPlane, compute, polled, way_in
 from benchmarks.cost.prices import Units
 from eventplane.contract import Downlink
-from eventplane.downlink.table import from_item, read_request, sort_key
+from eventplane.downlink.table import DESIRED, sort_key
 from eventplane.envelope import write_event
+from eventplane.presence import PRESENCE
+from eventplane.records import Records
+from eventplane_aws.tables import DynamoDbTables
 from lambdas.downlink.devices import Presence
 from local.plane import Plane
 from tests.integration.downlink import THRESHOLD
@@ -127,7 +130,9 @@ class Site(MeteredPlane):
 
     def until(self, thing: str, *, is_present: bool) -> None:
         """Wait until the cloud has noticed that the device is there, or that it is not."""
-        presence = Presence(self._dynamodb, self.plane.outputs["PresenceTable"])
+        presence = Presence(
+            Records(DynamoDbTables(self._dynamodb), self.plane.outputs["PresenceTable"], PRESENCE)
+        )
         self.wait(lambda: bool(presence.present([thing])) is is_present, f"presence of {thing}")
 
     def send(self, updates: Sequence[Update]) -> int:
@@ -153,12 +158,11 @@ class Site(MeteredPlane):
 
     def wait_desired(self, update: Update) -> None:
         """Wait until `update` is what the table has of its key."""
-        request = read_request(self.plane.outputs["DesiredTable"], update.thing, update.sk)
+        table = Records(DynamoDbTables(self._dynamodb), self.plane.outputs["DesiredTable"], DESIRED)
 
         def is_there() -> bool:
-            item = self._dynamodb.get_item(**request).get("Item")
-            message = from_item(item).message if item else None
-            return message is not None and message.version == update.version
+            item = table.read(update.thing, update.sk)
+            return item is not None and item.message is not None and item.message.version == update.version
 
         self.wait(is_there, update.sk)
 

@@ -7,20 +7,18 @@ deployment with another contract starts from its own. docs/adr/0007-contract-tab
 from __future__ import annotations
 
 import zlib
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass
-from typing import Any, Final
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, field
+from typing import Final
 
 from eventplane.contract.compiler import load_compiled
 from eventplane.contract.model import Channel, Contract, ParticipantKind, Place, Route
 from eventplane.contract.reader import ContractError, Problem
 from eventplane.names import DOWNLINK
+from eventplane.records import NEW, Item, RecordError, RecordKind, Records, Tables
 
 KEY: Final = "id"
 """The table's partition key, a text."""
-
-Item = dict[str, Any]
-"""An item as DynamoDB's own API has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +29,7 @@ class Head:
     version: str
     previous: str | None
     published_at: str
+    revision: int = field(default=NEW, compare=False)
 
     @property
     def versions(self) -> tuple[str, ...]:
@@ -38,47 +37,45 @@ class Head:
         return (self.version,) if self.previous is None else (self.version, self.previous)
 
 
-def head_key(base: str) -> Item:
-    return {KEY: {"S": f"in-force/{base}"}}
+@dataclass(frozen=True, slots=True)
+class PublishedContract:
+    """A contract as the table has it: `compiled` to canonical JSON, compressed."""
+
+    version: str
+    compiled: bytes
+    revision: int = NEW
 
 
-def head_item(head: Head) -> Item:
-    item = {
-        **head_key(head.base),
-        "version": {"S": head.version},
-        "published_at": {"S": head.published_at},
-    }
-    return item if head.previous is None else {**item, "previous": {"S": head.previous}}
+def published(contract: Contract) -> PublishedContract:
+    """Return `contract` as the table has it."""
+    return PublishedContract(contract.version, zlib.compress(contract.canonical, 9))
 
 
-def read_head(base: str, item: Item) -> Head:
-    """Return the head in `item`. Raises KeyError for another item."""
-    previous = item.get("previous")
-    return Head(base, item["version"]["S"], previous["S"] if previous else None, item["published_at"]["S"])
+def head_id(base: str) -> str:
+    """Return the key of the head for the deployment of the contract `base`."""
+    return f"in-force/{base}"
 
 
-def contract_key(version: str) -> Item:
-    return {KEY: {"S": f"contract/{version}"}}
+def contract_id(version: str) -> str:
+    """Return the key of a published contract."""
+    return f"contract/{version}"
 
 
-def contract_item(contract: Contract) -> Item:
-    return {**contract_key(contract.version), "compiled": {"B": zlib.compress(contract.canonical, 9)}}
+def _named_by_key(member: str) -> Callable[[Item], Item]:
+    """Return what adds to an item of 0.3.0 the `member` that only its key names."""
+    return lambda item: {member: {"S": item[KEY]["S"].partition("/")[2]}, **item}
 
 
-def read_contract(version: str, item: Item) -> Contract:
-    """Return the contract in `item`. Raises `ContractError` if it is damaged or of another version."""
-    origin = f"published contract {version}"
-    try:
-        compiled = zlib.decompress(item["compiled"]["B"])
-    except (KeyError, TypeError, zlib.error) as error:
-        raise ContractError(
-            origin, [Problem("(item)", f"it cannot be read: {error!r}", "publish it again")]
-        ) from error
-    contract = load_compiled(compiled, origin)
-    if contract.version != version:
-        problem = Problem("(item)", f"it is really {contract.version}", "publish it again")
-        raise ContractError(origin, [problem])
-    return contract
+HEAD: Final = RecordKind(
+    type=Head, key=(KEY,), derived={KEY: lambda head: head_id(head.base)}, upgrade=_named_by_key("base")
+)
+CONTRACT: Final = RecordKind(
+    type=PublishedContract,
+    key=(KEY,),
+    derived={KEY: lambda contract: contract_id(contract.version)},
+    upgrade=_named_by_key("version"),
+)
+"""How the table keeps its items."""
 
 
 def cloud_inboxes(contract: Contract) -> Iterator[Channel]:
@@ -103,23 +100,27 @@ def unserved(contract: Contract, queues: Collection[str]) -> list[Route]:
 
 
 class ContractTable:
-    """`table` through a boto3 DynamoDB client, whose errors are raised as they are."""
+    """`name` in `tables`, whose errors are raised as they are."""
 
-    def __init__(self, client: Any, table: str) -> None:
-        self._client = client
-        self._table = table
+    def __init__(self, tables: Tables, name: str) -> None:
+        self.heads = Records(tables, name, HEAD)
+        self.contracts = Records(tables, name, CONTRACT)
 
     def head(self, base: str) -> Head | None:
         """Return what is published for the deployment of the contract `base`; None if nothing is."""
-        item = self._get(head_key(base))
-        return read_head(base, item) if item else None
+        return self.heads.read(head_id(base))
 
     def contract(self, version: str) -> Contract:
         """Return the published contract. Raises `ContractError` if it is missing, damaged or too new."""
-        return read_contract(version, self._get(contract_key(version)) or {})
-
-    def _get(self, key: dict[str, Any]) -> dict[str, Any] | None:
-        # Consistent, so that routers see a publication within their interval.
-        answer = self._client.get_item(TableName=self._table, Key=key, ConsistentRead=True)
-        item: dict[str, Any] | None = answer.get("Item")
-        return item
+        origin = f"published contract {version}"
+        try:
+            found = self.contracts.read(contract_id(version))
+            compiled = zlib.decompress(found.compiled if found else b"")
+        except (RecordError, zlib.error) as error:
+            problem = Problem("(item)", f"it cannot be read: {error!r}", "publish it again")
+            raise ContractError(origin, [problem]) from error
+        contract = load_compiled(compiled, origin)
+        if contract.version != version:
+            problem = Problem("(item)", f"it is really {contract.version}", "publish it again")
+            raise ContractError(origin, [problem])
+        return contract

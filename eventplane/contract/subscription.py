@@ -12,7 +12,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from eventplane.contract.canonical import canonical_bytes
@@ -59,6 +59,7 @@ class Subscription:
     """The route `name` of `participant`; `filter` is canonical JSON, `created_at` RFC 3339.
 
     `document` is the API's request, as canonical JSON; '' where the participant wrote the item.
+    `revision` counts its writes.
     """
 
     participant: str
@@ -66,6 +67,7 @@ class Subscription:
     filter: str
     created_at: str
     document: str = ""
+    revision: int = field(default=0, compare=False)
 
     @property
     def route(self) -> str:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 from eventplane.contract import Downlink
 from eventplane.downlink.wire import DownlinkError, stamped
@@ -52,8 +52,20 @@ class State(StrEnum):
     REJECTED = "rejected"
 
 
-Identity = tuple[int, str, str, str]
-"""Version, sender, `source` and `id`: what an acknowledgement names."""
+class Identity(NamedTuple):
+    """What an acknowledgement names."""
+
+    version: int
+    sender: str
+    source: str
+    id: str
+
+
+class Deletion(NamedTuple):
+    """An incarnation was deleted at this version of its key."""
+
+    uid: str
+    version: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +95,7 @@ class Message:
     @property
     def identity(self) -> Identity:
         """What an acknowledgement of it names."""
-        return self.version, self.sender, self.source, self.id
+        return Identity(self.version, self.sender, self.source, self.id)
 
     @property
     def rank(self) -> tuple[int, bool, str, str, str]:
@@ -112,7 +124,7 @@ class Desired:
         state, attempts: how far its delivery has come, and its transmissions since the last success.
         sent: what was transmitted last, unacknowledged; older than `message` where updates arrived meanwhile.
         waiting: the commands after it, in their order.
-        deletes: deletions of incarnations (uid, version) that are not the present one.
+        deletes: deletions of incarnations that are not the present one.
         recent: digests of the last commands accepted; `last_order` is the number of the last one sent.
         acknowledged_uid, acknowledged_version: what the device stored last; version None: nothing yet.
         epoch: the device's present epoch, as the device names it; '' until one was reported.
@@ -131,7 +143,7 @@ class Desired:
     attempts: int = 0
     sent: Identity | None = None
     waiting: tuple[Message, ...] = ()
-    deletes: tuple[tuple[str, int], ...] = ()
+    deletes: tuple[Deletion, ...] = ()
     recent: tuple[str, ...] = ()
     last_order: int = 0
     acknowledged_uid: str = ""
@@ -213,8 +225,10 @@ def _with_deletion(item: Desired, deletion: Message) -> Desired:
         return item
     deletes = dict(item.deletes)
     deletes[deletion.uid] = max(deletion.version, deletes.get(deletion.uid, 0))
-    newest_last = sorted(deletes.items(), key=lambda each: (each[1], each[0]))
-    after = replace(item, deletes=tuple(each for each in newest_last if each[1] > version)[-MAX_DELETES:])
+    newest_last = sorted(map(Deletion._make, deletes.items()), key=lambda each: (each.version, each.uid))
+    after = replace(
+        item, deletes=tuple(each for each in newest_last if each.version > version)[-MAX_DELETES:]
+    )
     if not is_current or not item.is_present:
         return after
     # At the version of what it ends; otherwise a new incarnation would have to be newer than the deletion.

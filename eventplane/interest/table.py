@@ -8,19 +8,19 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
 from eventplane.contract import Downlink, Problem
 from eventplane.contract.canonical import canonical_bytes
-from eventplane.contract.publication import Item
 from eventplane.device_reports import UPLINK_KEY
-from eventplane.downlink.table import key_of, sort_key
+from eventplane.downlink.table import DESIRED, sort_key
 from eventplane.downlink.wire import ALL
 from eventplane.interest.announcement import Announcement, AnnouncementError, new_announcement
 from eventplane.limits import MAX_ANNOUNCED_BYTES, MAX_ANNOUNCED_FILTERS
+from eventplane.records import Item, RecordKind, Records, Tables
 
 INTEREST_TABLE: Final = "interest"
 """The name of an environment's table, before `resource_name`."""
@@ -29,9 +29,6 @@ PARTITION: Final = "participant"
 SORT: Final = "announcer"
 EXPIRES: Final = "expires"
 """The table's keys, and until when an item counts, Unix seconds: DynamoDB removes it some time later."""
-
-ANNOUNCED: Final = "announced"
-"""When the program announced it, Unix milliseconds; a renewal leaves it as it is."""
 
 LEASE_S: Final = 300
 """How long an announcement counts unless it is renewed, seconds. Ours: for so long a program that crashed may
@@ -54,37 +51,51 @@ class LeasedAnnouncement:
     announced_ms: int = 0
 
 
-def interest_key(participant: str, announcer: str) -> Item:
-    """Return the key of the program `announcer`: each reader of one inbox may handle something else."""
-    return {PARTITION: {"S": participant}, SORT: {"S": announcer}}
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnnouncementItem:
+    """What the program `announcer` announces: each reader of one inbox may handle something else.
+
+    `filters` is a JSON list of canonical filters, `expires` in Unix seconds, `announced` in milliseconds;
+    a renewal leaves that as it is.
+    """
+
+    participant: str
+    announcer: str
+    filters: str
+    expires: int
+    announced: int = 0
+    revision: int = 0
 
 
-def interest_item(leased: LeasedAnnouncement, announcer: str) -> Item:
-    """Return the item that announces for the program `announcer`."""
+ANNOUNCEMENT: Final = RecordKind(type=AnnouncementItem, key=(PARTITION, SORT))
+"""How the table keeps its items."""
+
+
+def announcement_item(leased: LeasedAnnouncement, announcer: str) -> AnnouncementItem:
+    """Return the item by which the program `announcer` announces."""
     announcement = leased.announcement
-    return {
-        **interest_key(announcement.participant, announcer),
-        "filters": {"S": f"[{','.join(announcement.filters)}]"},
-        EXPIRES: {"N": str(leased.until_s)},
-        **({ANNOUNCED: {"N": str(leased.announced_ms)}} if leased.announced_ms else {}),
-    }
+    return AnnouncementItem(
+        participant=announcement.participant,
+        announcer=announcer,
+        filters=f"[{','.join(announcement.filters)}]",
+        expires=leased.until_s,
+        announced=leased.announced_ms,
+    )
 
 
 class InterestTable:
-    """`table` through a boto3 DynamoDB client, whose errors are raised as they are.
+    """`name` in `tables`, whose errors are raised as they are.
 
-    The client is the caller's, so that the core needs no SDK. An item that cannot be read goes to
-    `on_foreign`.
+    The key of an item that cannot be read goes to `on_foreign`.
     """
 
     def __init__(
         self,
-        client: Any,
-        table: str,
-        on_foreign: Callable[[Item, Exception], None] = lambda _item, _why: None,
+        tables: Tables,
+        name: str,
+        on_foreign: Callable[[Item, Exception], None] = lambda _key, _why: None,
     ) -> None:
-        self._client = client
-        self._table = table
+        self._records = Records(tables, name, ANNOUNCEMENT)
         self._on_foreign = on_foreign
 
     def all(self, now_s: float = 0) -> frozenset[LeasedAnnouncement]:
@@ -96,39 +107,39 @@ class InterestTable:
         """
         found: defaultdict[str, dict[str, LeasedAnnouncement]] = defaultdict(dict)
         unknown: set[str] = set()
-        pages = self._client.get_paginator("scan").paginate(TableName=self._table, ConsistentRead=True)
-        for page in pages:
-            for item in page["Items"]:
-                participant = item[PARTITION]["S"]
-                if participant in unknown:
-                    continue
-                try:
-                    _add(item, found[participant], now_s)
-                except Exception as error:  # noqa: BLE001 - whatever is wrong with one item, the others are read
-                    self._on_foreign(item, error)
-                    unknown.add(participant)
-                    del found[participant]
-        return frozenset(each for own in found.values() for each in own.values())
+
+        def foreign(item: Item, error: Exception) -> None:
+            participant = item[PARTITION]["S"]
+            if participant not in unknown:
+                self._on_foreign(ANNOUNCEMENT.key_in(item), error)
+                unknown.add(participant)
+
+        for each in self._records.all(foreign):
+            if each.participant in unknown or each.expires <= now_s:
+                continue
+            try:
+                _add(each, found[each.participant])
+            except Exception as error:  # noqa: BLE001 - whatever is wrong with one item, the others are read
+                foreign(ANNOUNCEMENT.to_item(each), error)
+        return frozenset(
+            each for participant, own in found.items() if participant not in unknown for each in own.values()
+        )
 
 
-def _add(item: Item, own: dict[str, LeasedAnnouncement], now_s: float) -> None:
+def _add(item: AnnouncementItem, own: dict[str, LeasedAnnouncement]) -> None:
     """Add what `item` announces to its participant's `own`, by the text. Raises whatever is wrong with it."""
-    until_s = int(item[EXPIRES]["N"])
-    if until_s <= now_s:
-        return
-    text = item["filters"]["S"]
-    announced_ms = int(item[ANNOUNCED]["N"]) if ANNOUNCED in item else 0
+    text = item.filters
     if known := own.get(text):
         own[text] = replace(
             known,
-            until_s=max(until_s, known.until_s),
-            announced_ms=max(announced_ms, known.announced_ms),
+            until_s=max(item.expires, known.until_s),
+            announced_ms=max(item.announced, known.announced_ms),
         )
         return
     if len(own) == MAX_PROGRAMS:
         raise ValueError(f"the participant announces more than {MAX_PROGRAMS} different things")
     read = _remembered if len(text) <= MAX_ITEM_BYTES else _read_filters
-    own[text] = LeasedAnnouncement(read(item[PARTITION]["S"], text), until_s, announced_ms)
+    own[text] = LeasedAnnouncement(read(item.participant, text), item.expires, item.announced)
 
 
 def _read_filters(participant: str, text: str) -> Announcement:
@@ -155,11 +166,6 @@ _remembered = lru_cache(maxsize=256)(_read_filters)
 PUBLISHED_SORT_KEY: Final = sort_key(Downlink.STATE, UPLINK_KEY)
 """The sort key of the record in the table of desired states, under the device `ALL`."""
 
-PUBLISHED_KEY: Final = key_of(ALL, PUBLISHED_SORT_KEY)
-"""The primary key of the record."""
-
-_AT: Final = "published_at_ms"
-
 
 @dataclass(frozen=True, slots=True)
 class PublishedFilters:
@@ -168,36 +174,19 @@ class PublishedFilters:
     Without a digest a publication was begun, and nobody knows whether it ended.
     """
 
-    at_ms: int
+    published_at_ms: int
     digest: str = ""
+    revision: int = field(default=0, compare=False)
+
+
+PUBLISHED: Final = RecordKind(
+    type=PublishedFilters,
+    key=DESIRED.key,
+    derived=dict(zip(DESIRED.key, (lambda _: ALL, lambda _: PUBLISHED_SORT_KEY), strict=True)),
+)
+"""How the table of desired states keeps the record; no delivery is ever due for it."""
 
 
 def filters_digest(filters: Sequence[object] | None) -> str:
     """Return the digest of filters; None stands for everything."""
     return hashlib.sha256(canonical_bytes(None if filters is None else list(filters))).hexdigest()
-
-
-def read_published(item: Mapping[str, Mapping[str, Any]]) -> PublishedFilters:
-    """Return the record in `item`. Raises KeyError or ValueError for a damaged one."""
-    return PublishedFilters(int(item[_AT]["N"]), item["digest"]["S"])
-
-
-def begin_request(table: str, at_ms: int) -> dict[str, Any]:
-    """Return PutItem's arguments to begin; ConditionalCheckFailedException: another one began later."""
-    return _put(table, PublishedFilters(at_ms), "attribute_not_exists(#a) OR #a < :a")
-
-
-def end_request(table: str, published: PublishedFilters) -> dict[str, Any]:
-    """Return PutItem's arguments to end; ConditionalCheckFailedException: another one has begun."""
-    return _put(table, published, "#a = :a")
-
-
-def _put(table: str, published: PublishedFilters, condition: str) -> dict[str, Any]:
-    # Without the attributes of the table's indexes, so that no delivery is ever due for the record.
-    return {
-        "TableName": table,
-        "Item": {**PUBLISHED_KEY, "digest": {"S": published.digest}, _AT: {"N": str(published.at_ms)}},
-        "ConditionExpression": condition,
-        "ExpressionAttributeNames": {"#a": _AT},
-        "ExpressionAttributeValues": {":a": {"N": str(published.at_ms)}},
-    }

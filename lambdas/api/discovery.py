@@ -22,7 +22,7 @@ from eventplane.registry.view import (
     look_up,
 )
 from lambdas.api.http import Request, Response, api_function, if_none_match_names, json_text, tag_of
-from lambdas.common.aws import client
+from lambdas.common.aws import tables
 from lambdas.common.queue_function import at_init
 from lambdas.router.active_contract import Unseen
 from lambdas.router.wiring import contract_in_force
@@ -97,7 +97,7 @@ def service() -> DiscoveryService:
     Raises `SettingsError`, and what `load_contract` raises of the contract that came with the code.
     """
     settings = ContractSettings.read(os.environ)
-    return DiscoveryService(contract_in_force(settings, client("dynamodb"), InForceRegistry).engine)
+    return DiscoveryService(contract_in_force(settings, tables(), InForceRegistry).engine)
 
 
 handle = api_function(service)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from eventplane.contract import Contract, ContractError, Problem
@@ -110,8 +110,8 @@ class SubscriptionService:
         proposal = self._consented(proposal)
         for _ in range(ATTEMPTS):
             subscription = self._new(participant, self.new_id(), proposal)
-            if self._add(subscription):
-                return self._found(subscription)
+            if stored := self._add(subscription):
+                return self._found(stored)
         raise ConflictError("no id was free; try again")
 
     def retrieve(self, participant: str, id: str) -> Found:
@@ -150,12 +150,12 @@ class SubscriptionService:
                 proposal, is_consented = self._consented(proposal), True
             if before is None:
                 subscription = self._new(participant, id, proposal)
-                if self._add(subscription):
-                    return self._found(subscription), True
+                if stored := self._add(subscription):
+                    return self._found(stored), True
             else:
                 subscription = self._new(participant, id, proposal, created_at=before.created_at)
-                if self.table.replace(before, subscription):
-                    return self._found(subscription), False
+                if stored := self.table.write(replace(subscription, revision=before.revision)):
+                    return self._found(stored), False
         raise _contended(id)
 
     def delete(self, participant: str, id: str, conditions: Conditions) -> Found:
@@ -234,16 +234,16 @@ class SubscriptionService:
                 f"than {MAX_PARTICIPANT_STEPS:,}; simplify it ({wanted.steps:,}) or delete another"
             )
 
-    def _add(self, subscription: Subscription) -> bool:
-        """Write it unless its id is taken; whether that was done. Raises `QuotaError`."""
-        if not self.table.add(subscription):
-            return False
+    def _add(self, subscription: Subscription) -> Subscription | None:
+        """Write it and return what is stored; None if its id is taken. Raises `QuotaError`."""
+        if not (stored := self.table.write(subscription)):
+            return None
         # Others may have counted at the same time. Whoever sees too many withdraws: there are never more, and
         # the oldest count for routers meanwhile.
         if len(self.table.of(subscription.participant)) > MAX_OWN:
-            self.table.remove(subscription)
+            self.table.remove(stored)
             raise _full(subscription.participant)
-        return True
+        return stored
 
     def _found(self, subscription: Subscription) -> Found:
         try:

@@ -14,6 +14,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from eventplane.contract import Contract
 from eventplane.contract.subscription import MAX_FILTER_BYTES, MAX_OWN
+from eventplane.contract.subscription_table import SubscriptionTable
 from eventplane.errors import EnvelopeError
 from eventplane.filters import DIALECTS
 from eventplane.function_settings import SubscriptionsApiSettings
@@ -21,11 +22,10 @@ from eventplane.strict_json import decode_text, loads
 from lambdas.api import errors
 from lambdas.api.http import Request, Response, api_function, json_text
 from lambdas.api.subscription_service import Conditions, Consents, Found, SubscriptionService
-from lambdas.common.aws import OnDemand, client
+from lambdas.common.aws import OnDemand, tables
 from lambdas.common.clock import system_clock
-from lambdas.common.log import logger
+from lambdas.common.log import log_foreign, logger
 from lambdas.common.queue_function import at_init
-from lambdas.common.tables import SubscriptionTable
 from lambdas.http_sink.signing import Keys, SigningKeyError, SigningKeys, subscription_key
 from lambdas.router.active_contract import Unseen
 from lambdas.router.wiring import contract_in_force
@@ -127,8 +127,8 @@ def service() -> SubscriptionsApi:
     Raises `SettingsError`, and what `load_contract` raises of the contract that came with the code.
     """
     settings = SubscriptionsApiSettings.read(os.environ)
-    dynamodb = client("dynamodb")
-    in_force = contract_in_force(settings, dynamodb, _InForce)
+    store = tables()
+    in_force = contract_in_force(settings, store, _InForce)
 
     def contract() -> Contract:
         found = in_force.engine()
@@ -137,7 +137,7 @@ def service() -> SubscriptionsApi:
         return found.contract
 
     subscriptions = SubscriptionService(
-        table=SubscriptionTable(dynamodb, settings.subscriptions_table),
+        table=SubscriptionTable(store, settings.subscriptions_table, log_foreign),
         inboxes=settings.inboxes,
         contract=contract,
         consent=Consents(settings.webhook_origin, system_clock, settings.reach).ask,

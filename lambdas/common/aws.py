@@ -10,6 +10,8 @@ from botocore.config import Config
 from botocore.exceptions import ClientError
 from botocore.session import Session, get_session
 
+from eventplane_aws.tables import DynamoDbTables
+
 _ATTEMPTS: Final = 2
 
 _PAUSE_S: Final = 1
@@ -57,6 +59,11 @@ def client(service: str, patience: Patience = PATIENT) -> Any:
             parameter_validation=False,
         ),
     )
+
+
+def tables() -> DynamoDbTables:
+    """Return the tables of the function's own account."""
+    return DynamoDbTables(client("dynamodb"))
 
 
 def error_code(error: Exception) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
-from eventplane.fleet import FLEET_KEY, FleetTable, LifecycleState
-from lambdas.common.log import logger
+from eventplane.fleet import REGISTRY, Device, LifecycleState
+from eventplane.presence import DeviceState, Line
+from eventplane.records import Records, Selection
+from lambdas.common.log import log_foreign
 
 _READ: Final = 100
 """Devices that one call looks at; of a group it may find none among them."""
@@ -23,15 +24,10 @@ class Devices:
 
 
 class Fleet:
-    """The devices in the registry's `table` that are not decommissioned, by a boto3 DynamoDB client.
+    """The devices in the `registry` that are not decommissioned. Raises botocore's errors."""
 
-    Raises botocore's errors.
-    """
-
-    def __init__(self, client: Any, table: str) -> None:
-        self._client = client
-        self._table = table
-        self._registry = FleetTable(client, table)
+    def __init__(self, registry: Records[Device]) -> None:
+        self._registry = registry
 
     def has(self, thing: str) -> bool:
         """Whether the device was made, and is not gone."""
@@ -44,48 +40,30 @@ class Fleet:
 
     def page(self, group: str | None, after: str | None) -> Devices:
         """The next devices, of `group` or of all."""
-        request: dict[str, Any] = {
-            "TableName": self._table,
-            "ProjectionExpression": f"{FLEET_KEY}, #g, #s",
-            "FilterExpression": "#s <> :gone" + (" AND contains(#g, :group)" if group else ""),
-            "ExpressionAttributeNames": {"#s": "state", "#g": "groups"},
-            "ExpressionAttributeValues": {":gone": {"S": LifecycleState.DECOMMISSIONED.value}},
-            "Limit": _READ,
-        }
-        if group:
-            request["ExpressionAttributeValues"][":group"] = {"S": group}
-        if after is not None:
-            request["ExclusiveStartKey"] = {FLEET_KEY: {"S": after}}
-        answer = self._client.scan(**request)
-        last = answer.get("LastEvaluatedKey")
-        things = tuple(item[FLEET_KEY]["S"] for item in answer["Items"])
-        return Devices(things, last[FLEET_KEY]["S"] if last else None)
+        start = None if after is None else REGISTRY.key_of(after)
+        found, end = self._registry.page(Selection(limit=_READ, after=start, is_consistent=False))
+        things = tuple(
+            each.thing
+            for each in found
+            if each.state is not LifecycleState.DECOMMISSIONED and (group is None or group in each.groups)
+        )
+        return Devices(things, found[-1].thing if end and found else None)
 
 
 class Presence:
-    """Reads the presence monitor's table through a boto3 DynamoDB client."""
+    """Reads what the presence monitor keeps in `records`."""
 
-    def __init__(self, client: Any, table: str) -> None:
-        self._client = client
-        self._table = table
+    def __init__(self, records: Records[DeviceState]) -> None:
+        self._records = records
 
     def present(self, things: Collection[str]) -> frozenset[str]:
-        """Those of up to 100 `things` whose connection stands. Raises botocore's errors.
+        """Return those of up to 100 `things` whose connection stands. Raises botocore's errors.
 
         Whoever cannot be read counts as absent: the reconciler comes back to it.
         """
-        if not things:
-            return frozenset()
-        keys = [{"device": {"S": thing}} for thing in sorted(set(things))]
-        answer = self._client.batch_get_item(RequestItems={self._table: {"Keys": keys}})
-        items = answer["Responses"].get(self._table, [])
-        return frozenset(item["device"]["S"] for item in items if _is_connected(item))
-
-
-def _is_connected(item: dict[str, Any]) -> bool:
-    try:
-        return bool(json.loads(item["known"]["S"])["sighting"]["line"] == "connected")
-    except (ValueError, LookupError, TypeError):
-        if "sighting" in item.get("known", {}).get("S", ""):
-            logger.exception("unreadable presence; correct it or delete it", device=item["device"]["S"])
-        return False
+        found = self._records.read_many(things, log_foreign, is_consistent=False)
+        return frozenset(
+            thing
+            for thing, state in found.items()
+            if state and state.sighting and state.sighting.line is Line.CONNECTED
+        )

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from eventplane.contract import Downlink
 from eventplane.downlink.desired import Desired, State
-from eventplane.downlink.table import sort_key
+from eventplane.downlink.table import SORT_KEY, of_device, pending_for, sort_key
 from eventplane.downlink.transitions import BACKOFF_MS, Step, ack_timeout, connected, epoch_changed, reset
 from eventplane.downlink.wire import is_key
+from eventplane.records import Item
 from eventplane.topics import is_device_name
 from lambdas.common.log import logger
 from lambdas.common.queue import Invocation, QueueMessage, read_rule_message
@@ -69,7 +69,7 @@ class DueWork:
         self,
         thing: str,
         since_ms: int,
-        position: Mapping[str, Any] | None,
+        position: Item | None,
         remaining_ms: Callable[[], int],
     ) -> bool:
         """A page of what waits for a device that subscribed at `since_ms`; the next one a little later."""
@@ -77,15 +77,14 @@ class DueWork:
         def decide(item: Desired | None, now_ms: int) -> Step:
             return Step(item) if item is None or _is_sent_since(item, since_ms) else connected(item, now_ms)
 
-        page = self._parts.table.pending_page(
-            thing, self._parts.clock(), PAGE, dict(position) if position else None
-        )
-        for _, sk in page.keys:
+        waiting = pending_for(thing, self._parts.clock(), PAGE, position)
+        keys, after = self._parts.table.keys(waiting)
+        for _, sk in keys:
             if remaining_ms() < RESERVE_MS:
                 return False
             self._parts.items.change(thing, sk, decide)
-        if page.position is not None:
-            self._parts.work.resend(thing, since_ms, page.position)
+        if after is not None:
+            self._parts.work.resend(thing, since_ms, after)
         return True
 
     def _forget(self, thing: str, epoch: str, after: str | None, remaining_ms: Callable[[], int]) -> bool:
@@ -95,13 +94,13 @@ class DueWork:
         def decide(item: Desired | None, now_ms: int) -> Step:
             return Step(None) if item is None else epoch_changed(item, epoch, now_ms, is_present)
 
-        page = self._parts.table.device_page(thing, PAGE, after)
-        for _, sk in page.keys:
+        keys, end = self._parts.table.keys(of_device(thing, after, PAGE))
+        for _, sk in keys:
             if remaining_ms() < RESERVE_MS:
                 return False
             self._parts.items.change(thing, sk, decide)
-        if page.position is not None:
-            self._parts.work.forget(thing, epoch, page.keys[-1][1])
+        if end is not None:
+            self._parts.work.forget(thing, epoch, end[SORT_KEY]["S"])
         return True
 
     def _reset_all(self, key: str, number: int, after: str | None, remaining_ms: Callable[[], int]) -> bool:

@@ -5,57 +5,30 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from eventplane.contract import Contract, ContractError, Problem
 from eventplane.contract.publication import ContractTable, cloud_destinations, unserved
 from eventplane.contract.subscription import with_subscriptions
+from eventplane.contract.subscription_table import SubscriptionTable
 from eventplane.downlink.wire import ALL
 from eventplane.envelope import Envelope
 from eventplane.function_settings import UplinkInterestSettings
-from eventplane.interest.table import (
-    PUBLISHED_KEY,
-    PublishedFilters,
-    begin_request,
-    end_request,
-    filters_digest,
-    read_published,
-)
+from eventplane.interest.table import PUBLISHED, PUBLISHED_SORT_KEY, PublishedFilters, filters_digest
 from eventplane.interest.uplink import TooManyFiltersError, uplink_filters, uplink_interest_event
+from eventplane.records import NEW, Records
 from eventplane.sqs_binding import send_request
 from eventplane.values import timestamp_of_ms
-from lambdas.common.aws import client
+from lambdas.common.aws import client, tables
 from lambdas.common.clock import Clock, system_clock
 from lambdas.common.contracts import bundled_contract
-from lambdas.common.log import logger
+from lambdas.common.log import log_foreign, logger
 from lambdas.common.queue import Context
 from lambdas.common.queue_function import at_init
-from lambdas.common.tables import SubscriptionTable, is_done
 
 SOURCE: Final = "/eventplane/cloud/uplink-interest"
 """The `source` of its events."""
-
-
-class PublicationRecord:
-    """The filters that devices were sent last, through a boto3 client. Raises botocore's errors."""
-
-    def __init__(self, client: Any, name: str) -> None:
-        self._client = client
-        self._name = name
-
-    def read(self) -> PublishedFilters | None:
-        """Return what was published last; None if nothing was, or somebody asked to publish it again."""
-        answer = self._client.get_item(TableName=self._name, Key=PUBLISHED_KEY, ConsistentRead=True)
-        return read_published(answer["Item"]) if "Item" in answer else None
-
-    def begin(self, at_ms: int) -> bool:
-        """Record that a publication begins; return False if another one began later."""
-        return is_done(self._client.put_item, begin_request(self._name, at_ms))
-
-    def end(self, published: PublishedFilters) -> bool:
-        """Record what was published; return False if another publication has begun."""
-        return is_done(self._client.put_item, end_request(self._name, published))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,13 +37,14 @@ class UplinkInterest:
 
     Unlike a router it uses nothing that it read earlier, nor the contract that came with the code when the
     tables do not answer: events that devices are not asked for are lost. `bundled` names the deployment;
+    `record` has what was sent last;
     `send` puts an event into the outbox.
     """
 
     bundled: Contract
     contracts: ContractTable
     subscriptions: SubscriptionTable
-    record: PublicationRecord
+    record: Records[PublishedFilters]
     send: Callable[[Envelope], None]
     clock: Clock
 
@@ -81,8 +55,8 @@ class UplinkInterest:
         devices keep what they have. Raises `TooManyFiltersError` at each call while the filters do not fit
         one event, after devices were asked to send everything.
         """
-        last = self.record.read()
-        at_ms = self.clock() if last is None else max(self.clock(), last.at_ms + 1)
+        last = self.record.read(ALL, PUBLISHED_SORT_KEY)
+        at_ms = self.clock() if last is None else max(self.clock(), last.published_at_ms + 1)
         filters: list[object] | None = uplink_filters(self._in_force())
         too_many = None
         try:
@@ -90,7 +64,7 @@ class UplinkInterest:
         except TooManyFiltersError as error:
             filters, too_many = None, error
             event = _event(None, at_ms)
-        published = PublishedFilters(at_ms, filters_digest(filters))
+        published = PublishedFilters(at_ms, filters_digest(filters), last.revision if last else NEW)
         is_new = last is None or last.digest != published.digest
         if is_new:
             self._send(event, published)
@@ -101,11 +75,11 @@ class UplinkInterest:
     def _send(self, event: Envelope, published: PublishedFilters) -> None:
         # A call that ends in between leaves no digest, and the next one publishes again, also what was
         # before.
-        if not self.record.begin(published.at_ms):
+        if not (begun := self.record.write(replace(published, digest=""))):
             logger.info("another call publishes the filters")
             return
         self.send(event)
-        self.record.end(published)
+        self.record.write(replace(published, revision=begun.revision))
         logger.info("the filters are published to devices", event_id=event.id, digest=published.digest)
 
     def _in_force(self) -> Contract:
@@ -136,16 +110,16 @@ def _event(filters: list[object] | None, at_ms: int) -> Envelope:
 def service() -> UplinkInterest:
     """Return the service that the environment describes. Raises `SettingsError`."""
     settings = UplinkInterestSettings.read(os.environ)
-    sqs, dynamodb = client("sqs"), client("dynamodb")
+    sqs, store = client("sqs"), tables()
 
     def send(event: Envelope) -> None:
         sqs.send_message(**send_request(settings.outbox_queue, event))
 
     return UplinkInterest(
         bundled=bundled_contract(),
-        contracts=ContractTable(dynamodb, settings.contracts_table),
-        subscriptions=SubscriptionTable(dynamodb, settings.subscriptions_table),
-        record=PublicationRecord(dynamodb, settings.desired_table),
+        contracts=ContractTable(store, settings.contracts_table),
+        subscriptions=SubscriptionTable(store, settings.subscriptions_table, log_foreign),
+        record=Records(store, settings.desired_table, PUBLISHED),
         send=send,
         clock=system_clock,
     )

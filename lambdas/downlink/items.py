@@ -1,4 +1,4 @@
-"""The table of desired states, the one way to change an item of it, and the queue of work for later.
+"""The one way to change a desired state, and the queue of work for later.
 
 An item is read, decided on and written, unless somebody else wrote meanwhile; then the effects follow.
 """
@@ -8,26 +8,24 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from botocore.exceptions import BotoCoreError, ClientError
 
 from eventplane.dead_letter import Refusal, letter_id
-from eventplane.downlink import table as requests
 from eventplane.downlink.desired import Desired, Ended, State
 from eventplane.downlink.table import fleet_reset
 from eventplane.downlink.transitions import Step
 from eventplane.envelope import parse_event
 from eventplane.errors import EventPlaneError
 from eventplane.reasons import Outcome
+from eventplane.records import ATTEMPTS, Records
 from eventplane.topics import device_topic
 from lambdas.common.aws import WORST_CALL_MS
 from lambdas.common.clock import Clock
 from lambdas.common.dead_letters import DeadLetterWriter
 from lambdas.common.log import logger
 from lambdas.common.metrics import Metric, count
-from lambdas.common.tables import is_done
 
 MAX_DELAY_S: Final = 900
 """Longest that SQS holds back a message (Amazon SQS quotas)."""
@@ -76,8 +74,6 @@ RESERVE_MS: Final = 2 * WORST_CALL_MS
 """No item is begun with less time left, milliseconds: two of its calls at their worst. What a timeout cuts
 off comes again, and repeating it changes nothing."""
 
-_TRIES: Final = 5
-
 Decision = Callable[[Desired | None, int], Step]
 """What becomes of an item, if there is one, at a time in Unix milliseconds."""
 
@@ -91,63 +87,11 @@ class NotChangedError(EventPlaneError):
         self.sk = sk
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
-    """Primary keys (thing, sort key), and from where to read on; None at the end."""
-
-    keys: tuple[tuple[str, str], ...]
-    position: dict[str, Any] | None
-
-
-class DesiredTable:
-    """Reads and writes through a boto3 DynamoDB client. What AWS refuses is raised as botocore raises it."""
-
-    def __init__(self, client: Any, name: str) -> None:
-        self._client = client
-        self._name = name
-
-    def read(self, thing: str, sk: str) -> Desired | None:
-        """One item, as it is after all writes that were acknowledged."""
-        item = self._client.get_item(**requests.read_request(self._name, thing, sk)).get("Item")
-        return requests.from_item(item) if item else None
-
-    def write(self, item: Desired) -> Desired | None:
-        """Write the successor of what was read; what is stored now, or None when another was faster."""
-        if not is_done(self._client.put_item, requests.write_request(self._name, item)):
-            return None
-        return replace(item, revision=item.revision + 1)
-
-    def remove(self, item: Desired) -> bool:
-        """Remove what was read; False when another was faster."""
-        return is_done(self._client.delete_item, requests.remove_request(self._name, item))
-
-    def device_page(self, thing: str, limit: int, after: str | None) -> Page:
-        """All items of a device, from behind the sort key `after`."""
-        request = requests.page_request(self._name, thing, limit, after)
-        request["ProjectionExpression"] = f"#k, {requests.SORT_KEY}"
-        return self._page(request)
-
-    def pending_page(self, thing: str, now_ms: int, limit: int, position: dict[str, Any] | None) -> Page:
-        """The items of a device that wait for something, the longest first."""
-        return self._page(requests.pending_request(self._name, thing, now_ms, limit), position)
-
-    def due_page(self, bucket: int, now_ms: int, limit: int, position: dict[str, Any] | None) -> Page:
-        """What is due in a share of the devices. The index lags: look at the item before believing it."""
-        return self._page(requests.due_request(self._name, bucket, now_ms, limit), position)
-
-    def _page(self, request: dict[str, Any], position: dict[str, Any] | None = None) -> Page:
-        if position is not None:
-            request["ExclusiveStartKey"] = position
-        answer = self._client.query(**request)
-        keys = ((each[requests.PARTITION_KEY]["S"], each[requests.SORT_KEY]["S"]) for each in answer["Items"])
-        return Page(tuple(keys), answer.get("LastEvaluatedKey"))
-
-
 class Items:
     """Changes `table`; `data` is a boto3 client of iot-data."""
 
     def __init__(
-        self, *, table: DesiredTable, data: Any, work: WorkQueue, letters: DeadLetterWriter, clock: Clock
+        self, *, table: Records[Desired], data: Any, work: WorkQueue, letters: DeadLetterWriter, clock: Clock
     ) -> None:
         self._table = table
         self._data = data
@@ -161,7 +105,7 @@ class Items:
         In this order, so that a crash anywhere loses nothing: dead letters, the write, the transmission, its
         check. Raises `NotChangedError`, what `decide` raises, botocore's errors.
         """
-        for _ in range(_TRIES):
+        for _ in range(ATTEMPTS):
             item, now_ms = self._table.read(thing, sk), self._clock()
             step = decide(item, now_ms)
             for ended in step.ended:

@@ -8,15 +8,20 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from eventplane.contract import Channel, Contract
+from eventplane.downlink.desired import Desired
+from eventplane.downlink.table import DESIRED
+from eventplane.fleet import REGISTRY
 from eventplane.function_settings import DownlinkSettings
 from eventplane.names import DOWNLINK
-from lambdas.common.aws import client
+from eventplane.presence import PRESENCE
+from eventplane.records import Records
+from lambdas.common.aws import client, tables
 from lambdas.common.clock import Clock, system_clock
 from lambdas.common.contracts import bundled_contract
 from lambdas.common.dead_letters import DeadLetterWriter
 from lambdas.common.sqs import SqsSender
 from lambdas.downlink.devices import Fleet, Presence
-from lambdas.downlink.items import DesiredTable, Items, WorkQueue
+from lambdas.downlink.items import Items, WorkQueue
 
 LETTER_SOURCE: Final = f"/eventplane/cloud/{DOWNLINK}"
 """The `source` of the downlink's dead letters."""
@@ -30,7 +35,7 @@ class Parts:
     """
 
     contract: Contract
-    table: DesiredTable
+    table: Records[Desired]
     items: Items
     presence: Presence
     fleet: Fleet
@@ -43,7 +48,7 @@ class Parts:
 def wired() -> Parts:
     """Return the parts that the environment describes. Raises `SettingsError`."""
     settings, contract = DownlinkSettings.read(os.environ), bundled_contract()
-    sqs, dynamodb = client("sqs"), client("dynamodb")
+    sqs = client("sqs")
 
     def letters(channel: Channel) -> DeadLetterWriter:
         return DeadLetterWriter(
@@ -56,7 +61,7 @@ def wired() -> Parts:
             clock=system_clock,
         )
 
-    table = DesiredTable(dynamodb, settings.desired_table)
+    table = Records(tables(), settings.desired_table, DESIRED)
     work = WorkQueue(sqs, settings.work_queue)
     return Parts(
         contract=contract,
@@ -68,8 +73,8 @@ def wired() -> Parts:
             letters=letters(contract.device.inbox),
             clock=system_clock,
         ),
-        presence=Presence(dynamodb, settings.presence_table),
-        fleet=Fleet(dynamodb, settings.fleet_table),
+        presence=Presence(Records(tables(), settings.presence_table, PRESENCE)),
+        fleet=Fleet(Records(tables(), settings.fleet_table, REGISTRY)),
         work=work,
         letters=letters,
         clock=system_clock,

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from eventplane.downlink.desired import Desired
+from eventplane.downlink.table import due_in
 from eventplane.downlink.transitions import Step, reconcile
 from lambdas.common.log import logger
 from lambdas.common.metrics import Metric, count, metrics
@@ -37,20 +38,16 @@ class Reconciler:
         """Look at what is due in `buckets`, the longest first."""
         looked, is_complete, now_ms = 0, True, self._parts.clock()
         for bucket in buckets:
-            position: dict[str, Any] | None = None
-            while is_complete:
-                page = self._parts.table.due_page(bucket, now_ms, PAGE, position)
-                done = self._look(page.keys, remaining_ms)
+            pages = self._parts.table.key_pages(due_in(bucket, now_ms, PAGE))
+            while is_complete and (keys := next(pages, None)):
+                done = self._look(keys, remaining_ms)
                 looked += done
-                is_complete = done == len(page.keys) and remaining_ms() >= RESERVE_MS
-                position = page.position
-                if position is None:
-                    break
+                is_complete = done == len(keys) and remaining_ms() >= RESERVE_MS
         log = logger.info if is_complete else logger.warning
         log("reconciled", buckets=list(buckets), items=looked, complete=is_complete)
         return Reconciled(looked, is_complete)
 
-    def _look(self, keys: Sequence[tuple[str, str]], remaining_ms: Callable[[], int]) -> int:
+    def _look(self, keys: Sequence[tuple[str, ...]], remaining_ms: Callable[[], int]) -> int:
         """The number of those that there was time for."""
         present = self._parts.presence.present({thing for thing, _ in keys})
         known: dict[str, bool] = {}

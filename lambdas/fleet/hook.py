@@ -10,17 +10,17 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from eventplane.fleet import (
+    REGISTRY,
     Device,
-    FleetTable,
     RefusedError,
     RegistrationRefusal,
     RegistrationRequest,
-    change,
     registered,
 )
 from eventplane.function_settings import RegistrySettings
+from eventplane.records import Records
 from eventplane.topics import is_device_name
-from lambdas.common.aws import client
+from lambdas.common.aws import tables
 from lambdas.common.clock import Clock, system_clock
 from lambdas.common.log import logger
 from lambdas.common.metrics import mark
@@ -34,7 +34,7 @@ _LONGEST: Final = 256
 class ProvisioningHook:
     """Allows or refuses registrations of the devices in `store`, and records them."""
 
-    def __init__(self, *, store: FleetTable, clock: Clock) -> None:
+    def __init__(self, *, store: Records[Device], clock: Clock) -> None:
         self._store = store
         self._clock = clock
 
@@ -62,7 +62,7 @@ class ProvisioningHook:
         if not is_device_name(application.thing):
             raise RefusedError(application.thing, RegistrationRefusal.UNKNOWN)
         now_ms = self._clock()
-        return change(self._store, application.thing, lambda found: registered(found, application, now_ms))
+        return self._store.change(lambda found: registered(found, application, now_ms), application.thing)
 
 
 def _application(event: Mapping[str, Any]) -> RegistrationRequest:
@@ -94,7 +94,7 @@ def _facts(application: RegistrationRequest) -> dict[str, str]:
 def service() -> ProvisioningHook:
     """Return the hook that the environment describes. Raises `SettingsError`."""
     settings = RegistrySettings.read(os.environ)
-    return ProvisioningHook(store=FleetTable(client("dynamodb"), settings.fleet_table), clock=system_clock)
+    return ProvisioningHook(store=Records(tables(), settings.fleet_table, REGISTRY), clock=system_clock)
 
 
 @logger.inject_lambda_context

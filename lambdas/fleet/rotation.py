@@ -7,9 +7,10 @@ import os
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final
 
-from eventplane.fleet import Device, FleetTable, LifecycleState, change, locked_out, retired, seen
+from eventplane.fleet import REGISTRY, Device, LifecycleState, locked_out, retired, seen
 from eventplane.function_settings import CertificateSettings, QueueSettings
-from lambdas.common.aws import WORST_CALL_MS, client
+from eventplane.records import Records
+from lambdas.common.aws import WORST_CALL_MS, client, tables
 from lambdas.common.clock import Clock, system_clock
 from lambdas.common.log import logger
 from lambdas.common.metrics import mark
@@ -62,7 +63,7 @@ class CertificateRotation:
     def __init__(
         self,
         *,
-        store: FleetTable,
+        store: Records[Device],
         certificates: Certificates,
         send_later: Callable[[str], object],
         clock: Clock,
@@ -115,8 +116,8 @@ class CertificateRotation:
 
     def _lock_out(self, quarantined: Device, certificate: str) -> None:
         """Deactivate what a quarantined device connected with: its registration was in flight."""
-        device = change(
-            self._store, quarantined.thing, lambda found: locked_out(found or quarantined, certificate)
+        device = self._store.change(
+            lambda found: locked_out(found or quarantined, certificate), quarantined.thing
         )
         if device.state is LifecycleState.QUARANTINED:
             self._certificates.suspend(certificate)
@@ -124,7 +125,7 @@ class CertificateRotation:
 
     def _confirm(self, device: Device, certificate: str) -> Device:
         now_ms = self._clock()
-        return change(self._store, device.thing, lambda found: seen(found or device, certificate, now_ms))
+        return self._store.change(lambda found: seen(found or device, certificate, now_ms), device.thing)
 
     def _retire(self, thing: str, certificates: frozenset[str]) -> None:
         device = self._store.read(thing)
@@ -137,7 +138,7 @@ class CertificateRotation:
             logger.info("certificate retired", thing=thing, certificate=certificate)
             mark("CertificateRetired")
         known = device
-        change(self._store, thing, lambda found: retired(found or known, done))
+        self._store.change(lambda found: retired(found or known, done), thing)
 
 
 def service() -> QueueReader:
@@ -149,7 +150,7 @@ def service() -> QueueReader:
         sqs.send_message(QueueUrl=queue_url, MessageBody=text, DelaySeconds=settings.certificate_grace_s)
 
     rotation = CertificateRotation(
-        store=FleetTable(client("dynamodb"), settings.fleet_table),
+        store=Records(tables(), settings.fleet_table, REGISTRY),
         certificates=Certificates(client("iot"), settings.certificate_arns),
         send_later=send_later,
         clock=system_clock,

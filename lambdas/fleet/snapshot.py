@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
 from typing import Any, Final
 
-from eventplane.fleet import FLEET, FleetRecord, in_service
+from eventplane.fleet import FLEET, REGISTRY, FleetRecord, in_service
 from eventplane.function_settings import SnapshotSettings
+from eventplane.records import Records
 from lambdas.common.archive import Archive
-from lambdas.common.aws import client
+from lambdas.common.aws import client, tables
 from lambdas.common.clock import Clock, system_clock
 from lambdas.common.log import logger
 from lambdas.common.queue import Context
@@ -54,9 +55,9 @@ class FleetSnapshot:
 def service() -> FleetSnapshot:
     """Return the snapshot that the environment describes. Raises `SettingsError`."""
     settings = SnapshotSettings.read(os.environ)
-    table = client("dynamodb")
+    devices = Records(tables(), settings.fleet_table, REGISTRY)
     return FleetSnapshot(
-        read=lambda: in_service(table, settings.fleet_table),
+        read=lambda: in_service(devices.all()),
         archive=Archive(client("s3"), settings.archive_bucket),
         clock=system_clock,
     )

@@ -23,11 +23,10 @@ from eventplane.errors import EnvelopeError
 from eventplane.function_settings import SubscribersSettings
 from eventplane.names import SUBSCRIBERS
 from eventplane.webhooks import SinkReach
-from lambdas.common import tables
-from lambdas.common.aws import client
+from lambdas.common.aws import tables
 from lambdas.common.clock import Clock, system_clock
 from lambdas.common.contracts import bundled_contract
-from lambdas.common.log import logger
+from lambdas.common.log import log_foreign, logger
 from lambdas.common.metrics import Metric, count
 from lambdas.common.queue import Invocation, QueueMessage
 from lambdas.common.queue_function import QueueReader, queue_function
@@ -189,7 +188,7 @@ def service() -> QueueReader:
     contract = bundled_contract()
     endpoints = SubscriptionEndpoints(
         parts=Parts(settings, contract, contract.participants[SUBSCRIBERS].inbox),
-        table=tables.SubscriptionTable(client("dynamodb"), settings.subscriptions_table),
+        table=SubscriptionTable(tables(), settings.subscriptions_table, log_foreign),
         reach=settings.reach,
         clock=system_clock,
     )

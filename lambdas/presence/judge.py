@@ -12,13 +12,13 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Final
 
 from eventplane.envelope import parse_event
+from eventplane.presence import DeviceState
 from eventplane.sqs_binding import to_message
 from lambdas.common.aws import WORST_CALL_MS
 from lambdas.common.log import logger
 from lambdas.common.metrics import mark
 from lambdas.common.sqs import send_all
 from lambdas.presence.parts import Parts
-from lambdas.presence.state import DeviceState
 from lambdas.presence.timer_queue import Timer
 
 RESERVE_MS: Final = 4 * WORST_CALL_MS

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from eventplane.function_settings import PresenceSettings
-from lambdas.common.aws import client
+from eventplane.presence import PRESENCE
+from eventplane.records import Records
+from lambdas.common.aws import client, tables
 from lambdas.common.clock import Clock, system_clock
 from lambdas.common.sqs import SqsSender
 from lambdas.presence.reports import Notices
@@ -29,7 +31,7 @@ def wired(settings: PresenceSettings) -> Parts:
     """Return the parts that `settings` describe."""
     sender = SqsSender(client("sqs"))
     return Parts(
-        table=PresenceTable(client("dynamodb"), settings.presence_table),
+        table=PresenceTable(Records(tables(), settings.presence_table, PRESENCE)),
         watch=Watch(settings.presence_limits, Notices()),
         timers=TimerQueue(sender, settings.timer_queue),
         sender=sender,

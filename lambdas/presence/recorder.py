@@ -20,6 +20,7 @@ from eventplane.envelope import Envelope, parse_event
 from eventplane.errors import EnvelopeError, EventPlaneError
 from eventplane.function_settings import PresenceSource, RecorderSettings
 from eventplane.names import EPOCH, SEQUENCE
+from eventplane.presence import DeviceState, Heartbeat, Line, Sighting
 from eventplane.topics import is_device_name
 from eventplane.traffic import Traffic, read_traffic
 from eventplane.values import MAX_TIME_MS, whole_number
@@ -29,7 +30,6 @@ from lambdas.common.queue import Invocation, QueueMessage, read_rule_message
 from lambdas.common.queue_function import QueueReader, queue_function
 from lambdas.common.redelivery import handle_each
 from lambdas.presence.parts import Parts, wired
-from lambdas.presence.state import DeviceState, Heartbeat, Line, Sighting
 from lambdas.presence.table import PAGE
 from lambdas.presence.timer_queue import Timer
 

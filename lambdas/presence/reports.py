@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from eventplane import names
 from eventplane.envelope import write_event
+from eventplane.presence import Incident
 from eventplane.values import timestamp_of_ms
-from lambdas.presence.state import Incident
 
 SOURCE: Final = f"/eventplane/cloud/{names.MONITOR}"
 """The `source` of all events of the monitor; their `subject` is the device."""

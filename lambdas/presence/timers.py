@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from eventplane.function_settings import PresenceJudgeSettings
+from eventplane.presence import DeviceState
 from lambdas.common.log import logger
 from lambdas.common.metrics import Metric, count
 from lambdas.common.queue import Invocation, QueueMessage
@@ -16,7 +17,6 @@ from lambdas.common.queue_function import QueueReader, queue_function
 from lambdas.common.redelivery import handle_each
 from lambdas.presence.judge import RESERVE_MS, Judge
 from lambdas.presence.parts import Parts, wired
-from lambdas.presence.state import DeviceState
 from lambdas.presence.timer_queue import Timer, read_timer
 
 PUNCTUAL_MS: Final = 5_000

@@ -12,9 +12,9 @@ from typing import Any
 
 from eventplane import names
 from eventplane.function_settings import PresenceLimits
+from eventplane.presence import DeviceState, Flood, Heartbeat, Incident, Level, Line, Quiet, QuietReason
 from eventplane.traffic import KINDS
 from lambdas.presence.reports import Notices, Report
-from lambdas.presence.state import DeviceState, Flood, Heartbeat, Incident, Level, Line, Quiet, QuietReason
 
 AT_ONCE = 0
 """Due before everything else, in Unix milliseconds."""

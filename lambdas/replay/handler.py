@@ -14,7 +14,7 @@ from eventplane.function_settings import RouterSettings
 from eventplane.reasons import Reason
 from eventplane.replay import MAX_ORDER_RECEIVES
 from lambdas.common.archive import Archive
-from lambdas.common.aws import client
+from lambdas.common.aws import client, tables
 from lambdas.common.clock import Clock, system_clock
 from lambdas.common.ledger import Ledger
 from lambdas.common.log import logger
@@ -110,7 +110,7 @@ def service() -> QueueReader:
     """
     settings = RouterSettings.read(os.environ)
     sqs, s3 = SqsSender(client("sqs")), client("s3")
-    in_force = engine_in_force(settings, client("dynamodb"))
+    in_force = engine_in_force(settings, tables())
     bucket = settings.archive_bucket
     replay = ReplayService(
         engine=in_force.engine,

@@ -16,13 +16,13 @@ from botocore.exceptions import BotoCoreError, ClientError
 from eventplane.contract import Contract, ContractError
 from eventplane.contract.publication import ContractTable
 from eventplane.contract.subscription import IN_FORCE_S, Subscription, with_subscriptions
+from eventplane.contract.subscription_table import SubscriptionTable
 from eventplane.interest.announcement import Announcement, with_interest
-from eventplane.interest.table import LeasedAnnouncement
+from eventplane.interest.table import InterestTable, LeasedAnnouncement
 from lambdas.common.aws import WORST_CALL_MS
 from lambdas.common.clock import Clock
 from lambdas.common.log import logger
 from lambdas.common.metrics import Metric, count
-from lambdas.common.tables import InterestTable, SubscriptionTable
 
 RETRY_MS: Final = 1_000
 """Shortest time between two looks while a table has not been read yet, milliseconds. Ours: whatever waits

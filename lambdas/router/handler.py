@@ -8,7 +8,7 @@ from functools import partial
 from eventplane.contract import Priority
 from eventplane.function_settings import RouterSettings
 from lambdas.common.archive import Archive
-from lambdas.common.aws import PATIENT, QUICK, OnDemand, client
+from lambdas.common.aws import PATIENT, QUICK, OnDemand, client, tables
 from lambdas.common.backoff import urgent_wait_s
 from lambdas.common.clock import system_clock
 from lambdas.common.ledger import Ledger
@@ -32,7 +32,7 @@ def service() -> QueueReader:
     is_urgent = settings.priority is Priority.URGENT
     patience = QUICK if is_urgent else PATIENT
     payload_s = URGENT_MESSAGE_SECONDS if is_urgent else MESSAGE_SECONDS
-    in_force = engine_in_force(settings, client("dynamodb"), payload_s)
+    in_force = engine_in_force(settings, tables(), payload_s)
     engines = BoundedLook(in_force)
     engines.engine()
     sqs = SqsSender(client("sqs", patience))

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import Any
 
 from eventplane.contract import Contract
 from eventplane.contract.publication import ContractTable
+from eventplane.contract.subscription_table import SubscriptionTable
 from eventplane.function_settings import ContractSettings, RouterSettings
+from eventplane.interest.table import InterestTable
+from eventplane.records import Tables
 from lambdas.common.backoff import Wait, outage_wait_s, wait_s
 from lambdas.common.clock import system_clock
 from lambdas.common.contracts import bundled_contract
-from lambdas.common.tables import InterestTable, SubscriptionTable
+from lambdas.common.log import log_foreign
 from lambdas.router import engine
 from lambdas.router.active_contract import ActiveContract, Engine
 from lambdas.router.payload import MESSAGE_SECONDS
@@ -19,11 +21,11 @@ from lambdas.router.payload import MESSAGE_SECONDS
 
 def contract_in_force(
     settings: ContractSettings,
-    dynamodb: Any,
+    tables: Tables,
     build: Callable[[Contract], Engine],
     queues: Collection[str] | None = None,
 ) -> ActiveContract[Engine]:
-    """What `build` makes of the contract in force, which the tables tell through a boto3 DynamoDB client.
+    """What `build` makes of the contract in force, which `tables` tell.
 
     `queues` are the inboxes, by their address, that it can lead to; None where nobody writes to them.
     Raises what `build` raises of the contract that came with the code.
@@ -31,9 +33,9 @@ def contract_in_force(
     return ActiveContract(
         bundled=bundled_contract(),
         build=build,
-        table=ContractTable(dynamodb, settings.contracts_table),
-        subscriptions=SubscriptionTable(dynamodb, settings.subscriptions_table),
-        interest=InterestTable(dynamodb, settings.interest_table),
+        table=ContractTable(tables, settings.contracts_table),
+        subscriptions=SubscriptionTable(tables, settings.subscriptions_table, log_foreign),
+        interest=InterestTable(tables, settings.interest_table, log_foreign),
         refresh_ms=1_000 * settings.contract_refresh_s,
         clock=system_clock,
         queues=queues,
@@ -41,7 +43,7 @@ def contract_in_force(
 
 
 def engine_in_force(
-    settings: RouterSettings, dynamodb: Any, payload_s: float = MESSAGE_SECONDS
+    settings: RouterSettings, tables: Tables, payload_s: float = MESSAGE_SECONDS
 ) -> ActiveContract[engine.Engine]:
     """The router's engine of the contract in force. Raises as `contract_in_force` does.
 
@@ -51,7 +53,7 @@ def engine_in_force(
     def build(contract: Contract) -> engine.Engine:
         return engine.build_engine(contract, settings.source, settings.queues, payload_s)
 
-    return contract_in_force(settings, dynamodb, build, settings.queues)
+    return contract_in_force(settings, tables, build, settings.queues)
 
 
 def wait_by(in_force: ActiveContract[Engine], max_receives: int) -> Wait:

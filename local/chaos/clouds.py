@@ -16,7 +16,10 @@ from typing import Final
 from contract.publish import Publisher, find_deployment
 from eventplane.contract import Contract
 from eventplane.ordering import is_numbered
+from eventplane.presence import PRESENCE
+from eventplane.records import Records
 from eventplane.topics import urgent_rule
+from eventplane_aws.tables import DynamoDbTables
 from eventplane_client.sqs import MAX_VISIBILITY_S
 from lambdas.downlink.devices import Presence
 from local.certificates import Authority
@@ -236,11 +239,17 @@ class Emulated(Cloud):
     def put_contract(self, contract: Contract) -> None:
         """Publish it, as an operator does."""
         client = self._plane.cloud.client
-        Publisher(find_deployment("local", client), client("dynamodb")).publish(contract)
+        Publisher(find_deployment("local", client), DynamoDbTables(client("dynamodb"))).publish(contract)
 
     def wait_for(self, homes: Sequence[str]) -> None:
         """Events for a home that is not known to be connected would be sent an hour later."""
-        presence = Presence(self._plane.cloud.client("dynamodb"), self._plane.outputs["PresenceTable"])
+        presence = Presence(
+            Records(
+                DynamoDbTables(self._plane.cloud.client("dynamodb")),
+                self._plane.outputs["PresenceTable"],
+                PRESENCE,
+            )
+        )
         wait_until_none_remain(lambda: len(homes) - len(presence.present(homes)))
 
     def send_from_carers(self, text: str) -> None:

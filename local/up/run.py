@@ -24,6 +24,7 @@ from contract import CONTRACT_FILE, load_contract
 from contract.publish import DestinationsNotDeployedError, Publisher, SourceMissingError, find_deployment
 from eventplane.contract import Contract, load_compiled
 from eventplane.topics import local_topic
+from eventplane_aws.tables import DynamoDbTables
 from local.control_room.server import ControlRoom
 from local.deploy import start_synthesis
 from local.emulator import ACCOUNT, EMULATOR, REGION, start_emulator
@@ -152,7 +153,9 @@ def publish(folder: Folder, console: Console, webhooks: Mapping[str, str] | None
         if is_deployed:
             try:
                 with _step(console, "publish the contract"):
-                    publisher = Publisher(find_deployment("local", cloud.client), cloud.client("dynamodb"))
+                    publisher = Publisher(
+                        find_deployment("local", cloud.client), DynamoDbTables(cloud.client("dynamodb"))
+                    )
                     publisher.publish(contract)
             except (DestinationsNotDeployedError, SourceMissingError) as error:
                 console.print(f"{error}: deploying", markup=False, highlight=False)

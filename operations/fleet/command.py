@@ -56,7 +56,11 @@ def _with(command: Callable[[Fleet, argparse.Namespace], int]) -> Run:
 
 
 def _list(fleet: Fleet, options: argparse.Namespace) -> int:
-    chosen = (each for each in fleet.store.all(options.state) if options.group in (None, *each.groups))
+    chosen = (
+        each
+        for each in fleet.store.all()
+        if options.group in (None, *each.groups) and options.state in (None, each.state)
+    )
     found = sorted(chosen, key=lambda each: each.thing)
     shown = found[: options.most]
     head = ["DEVICE", "STATE", "CHANGED", "GROUPS"]

@@ -6,9 +6,11 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
+from eventplane.downlink.desired import Desired
+from eventplane.downlink.table import sort_key
 from eventplane.fleet import Device
+from eventplane.records import Records
 from eventplane.topics import device_topic
-from operations.desired import DesiredItems
 from operations.fleet.access import DeviceAccess, Step
 
 
@@ -24,7 +26,7 @@ class Disposal:
         iot: Any,
         data: Any,
         access: DeviceAccess,
-        desired: DesiredItems,
+        desired: Records[Desired],
         unwatch: Callable[[str], object],
     ) -> None:
         self._access = access
@@ -95,8 +97,9 @@ class Disposal:
         yield Step("delete its shadow", partial(self._forget, thing))
 
     def _wanted(self, thing: str) -> Iterator[Step]:
-        for sk in self._desired.keys(thing):
-            yield Step(f"delete what was desired as {sk}", partial(self._desired.remove, thing, sk))
+        for each in self._desired.of(thing):
+            sk = sort_key(each.kind, each.key)
+            yield Step(f"delete what was desired as {sk}", partial(self._desired.discard, thing, sk))
 
     def _forget(self, thing: str) -> None:
         try:

@@ -6,18 +6,14 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from eventplane.downlink.table import TABLE as DESIRED
 from eventplane.errors import EventPlaneError
 from eventplane.fleet import (
     FLEET_TABLE,
-    PRESENCE_TABLE,
     QUARANTINE_POLICY,
+    REGISTRY,
     Device,
-    FleetTable,
     LifecycleState,
-    change,
     decommissioned,
-    gone_request,
     grouped,
     made,
     quarantined,
@@ -25,9 +21,11 @@ from eventplane.fleet import (
     released,
     replaceable,
 )
+from eventplane.presence import PRESENCE, PRESENCE_TABLE, gone
+from eventplane.records import Records
 from eventplane.resource_names import resource_name
 from operations.cloud import Cloud
-from operations.desired import DesiredItems
+from operations.desired import desired_items
 from operations.fleet.access import DeviceAccess, Step
 from operations.fleet.disposal import Disposal
 
@@ -46,7 +44,7 @@ class Fleet:
     """`store` is the registry, `clock` gives Unix milliseconds, `access` and `disposal` know what AWS IoT
     keeps of a device."""
 
-    store: FleetTable
+    store: Records[Device]
     access: DeviceAccess
     disposal: Disposal
     clock: Callable[[], int]
@@ -61,7 +59,7 @@ class Fleet:
             is_new = found is None
             return found or new
 
-        change(self.store, serial, listed)
+        self.store.change(listed, serial)
         return is_new
 
     def show(self, thing: str) -> Device:
@@ -101,7 +99,7 @@ class Fleet:
             active = self.access.active(thing, before.certificates)
             return quarantined(before, active, reason, now_ms)
 
-        return _run(self.access.suspend(change(self.store, thing, step)))
+        return _run(self.access.suspend(self.store.change(step, thing)))
 
     def release(self, thing: str) -> list[Step]:
         """Let a quarantined device connect again, and return what was done.
@@ -113,7 +111,7 @@ class Fleet:
         device = self._change(thing, lambda found: released(found, now_ms))
         # Replaced ones were about to end.
         steps = _run(self.access.resume(device.suspended - device.replaced))
-        change(self.store, thing, lambda found: reactivated(found or device, device.suspended))
+        self.store.change(lambda found: reactivated(found or device, device.suspended), thing)
         return steps
 
     def decommission(self, thing: str, reason: str, *, dry_run: bool) -> list[Step]:
@@ -129,7 +127,7 @@ class Fleet:
         # A device that somebody registered by hand gets a record now: its name shall not come back.
         new = known or made(thing, now_ms)
         if not dry_run:
-            new = change(self.store, thing, lambda found: decommissioned(found or new, reason, now_ms))
+            new = self.store.change(lambda found: decommissioned(found or new, reason, now_ms), thing)
         steps = self.disposal.steps(new)
         return steps if dry_run else _run(steps)
 
@@ -141,7 +139,7 @@ class Fleet:
                 raise UnknownDeviceError(thing)
             return step(found)
 
-        return change(self.store, thing, known)
+        return self.store.change(known, thing)
 
 
 def fleet_of(cloud: Cloud, environment: str) -> Fleet:
@@ -150,17 +148,17 @@ def fleet_of(cloud: Cloud, environment: str) -> Fleet:
     def named(suffix: str) -> str:
         return resource_name(environment, suffix)
 
-    dynamodb, iot, data = cloud.dynamodb, cloud.client("iot"), cloud.client("iot-data")
-    presence = named(PRESENCE_TABLE)
+    iot, data = cloud.client("iot"), cloud.client("iot-data")
+    presence = Records(cloud.tables, named(PRESENCE_TABLE), PRESENCE)
     access = DeviceAccess(iot, data, named(QUARANTINE_POLICY))
     disposal = Disposal(
         iot,
         data,
         access,
-        DesiredItems(dynamodb, named(DESIRED)),
-        unwatch=lambda thing: dynamodb.update_item(**gone_request(presence, thing)),
+        desired_items(cloud, environment),
+        unwatch=lambda thing: presence.change(lambda found: gone(found, thing), thing),
     )
-    registry = FleetTable(dynamodb, named(FLEET_TABLE))
+    registry = Records(cloud.tables, named(FLEET_TABLE), REGISTRY)
     return Fleet(registry, access, disposal, lambda: time.time_ns() // 1_000_000)
 
 

@@ -7,9 +7,9 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from eventplane.downlink.table import TABLE as DESIRED
-from eventplane.fleet import FLEET_KEY, FLEET_TABLE, FleetTable, LifecycleState
-from operations.desired import DesiredItems
+from eventplane.fleet import FLEET_TABLE, REGISTRY, LifecycleState
+from eventplane.records import Records
+from operations.desired import desired_items
 from operations.fleet.service import fleet_of
 from operations.smoke.control import Removals
 from operations.smoke.plane import DeployedPlane
@@ -29,12 +29,11 @@ class ThrowAwayDevice:
         self._thing = thing
         self._removals = removals
         self._held = held
-        self._dynamodb = plane.cloud.dynamodb
         self._iot = plane.cloud.client("iot")
-        self._registry = FleetTable(self._dynamodb, plane.name(FLEET_TABLE))
+        self._registry = Records(plane.cloud.tables, plane.name(FLEET_TABLE), REGISTRY)
         self.created: set[str] = set()
         """Ids of certificates that the device got; the registry may not know all of them."""
-        self.desired = DesiredItems(self._dynamodb, plane.name(DESIRED))
+        self.desired = desired_items(plane.cloud, plane.environment)
 
     def register(self) -> None:
         """Put the device into the fleet's registry. Raises botocore's errors."""
@@ -76,9 +75,7 @@ class ThrowAwayDevice:
         fleet.decommission(self._thing, "smoke test", dry_run=False)
         for each in sorted(certificates):
             self._delete_certificate(each)
-        self._dynamodb.delete_item(
-            TableName=self._plane.name(FLEET_TABLE), Key={FLEET_KEY: {"S": self._thing}}
-        )
+        self._registry.discard(self._thing)
 
     def _remove_claim(self, made: Any, policy: str) -> None:
         certificate = made["certificateId"]

@@ -76,7 +76,9 @@ def function_code(folder: str, contract: Contract | None = None) -> lambda_.Code
     folders = (folder, *_BUILDS_ON.get(folder, ()))
 
     def fill(target: Path) -> None:
-        copy_packages(target, "eventplane", "lambdas/common", *(f"lambdas/{each}" for each in folders))
+        copy_packages(
+            target, "eventplane", "eventplane_aws", "lambdas/common", *(f"lambdas/{each}" for each in folders)
+        )
         if ROUTER in folders:
             copy_metadata(target, "lambdas")
         if contract is not None:

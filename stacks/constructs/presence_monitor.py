@@ -13,20 +13,20 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from eventplane.contract import Contract
-from eventplane.fleet import BUCKETS, PRESENCE_TABLE
 from eventplane.function_settings import (
     PresenceJudgeSettings,
     PresenceLimits,
     PresenceSource,
     RecorderSettings,
 )
+from eventplane.presence import BUCKETS, INDEX, PRESENCE_TABLE
 from eventplane.settings import Settings
 from eventplane.topics import PRESENCE_TOPICS
 from stacks.constructs.python_function import PythonFunction
 from stacks.constructs.queues import allow_send, find_queue
 from stacks.constructs.rules import topic_rule
 from stacks.constructs.schedule import Schedule
-from stacks.constructs.tables import DUE_INDEX, allow_table
+from stacks.constructs.tables import allow_table
 from stacks.names import LIFECYCLE, TIMERS, rule_name
 from stacks.plane_stack import environment_of
 from stacks.settings import FunctionSize
@@ -81,7 +81,7 @@ class PresenceMonitor(Construct):
             is_fed=settings.is_active,
             outbox=[outbox],
         )
-        index = allow_table(self, PRESENCE_TABLE, "Query", index=DUE_INDEX)
+        index = allow_table(self, PRESENCE_TABLE, "Query", index=INDEX)
         reconciler = self._function(
             "Reconciler", "reconciler", judge, settings.reconciler, statements=[index], outbox=[outbox]
         )

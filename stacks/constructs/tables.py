@@ -12,10 +12,11 @@ from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
+from eventplane import presence
 from eventplane.contract import subscription_table
 from eventplane.contract.publication import KEY
 from eventplane.downlink import table as desired
-from eventplane.fleet import FLEET_KEY, FLEET_TABLE, PRESENCE_TABLE
+from eventplane.fleet import FLEET_TABLE, REGISTRY
 from eventplane.interest import table as interest_table
 from stacks.constructs.permissions import allow, arn
 from stacks.plane_stack import environment_of
@@ -26,9 +27,6 @@ CONTRACTS: Final = "contracts"
 FILTER: Final = "filter"
 """The table of the events that readers had. The client library calls it so as well, and its attributes
 (eventplane_client/dynamodb_table.py), which the stacks do not import."""
-
-DUE_INDEX: Final = "due"
-"""The index of devices whose presence has to be judged."""
 
 
 def _text(name: str) -> dynamodb.Attribute:
@@ -67,16 +65,16 @@ def contracts_table(scope: Construct) -> dynamodb.Table:
 
 def fleet_table(scope: Construct) -> dynamodb.Table:
     """One item for each device that was ever made; a fleet asks a few times a year and device."""
-    return durable_table(scope, "Table", FLEET_TABLE, FLEET_KEY)
+    return durable_table(scope, "Table", FLEET_TABLE, *REGISTRY.key)
 
 
 def presence_table(scope: Construct) -> dynamodb.Table:
     """One item a device. The index has the keys only: a write that leaves them alone costs nothing there."""
-    table = durable_table(scope, "Table", PRESENCE_TABLE, "device")
+    table = durable_table(scope, "Table", presence.PRESENCE_TABLE, *presence.PRESENCE.key)
     table.add_global_secondary_index(
-        index_name=DUE_INDEX,
-        partition_key=_number("bucket"),
-        sort_key=_number("due_ms"),
+        index_name=presence.INDEX,
+        partition_key=_number(presence.INDEX_KEYS[0]),
+        sort_key=_number(presence.INDEX_KEYS[1]),
         projection_type=dynamodb.ProjectionType.KEYS_ONLY,
     )
     return table

@@ -22,10 +22,10 @@ import pytest
 from eventplane.batch import pack
 from eventplane.contract import Downlink
 from eventplane.dead_letter import DEAD_LETTER_TYPE
-from eventplane.downlink.table import from_item, sort_key
+from eventplane.downlink.table import DESIRED, sort_key
 from eventplane.envelope import Envelope, parse_event, write_event
 from eventplane.errors import EnvelopeError
-from eventplane.fleet import BUCKETS
+from eventplane.presence import BUCKETS
 from eventplane.topics import basic_ingest_topic
 from eventplane_client import Client, ClientSettings, Inbox, connect
 from eventplane_client.errors import NothingThereError, RefusedError
@@ -269,7 +269,7 @@ class World:
 
     def on_its_way(self, event: Envelope) -> Envelope | None:
         """The event as it waits for the victim's device, None where it does not wait."""
-        items = [from_item(item) for item in self.desired(VICTIM)]
+        items = [DESIRED.from_item(item) for item in self.desired(VICTIM)]
         found = [each for item in items for each in (item.message, *item.waiting)]
         return next((parse_event(each.text) for each in found if each and each.id == event.id), None)
 

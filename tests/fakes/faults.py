@@ -76,6 +76,32 @@ class _FailingPaginator:
         return self._paginator.paginate(**request)
 
 
+class LosingClient:
+    """`client`, whose first `operation` is done, its answer lost, and done again, as botocore does after a
+    timeout; `meanwhile` happens between.
+    """
+
+    def __init__(
+        self, client: Any, operation: str, *, meanwhile: Callable[[], object] = lambda: None
+    ) -> None:
+        self.lost = 0
+        self._client = client
+        self._operation = operation
+        self._meanwhile = meanwhile
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._client, name)
+
+        def call(**request: Any) -> Any:
+            if not self.lost:
+                self.lost += 1
+                found(**request)
+                self._meanwhile()
+            return found(**request)
+
+        return call if name == self._operation else found
+
+
 class RefusingSqs:
     """`sqs`, which refuses messages of batches with the code that `refusal` returns of their URL and body.
 

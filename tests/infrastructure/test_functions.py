@@ -11,7 +11,7 @@ import pytest
 from aws_cdk.assertions import Template
 
 from eventplane.contract import Contract
-from eventplane.fleet import BUCKETS
+from eventplane.presence import BUCKETS
 from stacks.api_stacks import SubscriptionsStack
 from stacks.config import environment
 from stacks.constructs.python_function import MAX_VARIABLES_BYTES, VariablesTooLargeError

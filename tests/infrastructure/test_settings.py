@@ -16,7 +16,7 @@ from eventplane.archive_layout import LEAST_RAW_DAYS
 from eventplane.contract import Contract, ParticipantKind, compile_contract
 from eventplane.contract.channels import WEBHOOK_NUMBERS
 from eventplane.contract.subscription import IN_FORCE_S
-from eventplane.fleet import BUCKETS
+from eventplane.presence import BUCKETS
 from eventplane.webhooks import SinkReach, SinkScope, url_problem
 from glue_jobs.delivery_audit.rules import LATE_DAYS
 from lambdas.archive import ingest_errors, ledger, tap

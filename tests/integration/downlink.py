@@ -17,8 +17,10 @@ from contract.acl import FORWARDER
 from eventplane.attributes import AttributeValue
 from eventplane.contract import Downlink
 from eventplane.downlink.desired import Desired
-from eventplane.downlink.table import from_item, read_request, sort_key
+from eventplane.downlink.table import DESIRED, sort_key
 from eventplane.envelope import Envelope, write_event
+from eventplane.records import Records
+from eventplane_aws.tables import DynamoDbTables
 from eventplane_client import Client, connect
 from local.cloud import CloudEndpoint
 from local.mosquitto import Broker, start_mosquitto
@@ -59,10 +61,8 @@ class Plane:
 
     def item(self, thing: str, key: str, kind: Downlink = Downlink.STATE) -> Desired | None:
         """What the table has of a state, or of the commands of a key."""
-        dynamodb = self.cloud.client("dynamodb")
-        request = read_request(self.outputs["DesiredTable"], thing, sort_key(kind, key))
-        found = dynamodb.get_item(**request)
-        return from_item(found["Item"]) if "Item" in found else None
+        table = Records(DynamoDbTables(self.cloud.client("dynamodb")), self.outputs["DesiredTable"], DESIRED)
+        return table.read(thing, sort_key(kind, key))
 
     def waits(self, thing: str, key: str, version: int) -> bool:
         """Whether this version is known, and not that the device has it."""

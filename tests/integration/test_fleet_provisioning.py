@@ -18,8 +18,11 @@ from edge.provisioning.conversation import MqttCloud
 from edge.provisioning.exchange import Exchange
 from edge.provisioning.renewal import Identity, Outcome, Renewal
 from edge.settings import CloudSettings
-from eventplane.fleet import Device, FleetTable, LifecycleState
+from eventplane.fleet import REGISTRY, Device, LifecycleState
+from eventplane.presence import PRESENCE
+from eventplane.records import Records
 from eventplane.topics import CLAIM_CLIENT_PREFIX, basic_ingest_topic, device_topic
+from eventplane_aws.tables import DynamoDbTables
 from eventplane_mqtt import TlsFiles
 from local.cloud import CloudEndpoint
 from local.process import Supervisor
@@ -50,7 +53,8 @@ class Fleet:
 
     def known(self, name: str) -> Device:
         """The registry's record."""
-        device = FleetTable(self.emulator.client("dynamodb"), self.outputs["FleetTable"]).read(name)
+        tables = DynamoDbTables(self.emulator.client("dynamodb"))
+        device = Records(tables, self.outputs["FleetTable"], REGISTRY).read(name)
         assert device is not None
         return device
 
@@ -237,10 +241,11 @@ def test_a_decommissioned_device_is_gone_and_stays_so(
         with pytest.raises(ClientError, match="ResourceNotFoundException"):
             gone()
     assert "returned" in fleet.command("show", name).stdout
-    key = {"device": {"S": name}}
-    watched = emulator.client("dynamodb").get_item(TableName=outputs["PresenceTable"], Key=key)["Item"]
-    assert watched["known"]["S"] == '{"is_gone": true}', "carers would be told that it is away"
-    assert "due_ms" not in watched
+    presence = Records(DynamoDbTables(emulator.client("dynamodb")), outputs["PresenceTable"], PRESENCE)
+    watched = presence.read(name)
+    assert watched is not None
+    assert watched.is_gone, "carers would be told that it is away"
+    assert watched.due_ms is None
 
     assert TestClient.of_thing(provisioned.thing).is_refused()
     with pytest.raises(RejectedError):

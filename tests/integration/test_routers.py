@@ -15,13 +15,14 @@ import pytest
 
 from eventplane.batch import pack_texts
 from eventplane.contract import Contract, compile_contract
-from eventplane.contract.publication import Head, contract_item, head_item
+from eventplane.contract.publication import ContractTable, Head, published
 from eventplane.envelope import Envelope, write_event
 from eventplane.resource_names import resource_name
 from eventplane.sender import Sender
 from eventplane.sending import stamp_sender
 from eventplane.sqs_binding import to_message
 from eventplane.topics import basic_ingest_topic, urgent_rule
+from eventplane_aws.tables import DynamoDbTables
 from eventplane_client.dynamodb import DynamoDbFilter
 from eventplane_client.dynamodb_table import TABLE
 from eventplane_client.inbox import Inbox
@@ -94,11 +95,10 @@ def test_events_follow_a_published_route_and_nothing_that_is_broken_replaces_it(
     refused = publish(plane, tmp_path, broken)
     assert refused.returncode == 1
     assert "nobody.inbox" in refused.stderr
-    dynamodb = plane.cloud.client("dynamodb")
-    table = plane.outputs["ContractsTable"]
-    dynamodb.put_item(TableName=table, Item=contract_item(broken))
+    table = ContractTable(DynamoDbTables(plane.cloud.client("dynamodb")), plane.outputs["ContractsTable"])
+    table.contracts.force(published(broken))
     head = Head(plane.contract.version, broken.version, new.version, "2026-01-01T00:00:00Z")
-    dynamodb.put_item(TableName=table, Item=head_item(head))
+    table.heads.force(head)
     for _ in range(3):
         sent = event(NEW)
         enter(plane, sent)

@@ -27,7 +27,7 @@ from eventplane.downlink.device import (
     stored,
     to_data,
 )
-from eventplane.downlink.table import from_item, remove_request, write_request
+from eventplane.downlink.table import DESIRED, due_in, sort_key
 from eventplane.downlink.transitions import (
     KEPT_MS,
     Step,
@@ -41,7 +41,9 @@ from eventplane.downlink.transitions import (
 )
 from eventplane.downlink.wire import Incoming, received
 from eventplane.envelope import parse_event
+from eventplane.presence import bucket_of
 from eventplane.reasons import Reason
+from eventplane.records import MemoryTables, Records
 from tests.examples import examples
 from tests.unit.eventplane.downlink.events import KEY, NOW_MS, THING, command, deletion, state
 
@@ -130,7 +132,7 @@ class World(RuleBasedStateMachine):
         super().__init__()
         self.now_ms = NOW_MS
         self.number = 0
-        self.table: dict[str, dict[str, Any]] = {}
+        self.table = Records(MemoryTables(), "desired", DESIRED)
         self.rival: Any = None
         self.said: dict[str, list[Addressed]] = {}
         self.uids: dict[str, str] = {}
@@ -148,20 +150,15 @@ class World(RuleBasedStateMachine):
     # The cloud's functions.
 
     def read(self, sk: str) -> Desired | None:
-        item = self.table.get(sk)
-        return from_item(item) if item else None
+        return self.table.read(THING, sk)
 
-    def write(self, sk: str, before: Desired | None, after: Desired | None) -> bool:
-        request = write_request("t", after) if after else remove_request("t", before)  # type: ignore
-        found = self.table.get(sk)
-        revision = request.get("ExpressionAttributeValues", {}).get(":r")
-        if (found and found["revision"]) != revision:
-            return False
+    def sort_keys(self) -> list[str]:
+        return [sort_key(each.kind, each.key) for each in self.table.of(THING)]
+
+    def write(self, before: Desired | None, after: Desired | None) -> bool:
         if after:
-            self.table[sk] = request["Item"]
-        else:
-            del self.table[sk]
-        return True
+            return self.table.write(after) is not None
+        return before is None or self.table.remove(before)
 
     def run(self, sk: str, decide: Any, crashes: bool = False) -> None:
         """What a function does about an item; another may be faster, it may crash before it publishes."""
@@ -173,7 +170,7 @@ class World(RuleBasedStateMachine):
                 rival()
             self.expired |= {each.message.id for each in step.ended if each.reason == "expired"}
             assert {each.reason for each in step.ended} <= {"expired"}
-            if step.item == before or self.write(sk, before, step.item):
+            if step.item == before or self.write(before, step.item):
                 break
         if step.publish and not crashes:
             assert self.is_present
@@ -186,7 +183,7 @@ class World(RuleBasedStateMachine):
         self.up.append(json.dumps([self.device.epoch, data]))
 
     def all_items(self, decide: Any) -> None:
-        for sk in list(self.table):
+        for sk in self.sort_keys():
             self.run(sk, lambda item: decide(item) if item else Step(None))
 
     def desired(self, wanted: Addressed, crashes: bool = False) -> None:
@@ -347,8 +344,8 @@ class World(RuleBasedStateMachine):
 
     @rule()
     def the_reconciler_runs(self) -> None:
-        for sk, item in list(self.table.items()):
-            if "work" in item and int(item["due_at_ms"]["N"]) <= self.now_ms:
+        for keys in self.table.key_pages(due_in(bucket_of(THING), self.now_ms, 25)):
+            for _, sk in keys:
                 self.run(
                     sk,
                     lambda item: (
@@ -362,7 +359,7 @@ class World(RuleBasedStateMachine):
         self.down.clear()
         self.now_ms += KEPT_MS
         self.the_reconciler_runs()
-        assert all((item := self.read(sk)) and (item.is_present or item.reset) for sk in self.table)
+        assert all((item := self.read(sk)) and (item.is_present or item.reset) for sk in self.sort_keys())
 
     # What must hold.
 
@@ -391,7 +388,9 @@ class World(RuleBasedStateMachine):
             for text in self.down:
                 self.answer(text)
             self.down.clear()
-            busy = [item for sk in self.table if (item := self.read(sk)) and item.state is not State.IDLE]
+            busy = [
+                item for sk in self.sort_keys() if (item := self.read(sk)) and item.state is not State.IDLE
+            ]
             if not self.up and not busy:
                 break
             if not self.up:

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from eventplane.presence import DeviceState, Line, Sighting
 from lambdas.common.queue import Invocation, QueueMessage
 from lambdas.common.sender import TAKEN, Answer
 from lambdas.common.sender import Message as SqsMessage
@@ -20,7 +21,6 @@ from lambdas.common.sqs import SqsSender
 from lambdas.presence.judge import Judge
 from lambdas.presence.parts import Parts
 from lambdas.presence.recorder import Observation, Recorder
-from lambdas.presence.state import DeviceState, Line, Sighting
 from lambdas.presence.timer_queue import TimerQueue
 from lambdas.presence.timers import TimerReader
 from tests.fakes.clock import FakeClock

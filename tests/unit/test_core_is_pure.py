@@ -35,3 +35,30 @@ def test_only_the_command_line_reads_prints_and_exits() -> None:
             assert not names & {"open", "print", "input", "exit"}, module
             assert not imported_packages(tree) & {"argparse", "sys"}, module
             assert "eventplane.__main__" not in modules, module
+
+
+CALLS = frozenset(
+    (
+        "batch_get_item",
+        "delete_item",
+        "get_item",
+        "get_paginator",
+        "put_item",
+        "put_object",
+        "receive_message",
+        "scan",
+        "send_message_batch",
+        "update_item",
+    )
+)
+"""Operations of AWS's clients that the plane uses."""
+
+
+def test_the_core_calls_no_client() -> None:
+    for module, tree in TREES.items():
+        called = {
+            node.func.attr
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+        }
+        assert not called & CALLS, module

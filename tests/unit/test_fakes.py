@@ -230,12 +230,6 @@ class TestDynamoDb:
             )
         assert error.value.response["Item"] == {"thing": {"S": "a"}, "sk": {"S": "1"}}
 
-    def test_pages_are_read_by_a_paginator(self, dynamodb: Any, table: str) -> None:
-        pages = list(
-            dynamodb.get_paginator("scan").paginate(TableName=table, PaginationConfig={"PageSize": 1})
-        )
-        assert sorted(item["thing"]["S"] for page in pages for item in page["Items"]) == ["a", "b"]
-
     @pytest.mark.parametrize(
         ("filter", "values"),
         [

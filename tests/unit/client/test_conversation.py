@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from eventplane.contract import compile_contract
-from eventplane.contract.publication import KEY, Head, contract_item, head_item
+from eventplane.contract.publication import KEY, ContractTable, Head, published
 from eventplane.contract.subscription import new_subscription
-from eventplane.contract.subscription_table import PARTITION, SORT, subscription_item
+from eventplane.contract.subscription_table import PARTITION, SORT, SUBSCRIPTION
 from eventplane.conversation.handlers import Handlers
 from eventplane.conversation.handlers import NotAskingError as NotAskingFromCore
 from eventplane.conversation.messages import Failure, Replier, Reply, Status, write_reply, write_request
@@ -27,6 +27,8 @@ from eventplane.filters import Exact
 from eventplane.guarantee import DELIVERY_GUARANTEE
 from eventplane.interest import table as interest_table
 from eventplane.interest.announcement import new_announcement
+from eventplane.records import Records
+from eventplane_aws.tables import DynamoDbTables
 from eventplane_client import (
     Client,
     ClientSettings,
@@ -425,8 +427,8 @@ class TestContractInForce:
         return {str(each) for each in in_force.handlers(ask())}
 
     def publish(self, tables: Any, version: str) -> None:
-        head = head_item(Head(plane().version, version, None, NOW))
-        tables.put_item(TableName="contracts", Item=head)
+        head = Head(plane().version, version, None, NOW)
+        ContractTable(DynamoDbTables(tables), "contracts").heads.force(head)
 
     def test_it_follows_the_tables_and_nothing_that_is_broken(self, tables: Any) -> None:
         in_force = self.of("desk", tables)
@@ -436,11 +438,11 @@ class TestContractInForce:
         del some["routes"]["to-porter"]
         some["participants"]["porter"]["may_subscribe"] = {"exact": {"type": ASK}}
         without_porter = compile_contract(some, "talk")
-        tables.put_item(TableName="contracts", Item=contract_item(without_porter))
+        ContractTable(DynamoDbTables(tables), "contracts").contracts.force(published(without_porter))
         self.publish(tables, without_porter.version)
         assert self.names(in_force) == set()
         subscription = new_subscription("porter", "mine", {"exact": {"type": ASK}}, NOW)
-        tables.put_item(TableName="subscriptions", Item=subscription_item(subscription))
+        tables.put_item(TableName="subscriptions", Item=SUBSCRIPTION.to_item(subscription))
         tables.put_item(TableName="subscriptions", Item={PARTITION: {"S": "x"}, SORT: {"S": "broken"}})
         assert self.names(in_force) == {"porter"}
         with pytest.raises(NotAskingFromCore):
@@ -452,7 +454,8 @@ class TestContractInForce:
         leased = interest_table.LeasedAnnouncement(
             new_announcement("porter", [{"exact": {"type": type}}]), int(time.time() + until_s), announced_ms
         )
-        tables.put_item(TableName="interest", Item=interest_table.interest_item(leased, announcer))
+        item = interest_table.announcement_item(leased, announcer)
+        Records(DynamoDbTables(tables), "interest", interest_table.ANNOUNCEMENT).force(item)
 
     def test_who_announced_something_else_is_not_expected_while_its_lease_lasts(self, tables: Any) -> None:
         in_force = self.of("desk", tables)

@@ -18,6 +18,7 @@ from eventplane_client.errors import StateError
 from eventplane_client.memory_filter import Memory, MemoryFilter
 from eventplane_client.ports import MessageFilter, Verdict
 from eventplane_client.sqlite_filter import SqliteFilter
+from tests.fakes.faults import LosingClient
 from tests.unit.client.worlds import READER, create_filter_table
 
 LEASE_S = 30
@@ -209,9 +210,55 @@ def test_a_claim_whose_answer_was_lost_is_no_claim(readers: Readers) -> None:
 
 
 @tables
+def test_of_two_readers_that_force_a_claim_in_the_second_in_which_it_ends_one_has_it(
+    readers: Readers,
+) -> None:
+    readers.now += 0.2
+    readers.open().claim([key(1)])
+    readers.now += LEASE_S
+    found: list[Verdict] = []
+    for _ in range(2):
+        readers.now += 0.2
+        reader = readers.open()
+        found += reader.claim([key(1)]) + reader.claim([key(1)], force=True)
+    assert found == [Verdict.DOUBT, Verdict.DOUBT, Verdict.BUSY, Verdict.BUSY]
+
+
+@pytest.mark.parametrize("readers", ["dynamodb"], indirect=True)
+def test_a_claim_in_doubt_that_is_given_back_while_it_is_taken_over_is_free(
+    readers: Readers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = readers.open(), readers.open()
+    one.claim([key(1)])
+    readers.now += LEASE_S + 1
+    read = two._claims.read
+
+    def given_back(*names: str) -> Any:
+        found = read(*names)
+        one.release([key(1)])
+        return found
+
+    monkeypatch.setattr(two._claims, "read", given_back)
+    assert two.claim([key(1)], force=True) == [Verdict.DOUBT]
+    assert readers.open().claim([key(1)]) == [Verdict.BUSY]
+
+
+@tables
+@pytest.mark.parametrize("operation", ["put_item", "delete_item"])
+def test_what_is_written_counts_though_the_answer_was_lost(readers: Readers, operation: str) -> None:
+    readers.dynamodb = LosingClient(readers.dynamodb, operation)
+    reader = readers.open()
+    assert reader.claim([key(1), key(2)]) == [Verdict.NEW] * 2
+    assert reader.claim([key(1)]) == [Verdict.MINE]
+    reader.release([key(1)])
+    assert reader.claim([key(1)], [key(2)]) == [Verdict.NEW]
+    assert readers.open().claim([key(1), key(2)]) == [Verdict.BUSY, Verdict.DONE]
+
+
+@tables
 def test_what_aws_refuses_is_a_named_error_and_no_claim(readers: Readers) -> None:
     reader = readers.open()
-    readers.dynamodb.failing = "update_item" if readers.kind == "dynamodb" else "put_item"
+    readers.dynamodb.failing = "put_item"
     with pytest.raises(StateError, match="filters"):
         reader.claim([key(1)])
     readers.dynamodb.failing = ""
@@ -262,7 +309,7 @@ def test_a_reader_whose_log_could_not_be_read_after_a_long_time_reads_it_before_
     busy.claim([key(2)])
     readers.now += WINDOW_S * 0.6
     readers.expire()  # the first entry, and not the second
-    readers.dynamodb.failing = "get_paginator"
+    readers.dynamodb.failing = "query"
     with pytest.raises(StateError):
         idle.claim([key(3)])
     readers.dynamodb.failing = ""

@@ -9,6 +9,7 @@ import pytest
 from contract import load_contract
 from eventplane.interest.announcement import with_interest
 from eventplane.interest.table import PARTITION, SORT, InterestTable
+from eventplane_aws.tables import DynamoDbTables
 from eventplane_client import ClientSettings, connect
 from eventplane_client.dynamodb_interest import DynamoDbInterest
 from eventplane_client.errors import ClosedError, InterestError, UnavailableError
@@ -29,7 +30,7 @@ def dynamodb(fake_aws: FakeAws) -> Any:
 
 
 def items(dynamodb: Any) -> list[Any]:
-    return list(InterestTable(dynamodb, "interest").all())
+    return list(InterestTable(DynamoDbTables(dynamodb), "interest").all())
 
 
 def test_what_it_writes_is_what_routers_read_and_goes_with_the_program(dynamodb: Any) -> None:

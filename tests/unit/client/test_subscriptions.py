@@ -17,12 +17,12 @@ from eventplane.contract.subscription import IN_FORCE_S, MAX_OWN, new_subscripti
 from eventplane.contract.subscription_table import (
     PARTITION,
     SORT,
+    SUBSCRIPTION,
     SubscriptionTable,
-    read_subscription,
-    subscription_item,
 )
 from eventplane.interest import table as interest_table
 from eventplane.settings import written
+from eventplane_aws.tables import DynamoDbTables
 from eventplane_client.api_subscriptions import ApiSubscriptions
 from eventplane_client.dynamodb_subscriptions import DynamoDbSubscriptions
 from eventplane_client.errors import (
@@ -72,7 +72,7 @@ def table(fake_aws: FakeAws, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     }.items():
         monkeypatch.setenv(name, value)
     handler.service.cache_clear()
-    yield SubscriptionTable(client, "subscriptions")
+    yield SubscriptionTable(DynamoDbTables(client), "subscriptions")
     handler.service.cache_clear()
 
 
@@ -95,7 +95,7 @@ def test_the_same_again_is_the_same_and_another_filter_is_not(table: Subscriptio
 
 
 def test_what_was_written_without_the_api_is_the_same_too(table: SubscriptionTable) -> None:
-    table.add(new_subscription("carers", "news", NEWS, "2026-01-01T00:00:00Z"))
+    table.write(new_subscription("carers", "news", NEWS, "2026-01-01T00:00:00Z"))
     own().subscribe("news", NEWS)
     own().unsubscribe("news")
     assert table.all() == frozenset()
@@ -130,7 +130,7 @@ def test_what_the_gateway_refuses_by_itself_is_unavailable(document: object) -> 
 
 def test_the_quota_is_named(table: SubscriptionTable) -> None:
     for number in range(MAX_OWN):
-        table.add(new_subscription("carers", f"n{number}", NEWS, "2026-01-01T00:00:00Z"))
+        table.write(new_subscription("carers", f"n{number}", NEWS, "2026-01-01T00:00:00Z"))
     with pytest.raises(SubscriptionError, match="quota"):
         own().subscribe("news", NEWS)
 
@@ -161,7 +161,7 @@ def test_what_it_writes_is_what_routers_read(dynamodb: Any) -> None:
     with pytest.raises(AlreadySubscribedError):
         own.subscribe("news", {"exact": {"type": "other"}})
     (item,) = dynamodb.scan(TableName="subscriptions")["Items"]
-    derived, refused = with_subscriptions(load_contract(), [read_subscription(item)])
+    derived, refused = with_subscriptions(load_contract(), [SUBSCRIPTION.from_item(item)])
     assert refused == {}
     assert "family-app-subscribes-news" in {each.name for each in derived.routes}
     own.unsubscribe("news")
@@ -179,7 +179,7 @@ def test_it_says_from_when_on_it_is_in_force(dynamodb: Any) -> None:
     assert own.subscribe("news", NEWS) >= promised  # the same again, from when nobody knows better
     for created_at, expected in (("2026-01-01T00:00:00Z", True), ("nonsense", False)):
         old = new_subscription("family-app", "old", NEWS, created_at)
-        dynamodb.put_item(TableName="subscriptions", Item=subscription_item(old))
+        dynamodb.put_item(TableName="subscriptions", Item=SUBSCRIPTION.to_item(old))
         assert (own.subscribe("old", NEWS) < before) is expected
 
 

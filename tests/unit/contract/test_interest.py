@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Any
-from unittest.mock import Mock
 
 import pytest
 from hypothesis import given
@@ -13,8 +12,9 @@ from eventplane.contract import load_compiled
 from eventplane.filters import Any as AnyOf
 from eventplane.filters import Exact
 from eventplane.interest.announcement import Announcement, AnnouncementError, new_announcement, with_interest
-from eventplane.interest.table import InterestTable
+from eventplane.interest.table import ANNOUNCEMENT, InterestTable
 from eventplane.interest.uplink import uplink_filters
+from eventplane.records import MemoryTables, RecordError
 from tests.plane import shipped_contract
 
 CONTRACT = shipped_contract()
@@ -71,7 +71,7 @@ def test_a_wrong_announcement_makes_only_its_reader_s_interest_unknown(
 @pytest.mark.parametrize(
     ("until_s", "filters", "error"),
     [
-        ("x", "[]", ValueError),
+        ("x", "[]", RecordError),
         ("9", "{}", TypeError),
         ("9", "[", ValueError),
         ("9", "[1]", AnnouncementError),
@@ -80,11 +80,10 @@ def test_a_wrong_announcement_makes_only_its_reader_s_interest_unknown(
     ],
 )
 def test_an_item_that_cannot_be_read_is_reported(until_s: str, filters: str, error: type[Exception]) -> None:
-    item = {"participant": {"S": "a"}, "expires": {"N": until_s}, "filters": {"S": filters}}
-    client = Mock()
-    client.get_paginator.return_value.paginate.return_value = [{"Items": [item]}]
+    tables, key = MemoryTables(), ANNOUNCEMENT.key_of("a", "one")
+    tables.put("t", key, {**key, "expires": {"N": until_s}, "filters": {"S": filters}}, None)
     reported: list[Exception] = []
-    assert InterestTable(client, "t", lambda _, found: reported.append(found)).all() == frozenset()
+    assert InterestTable(tables, "t", lambda _, found: reported.append(found)).all() == frozenset()
     (found,) = reported
     assert isinstance(found, error)
 

@@ -21,8 +21,9 @@ from contract.publish import (
     find_deployment,
 )
 from eventplane.contract import Contract, compile_contract
-from eventplane.contract.publication import KEY, Head, cloud_destinations, contract_key, read_contract
+from eventplane.contract.publication import KEY, ContractTable, Head, cloud_destinations, contract_id
 from eventplane.settings import written
+from eventplane_aws.tables import DynamoDbTables
 from operations.cloud import Cloud
 from operations.command_line import main
 from tests.dynamodb import create_table
@@ -45,7 +46,7 @@ def dynamodb(fake_aws: FakeAws) -> Any:
 
 @pytest.fixture
 def publisher(dynamodb: Any) -> Publisher:
-    return Publisher(Deployment(DEPLOYED.version, QUEUES, TABLE), dynamodb)
+    return Publisher(Deployment(DEPLOYED.version, QUEUES, TABLE), DynamoDbTables(dynamodb))
 
 
 def changed(name: str, to: str = "desk.inbox", **participants: Any) -> Contract:
@@ -70,12 +71,12 @@ def test_a_published_contract_is_in_force_and_names_the_one_before(
         publisher.publish(each)
     head = head_of(publisher)
     assert (head.base, head.versions) == (DEPLOYED.version, (two.version, one.version))
-    item = dynamodb.get_item(TableName=TABLE, Key=contract_key(two.version))["Item"]
-    assert read_contract(two.version, item) == two
+    table = ContractTable(DynamoDbTables(dynamodb), TABLE)
+    assert table.contract(two.version) == two
     # What was lost is stored again.
-    dynamodb.delete_item(TableName=TABLE, Key=contract_key(two.version))
+    table.contracts.discard(contract_id(two.version))
     publisher.publish(two)
-    assert dynamodb.get_item(TableName=TABLE, Key=contract_key(two.version))["Item"] == item
+    assert table.contract(two.version) == two
     assert head_of(publisher) == head
     publisher.withdraw()
     assert publisher.in_force() is None

@@ -27,7 +27,7 @@ from eventplane.contract.subscription import (
     with_subscriptions,
     without_costly,
 )
-from eventplane.contract.subscription_table import read_subscription, subscription_item
+from eventplane.contract.subscription_table import SUBSCRIPTION
 from eventplane.envelope import write_event
 from eventplane.filters import Filter
 from eventplane.interest.announcement import new_announcement, with_interest
@@ -64,7 +64,7 @@ def test_a_subscription_is_checked_like_a_route(name: str, filter: object, path:
 
 def test_subscriptions_make_a_contract_with_its_own_version() -> None:
     assert with_subscriptions(CONTRACT, []) == (CONTRACT, {})
-    assert read_subscription(subscription_item(subscription())) == subscription()
+    assert SUBSCRIPTION.from_item(SUBSCRIPTION.to_item(subscription())) == subscription()
     derived, refused = with_subscriptions(CONTRACT, [subscription()])
     assert refused == {}
     assert derived.version != CONTRACT.version

@@ -7,17 +7,14 @@ from dataclasses import replace
 import pytest
 
 from eventplane.fleet import (
-    FLEET_KEY,
     MAX_REGISTRATIONS_A_DAY,
     Device,
     DeviceNameError,
-    FleetTable,
     LifecycleError,
     LifecycleState,
     RefusedError,
     RegistrationRefusal,
     RegistrationRequest,
-    change,
     decommissioned,
     grouped,
     locked_out,
@@ -30,8 +27,6 @@ from eventplane.fleet import (
     retired,
     seen,
 )
-from tests.dynamodb import create_table
-from tests.fakes.aws import FakeAws
 
 NOW_MS = 1_767_225_600_000
 DAY_MS = 86_400_000
@@ -62,22 +57,6 @@ def test_a_device_that_was_made_is_registered_with_the_claim_and_in_service_when
     used = seen(asked, "a", NOW_MS + 1)
     assert (used.state, used.certificate, used.pending) == (LifecycleState.PROVISIONED, "a", None)
     assert (used.registrations, used.changed_at_ms) == (1, NOW_MS + 1)
-
-
-def test_a_concurrent_write_is_not_lost() -> None:
-    dynamodb = FakeAws().dynamodb
-    create_table(dynamodb, "fleet", FLEET_KEY)
-    table = FleetTable(dynamodb, "fleet")
-    others = iter([replace(NEW, reason="another's")])
-
-    def count(found: Device | None) -> Device:
-        if (other := next(others, None)) is not None:
-            assert table.write(other)
-        return replace(found or NEW, registrations=7)
-
-    after = change(table, "home-1", count)
-    assert (after.reason, after.registrations, after.revision) == ("another's", 7, 2)
-    assert table.read("home-1") == after
 
 
 def test_an_answer_that_was_lost_is_asked_for_again() -> None:

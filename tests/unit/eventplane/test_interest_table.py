@@ -2,67 +2,56 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from eventplane.contract.publication import Item
 from eventplane.interest.announcement import new_announcement
 from eventplane.interest.table import (
+    ANNOUNCEMENT,
     MAX_PROGRAMS,
-    PARTITION,
     SORT,
+    AnnouncementItem,
     InterestTable,
     LeasedAnnouncement,
-    interest_item,
+    announcement_item,
 )
-from tests.dynamodb import create_table
-from tests.fakes.aws import FakeAws
+from eventplane.records import MemoryTables, Records
 
 
 def leased(participant: str) -> LeasedAnnouncement:
     return LeasedAnnouncement(new_announcement(participant, [{"exact": {"type": "a"}}]), 100)
 
 
-def test_a_malformed_announcement_makes_its_participant_s_interest_unknown(fake_aws: FakeAws) -> None:
-    dynamodb = fake_aws.dynamodb
-    create_table(dynamodb, "interest", PARTITION, SORT)
-    newer = interest_item(leased("desk"), "new") | {"filters": {"S": '[{"dialect of tomorrow": {}}]'}}
-    for item in (interest_item(leased("desk"), "old"), newer, interest_item(leased("porter"), "one")):
-        dynamodb.put_item(TableName="interest", Item=item)
-    foreign: list[Item] = []
-    found = InterestTable(dynamodb, "interest", lambda item, _: foreign.append(item)).all()
-    assert found == {leased("porter")}
-    assert foreign == [newer]
+def one(participant: str, announcer: str = "one") -> AnnouncementItem:
+    return announcement_item(leased(participant), announcer)
 
 
-class Items:
-    """A table that says one page."""
-
-    def __init__(self, *items: Item) -> None:
-        self._items = items
-
-    def get_paginator(self, _operation: str) -> Items:
-        return self
-
-    def paginate(self, **_request: Any) -> list[Any]:
-        return [{"Items": self._items}]
+def table(*items: AnnouncementItem, foreign: list[str]) -> InterestTable:
+    """A table with `items`; `foreign` gets the announcers of what cannot be read."""
+    tables = MemoryTables()
+    for each in items:
+        Records(tables, "interest", ANNOUNCEMENT).force(each)
+    return InterestTable(tables, "interest", lambda key, _: foreign.append(key[SORT]["S"]))
 
 
-def item(participant: str, filters: str, until_s: int = 100) -> Item:
-    return {"participant": {"S": participant}, "filters": {"S": filters}, "expires": {"N": str(until_s)}}
+def item(participant: str, announcer: str, filters: str, expires: int = 100) -> AnnouncementItem:
+    return AnnouncementItem(participant=participant, announcer=announcer, filters=filters, expires=expires)
+
+
+def test_a_malformed_announcement_makes_its_participant_s_interest_unknown() -> None:
+    foreign: list[str] = []
+    newer = item("desk", "new", '[{"dialect of tomorrow": {}}]')
+    known = table(one("desk", "old"), newer, one("porter"), foreign=foreign).all()
+    assert (known, foreign) == ({leased("porter")}, ["new"])
 
 
 def test_expired_announcements_are_not_read() -> None:
-    foreign: list[Item] = []
-    items = (item("desk", "[" * 9_000, 9), interest_item(leased("desk"), "one"))
-    assert InterestTable(Items(*items), "t", lambda each, _: foreign.append(each)).all(10) == {leased("desk")}
-    assert foreign == []
+    foreign: list[str] = []
+    known = table(item("desk", "old", "[" * 9_000, 9), one("desk"), foreign=foreign).all(10)
+    assert (known, foreign) == ({leased("desk")}, [])
 
 
 def test_too_many_announcements_make_a_participant_s_interest_unknown_and_are_not_read() -> None:
-    foreign: list[Item] = []
-    many = [item("desk", f'[{{"exact":{{"type":"t{at}"}}}}]') for at in range(MAX_PROGRAMS + 1)]
-    wrong = [item("desk", "[" * 9_000)] * 9
-    others = [interest_item(leased("porter"), f"p{at}") for at in range(2 * MAX_PROGRAMS)]
-    table = InterestTable(Items(*many, *wrong, *others), "t", lambda each, _: foreign.append(each))
-    assert table.all() == {leased("porter")}
-    assert foreign == many[-1:]
+    foreign: list[str] = []
+    many = [item("desk", f"a{at:03}", f'[{{"exact":{{"type":"t{at}"}}}}]') for at in range(MAX_PROGRAMS + 1)]
+    wrong = [item("desk", f"b{at}", "[" * 9_000) for at in range(9)]
+    others = [one("porter", f"p{at}") for at in range(2 * MAX_PROGRAMS)]
+    known = table(*many, *wrong, *others, foreign=foreign).all()
+    assert (known, foreign) == ({leased("porter")}, [many[-1].announcer])

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from eventplane.contract.subscription import MAX_OWN, Subscription, new_subscription
-from eventplane.contract.subscription_table import PARTITION, SORT, SubscriptionTable
-from tests.dynamodb import create_table
-from tests.fakes.aws import FakeAws
+from eventplane.contract.subscription_table import SORT, SUBSCRIPTION, SubscriptionTable
+from eventplane.records import MemoryTables
 
 NOW = "2026-01-01T00:00:00.000Z"
 
@@ -19,19 +18,12 @@ def subscription(name: str = "news", participant: str = "carers", document: str 
     return new_subscription(participant, name, {"exact": {"type": "t"}}, NOW, document)
 
 
-@pytest.fixture
-def dynamodb(fake_aws: FakeAws) -> Any:
-    client = fake_aws.dynamodb
-    create_table(client, "subscriptions", PARTITION, SORT)
-    return client
-
-
-def test_an_added_subscription_is_found_alone_and_among_others(dynamodb: Any) -> None:
-    table = SubscriptionTable(dynamodb, "subscriptions")
+def test_an_added_subscription_is_found_alone_and_among_others() -> None:
+    table = SubscriptionTable(MemoryTables(), "subscriptions")
     one, other = subscription(), subscription(participant="family-app", document="")
-    assert table.add(one)
-    assert table.add(other)
-    assert not table.add(replace(one, document=""))
+    assert table.write(one)
+    assert table.write(other)
+    assert not table.write(replace(one, document=""))
     assert table.all() == {one, other}
     assert table.of("carers") == [one]
     assert table.get("carers", "news") == one
@@ -39,34 +31,37 @@ def test_an_added_subscription_is_found_alone_and_among_others(dynamodb: Any) ->
 
 
 @pytest.mark.parametrize("document", ["", "{}"])
-def test_one_of_two_concurrent_writers_wins(dynamodb: Any, document: str) -> None:
-    table = SubscriptionTable(dynamodb, "subscriptions")
+def test_one_of_two_concurrent_writers_wins(document: str) -> None:
+    table = SubscriptionTable(MemoryTables(), "subscriptions")
     read = subscription(document=document)
-    table.add(read)
-    first, second = (replace(read, document=f'{{"sink":"{each}"}}') for each in "ab")
-    assert table.replace(read, first)
-    assert not table.replace(read, second)
-    assert not table.remove(read)
+    stored = table.write(read)
+    assert stored is not None
+    first, second = (replace(stored, document=f'{{"sink":"{each}"}}') for each in "ab")
+    after = table.write(first)
+    assert after is not None
+    assert not table.write(second)
+    assert not table.remove(stored)
     assert table.of("carers") == [first]
-    assert table.remove(first)
-    assert not table.remove(first)
+    assert table.remove(after)
     assert table.all() == frozenset()
 
 
-def test_a_malformed_item_is_reported_and_skipped(dynamodb: Any) -> None:
+def test_a_malformed_item_is_reported_and_skipped() -> None:
     foreign: list[Any] = []
-    table = SubscriptionTable(dynamodb, "subscriptions", foreign.append)
-    table.add(subscription())
-    dynamodb.put_item(TableName="subscriptions", Item={PARTITION: {"S": "carers"}, SORT: {"S": "odd"}})
+    tables = MemoryTables()
+    table = SubscriptionTable(tables, "subscriptions", lambda item, _: foreign.append(item))
+    table.write(subscription())
+    odd = SUBSCRIPTION.key_of("carers", "odd")
+    tables.put("subscriptions", odd, odd, None)
     assert table.all() == {subscription()}
     assert table.get("carers", "odd") is None
     assert [each[SORT]["S"] for each in foreign] == ["odd", "odd"]
 
 
-def test_of_too_many_subscriptions_the_oldest_are_read_and_one_more(dynamodb: Any) -> None:
-    table = SubscriptionTable(dynamodb, "subscriptions")
+def test_of_too_many_subscriptions_the_oldest_are_read_and_one_more() -> None:
+    table = SubscriptionTable(MemoryTables(), "subscriptions")
     many = [replace(subscription(f"n{at}"), created_at=f"2026-{999 - at}") for at in range(3 * MAX_OWN)]
     other = subscription(participant="family-app")
     for each in (*many, other):
-        table.add(each)
+        table.write(each)
     assert table.all() == {*many[-MAX_OWN - 1 :], other}

@@ -18,24 +18,23 @@ from eventplane.contract.publication import (
     ContractTable,
     Head,
     cloud_destinations,
-    contract_item,
-    head_item,
-    head_key,
+    head_id,
+    published,
 )
 from eventplane.contract.subscription import new_subscription
-from eventplane.contract.subscription_table import subscription_item, subscription_key
 from eventplane.envelope import Envelope, parse_event, write_event
 from eventplane.interest import table as interest_table
 from eventplane.sender import Sender
 from eventplane.sending import stamp_sender
 from eventplane.settings import written
+from eventplane_aws.tables import DynamoDbTables
 from lambdas.archive.ledger import LedgerWriter
 from lambdas.common.archive import Archive
 from lambdas.common.contracts import CONTRACT_FILE
 from lambdas.common.ledger import Ledger
+from lambdas.common.log import log_foreign
 from lambdas.common.queue import Invocation, QueueMessage
 from lambdas.common.sqs import SqsSender
-from lambdas.common.tables import InterestTable, SubscriptionTable
 from lambdas.router.active_contract import ActiveContract, Unseen
 from lambdas.router.dispatch import Dispatch
 from lambdas.router.engine import Engine, build_engine
@@ -219,7 +218,9 @@ class Cloud:
         create_table(self.dynamodb, TABLE, KEY)
         for table, of in {SUBSCRIPTIONS: subscription_table, INTEREST: interest_table}.items():
             create_table(self.dynamodb, table, of.PARTITION, of.SORT)
-        self.subscriptions = subscription_table.SubscriptionTable(self.dynamodb, SUBSCRIPTIONS)
+        self.tables = DynamoDbTables(self.dynamodb)
+        self.contracts = ContractTable(self.tables, TABLE)
+        self.subscriptions = subscription_table.SubscriptionTable(self.tables, SUBSCRIPTIONS)
         self._previous: str | None = None
 
     def queue(self, name: str) -> str:
@@ -320,24 +321,25 @@ class Cloud:
 
     def publish(self, contract: Contract) -> None:
         """Publish without the checks that the command makes."""
-        self.dynamodb.put_item(TableName=TABLE, Item=contract_item(contract))
+        self.contracts.contracts.force(published(contract))
         self.name(contract.version)
 
     def name(self, version: str) -> None:
         """Have the head name `version`."""
         head = Head(self.contract.version, version, self._previous, DAWN)
-        self.dynamodb.put_item(TableName=TABLE, Item=head_item(head))
+        self.contracts.heads.force(head)
         self._previous = version
 
     def withdraw(self) -> None:
-        self.dynamodb.delete_item(TableName=TABLE, Key=head_key(self.contract.version))
+        self.contracts.heads.discard(head_id(self.contract.version))
 
     def subscribe(self, name: str, type: str, participant: str = "family-app") -> None:
         subscription = new_subscription(participant, name, {"exact": {"type": type}}, DAWN)
-        self.dynamodb.put_item(TableName=SUBSCRIPTIONS, Item=subscription_item(subscription))
+        assert self.subscriptions.write(subscription)
 
     def unsubscribe(self, name: str, participant: str = "family-app") -> None:
-        self.dynamodb.delete_item(TableName=SUBSCRIPTIONS, Key=subscription_key(participant, name))
+        if found := self.subscriptions.get(participant, name):
+            assert self.subscriptions.remove(found)
 
     def in_force(
         self,
@@ -350,13 +352,13 @@ class Cloud:
 
         A router `delivers` events by it.
         """
-        client = dynamodb or self.dynamodb
+        tables = DynamoDbTables(dynamodb) if dynamodb else self.tables
         return ActiveContract(
             bundled=self.contract,
             build=lambda contract: build_engine(contract, source, self.queues),
-            table=ContractTable(client, TABLE),
-            subscriptions=SubscriptionTable(client, SUBSCRIPTIONS),
-            interest=InterestTable(client, INTEREST),
+            table=ContractTable(tables, TABLE),
+            subscriptions=subscription_table.SubscriptionTable(tables, SUBSCRIPTIONS, log_foreign),
+            interest=interest_table.InterestTable(tables, INTEREST, log_foreign),
             refresh_ms=INTERVAL_MS,
             clock=self.clock,
             queues=self.queues if delivers else None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from types import FrameType
 from typing import Any
@@ -17,13 +17,13 @@ from hypothesis import strategies as st
 
 from contract import load_contract
 from eventplane.contract import Contract, ContractError, compile_contract
-from eventplane.contract.publication import contract_item, contract_key, head_key
+from eventplane.contract.publication import CONTRACT, HEAD, contract_id, head_id, published
 from eventplane.contract.subscription import IN_FORCE_S, Subscription, new_subscription
-from eventplane.contract.subscription_table import subscription_key
+from eventplane.contract.subscription_table import SUBSCRIPTION
 from eventplane.interest.announcement import new_announcement
-from eventplane.interest.table import LeasedAnnouncement, interest_item, interest_key
+from eventplane.interest.table import ANNOUNCEMENT, InterestTable, LeasedAnnouncement, announcement_item
+from eventplane.records import Records
 from lambdas.common.aws import WORST_CALL_MS
-from lambdas.common.tables import InterestTable
 from lambdas.router.active_contract import RETRY_MS, ActiveContract, Unseen
 from lambdas.router.engine import Engine
 from lambdas.router.service import LIMITS
@@ -118,7 +118,7 @@ class TestPublished:
     def test_a_contract_published_again_is_in_force_at_the_next_look(self, cloud: Cloud, spoil: bool) -> None:
         new = with_route(cloud.contract, "new")
         if spoil:
-            put(cloud, TABLE, contract_key(new.version), compiled={"B": b"not zlib"})
+            put(cloud, TABLE, CONTRACT.key_of(contract_id(new.version)), compiled={"B": b"not zlib"})
         cloud.name(new.version)
         in_force = cloud.in_force()
         assert later(cloud, in_force) == cloud.contract
@@ -128,7 +128,7 @@ class TestPublished:
     def test_a_malformed_head_changes_nothing_and_a_new_process_waits(self, cloud: Cloud) -> None:
         in_force = cloud.in_force()
         assert seen(in_force) == cloud.contract
-        put(cloud, TABLE, head_key(cloud.contract.version))
+        put(cloud, TABLE, HEAD.key_of(head_id(cloud.contract.version)))
         assert later(cloud, in_force) == cloud.contract
         # It may have named any contract.
         assert unseen(cloud.in_force()) == cloud.contract
@@ -144,11 +144,11 @@ def publish_broken(cloud: Cloud, kind: str) -> None:
         case "missing":
             cloud.name("0" * 16)
         case "damaged":
-            put(cloud, TABLE, contract_key("1" * 16), compiled={"B": b"not zlib"})
+            put(cloud, TABLE, CONTRACT.key_of(contract_id("1" * 16)), compiled={"B": b"not zlib"})
             cloud.name("1" * 16)
         case "renamed":
-            item = contract_item(with_route(cloud.contract, "renamed"))
-            put(cloud, TABLE, item, **contract_key("2" * 16))
+            item = published(with_route(cloud.contract, "renamed"))
+            cloud.contracts.contracts.force(replace(item, version="2" * 16))
             cloud.name("2" * 16)
         case "unreachable":
             cloud.publish(with_route(with_nobody(cloud.contract), "lost", "nobody.inbox"))
@@ -305,9 +305,9 @@ class TestSubscriptions:
         cloud.subscribe("news", NEWS)
         for participant in ("unknown", "nobody"):
             cloud.subscribe("lost", "org.example.news.v1", participant)
-        put(cloud, SUBSCRIPTIONS, subscription_key("family-app", "empty"))
+        put(cloud, SUBSCRIPTIONS, SUBSCRIPTION.key_of("family-app", "empty"))
         broken = {"filter": {"S": "{"}, "created_at": {"S": "x"}}
-        put(cloud, SUBSCRIPTIONS, subscription_key("family-app", "broken"), **broken)
+        put(cloud, SUBSCRIPTIONS, SUBSCRIPTION.key_of("family-app", "broken"), **broken)
         found = {each for each in routes(seen(cloud.in_force())) if "-subscribes-" in each}
         assert found == {NEWS_ROUTE}
 
@@ -409,7 +409,7 @@ class TestInterest:
     ) -> None:
         motion = new_announcement(participant, [{"exact": {"type": "org.eventplane.activity.motion.v1"}}])
         leased = LeasedAnnouncement(motion, cloud.clock() // 1_000 + leased_s)
-        put(cloud, INTEREST, interest_item(leased, by))
+        Records(cloud.tables, INTEREST, ANNOUNCEMENT).force(announcement_item(leased, by))
 
     @staticmethod
     def interested(contract: Contract, what: str = "destination") -> set[str]:
@@ -440,10 +440,10 @@ class TestInterest:
         cloud.publish(with_route(cloud.contract, "new"))
         self.announce(cloud)
         self.announce(cloud, participant="nobody")
-        put(cloud, INTEREST, interest_key("carers", "empty"))
+        put(cloud, INTEREST, ANNOUNCEMENT.key_of("carers", "empty"))
         for name, filters in (("broken", '[{"new":{}}]'), ("deep", "[" * 5_000)):
             expires = {"N": str(cloud.clock())}
-            put(cloud, INTEREST, interest_key("carers", name), filters={"S": filters}, expires=expires)
+            put(cloud, INTEREST, ANNOUNCEMENT.key_of("carers", name), filters={"S": filters}, expires=expires)
         found = seen(cloud.in_force())
         assert self.interested(found) == {"family-app.inbox"}
         assert "new" in routes(found)

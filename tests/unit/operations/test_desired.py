@@ -11,10 +11,9 @@ import pytest
 from eventplane.contract import Downlink
 from eventplane.downlink import table as keys
 from eventplane.downlink.desired import Desired, Message, State
+from eventplane.records import Records
 from eventplane.resource_names import resource_name
-from operations import desired
-from operations.desired import DesiredItems
-from tests.dynamodb import create_table
+from tests.dynamodb import records
 from tests.fakes.aws import FakeAws
 from tests.unit.operations.support import ENVIRONMENT, Run, RunJson
 
@@ -32,11 +31,9 @@ def state(thing: str, key: str, version: int, **more: Any) -> Desired:
 
 
 @pytest.fixture
-def items(fake_aws: FakeAws, monkeypatch: pytest.MonkeyPatch) -> DesiredItems:
-    """A state, a tombstone, commands, and another device's state, read two at a time."""
-    monkeypatch.setattr(desired, "_PAGE", 2)
-    client = fake_aws.dynamodb
-    create_table(client, TABLE, keys.PARTITION_KEY, keys.SORT_KEY)
+def items(fake_aws: FakeAws) -> Records[Desired]:
+    """A state, a tombstone, commands, and another device's state."""
+    items = records(fake_aws.dynamodb, TABLE, keys.DESIRED)
     tombstone = message(3, is_deleted=True)
     for each in (
         state("home-1", "a/b/c", 12, owner="s", reset=RESET_MS, acknowledged_version=11),
@@ -53,11 +50,11 @@ def items(fake_aws: FakeAws, monkeypatch: pytest.MonkeyPatch) -> DesiredItems:
         ),
         state("home-2", "a/b/c", 9),
     ):
-        client.put_item(**keys.write_request(TABLE, each))
-    return DesiredItems(client, TABLE)
+        assert items.write(each)
+    return items
 
 
-def test_a_device_s_keys_are_listed(items: DesiredItems, run: Run, run_json: RunJson) -> None:
+def test_a_device_s_keys_are_listed(items: Records[Desired], run: Run, run_json: RunJson) -> None:
     status, out, _ = run("desired", "list", "home-1")
     assert (status, [line.split() for line in out.splitlines()][1:]) == (
         0,
@@ -71,17 +68,17 @@ def test_a_device_s_keys_are_listed(items: DesiredItems, run: Run, run_json: Run
     assert (document["key"], document["desired"], document["acknowledged"]) == ("a/b/c", "9", None)
 
 
-def test_what_a_device_had_can_be_removed_more_than_once(items: DesiredItems) -> None:
-    found = items.keys("home-1")
+def test_what_a_device_had_can_be_removed_more_than_once(items: Records[Desired]) -> None:
+    found = [keys.sort_key(each.kind, each.key) for each in items.of("home-1")]
     assert found == ["c#x/y/z", "s#a/b/c", "s#a/b/d"]
     for sk in (*found, *found):
-        items.remove("home-1", sk)
-    assert items.keys("home-1") == []
-    assert items.keys("home-2") == ["s#a/b/c"]
+        items.discard("home-1", sk)
+    assert not list(items.of("home-1"))
+    assert len(list(items.of("home-2"))) == 1
 
 
 def test_a_key_is_shown_of_one_device_or_with_the_number_of_devices_that_have_it(
-    items: DesiredItems, run: Run, run_json: RunJson
+    items: Records[Desired], run: Run, run_json: RunJson
 ) -> None:
     (document,) = run_json("desired", "show", "a/b/c", "--device", "home-1")
     assert document["reset"] == "2026-01-01 00:00:00.000"
@@ -89,11 +86,10 @@ def test_a_key_is_shown_of_one_device_or_with_the_number_of_devices_that_have_it
     status, out, _ = run("desired", "show", "a/b/c", "--device", "home-2")
     assert (status, [line.split()[0] for line in out.splitlines()]) == (0, ["KIND", "state"])
 
-    client = boto3.client("dynamodb")
     for number in range(3, 8):
-        client.put_item(**keys.write_request(TABLE, state(f"home-{number}", "a/b/c", 9)))
+        assert items.write(state(f"home-{number}", "a/b/c", 9))
     # What all were sent of the cloud's interest is no device's.
-    client.put_item(TableName=TABLE, Item=keys.key_of("*", "s#a/b/c"))
+    boto3.client("dynamodb").put_item(TableName=TABLE, Item=keys.DESIRED.key_of("*", "s#a/b/c"))
     most, other = run_json("desired", "show", "a/b/c")
     assert (most["desired"], most["reset"], most["devices"]) == ("9", None, 6)
     assert (other["desired"], other["acknowledged"], other["devices"]) == ("12", 11, 1)
@@ -107,7 +103,7 @@ def test_a_key_is_shown_of_one_device_or_with_the_number_of_devices_that_have_it
     ],
 )
 def test_a_reset_is_ordered_of_the_downlink(
-    items: DesiredItems, run: Run, options: list[str], order: dict[str, Any]
+    items: Records[Desired], run: Run, options: list[str], order: dict[str, Any]
 ) -> None:
     sqs = boto3.client("sqs")
     url = sqs.create_queue(QueueName=resource_name(ENVIRONMENT, "downlink-work"))["QueueUrl"]
@@ -133,7 +129,7 @@ def test_a_reset_is_ordered_of_the_downlink(
     ],
 )
 def test_missing_devices_and_wrong_words_are_named(
-    items: DesiredItems, run: Run, arguments: list[str], expected: int, problem: str
+    items: Records[Desired], run: Run, arguments: list[str], expected: int, problem: str
 ) -> None:
     status, _, err = run("desired", *arguments)
     assert (status, problem in err) == (expected, True), err

@@ -9,11 +9,13 @@ import boto3
 import pytest
 
 from eventplane.downlink import table as desired
-from eventplane.fleet import FLEET_KEY, FLEET_TABLE, Device, FleetTable, LifecycleState, made
+from eventplane.fleet import FLEET_TABLE, REGISTRY, Device, LifecycleState, made
+from eventplane.presence import PRESENCE
+from eventplane.records import Records
 from eventplane.resource_names import resource_name
 from operations.fleet.access import DeviceAccess
 from operations.fleet.disposal import Disposal
-from tests.dynamodb import create_table
+from tests.dynamodb import create_table, records
 from tests.fakes.aws import FakeAws
 from tests.fakes.client import FakeClient
 from tests.unit.operations.support import ENVIRONMENT, Run, RunJson
@@ -36,33 +38,34 @@ def table(name: str, environment: str = ENVIRONMENT) -> str:
 
 
 @pytest.fixture
-def registry(fake_aws: FakeAws) -> FleetTable:
+def registry(fake_aws: FakeAws) -> Records[Device]:
     fake_aws.others["iot-data"] = NoDeviceData()
     client = fake_aws.dynamodb
-    create_table(client, table(FLEET_TABLE), FLEET_KEY)
-    return FleetTable(client, table(FLEET_TABLE))
+    return records(client, table(FLEET_TABLE), REGISTRY)
 
 
-def device(registry: FleetTable, thing: str = "home-1") -> Device:
+def device(registry: Records[Device], thing: str = "home-1") -> Device:
     found = registry.read(thing)
     assert found is not None
     return found
 
 
-def test_devices_are_registered_once(registry: FleetTable, run: Run, run_json: RunJson) -> None:
+def test_devices_are_registered_once(registry: Records[Device], run: Run, run_json: RunJson) -> None:
     assert run("fleet", "register", "home-1", "home-2")[1].splitlines() == [
         "home-1: registered",
         "home-2: registered",
     ]
     assert run("fleet", "register", "home-2")[:2] == (0, "home-2: was registered before\n")
-    assert (device(registry).state, device(registry).revision) == (LifecycleState.MADE, 1)
+    assert device(registry).state is LifecycleState.MADE
     assert run_json("fleet", "register", "home-3", "home-3") == [
         {"thing": "home-3", "is_new": True},
         {"thing": "home-3", "is_new": False},
     ]
 
 
-def test_devices_are_listed_by_state_and_group(registry: FleetTable, run: Run, run_json: RunJson) -> None:
+def test_devices_are_listed_by_state_and_group(
+    registry: Records[Device], run: Run, run_json: RunJson
+) -> None:
     for number in range(3, 0, -1):
         groups = frozenset({"north", "pilot"} if number == 2 else ())
         registry.write(replace(made(f"home-{number}", MADE_MS), groups=groups))
@@ -81,7 +84,7 @@ def test_devices_are_listed_by_state_and_group(registry: FleetTable, run: Run, r
 
 
 def test_a_device_is_shown_without_moving_the_cursor(
-    registry: FleetTable, run: Run, run_json: RunJson
+    registry: Records[Device], run: Run, run_json: RunJson
 ) -> None:
     registry.write(replace(made("home-1", MADE_MS), reason="gone\x1b[2J", groups=frozenset({"b", "a"})))
     assert run("fleet", "show", "home-1")[1].splitlines() == [
@@ -97,13 +100,13 @@ def test_a_device_is_shown_without_moving_the_cursor(
 
 
 def test_the_environment_may_be_chosen_for_all_commands(
-    registry: FleetTable, run: Run, monkeypatch: pytest.MonkeyPatch
+    registry: Records[Device], run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client = boto3.client("dynamodb")
-    create_table(client, table(FLEET_TABLE, "prod"), FLEET_KEY)
+    prod = records(client, table(FLEET_TABLE, "prod"), REGISTRY)
     monkeypatch.setenv("EVENTPLANE_ENV", "prod")
     assert run("fleet", "register", "home-1")[0] == 0
-    assert FleetTable(client, table(FLEET_TABLE, "prod")).read("home-1") is not None
+    assert prod.read("home-1") is not None
     assert registry.read("home-1") is None
 
 
@@ -125,7 +128,7 @@ NOBODY = "no device is called 'home-1'"
     ],
 )
 def test_what_cannot_be_done_is_one_error(
-    registry: FleetTable, run: Run, arguments: list[str], remedy: str
+    registry: Records[Device], run: Run, arguments: list[str], remedy: str
 ) -> None:
     status, _, err = run("fleet", *arguments)
     assert (status, remedy in err) == (1, True)
@@ -141,7 +144,7 @@ def test_what_cannot_be_done_is_one_error(
     ],
 )
 def test_a_device_in_another_state_is_left_alone(
-    registry: FleetTable, run: Run, command: str, state: LifecycleState, problem: str
+    registry: Records[Device], run: Run, command: str, state: LifecycleState, problem: str
 ) -> None:
     registry.write(replace(made("home-1", 1), state=state))
     status, _, err = run("fleet", command, "home-1")
@@ -149,7 +152,7 @@ def test_a_device_in_another_state_is_left_alone(
 
 
 def test_a_device_is_put_into_groups_and_out_of_them(
-    registry: FleetTable, run: Run, run_json: RunJson
+    registry: Records[Device], run: Run, run_json: RunJson
 ) -> None:
     registry.write(made("home-1", 1))
     assert run("fleet", "groups", "home-1", "pilot", "north")[:2] == (0, "home-1: in north pilot\n")
@@ -162,24 +165,24 @@ def test_a_device_is_put_into_groups_and_out_of_them(
 
 
 def test_a_device_that_is_decommissioned_is_never_reported_as_away(
-    registry: FleetTable, run: Run, monkeypatch: pytest.MonkeyPatch
+    registry: Records[Device], run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dynamodb, iot = boto3.client("dynamodb"), boto3.client("iot")
     create_table(dynamodb, table("desired"), desired.PARTITION_KEY, desired.SORT_KEY)
-    create_table(dynamodb, table("presence"), "device")
+    presence = records(dynamodb, table("presence"), PRESENCE)
     iot.create_thing(thingName="home-1")
     registry.write(made("home-1", 1))
-    known: list[str] = []
+    known: list[bool] = []
 
     def cut(_: DeviceAccess, thing: str, *, with_session: bool) -> None:
         assert with_session
-        item = dynamodb.get_item(TableName=table("presence"), Key={"device": {"S": thing}})["Item"]
-        known.append(item["known"]["S"])
+        state = presence.read(thing)
+        known.append(state is not None and state.is_gone)
 
     monkeypatch.setattr(DeviceAccess, "cut", cut)
     monkeypatch.setattr(Disposal, "_retained", lambda *_: [])  # the fake has no retained messages
     assert run("fleet", "decommission", "home-1")[0] == 0
-    assert known == ['{"is_gone": true}'], "presence has to know it before the connection ends"
+    assert known == [True], "presence has to know it before the connection ends"
 
 
 class Things:
@@ -216,12 +219,12 @@ ACTIVE, DENIED = ("ACTIVE", False), ("INACTIVE", True)
 
 
 @pytest.fixture
-def things(registry: FleetTable, monkeypatch: pytest.MonkeyPatch) -> Things:
+def things(registry: Records[Device], monkeypatch: pytest.MonkeyPatch) -> Things:
     return Things(monkeypatch)
 
 
 def test_a_quarantined_device_is_off_until_its_release(
-    registry: FleetTable, things: Things, run: Run, run_json: RunJson
+    registry: Records[Device], things: Things, run: Run, run_json: RunJson
 ) -> None:
     own, next_one, replaced = (things.certificate("home-1") for _ in range(3))
     revoked = things.certificate("home-1", "REVOKED")
@@ -250,7 +253,7 @@ def test_a_quarantined_device_is_off_until_its_release(
 
 
 def test_a_release_that_was_interrupted_is_finished_by_the_next(
-    registry: FleetTable, things: Things, run: Run, monkeypatch: pytest.MonkeyPatch
+    registry: Records[Device], things: Things, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own = things.certificate("home-1")
     registry.write(replace(made("home-1", 1), state=PROVISIONED, certificate=own))
@@ -264,7 +267,7 @@ def test_a_release_that_was_interrupted_is_finished_by_the_next(
 
 
 def test_a_device_that_was_registered_by_hand_is_in_service_after_its_release(
-    registry: FleetTable, things: Things, run: Run
+    registry: Records[Device], things: Things, run: Run
 ) -> None:
     own = things.certificate("by-hand")
     assert run("fleet", "quarantine", "by-hand")[0] == 0

@@ -11,13 +11,15 @@ import pytest
 
 from eventplane.contract import Contract, compile_contract, subscription_table
 from eventplane.contract.subscription import new_subscription
-from eventplane.contract.subscription_table import subscription_item
+from eventplane.contract.subscription_table import SUBSCRIPTION
 from eventplane.downlink import table as desired
 from eventplane.downlink.addressing import addressed
 from eventplane.envelope import parse_event
-from eventplane.interest.table import begin_request
+from eventplane.interest.table import PUBLISHED, PublishedFilters
 from eventplane.interest.uplink import uplink_filters
+from eventplane.records import Records
 from eventplane.resource_names import resource_name
+from eventplane_aws.tables import DynamoDbTables
 from tests.dynamodb import create_table
 from tests.unit.operations.support import ENVIRONMENT, Plane, Run, RunJson
 
@@ -37,7 +39,7 @@ def dynamodb(plane: Plane) -> Any:
 def test_publishing_makes_the_plane_send_its_interest_again(
     plane: Plane, dynamodb: Any, run: Run, contract: Contract, tmp_path: Path
 ) -> None:
-    dynamodb.put_item(**begin_request(DESIRED, 1))
+    Records(DynamoDbTables(dynamodb), DESIRED, PUBLISHED).write(PublishedFilters(1))
     status, _, err = run("interest", "publish")
     assert (status, "forward: wanted" in err) == (1, True)
     assert dynamodb.scan(TableName=DESIRED)["Count"] == 1
@@ -81,5 +83,5 @@ def test_what_routes_and_subscriptions_take_is_shown(
 ) -> None:
     assert run_json("interest", "show") == uplink_filters(contract)
     news = new_subscription("carers", "news", NEWS, "2026-01-01T00:00:00Z")
-    dynamodb.put_item(TableName=SUBSCRIPTIONS, Item=subscription_item(news))
+    dynamodb.put_item(TableName=SUBSCRIPTIONS, Item=SUBSCRIPTION.to_item(news))
     assert any(NEWS in each["all"] for each in run_json("interest", "show") if "all" in each)

@@ -9,7 +9,7 @@ import boto3
 import pytest
 
 from eventplane.contract.subscription import new_subscription
-from eventplane.contract.subscription_table import PARTITION, SORT, SUBSCRIPTIONS_TABLE, subscription_item
+from eventplane.contract.subscription_table import PARTITION, SORT, SUBSCRIPTION, SUBSCRIPTIONS_TABLE
 from eventplane.replay import Order, Owed, OwedOrder, WindowOrder, parse_order
 from eventplane.resource_names import resource_name
 from tests.dynamodb import create_table
@@ -133,7 +133,7 @@ def test_a_subscriber_gets_a_past_window_over_its_own_route(
     dynamodb, table = boto3.client("dynamodb"), resource_name(ENVIRONMENT, SUBSCRIPTIONS_TABLE)
     create_table(dynamodb, table, PARTITION, SORT)
     own = new_subscription("carers", "all", {"exact": {"type": READING}}, "2026-01-02T00:00:00Z")
-    for item in (subscription_item(own), {PARTITION: {"S": "carers"}, SORT: {"S": "broken"}}):
+    for item in (SUBSCRIPTION.to_item(own), {PARTITION: {"S": "carers"}, SORT: {"S": "broken"}}):
         dynamodb.put_item(TableName=table, Item=item)
     assert run("replay", *WINDOW, "--route", own.route, "--late-hours", "0", *folder.named)[0] == 0
     assert orders() == [WindowOrder(tap, ACCEPTED_MS, ACCEPTED_MS + 1, route=own.route)]

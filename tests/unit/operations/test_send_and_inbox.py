@@ -13,7 +13,7 @@ import boto3
 import pytest
 
 from eventplane.envelope import Envelope, parse_event
-from eventplane.fleet import FLEET_KEY, FLEET_TABLE
+from eventplane.fleet import FLEET_TABLE, REGISTRY
 from eventplane.resource_names import resource_name
 from eventplane.sender import Sender
 from local.ports import free_port
@@ -29,7 +29,7 @@ NOTICE = "org.eventplane.notice.carer.v1"
 @pytest.fixture
 def fleet(plane: Plane) -> str:
     table = resource_name(ENVIRONMENT, FLEET_TABLE)
-    create_table(boto3.client("dynamodb"), table, FLEET_KEY)
+    create_table(boto3.client("dynamodb"), table, *REGISTRY.key)
     return table
 
 

@@ -254,7 +254,7 @@ def test_a_failed_provisioning_reports_the_log_of_the_device(tmp_path: Path) -> 
 
 
 def plane(*, keeps_data: bool = False) -> DeployedPlane:
-    cloud: Any = SimpleNamespace(s3=None, dynamodb=None, client=lambda _: None)
+    cloud: Any = SimpleNamespace(s3=None, tables=None, client=lambda _: None)
     queues: Any = None
     return DeployedPlane(cloud, "dev", CONTRACT, OUTPUTS, 13, queues, keeps_data)
 

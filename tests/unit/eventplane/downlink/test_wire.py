@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eventplane.contract import Downlink
-from eventplane.downlink.desired import Desired, Message, State
+from eventplane.downlink.desired import Deletion, Desired, Identity, Message, State
 from eventplane.downlink.device import (
     AcknowledgementError,
     from_data,
@@ -19,20 +19,9 @@ from eventplane.downlink.device import (
     stored,
     to_data,
 )
-from eventplane.downlink.table import (
-    INDEX_KEY,
-    due_request,
-    from_item,
-    page_request,
-    read_request,
-    remove_request,
-    sort_key,
-    to_item,
-    write_request,
-)
+from eventplane.downlink.table import DESIRED, INDEX_KEY
 from eventplane.downlink.wire import DownlinkError, received
 from eventplane.envelope import Envelope, parse_event, write_event
-from eventplane.fleet import bucket_of
 from eventplane.reasons import Reason
 from tests.unit.eventplane.downlink.events import KEY, command, deletion, incoming, sent, state, wanted
 
@@ -62,11 +51,9 @@ items = st.builds(
     message=st.none() | messages,
     state=st.sampled_from(State),
     attempts=numbers,
-    sent=st.none() | st.tuples(numbers, texts, texts, texts),
+    sent=st.none() | st.builds(Identity, numbers, texts, texts, texts),
     waiting=st.lists(messages, max_size=3).map(tuple),
-    deletes=st.dictionaries(parts, numbers).map(
-        lambda each: tuple(sorted(each.items(), key=lambda one: (one[1], one[0])))
-    ),
+    deletes=st.lists(st.builds(Deletion, parts, numbers), max_size=3).map(tuple),
     recent=st.lists(texts, max_size=3).map(tuple),
     last_order=numbers,
     acknowledged_uid=texts,
@@ -74,34 +61,16 @@ items = st.builds(
     epoch=texts,
     fence=numbers,
     due_at_ms=st.none() | numbers,
-    revision=numbers,
+    revision=numbers.map(lambda each: each + 1),
 )
 
 
 @given(items)
 def test_an_item_is_read_as_it_was_written(item: Desired) -> None:
-    written = to_item(item)
-    assert from_item(written) == item
+    written = DESIRED.to_item(item)
+    assert DESIRED.from_item(written) == item
     # Only items that are due some time are in the index.
     assert (INDEX_KEY in written) is (item.due_at_ms is not None)
-
-
-def test_requests_are_conditional_and_name_one_device() -> None:
-    item = Desired(thing="home-1", key=KEY, kind=Downlink.STATE, due_at_ms=5)
-    assert write_request("t", item)["ConditionExpression"] == "attribute_not_exists(#k)"
-    assert write_request("t", item)["Item"]["revision"] == {"N": "1"}
-    later = replace(item, revision=7)
-    for request in (write_request("t", later), remove_request("t", later)):
-        assert request["ConditionExpression"] == "#r = :r"
-        assert request["ExpressionAttributeValues"] == {":r": {"N": "7"}}
-    key = {"thing": {"S": "home-1"}, "sk": {"S": f"s#{KEY}"}}
-    assert remove_request("t", later)["Key"] == key
-    assert read_request("t", "home-1", sort_key(Downlink.STATE, KEY))["Key"] == key
-    assert page_request("t", "home-1", 10, f"s#{KEY}")["ExclusiveStartKey"] == key
-    assert "ExclusiveStartKey" not in page_request("t", "home-1", 10)
-    asked = due_request("t", bucket_of("home-1"), 9, 25)
-    assert (asked["Limit"], asked["ExpressionAttributeValues"][":d"]) == (25, {"N": "9"})
-    assert asked["ExpressionAttributeValues"][":b"] == to_item(item)["work"]
 
 
 def test_downlink_attributes_are_put_in_front_of_the_sender_s_text() -> None:

@@ -162,7 +162,7 @@ def test_no_consent_is_requested_for_what_cannot_be_stored(call: Call, cloud: Cl
             assert (answered.status, answered.body["problems"][0]["path"]) == (400, "filter")
         own = cloud.subscriptions
         for at in range(MAX_OWN):
-            own.add(new_subscription("carers", f"n{at}", {"sql": "TRUE"}, "2026-01-01T00:00:00Z"))
+            own.write(new_subscription("carers", f"n{at}", {"sql": "TRUE"}, "2026-01-01T00:00:00Z"))
         one = wanted(server.url())
         assert [call("POST", body=one).status, call("PUT", "rings", one).status] == [409, 409]
         assert server.received == []

@@ -25,12 +25,13 @@ from eventplane.filters import DIALECTS, to_document
 from eventplane.function_settings import ContractSettings
 from eventplane.limits import MAX_ATTRIBUTE_NAME
 from eventplane.router import Router
+from eventplane_aws.tables import DynamoDbTables
 from lambdas.api import subscriptions as handler
 from lambdas.api.document import PROTOCOLS
 from lambdas.api.subscriptions import METHODS
 from lambdas.router.wiring import contract_in_force
 from tests import endpoint
-from tests.fakes.faults import FailingClient
+from tests.fakes.faults import FailingClient, LosingClient
 from tests.plane import shipped_contract
 from tests.unit.lambdas.api.conftest import INBOXES, Call, send
 from tests.unit.lambdas.support import DAWN, SUBSCRIPTIONS, TABLE, Cloud, figures
@@ -87,13 +88,40 @@ def test_put_creates_under_a_name_and_is_idempotent(call: Call) -> None:
 
 
 def test_a_subscription_written_without_the_api_is_shown_and_keeps_its_age(call: Call, cloud: Cloud) -> None:
-    cloud.subscriptions.add(new_subscription("carers", "news", NEWS, "2020-01-01T00:00:00.000Z"))
+    cloud.subscriptions.write(new_subscription("carers", "news", NEWS, "2020-01-01T00:00:00.000Z"))
     shown = call("GET", "news").body
     assert shown == {"id": "news", **WANTED, "effectivefilter": within(NEWS)}
     # What was answered can be sent again.
     assert call("PUT", "news", shown).body == shown
     (kept,) = cloud.subscriptions.all()
     assert kept.created_at == "2020-01-01T00:00:00.000Z"
+
+
+@pytest.mark.parametrize(
+    ("method", "id", "operation", "status", "left"),
+    [
+        ("POST", None, "put_item", 201, 2),
+        ("PUT", "other", "put_item", 201, 2),
+        ("PUT", "news", "put_item", 200, 1),
+        ("DELETE", "news", "delete_item", 200, 0),
+    ],
+)
+def test_what_is_done_is_answered_so_though_aws_s_own_answer_was_lost(
+    call: Call,
+    cloud: Cloud,
+    monkeypatch: pytest.MonkeyPatch,
+    method: str,
+    id: str | None,
+    operation: str,
+    status: int,
+    left: int,
+) -> None:
+    assert call("PUT", "news", {**WANTED, "types": ["before"]}).status == 201
+    losing = LosingClient(cloud.dynamodb, operation)
+    monkeypatch.setattr(handler, "tables", lambda: DynamoDbTables(losing))
+    handler.service.cache_clear()
+    assert call(method, id, None if method == "DELETE" else WANTED).status == status
+    assert (losing.lost, len(cloud.subscriptions.all())) == (1, left)
 
 
 EVENT = {"id": "1", "source": "/bells/1", "type": "ring", "subject": "front door"}
@@ -218,7 +246,7 @@ def test_each_path_lists_its_methods(call: Call) -> None:
 
 def test_a_participant_has_a_quota_of_subscriptions(call: Call, cloud: Cloud) -> None:
     for number in range(MAX_OWN):
-        cloud.subscriptions.add(new_subscription("carers", f"n{number}", NEWS, DAWN))
+        cloud.subscriptions.write(new_subscription("carers", f"n{number}", NEWS, DAWN))
     for answer in (call("POST", body=WANTED), call("PUT", "one-more", WANTED)):
         assert (answer.status, answer.body["title"]) == (409, "quota")
     assert call("PUT", "n1", WANTED).status == 200
@@ -234,7 +262,7 @@ def test_the_plane_has_a_quota_of_subscriptions(
 ) -> None:
     """Beyond it routers would leave the subscription out."""
     monkeypatch.setattr("lambdas.api.subscription_service.MAX_SUBSCRIPTIONS", 2)
-    cloud.subscriptions.add(new_subscription("family-app", "n", NEWS, DAWN))
+    cloud.subscriptions.write(new_subscription("family-app", "n", NEWS, DAWN))
     assert call("PUT", "n1", WANTED).status == 201
     for answer in (call("POST", body=WANTED), call("PUT", "one-more", WANTED)):
         assert (answer.status, answer.body["title"]) == (409, "quota")
@@ -251,9 +279,9 @@ def test_an_unreadable_table_is_a_503_and_grants_nothing(
         (FailingClient(cloud.dynamodb, targets={TABLE}), "PUT", "the contract in force is not known yet"),
         (FailingClient(cloud.dynamodb, targets={SUBSCRIPTIONS}), "GET", "the table does not answer"),
     ):
-        in_force = contract_in_force(settings, client, handler._InForce)
+        in_force = contract_in_force(settings, DynamoDbTables(client), handler._InForce)
         monkeypatch.setattr(handler, "contract_in_force", lambda *_, made=in_force: made)
-        monkeypatch.setattr(handler, "client", lambda _service, made=client: made)
+        monkeypatch.setattr(handler, "tables", lambda made=client: DynamoDbTables(made))
         handler.service.cache_clear()
         answer = call(method, "news", WANTED if method == "PUT" else None)
         assert (answer.status, answer.headers["Retry-After"]) == (503, "5")
@@ -274,7 +302,7 @@ def test_a_subscription_to_everything_is_limited_by_may_subscribe(call: Call, cl
     assert created.body["effectivefilter"] == within({"sql": "TRUE"}, "family-app")
     # Also of an item that the participant wrote without the API.
     letters = {"exact": {"type": "org.eventplane.deadletter.v1"}}
-    cloud.subscriptions.add(new_subscription("family-app", "more", letters, DAWN))
+    cloud.subscriptions.write(new_subscription("family-app", "more", letters, DAWN))
     assert call("GET", "more", participant="family-app").body["effectivefilter"] is None
 
 

@@ -17,10 +17,13 @@ from eventplane.downlink.table import fleet_reset, one_reset
 from eventplane.downlink.transitions import AWAY_MS, KEPT_MS, Step
 from eventplane.downlink.wire import key_of_sender
 from eventplane.envelope import parse_event, write_event
+from eventplane.records import Records
 from lambdas.common.metrics import Metric
 from lambdas.common.queue_function import queue_function
 from lambdas.downlink import answers, desired, due, items, reconciler
-from lambdas.downlink.items import PACE_S, DesiredTable, NotChangedError
+from lambdas.downlink.items import PACE_S, NotChangedError
+from tests.fakes.aws import FakeAws
+from tests.fakes.faults import LosingClient
 from tests.fakes.sqs import FakeSqs
 from tests.rule_failure import rule_failure
 from tests.unit.lambdas.downlink.world import (
@@ -58,6 +61,15 @@ def test_a_state_is_sent_at_once_and_done_when_the_device_acknowledged_it(world:
     world.do_work()
     assert world.versions() == []
     assert world.reconcile().items == 0
+
+
+def test_a_command_is_sent_and_checked_though_the_answer_to_the_write_was_lost(
+    world: World, fake_aws: FakeAws, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    losing = LosingClient(world.dynamodb, "put_item")
+    monkeypatch.setattr(fake_aws, "dynamodb", losing)
+    assert world.desire(command(1)) == frozenset()
+    assert (losing.lost, world.versions(), world.delays) == (1, [1], [5])
 
 
 @pytest.mark.source("K1", "K7")
@@ -269,20 +281,20 @@ def test_without_time_nothing_begins_and_every_message_is_redelivered(world: Wor
 
 def test_the_slower_writer_reads_and_decides_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.desire(state(1))
-    write, others = DesiredTable.write, [state(2)]
+    write, others = Records.write, [state(2)]
 
-    def slow(table: DesiredTable, item: Desired) -> Desired | None:
+    def slow(table: Records[Desired], item: Desired) -> Desired | None:
         if others:
             world.desire(others.pop())
         return write(table, item)
 
-    monkeypatch.setattr(DesiredTable, "write", slow)
+    monkeypatch.setattr(Records, "write", slow)
     world.desire(state(3))
     message = world.item().message
     assert (message and message.version) == 3
     # A message whose item others keep writing is redelivered.
-    monkeypatch.setattr(DesiredTable, "write", lambda *_: None)
-    monkeypatch.setattr(DesiredTable, "remove", lambda *_: False)
+    monkeypatch.setattr(Records, "write", lambda *_: None)
+    monkeypatch.setattr(Records, "remove", lambda *_: False)
     assert world.desire(state(4)) == {"m0"}
     with pytest.raises(NotChangedError, match="home-1"):
         world.parts.items.change("home-1", f"s#{KEY_OF_PULSE}", lambda _item, _now_ms: Step(None))
@@ -384,7 +396,7 @@ def test_an_acknowledgement_is_redelivered_without_its_write_or_its_dead_letter(
 ) -> None:
     world.desire(state(1))
     ((_, incoming),) = world.sent
-    for owner, method, nothing in ((DesiredTable, "write", None), (FakeSqs, "send_message_batch", {})):
+    for owner, method, nothing in ((Records, "write", None), (FakeSqs, "send_message_batch", {})):
         with monkeypatch.context() as patch:
             patch.setattr(owner, method, Mock(return_value=nothing))
             assert world.answer("home-1", rejected(incoming, "contract_refused", "")) == {"m0"}

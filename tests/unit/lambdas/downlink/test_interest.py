@@ -10,19 +10,18 @@ from botocore.exceptions import ClientError
 
 from contract import load_contract
 from eventplane.contract import ContractError
-from eventplane.contract.publication import ContractTable
+from eventplane.contract.subscription_table import SubscriptionTable
 from eventplane.device_reports import UPLINK_KEY
 from eventplane.downlink import table as desired
 from eventplane.downlink.addressing import Addressed, addressed
 from eventplane.downlink.wire import ALL
 from eventplane.envelope import Envelope, parse_event
 from eventplane.interest import uplink
-from eventplane.interest.table import PUBLISHED_KEY, PUBLISHED_SORT_KEY
+from eventplane.interest.table import PUBLISHED
 from eventplane.interest.uplink import TooManyFiltersError, read_uplink_interest
-from lambdas.common.tables import SubscriptionTable
+from eventplane.records import Records
 from lambdas.downlink import interest as handler
-from lambdas.downlink.interest import PublicationRecord, UplinkInterest
-from lambdas.downlink.items import DesiredTable
+from lambdas.downlink.interest import UplinkInterest
 from lambdas.router.payload import PayloadCheck
 from tests.unit.lambdas.downlink.world import DESIRED, create_desired_table
 from tests.unit.lambdas.support import (
@@ -55,9 +54,9 @@ class World:
     def function(self, subscriptions: str = SUBSCRIPTIONS) -> UplinkInterest:
         return UplinkInterest(
             bundled=self.contract,
-            contracts=ContractTable(self.cloud.dynamodb, TABLE),
-            subscriptions=SubscriptionTable(self.cloud.dynamodb, subscriptions),
-            record=PublicationRecord(self.cloud.dynamodb, DESIRED),
+            contracts=self.cloud.contracts,
+            subscriptions=SubscriptionTable(self.cloud.tables, subscriptions),
+            record=Records(self.cloud.tables, DESIRED, PUBLISHED),
             send=self._send,
             clock=self.cloud.clock,
         )
@@ -208,8 +207,7 @@ def test_the_record_of_the_publication_belongs_to_no_device(world: World) -> Non
     world.publish()
     (item,) = world.cloud.dynamodb.items(DESIRED)
     assert not {desired.INDEX_KEY, desired.INDEX_SORT_KEY} & set(item)
-    assert desired.key_of(ALL, PUBLISHED_SORT_KEY) == PUBLISHED_KEY
-    assert DesiredTable(world.cloud.dynamodb, DESIRED).device_page("home-1", 10, None).keys == ()
+    assert item[desired.PARTITION_KEY] == {"S": ALL}
 
 
 @pytest.mark.parametrize("name", ["outbox", "outbox.fifo"])

@@ -19,6 +19,7 @@ from eventplane.device_reports import (
 )
 from eventplane.downlink.desired import State
 from eventplane.downlink.device import stored, to_data
+from eventplane.downlink.table import DESIRED as DESIRED_ITEMS
 from eventplane.envelope import write_event
 from tests.unit.lambdas.downlink.world import DESIRED, KEY_OF_PULSE, STATE, World, command, group, state
 
@@ -168,7 +169,8 @@ def test_an_acknowledgement_counts_only_from_its_device(
     )
     world.answer("home-1", stored(incoming))
     (found,) = world.dynamodb.items(DESIRED)
-    assert (found["thing"]["S"], found["state"]["S"]) == ("home-2", State.IDLE if is_taken else State.SENDING)
+    item = DESIRED_ITEMS.from_item(found)
+    assert (item.thing, item.state) == ("home-2", State.IDLE if is_taken else State.SENDING)
     assert world.reasons() == ([] if is_taken else ["sender_not_allowed"])
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
+from eventplane import presence
 from eventplane.attributes import AttributeValue
 from eventplane.contract import Contract
 from eventplane.device_reports import ACKNOWLEDGED, STARTED, forwarder_source
@@ -18,20 +19,19 @@ from eventplane.downlink.desired import Desired
 from eventplane.downlink.device import Acknowledgement, stored, to_data
 from eventplane.downlink.wire import Incoming, received
 from eventplane.envelope import parse_event, write_event
-from eventplane.fleet import FLEET_KEY, FleetTable, decommissioned, grouped, made
+from eventplane.fleet import REGISTRY, decommissioned, grouped, made
 from eventplane.function_settings import DownlinkSettings
+from eventplane.records import Records
 from eventplane.topics import device_topic
+from eventplane_aws.tables import DynamoDbTables
 from lambdas.common.queue import Invocation, QueueMessage
 from lambdas.downlink import parts
 from lambdas.downlink.answers import Answers
 from lambdas.downlink.desired import DesiredStateWriter
 from lambdas.downlink.due import DueWork
-from lambdas.downlink.items import DesiredTable
 from lambdas.downlink.parts import Parts
 from lambdas.downlink.reconciler import Reconciled, Reconciler
-from lambdas.presence.state import Line, Sighting
-from lambdas.presence.table import PresenceTable
-from tests.dynamodb import create_table
+from tests.dynamodb import create_table, records
 from tests.fakes.aws import FakeAws
 from tests.fakes.clock import START_MS
 
@@ -69,10 +69,9 @@ class World:
         self.is_iot_up = True
         self.queues = {name: aws.sqs.create_queue(QueueName=name)["QueueUrl"] for name in QUEUES}
         create_table(aws.dynamodb, PRESENCE, "device")
-        create_table(aws.dynamodb, FLEET, FLEET_KEY)
         create_desired_table(aws.dynamodb)
-        self.table = DesiredTable(aws.dynamodb, DESIRED)
-        self.fleet = FleetTable(aws.dynamodb, FLEET)
+        self.table = Records(DynamoDbTables(aws.dynamodb), DESIRED, keys.DESIRED)
+        self.fleet = records(aws.dynamodb, FLEET, REGISTRY)
         self._numbers = 0
         aws.others["iot-data"] = self
         settings = DownlinkSettings(
@@ -121,9 +120,9 @@ class World:
 
     def line(self, thing: str, line: str) -> None:
         """What the presence monitor took down last."""
-        table = PresenceTable(self.dynamodb, PRESENCE)
-        state = table.read([thing])[thing]
-        assert table.write(replace(state, sighting=Sighting(Line(line), START, 1, "s")), None)
+        table = Records(DynamoDbTables(self.dynamodb), PRESENCE, presence.PRESENCE)
+        state = table.read(thing) or presence.DeviceState(thing)
+        assert table.write(replace(state, sighting=presence.Sighting(presence.Line(line), START, 1, "s")))
 
     # The functions.
 

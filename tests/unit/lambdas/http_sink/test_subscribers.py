@@ -92,10 +92,10 @@ def ids(server: EndpointServer) -> list[str]:
 
 def test_each_sink_gets_its_own_events_signed_with_its_own_key(table: SubscriptionTable) -> None:
     with EndpointServer() as one, EndpointServer() as other:
-        table.add(subscription("one", one.url()))
+        table.write(subscription("one", one.url()))
         assert failed(batch("one")) == []
         # A new subscription is found with its first event.
-        table.add(subscription("other", other.url()))
+        table.write(subscription("other", other.url()))
         assert failed(batch("one", "other", "one", first=2)) == []
         assert (ids(one), ids(other)) == (["1", "2", "4"], ["3"])
         (request,) = other.received
@@ -111,8 +111,8 @@ def test_each_sink_gets_its_own_events_signed_with_its_own_key(table: Subscripti
 )
 def test_a_failing_sink_does_not_delay_the_others(table: SubscriptionTable, play: Any) -> None:
     with EndpointServer(*[play] * 10) as bad, EndpointServer() as good:
-        table.add(subscription("bad", bad.url()))
-        table.add(subscription("good", good.url()))
+        table.write(subscription("bad", bad.url()))
+        table.write(subscription("good", good.url()))
         assert failed(batch("bad", "good", "bad", "good", "bad")) == ["m1", "m3", "m5"]
         assert ids(good) == ["2", "4"]
 
@@ -122,7 +122,7 @@ def test_a_dead_sink_costs_one_attempt_and_then_rests(
 ) -> None:
     monkeypatch.setattr(subscribers, "TIMEOUT_S", 0.3)
     with EndpointServer(is_mute=True) as dead:
-        table.add(subscription("dead", dead.url()))
+        table.write(subscription("dead", dead.url()))
         assert failed(batch("dead", "dead")) == ["m1", "m2"]
         assert dead.connections == 1
         assert failed(batch("dead", "dead", first=3)) == ["m3", "m4"]
@@ -133,7 +133,7 @@ def test_events_without_time_for_their_sink_are_redelivered(
     table: SubscriptionTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with EndpointServer() as server:
-        table.add(subscription("slow", server.url()))
+        table.write(subscription("slow", server.url()))
         monkeypatch.setattr(subscribers, "ENDPOINT_MS", 0)
         assert failed(batch("slow", "slow")) == ["m1", "m2"]
         assert server.received == []
@@ -145,8 +145,8 @@ def test_an_event_of_an_ended_subscription_is_dropped_and_logged(
     cloud: Cloud, table: SubscriptionTable, caplog: pytest.LogCaptureFixture
 ) -> None:
     with EndpointServer() as server:
-        ending = subscription("ending", server.url())
-        table.add(ending)
+        ending = table.write(subscription("ending", server.url()))
+        assert ending is not None
         assert failed(batch("ending")) == []
         table.remove(ending)
         # It is known until the next look, or until an event of an unknown route.
@@ -165,8 +165,8 @@ def test_the_figures_of_an_invocation_cover_all_sinks(
     table: SubscriptionTable, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with EndpointServer() as good, EndpointServer(answer(422), answer(500)) as bad:
-        table.add(subscription("good", good.url()))
-        table.add(subscription("bad", bad.url()))
+        table.write(subscription("good", good.url()))
+        table.write(subscription("bad", bad.url()))
         failed(batch("good", "bad", "ended", "good", "bad", "ended", "ended"))
     assert figures(capsys.readouterr().out) == {
         "Messages": 7,
@@ -193,7 +193,7 @@ def test_a_sink_without_events_keeps_no_connection(
     monkeypatch.setattr(parts, "Endpoint", Recorded)
     with EndpointServer() as one, EndpointServer() as other:
         for name, server in (("one", one), ("other", other)):
-            table.add(subscription(name, server.url()))
+            table.write(subscription(name, server.url()))
             assert failed(batch(name)) == []
         assert all(each._connection for each in endpoints)
         now_ms += MAX_IDLE_MS + 1
@@ -204,7 +204,7 @@ def test_a_sink_without_events_keeps_no_connection(
 
 def test_a_route_that_cannot_be_read_is_not_presumed_ended(cloud: Cloud, table: SubscriptionTable) -> None:
     with EndpointServer() as server:
-        table.add(subscription("one", server.url()))
+        table.write(subscription("one", server.url()))
         assert failed(batch("one")) == []
         cloud.dynamodb.delete_table(TableName=SUBSCRIPTIONS)
         # A known route keeps its events; whether the other one has ended is unknown.
@@ -218,7 +218,7 @@ def test_an_event_for_two_sinks_has_a_dead_letter_and_a_record_for_each(
 ) -> None:
     with EndpointServer(answer(410), answer(204)) as one, EndpointServer(answer(410), answer(410)) as other:
         for name, server in (("one", one), ("other", other)):
-            table.add(subscription(name, server.url()))
+            table.write(subscription(name, server.url()))
         for first in (1, 3):
             records = batch("one", "other", first=first)
             for record in records["Records"]:
@@ -245,7 +245,7 @@ def test_a_sink_that_is_not_on_the_internet_gets_no_request(
 ) -> None:
     monkeypatch.setenv("EVENTPLANE_SINKS", "internet")
     with EndpointServer() as server:
-        table.add(subscription("inside", server.url()))
+        table.write(subscription("inside", server.url()))
         assert failed(batch("inside")) == ["m1"]
         assert server.connections == 0
 

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from eventplane.fleet import BUCKETS, bucket_of, gone_request
+from eventplane.presence import BUCKETS, Line, bucket_of, gone
 from eventplane.traffic import Traffic, traffic_text
 from lambdas.common.queue_function import queue_function
 from lambdas.presence import reconciler, recorder, timers
 from lambdas.presence.judge import SENDING_MS
-from lambdas.presence.state import Line
 from lambdas.presence.table import PAGE
 from lambdas.presence.timer_queue import Timer
+from tests.fakes.faults import LosingClient
 from tests.unit.lambdas.presence.world import (
     HOUR,
     MINUTE,
@@ -27,6 +27,7 @@ from tests.unit.lambdas.presence.world import (
     World,
     heartbeat,
     lifecycle,
+    records_of,
 )
 from tests.unit.lambdas.support import LambdaContext, deploy, failures, message, sqs_event
 
@@ -98,7 +99,7 @@ def test_a_decommissioned_device_is_not_reported(world: World) -> None:
     cut(world)
     read = world.state()
     for device in ("home-1", "never-seen"):
-        world.dynamodb.update_item(**gone_request(TABLE, device))
+        records_of(world.dynamodb).change(lambda found, device=device: gone(found, device), device)
     assert world.table.write(read, None) is None, "an earlier reader overwrites nothing"
     assert world.reconcile().sent == 0, "an earlier deadline reports nothing"
     for device in ("home-1", "never-seen"):
@@ -138,9 +139,10 @@ def test_a_flooding_device_is_named_in_event_log_and_metric(
 
 
 def test_repeated_messages_cost_no_write(world: World) -> None:
-    for bodies in ([UP, UP], [UP]):
-        world.record(*bodies)
-        assert world.state().revision == 1
+    world.record(UP, UP)
+    written = world.state()
+    world.record(UP)
+    assert world.state() == written
 
 
 def test_a_batch_is_recorded_and_reconciled_by_buckets_and_pages(world: World) -> None:
@@ -210,7 +212,13 @@ def test_a_message_of_a_device_that_others_keep_writing_is_redelivered(world: Wo
     body = lifecycle(Line.CONNECTED, START + HOUR, 100)
     assert world.record(body, dynamodb=Hooked(world.dynamodb, "put_item", before=write)) == {"m0"}
     assert world.record(body) == frozenset()
-    assert world.state().revision == 6
+    sighting = world.state().sighting
+    assert (sighting and sighting.version) == 100
+
+
+def test_a_timer_is_armed_though_the_answer_to_the_write_was_lost(world: World) -> None:
+    assert world.record(UP, dynamodb=LosingClient(world.dynamodb, "put_item")) == frozenset()
+    assert len(world.waiting) == 1
 
 
 def test_without_time_no_further_bucket_is_read_and_no_batch_sent(world: World) -> None:

@@ -15,6 +15,7 @@ import pytest
 from eventplane.device_reports import HEARTBEAT, MANIFEST, forwarder_source
 from eventplane.envelope import write_event
 from eventplane.names import NOTICE
+from eventplane.presence import DeviceState, Heartbeat, Level, Line, QuietReason, Sighting
 from eventplane.traffic import Traffic, traffic_text
 from lambdas.presence.recorder import (
     MAX_INTERVAL_S,
@@ -24,7 +25,6 @@ from lambdas.presence.recorder import (
     read_presence,
 )
 from lambdas.presence.reports import OVER, TEXTS, Notices
-from lambdas.presence.state import DeviceState, Heartbeat, Level, Line, QuietReason, Sighting
 from lambdas.presence.watch import CAUSES, LOST
 from tests.plane import shipped_contract
 from tests.rule_failure import rule_failure

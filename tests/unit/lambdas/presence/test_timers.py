@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from eventplane.presence import Line
 from lambdas.common.metrics import metrics
-from lambdas.presence.state import Line
 from lambdas.presence.timer_queue import MAX_DELAY_S, Timer, UnreadableTimerError, read_timer
 from lambdas.presence.timers import PUNCTUAL_MS
 from tests.fakes.faults import FailingClient

@@ -12,7 +12,10 @@ import pytest
 from eventplane.device_reports import HEARTBEAT, forwarder_source
 from eventplane.envelope import write_event
 from eventplane.function_settings import PresenceJudgeSettings, PresenceLimits
+from eventplane.presence import INDEX, INDEX_KEYS, PRESENCE, DeviceState, Heartbeat, Line, Sighting
+from eventplane.records import Records
 from eventplane.traffic import Quota, Traffic
+from eventplane_aws.tables import DynamoDbTables
 from lambdas.common.queue import Invocation, QueueMessage
 from lambdas.common.sqs import SqsSender
 from lambdas.presence import parts
@@ -21,8 +24,7 @@ from lambdas.presence.parts import Parts
 from lambdas.presence.reconciler import Reconciler
 from lambdas.presence.recorder import Observation, Recorder, read_heartbeat, read_presence
 from lambdas.presence.reports import Notices
-from lambdas.presence.state import DeviceState, Heartbeat, Line, Sighting
-from lambdas.presence.table import INDEX, PresenceTable
+from lambdas.presence.table import PresenceTable
 from lambdas.presence.timer_queue import TimerQueue
 from lambdas.presence.timers import TimerReader
 from lambdas.presence.watch import Watch
@@ -145,14 +147,14 @@ class World:
             outbox_queue=self.outbox,
         )
         create_presence_table(aws.dynamodb)
-        self.table = PresenceTable(aws.dynamodb, TABLE)
+        self.table = PresenceTable(records_of(aws.dynamodb))
 
     def parts(self, dynamodb: Any = None, sqs: Any = None) -> Parts:
         """The functions' parts; `dynamodb` and `sqs`, which sends reports, stand for AWS where it fails."""
         wired = parts.wired(self.settings)
         return replace(
             wired,
-            table=PresenceTable(dynamodb, TABLE) if dynamodb else wired.table,
+            table=PresenceTable(records_of(dynamodb)) if dynamodb else wired.table,
             sender=SqsSender(sqs) if sqs else wired.sender,
             timers=TimerQueue(SqsSender(self.timer_sqs), self.timers),
         )
@@ -216,5 +218,9 @@ class World:
 
 def create_presence_table(dynamodb: Any) -> None:
     """As the stacks make it."""
-    index = ("bucket", "due_ms")
-    create_table(dynamodb, TABLE, "device", numbers=index, global_indexes={INDEX: index})
+    create_table(dynamodb, TABLE, "device", numbers=INDEX_KEYS, global_indexes={INDEX: INDEX_KEYS})
+
+
+def records_of(dynamodb: Any) -> Records[DeviceState]:
+    """The records in the table."""
+    return Records(DynamoDbTables(dynamodb), TABLE, PRESENCE)

@@ -1,11 +1,15 @@
-"""What is known of one device, and which of two statements about it is the newer one. Pure values."""
+"""What is known of a device's presence, and which of two statements about it is the newer one."""
 
 from __future__ import annotations
 
+import json
+import zlib
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from typing import Final
 
+from eventplane.envelope import parse_event
+from eventplane.records import NEW, Item, RecordKind, Selection, to_attribute
 from eventplane.traffic import Traffic
 
 RESET_MS: Final = 30 * 60 * 1_000
@@ -137,3 +141,59 @@ class DeviceState:
         if self.reported is Line.DISCONNECTED:
             return Level.DISCONNECTED
         return Level.QUIET if self.quiet else Level.WELL
+
+
+def gone(state: DeviceState | None, device: str) -> DeviceState:
+    """Return the state of a device that was decommissioned.
+
+    It is kept: the end of its connection comes later than any deletion, and would make it known anew.
+    """
+    return DeviceState(device, revision=state.revision if state else NEW, is_gone=True)
+
+
+# The table of presence.
+
+PRESENCE_TABLE: Final = "presence"
+"""The table's name, without project and environment."""
+
+INDEX: Final = "due"
+"""The index by `bucket` and `due_ms`. It is sparse: what is not due at any time does not stand in it."""
+
+INDEX_KEYS: Final = ("bucket", "due_ms")
+
+BUCKETS: Final = 16
+"""Shares of the devices, each a partition of the due index. Ours: a partition takes 1,000 writes a second
+(DynamoDB Developer Guide), of which a million devices need a tenth. Never change it: what is filed under a
+share that is gone would not be found."""
+
+
+def bucket_of(device: str) -> int:
+    """Return the share that `device` belongs to, from 0 to `BUCKETS` - 1."""
+    return zlib.crc32(device.encode("utf-8")) % BUCKETS
+
+
+def _upgraded(item: Item) -> Item:
+    # 0.3.0 kept what is known as JSON in one attribute.
+    known = item.get("known")
+    item = item if known is None else {**item, **to_attribute(json.loads(known["S"]))["M"]}
+    for each in item.get("unsent", {"L": ()})["L"]:
+        parse_event(each["S"])  # what is damaged must not be found when it is sent, among others
+    return item
+
+
+PRESENCE: Final = RecordKind(
+    type=DeviceState,
+    key=("device",),
+    derived={"bucket": lambda state: None if state.due_ms is None else bucket_of(state.device)},
+    upgrade=_upgraded,
+)
+"""How the table keeps its items."""
+
+
+def due_in(bucket: int, now_ms: int, limit: int) -> Selection:
+    """Return the selection of the devices of a share that are due at `now_ms` (Unix ms), the longest first.
+
+    The index lags behind the table: look at a device before believing it.
+    """
+    partition, sort = INDEX_KEYS
+    return Selection(partition, bucket, sort, until=now_ms, index=INDEX, is_consistent=False, limit=limit)

@@ -1,0 +1,126 @@
+"""The tables of records in DynamoDB."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from botocore.exceptions import ClientError
+
+from eventplane.records import NEW, REVISION, UNCOUNTED, Condition, Item, Page, Selection, to_attribute
+
+WRITER: Final = "writer"
+"""The attribute that names the write: an answer that the condition fails may be about our own write, whose
+first answer was lost."""
+
+CONFLICT: Final = "ConditionalCheckFailedException"
+"""The error code of a write whose condition does not hold (DynamoDB API)."""
+
+_CONDITIONS: Final = {
+    NEW: "attribute_not_exists(#k)",
+    UNCOUNTED: "attribute_exists(#k) AND attribute_not_exists(#r)",
+}
+_SAME: Final = "attribute_exists(#k) AND #r = :r"
+
+_ROUNDS: Final = 3
+"""Most calls for one group of keys: DynamoDB may leave some out."""
+
+
+class DynamoDbTables:
+    """`Tables` through a boto3 client of DynamoDB. What AWS refuses is raised as botocore raises it.
+
+    `token` draws the name of one write.
+    """
+
+    def __init__(self, client: Any, token: Callable[[], str] = lambda: secrets.token_hex(8)) -> None:
+        self._client = client
+        self._token = token
+
+    def first(self) -> int:
+        return 1 + secrets.randbits(31)
+
+    def get(self, table: str, key: Item) -> Item | None:
+        item: Item | None = self._client.get_item(TableName=table, Key=key, ConsistentRead=True).get("Item")
+        return item
+
+    def get_many(
+        self, table: str, keys: Sequence[Item], *, is_consistent: bool
+    ) -> tuple[list[Item], list[Item]]:
+        found: list[Item] = []
+        waiting: dict[str, Any] = (
+            {table: {"Keys": list(keys), "ConsistentRead": is_consistent}} if keys else {}
+        )
+        for _ in range(_ROUNDS):
+            if not waiting:
+                break
+            answer = self._client.batch_get_item(RequestItems=waiting)
+            found += answer["Responses"].get(table, [])
+            waiting = answer.get("UnprocessedKeys") or {}
+        return found, [key for each in waiting.values() for key in each["Keys"]]
+
+    def put(self, table: str, key: Item, item: Item, condition: Condition | None) -> bool:
+        token = to_attribute(self._token())
+        written = {**item, WRITER: token}
+        if not (conflict := self._write("put_item", table, condition, Item=written)):
+            return True
+        # An emulator may leave the item out of its answer.
+        there = conflict.response.get("Item") or self.get(table, key) or {}
+        return there.get(WRITER) == token
+
+    def delete(self, table: str, key: Item, condition: Condition | None) -> bool:
+        if not (conflict := self._write("delete_item", table, condition, Key=key)):
+            return True
+        return not (conflict.response.get("Item") or self.get(table, key))
+
+    def page(self, table: str, selection: Selection) -> Page:
+        given = {"IndexName": selection.index, "Limit": selection.limit, "ExclusiveStartKey": selection.after}
+        request = {"TableName": table, "ConsistentRead": selection.is_consistent}
+        request |= {name: value for name, value in given.items() if value is not None}
+        if selection.partition is None:
+            answer = self._client.scan(**request)
+        else:
+            answer = self._client.query(**request, **_condition_of(selection))
+        return Page(tuple(answer["Items"]), answer.get("LastEvaluatedKey"))
+
+    def _write(
+        self, operation: str, table: str, condition: Condition | None, **what: Any
+    ) -> ClientError | None:
+        """Do one write; return the error if its condition does not hold."""
+        try:
+            getattr(self._client, operation)(TableName=table, **what, **_expressions(condition))
+        except ClientError as error:
+            if error.response.get("Error", {}).get("Code") != CONFLICT:
+                raise
+            return error
+        return None
+
+
+def _condition_of(selection: Selection) -> dict[str, Any]:
+    names, values = {"#p": selection.partition}, {":p": to_attribute(selection.of)}
+    terms = ["#p = :p"]
+    for name, sign, bound in (("s", ">=", selection.since), ("u", "<=", selection.until)):
+        if bound is not None:
+            terms.append(f"#s {sign} :{name}")
+            names["#s"] = selection.sort
+            values[f":{name}"] = to_attribute(bound)
+    return {
+        "KeyConditionExpression": " AND ".join(terms),
+        "ExpressionAttributeNames": names,
+        "ExpressionAttributeValues": values,
+    }
+
+
+def _expressions(condition: Condition | None) -> dict[str, Any]:
+    if condition is None:
+        return {}
+    found: dict[str, Any] = {
+        "ConditionExpression": _CONDITIONS.get(condition.revision, _SAME),
+        "ExpressionAttributeNames": {"#k": condition.key},
+        "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
+    }
+    if condition.revision != NEW:
+        found["ExpressionAttributeNames"]["#r"] = REVISION
+    if condition.revision > NEW:
+        found["ExpressionAttributeValues"] = {":r": to_attribute(condition.revision)}
+    return found

@@ -1,0 +1,57 @@
+"""Items that 0.3.0 wrote, recorded from its code (`then`), are read as today's records (`now`)."""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eventplane.contract.publication import CONTRACT, HEAD
+from eventplane.contract.subscription_table import SUBSCRIPTION
+from eventplane.downlink.table import DESIRED
+from eventplane.fleet import REGISTRY
+from eventplane.interest.table import ANNOUNCEMENT, PUBLISHED
+from eventplane.presence import PRESENCE
+from eventplane.records import MemoryTables, RecordKind, Records
+from eventplane_client.dynamodb import CLAIM
+from eventplane_client.dynamodb_log import ENTRY
+from eventplane_client.dynamodb_table import EPOCH, POSITION
+
+KINDS: dict[str, RecordKind[Any]] = {
+    "claims": CLAIM,
+    "contracts": CONTRACT,
+    "desired": DESIRED,
+    "entries": ENTRY,
+    "epochs": EPOCH,
+    "fleet": REGISTRY,
+    "heads": HEAD,
+    "interest": ANNOUNCEMENT,
+    "positions": POSITION,
+    "presence": PRESENCE,
+    "published": PUBLISHED,
+    "subscriptions": SUBSCRIPTION,
+}
+
+
+def _binary(members: dict[str, Any]) -> Any:
+    return base64.b64decode(members["base64"]) if "base64" in members else members
+
+
+ITEMS = json.loads(Path(__file__).with_name("items-0.3.0.json").read_text(), object_hook=_binary)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_an_item_is_read_as_a_record_and_written_over_once(name: str) -> None:
+    kind = KINDS[name]
+    for item in ITEMS[name]:
+        tables, key = MemoryTables(), kind.key_in(item["then"])
+        tables.put("t", key, item["then"], None)
+        store: Records[Any] = Records(tables, "t", kind)
+        names = [each["S"] for each in key.values()]
+        found = store.read(*names)
+        assert kind.to_item(found) == item["now"]
+        assert store.write(found) == store.read(*names)
+        assert store.write(found) is None

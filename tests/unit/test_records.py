@@ -1,0 +1,209 @@
+"""The one store of records: the same cases in memory and in DynamoDB (moto), and answers that get lost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+import boto3
+import pytest
+from botocore.exceptions import ClientError
+
+from eventplane.records import (
+    UNCOUNTED,
+    ConflictError,
+    MemoryTables,
+    RecordError,
+    RecordKind,
+    Records,
+    Selection,
+    Tables,
+)
+from eventplane_aws.tables import DynamoDbTables
+from tests.dynamodb import create_table
+from tests.fakes.faults import LosingClient
+
+
+class Colour(StrEnum):
+    RED = "red"
+    BLUE = "blue"
+
+
+class Point(NamedTuple):
+    x: int
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Inner:
+    share: float
+    points: tuple[Point, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Thing:
+    """Has a field of every kind."""
+
+    home: str
+    sk: str = "a"
+    colour: Colour = Colour.RED
+    inner: Inner | None = None
+    groups: frozenset[str] = frozenset()
+    counts: dict[str, int] | None = None
+    is_on: bool = False
+    content: bytes = b""
+    due_ms: int | None = None
+    revision: int = field(default=0, compare=False)
+
+
+KIND = RecordKind(
+    type=Thing,
+    key=("home", "sk"),
+    derived={"bucket": lambda each: None if each.due_ms is None else len(each.home)},
+)
+FULL = Thing(
+    home="home-1",
+    colour=Colour.BLUE,
+    inner=Inner(0.5, (Point(1, "ü"), Point(-2, ""))),
+    groups=frozenset({"a", "b"}),
+    counts={"x": 1, "y": 0},
+    is_on=True,
+    content=b"\0\xff",
+    due_ms=7,
+)
+
+
+@pytest.fixture
+def dynamodb(aws: None) -> Any:
+    client = boto3.client("dynamodb")
+    create_table(
+        client,
+        "things",
+        "home",
+        "sk",
+        numbers=("bucket", "due_ms"),
+        global_indexes={"due": ("bucket", "due_ms")},
+    )
+    return client
+
+
+@pytest.fixture(params=["memory", "dynamodb"])
+def tables(request: pytest.FixtureRequest) -> Tables:
+    return (
+        MemoryTables() if request.param == "memory" else DynamoDbTables(request.getfixturevalue("dynamodb"))
+    )
+
+
+@pytest.fixture
+def things(tables: Tables) -> Records[Thing]:
+    return Records(tables, "things", KIND)
+
+
+def test_a_record_is_read_as_it_was_written(things: Records[Thing]) -> None:
+    for each in (FULL, Thing(home="home-2")):
+        assert things.write(each) == things.read(each.home, "a") == each
+    assert things.read("home-3", "a") is None
+
+
+def test_only_the_one_who_read_last_writes_or_removes(things: Records[Thing]) -> None:
+    first = things.write(FULL)
+    assert first is not None
+    assert things.write(FULL) is None
+    second = things.write(replace(first, is_on=False))
+    assert second is not None
+    assert things.write(first) is None
+    assert not things.remove(first)
+    assert things.remove(second)
+    assert things.remove(second), "nothing is there: it is removed"
+    assert things.write(second) is None, "what was removed is not written over"
+    assert things.write(FULL)
+    assert things.write(first) is None, "what is there is another one"
+    assert not things.remove(first)
+
+
+def test_a_change_is_made_of_what_is_there(things: Records[Thing]) -> None:
+    asked: list[Thing | None] = []
+
+    def step(before: Thing | None) -> Thing:
+        asked.append(before)
+        if len(asked) == 1:
+            things.write(FULL)  # somebody else
+        return replace(before or FULL, colour=Colour.RED)
+
+    changed = things.change(step, "home-1", "a")
+    assert (changed.colour, len(asked)) == (Colour.RED, 2)
+    same = things.change(lambda each: each or FULL, "home-1", "a")
+    assert same.revision == changed.revision
+
+    def contested(before: Thing | None) -> Thing:
+        assert before is not None
+        things.write(replace(before, due_ms=before.revision))
+        return replace(before, colour=Colour.BLUE)
+
+    with pytest.raises(ConflictError, match="things"):
+        things.change(contested, "home-1", "a")
+
+
+def test_records_are_found_by_partition_and_by_index_in_pages(things: Records[Thing]) -> None:
+    for home in ("h1", "h2"):
+        for number in range(5):
+            things.write(Thing(home=home, sk=str(number), due_ms=number if home == "h1" else None))
+    assert [each.sk for each in things.of("h1")] == list("01234")
+    assert [each.sk for each in things.of("h2", since="3")] == list("34")
+    assert len(list(things.all())) == 10
+    selection = Selection("bucket", 2, "due_ms", until=3, index="due", is_consistent=False, limit=2)
+    found: list[tuple[str, ...]] = []
+    while True:
+        keys, after = things.keys(selection)
+        found += keys
+        if after is None:
+            break
+        selection = replace(selection, after=after)
+    assert found == [("h1", each) for each in "0123"]
+
+
+def test_items_of_before_are_written_once_over(tables: Tables) -> None:
+    key = KIND.key_of("home-1", "a")
+    tables.put("things", key, {**key, "is_on": {"BOOL": True}, "later": {"S": "x"}}, None)
+    things = Records(tables, "things", KIND)
+    old = things.read("home-1", "a")
+    assert old is not None
+    assert (old, old.revision) == (Thing(home="home-1", is_on=True), UNCOUNTED)
+    assert things.write(old) == old
+    assert things.write(old) is None
+
+
+def test_an_item_that_is_no_record_is_named(tables: Tables) -> None:
+    things = Records(tables, "things", KIND)
+    things.write(FULL)
+    key = KIND.key_of("home-2", "a")
+    tables.put("things", key, {**key, "colour": {"S": "mauve"}}, None)
+    with pytest.raises(RecordError, match="mauve"):
+        things.read("home-2", "a")
+    foreign: list[str] = []
+    assert len(list(things.all(lambda _, error: foreign.append(error.kind)))) == 1
+    assert foreign == ["Thing"]
+
+
+def test_a_write_whose_answer_was_lost_is_done(dynamodb: Any) -> None:
+    first = Records(DynamoDbTables(LosingClient(dynamodb, "put_item")), "things", KIND).write(FULL)
+    assert first is not None
+    again = Records(DynamoDbTables(LosingClient(dynamodb, "put_item")), "things", KIND).write(first)
+    assert again == FULL
+    assert Records(DynamoDbTables(LosingClient(dynamodb, "delete_item")), "things", KIND).remove(again)
+
+
+def test_a_write_that_somebody_else_was_faster_with_is_not_ours(dynamodb: Any) -> None:
+    things = Records(DynamoDbTables(dynamodb), "things", KIND)
+    losing = LosingClient(
+        dynamodb,
+        "put_item",
+        meanwhile=lambda: things.change(lambda each: replace(each, is_on=False), "home-1", "a"),
+    )  # type: ignore[type-var]
+    assert Records(DynamoDbTables(losing), "things", KIND).write(FULL) is None
+
+
+def test_what_aws_refuses_is_raised(dynamodb: Any) -> None:
+    with pytest.raises(ClientError, match="ResourceNotFound"):
+        Records(DynamoDbTables(dynamodb), "elsewhere", KIND).write(FULL)
