@@ -15,6 +15,7 @@ from eventplane.reasons import Outcome
 from eventplane.receipts import SPOOL_FULL
 from glue_jobs.delivery_audit.completeness import Scope
 from glue_jobs.delivery_audit.device import DeviceJudgement, DeviceRows, HourRow, judge_device
+from glue_jobs.delivery_audit.device_reports import pack_events
 from glue_jobs.delivery_audit.event_group import HOUR_MS, NotInTap
 
 UPLINK = "device.outbox"
@@ -189,10 +190,10 @@ class Home:
                 epoch,
                 hour,
                 not day_only or NOON_MS - 12 * HOUR_MS <= hour * HOUR_MS < DAY_END_MS,
-                [each.number for each in events if each.number is not None],
-                [each.digest for each in events if each.number is not None],
-                [each.digest for each in events if each.number is None],
+                pack_events((each.number, each.digest) for each in events if each.number is not None),
+                pack_events((each.digest, 0) for each in events if each.number is None),
                 0,
+                [],
                 min((each.at_ms, "tap/1") for each in events),
                 None,
                 0,

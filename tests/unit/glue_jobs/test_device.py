@@ -77,12 +77,18 @@ def test_events_younger_than_a_manifest_interval_await_it() -> None:
     assert home.judged(replace(SCOPE, watermark_ms=home.at_ms + HOUR_MS)).standing == "partly"
 
 
-def test_a_device_that_stopped_cleanly_owes_no_further_manifest() -> None:
-    home = day(Home()).live("send 2, manifest final=True")
-    assert home.judged().standing == "attested"
-    assert rests(home.judged())["numbering"] == 0
-    home.send(1)  # it started again
-    assert home.judged().standing == "partly"
+@pytest.mark.parametrize(
+    ("later", "standing", "numbering"),
+    [("", "partly", 0), (", send 1", "partly", 1), (", send 1, manifest", "partly", 0)],
+    ids=["nothing", "events", "a manifest"],
+)
+def test_a_last_manifest_covers_nothing_behind_it(later: str, standing: str, numbering: int) -> None:
+    """The review: the device goes on, all of that is gone, and the day is proven."""
+    home = day(Home()).live(f"send 2, manifest final=True{later}")
+    assert home.judged(replace(SCOPE, watermark_ms=home.at_ms)).standing == "attested"
+    judged = home.judged()
+    assert (judged.standing, rests(judged)["numbering"]) == (standing, numbering)
+    assert until_midnight(home).judged().standing == "attested"
 
 
 @pytest.mark.parametrize(
