@@ -200,6 +200,7 @@ class Completeness:
         self.unattesting = [each for each in reports.unsettled if each.type == MANIFEST]
         """The manifests that attest nothing, whether they are wrong or nobody understands them."""
         self._unread = _numbers_of(self.unattesting)
+        self._disputed = _numbers_of(report for report, _ in reports.contradictions)
         self.manifests = self._chains()
         """The manifests that count, by epoch, in the order of their numbers."""
         self._unseen: dict[str, list[Range]] = {}
@@ -283,41 +284,53 @@ class Completeness:
             links[manifest.report.epoch or ""].setdefault(manifest.sequence, manifest)
         for epoch, chain in links.items():
             before: int | None = None
-            fitting: list[tuple[Manifest, int | None]] = []
+            placed: dict[Manifest, int | None] = {}
             for sequence in sorted(chain):
                 after, before = before, sequence
                 if (found := chain[sequence]) is None:
                     continue
-                into, why = self.mismatched, self._mismatch(found, after)
-                if found.contradiction and found.epoch == epoch:
-                    into, why = self.contradictions, found.contradiction
-                if why:
-                    into.append((found.report, why))
-                    self.unattesting.append(found.report)
+                if found.epoch == epoch and found.contradiction:
+                    self.contradictions.append((found.report, found.contradiction))
+                elif problem := self._misplacement(found, after):
+                    self.mismatched.append((found.report, problem))
                 else:
-                    fitting.append((found, after))
-            shared = _sharing(each for each, _ in fitting)
-            for manifest, other in shared.items():
-                why = f"the manifest with the number {other.sequence} states the same numbers"
-                self.contradictions.append((manifest.report, why))
-                self.unattesting.append(manifest.report)
-            counting = [each for each in fitting if each[0] not in shared]
+                    placed[found] = after
+            counting = self._not_excluded(placed)
+            self.unattesting += [each.report for each in {*chain.values()}.difference(counting) if each]
             self._broken += [
                 (each, after)
-                for each, after in counting
-                if after is not None and each.span is not None and self._is_gap(epoch, after, each.span[0])
+                for each in counting
+                if each.span
+                and (after := placed[each]) is not None
+                and self._is_gap(epoch, after, each.span[0])
             ]
             if counting:
-                chains[epoch] = [each for each, _ in counting]
+                chains[epoch] = counting
         return chains
+
+    def _not_excluded(self, manifests: Collection[Manifest]) -> list[Manifest]:
+        """Return those of an epoch's manifests that neither each other nor the events exclude."""
+        problems = {each: self._mismatch(each) for each in manifests}
+        true = {each for each, problem in problems.items() if not problem}
+        # One that the events bear out stands against those that they do not.
+        shared = {each: other for each, other in _sharing(problems).items() if each not in true} | _sharing(
+            true
+        )
+        for each, problem in problems.items():
+            if other := shared.get(each):
+                why = f"the manifest with the number {other.sequence} states the same numbers"
+                self.contradictions.append((each.report, why))
+            elif problem:
+                self.mismatched.append((each.report, problem))
+        return [each for each in manifests if each in true and each not in shared]
 
     def _is_gap(self, epoch: str, after: int, first: int) -> bool:
         """Return whether a manifest is missing that states what is before `first`: none came, read or not."""
         unread = self._unread.get(epoch, [])
         return first > after and bisect_right(unread, after) == bisect_right(unread, first)
 
-    def _mismatch(self, manifest: Manifest, before: int | None) -> str | None:
-        """Return what of the archive a manifest contradicts, or None; `before` is the report's before it."""
+    def _misplacement(self, manifest: Manifest, before: int | None) -> str | None:
+        """Return how a manifest contradicts its own place; `before` is the number of the report before it."""
         own, span = manifest.report.epoch, manifest.span
         if manifest.epoch != own:
             return f"it states the epoch {manifest.epoch}, and came in the epoch {own}"
@@ -327,9 +340,16 @@ class Completeness:
             return f"it states number {span[1]}, which is not before its own"
         if before is not None and span[1] < before:
             return f"it states the numbers up to {span[1]}, and not the report {before} before it"
-        if len(manifest.statements) > 1 or own not in self.seen:
+        return None
+
+    def _mismatch(self, manifest: Manifest) -> str | None:
+        """Return how the events contradict a manifest."""
+        if len(manifest.statements) != 1 or manifest.epoch not in self.seen:
             return None
-        (statement,), seen = manifest.statements, self.seen[own]
+        (statement,), seen = manifest.statements, self.seen[manifest.epoch]
+        span, disputed = statement.span, self._disputed.get(manifest.epoch, [])
+        if bisect_left(disputed, span[0]) < bisect_right(disputed, span[1]):
+            return None  # several reports may have one number, of which it counts one
         events = seen.events(span)
         if events > statement.count:
             return f"it states {statement.count} events, and {events} came"

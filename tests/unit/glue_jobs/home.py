@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from edge import reports
@@ -106,15 +108,16 @@ class Home:
         ledger: bool = False,
         uplink: bool = True,
         under: str | None = None,
+        readable: bool = True,
     ) -> None:
-        """Store events; the ledger has those that only it has."""
+        """Store events; the ledger has those that only it has. The number of some is not `readable`."""
         for _ in range(count):
             self.number += 1
             key = "voice", f"//{self.client_id}", f"{self.epoch}-{self.number}"
             if uplink:
                 self._stored.append((self.number, key_digest(key)))
             if tap:
-                self._row(self.number, key, under or self.client_id)
+                self._row(self.number if readable else None, key, under or self.client_id)
             if ledger:
                 self.in_ledger(key)
 
@@ -153,6 +156,14 @@ class Home:
             named = ("epoch", "statements")
             report = heading.write(MANIFEST, {name: report.data()[name] for name in named})
         self._report(report, tap=tap, ledger=ledger)
+
+    def alter(self, change: Callable[[Any], Any]) -> Home:
+        """Change the data of the last report, under the same identity."""
+        *place, text = self.events[-1].report or ()
+        event = json.loads(text)
+        altered = json.dumps({**event, "data": change(event["data"])})
+        self.events[-1] = self.events[-1]._replace(report=(*place, altered))
+        return self
 
     def started(self, birth: str = "created", lost_epoch: str = "") -> None:
         kind: Any = birth
@@ -193,7 +204,7 @@ class Home:
                 pack_events((each.number, each.digest) for each in events if each.number is not None),
                 pack_events((each.digest, 0) for each in events if each.number is None),
                 0,
-                [],
+                [(each.epoch, each.digest) for each in events if each.number is None and each.epoch],
                 min((each.at_ms, "tap/1") for each in events),
                 None,
                 0,
@@ -221,7 +232,7 @@ class Home:
         if ledger:
             self.in_ledger(key, report.type)
 
-    def _row(self, number: int, key: tuple[str, str, str], client: str, report: Any = None) -> None:
+    def _row(self, number: int | None, key: tuple[str, str, str], client: str, report: Any = None) -> None:
         self.events.append(Event(client, self.epoch, self.at_ms, number, key, report))
 
 
