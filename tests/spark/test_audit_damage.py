@@ -39,6 +39,10 @@ TOGETHER: Final = (
     "silent_device unregistered_device only_manifests manifest_rows_swapped new_member",
     "altered_tap altered_ledger altered_handovers added_tap added_ledger removed_tap removed_ledger "
     "removed_handovers lost_on_a_route",
+    "newer_manifests newer_digest counts_more manifests_overlap acknowledged_back epoch_imitated",
+    "names_a_finding birth_as_object many_ranges numbers_unread range_reversed one_number_twice",
+    "new_client_id",
+    "stops_and_goes_on",
     "clean lateness_0",
     "empty",
     "one_event",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import json
 import zlib
 from collections.abc import Callable, Iterator
@@ -124,6 +125,44 @@ def event(row: Row) -> Row:
 def with_event(row: Row, members: Row) -> Row:
     """Return a row of the tap with another event."""
     return {**row, "event": to_line(members)}
+
+
+def number_of(row: Row) -> int:
+    """Return the number that the device gave the event of a row of the tap."""
+    return int(event(row)["devicesequence"])
+
+
+def is_manifest(row: Row) -> bool:
+    """Return whether a row of the tap has a manifest."""
+    return bool(event(row)["type"] == MANIFEST)
+
+
+def sent(archive: Archive, device: str, hour: int | None = None) -> dict[int, Row]:
+    """Return a device's rows of the tap by number."""
+    return {number_of(row): row for row in archive.rows(TAP, hour) if row["client_id"] == device}
+
+
+def digest_of(row: Row) -> str:
+    """Return the digest of an event in the tap, as manifests sum it up (docs/explanation/spool.md)."""
+    members = event(row)
+    key = members["senderservice"], members["source"], members["id"]
+    return hashlib.sha256("\n".join(key).encode()).hexdigest()[:32]
+
+
+def restate(archive: Archive, device: str, after: int = 0, also: str = "") -> None:
+    """Let a device's manifests behind number `after` state the events that the tap has.
+
+    It may be `also` the client id under which it goes on.
+    """
+    rows = sent(archive, device) | sent(archive, also)
+    for number, row in sorted(rows.items()):
+        if is_manifest(row) and number > after:
+            members = event(row)
+            stated = members["data"]["statements"][0]
+            own = (int(digest_of(rows[each]), 16) for each in range(stated["first"], stated["last"] + 1))
+            stated["digest"] = f"{sum(own) % (1 << 128):032x}"
+            rows[number] = with_event(row, members)
+    archive.edit(TAP, lambda row: rows[number_of(row)] if row["client_id"] in (device, also) else row)
 
 
 def is_report(row: Row) -> bool:

@@ -9,7 +9,6 @@ from tests.spark.damage.archive import (
     FLEET,
     HANDOVERS,
     LEDGER,
-    MANIFEST,
     TAP,
     Archive,
     Row,
@@ -18,6 +17,9 @@ from tests.spark.damage.archive import (
     is_report,
     with_event,
 )
+from tests.spark.damage.archive import is_manifest as _is_manifest
+from tests.spark.damage.archive import number_of as _number
+from tests.spark.damage.archive import sent as _sent
 from tests.spark.damage.expected import BROKEN, INCOMPLETE, NOTHING_LOST, PROVEN, Expected, Fact, kind
 
 NOON: Final = hour_ms(12)
@@ -301,19 +303,6 @@ def _of_client(row: Row, one: str, other: str) -> Row:
 
 def _type(row: Row) -> str:
     return str(event(row)["type"])
-
-
-def _is_manifest(row: Row) -> bool:
-    return _type(row) == MANIFEST
-
-
-def _number(row: Row) -> int:
-    return int(event(row)["devicesequence"])
-
-
-def _sent(archive: Archive, device: str, hour: int | None = None) -> dict[int, Row]:
-    """Return a device's rows of the tap by number."""
-    return {_number(row): row for row in archive.rows(TAP, hour) if row["client_id"] == device}
 
 
 def _forget(archive: Archive, device: str, numbers: set[int]) -> None:

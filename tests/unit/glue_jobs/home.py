@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections import defaultdict
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -238,3 +239,21 @@ class Home:
 
 SCOPE = Scope(frozenset({UPLINK}), DAY_END_MS + 24 * HOUR_MS, end_ms=DAY_END_MS)
 """The audit of the day, a day later."""
+
+
+def steps(judge: Callable[[], object]) -> int:
+    """Return how many lines and calls of Python a judgement takes."""
+    count = 0
+
+    def trace(*_: Any) -> Any:
+        nonlocal count
+        count += 1
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        judge()
+    finally:
+        sys.settrace(before)
+    return count

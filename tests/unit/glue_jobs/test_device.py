@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from functools import reduce
@@ -14,7 +13,7 @@ from eventplane.fleet import LifecycleState
 from glue_jobs.delivery_audit import device_reports
 from glue_jobs.delivery_audit.device import MAX_FINDINGS, DeviceJudgement, judge_device, usual_ms
 from glue_jobs.delivery_audit.event_group import HOUR_MS
-from tests.unit.glue_jobs.home import DAY_END_MS, NOON_MS, SCOPE, Home
+from tests.unit.glue_jobs.home import DAY_END_MS, NOON_MS, SCOPE, Home, steps
 
 HOUR = NOON_MS // HOUR_MS
 
@@ -643,24 +642,6 @@ def test_reports_beyond_the_bound_of_an_hour_are_one_finding(
     judged = until_midnight(home.live("wait 1")).judged()
     assert found(judged) == [("not_understood", "device_cloud", "home-1", 12 - 2 * beyond)]
     assert judged.standing == "partly"
-
-
-def steps(judge: Callable[[], object]) -> int:
-    """Return how many lines and calls of Python a judgement takes."""
-    count = 0
-
-    def trace(*_: Any) -> Any:
-        nonlocal count
-        count += 1
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        judge()
-    finally:
-        sys.settrace(before)
-    return count
 
 
 def gaps(size: int) -> Home:
