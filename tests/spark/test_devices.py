@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from benchmarks.audit.hostile import hostile_reports
 from contract import load_contract
 from eventplane.device_reports import key_digest
-from eventplane.names import CANARY_CLIENT
+from eventplane.names import CANARY_CLIENT, EPOCH, SEQUENCE
 from eventplane.sender import PLANE_CLIENT
 from glue_jobs.delivery_audit.completeness import Scope
 from glue_jobs.delivery_audit.device_reports import pack_events
@@ -119,3 +121,35 @@ def test_an_hour_without_a_tap_object_is_a_hole_if_most_devices_miss_something_t
         # One device alone may have lost it.
         lone = judge_fleet(alone, [load_contract()], scope, absent=absent, is_small=is_small)
         assert "lost" in {each.kind for each in lone.findings}
+
+
+def test_hostile_reports_of_some_devices_change_nothing_for_the_others(spark: SparkSession) -> None:
+    """The review: one report of one device ends the audit of all. `make audit-hostile` is the large."""
+    random = Random(1)
+    homes = [Home(f"home-{number}", f"e{number}") for number in range(5)]
+    for home in homes:
+        home.live("start, send 3, lose 1, manifest, wait 1, send 2, expire 3, manifest, wait 1")
+    rows = [each.tap() for home in homes for each in home.events]
+    clients = [home.client_id for home in homes[:2]]
+    epochs = {home.client_id: home.epoch for home in homes}
+    hostile = [
+        (client, "device", report.source, report.id, report.type, str(report.attributes[EPOCH]),
+         int(str(report.attributes[SEQUENCE])), NOON_MS + HOUR_MS, None, "tap/1", True, report.json, False)
+        for client, report in hostile_reports(clients, epochs, 200, random)
+    ]  # fmt: skip
+    scope = Scope(SCOPE.uplinks, SCOPE.watermark_ms, end_ms=DAY_END_MS)
+    said = [
+        _of_others(judge_fleet(tap, [load_contract()], scope, is_small=is_small), clients)
+        for tap in (spark.createDataFrame(rows, COLUMNS), spark.createDataFrame([*rows, *hostile], COLUMNS))
+        for is_small in (True, False)
+    ]
+    assert said[0]
+    assert said == said[:1] * 4
+
+
+def _of_others(fleet: Fleet, clients: list[str]) -> list[str]:
+    """Return what is said of the devices that are none of `clients`."""
+    days = [] if fleet.days is None else fleet.days.collect()
+    found = fleet.found if isinstance(fleet.found, list) else fleet.found.collect()
+    told = [*map(tuple, days), *found, *(tuple(each.items()) for each in [*fleet.worst, *fleet.hours])]
+    return sorted(text for text in map(str, told) if not any(f"'{each}'" in text for each in clients))
