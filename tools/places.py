@@ -17,7 +17,7 @@ _RESULTS: Final = {
     "alone": tuple(
         f"bench/{name}"
         for name in (
-            *("audit", "audit_proof", "client", "crash", "edge", "fuzz", "interest", "mutation"),
+            *("audit", "audit_hostile", "audit_proof", "client", "crash", "edge", "fuzz", "interest", "mutation"),
             *("router", "spool", "tracing"),
         )
     ),

@@ -451,8 +451,8 @@ def _members(required: Mapping[str, _Reader], optional: Mapping[str, _Reader] | 
 
 
 _STATEMENT = _members(
-    {"destination": _name, "first": _number, "last": _number, "count": _number, "digest": _name},
-    {"acknowledged_to": _number},
+    {"destination": _name, "first": _number, "last": _number, "count": _number},
+    {"acknowledged_to": _number, "digest": _name},
 )
 _DELIVERY = _members(
     {
@@ -532,7 +532,9 @@ def _self_contradiction(stated: Sequence[Mapping[str, Any]]) -> str | None:
 
 
 def _statement(stated: dict[str, Any], *, is_comparable: bool) -> Statement:
-    digest = whole_number(int(stated["digest"], 16), (1 << 128) - 1) % DIGESTS if is_comparable else None
+    digest = None
+    if is_comparable:
+        digest = whole_number(int(stated.get("digest", ""), 16), (1 << 128) - 1) % DIGESTS
     return Statement((stated["first"], stated["last"]), stated["count"], digest)
 
 
