@@ -156,7 +156,10 @@ def _said(folder: Path) -> tuple[dict[str, list[str]], Counter[str], dict[str, A
     spark = local_session()
     try:
         for table, of in (("devices", "client_id"), ("findings", "device")):
-            for row in spark.read.parquet(str(folder / "audit" / table)).toLocalIterator():
+            path = folder / "audit" / table
+            if not any(path.glob("date=*")):
+                continue  # nothing was found
+            for row in spark.read.parquet(str(path)).toLocalIterator():
                 said.setdefault(str(row[of]), []).append(
                     json.dumps(row.asDict(), sort_keys=True, default=str)
                 )

@@ -242,7 +242,9 @@ class _Device:
             if each.epoch is not None and each.events:
                 numbered[each.epoch].append(each)
         self._seen = {epoch: _seen(hours) for epoch, hours in numbered.items()}
+        self._last_hour = max((seen.hours[1] for seen in self._seen.values()), default=0)
         self._reports = read_reports(_reports_of(self._hours), scope.uplinks)
+        self._preceded = {hour: self._is_preceded(hour) for hour in scope.damaged}
         self._arrivals = _arrivals(rows.not_in_tap, scope.watermark_ms)
         unread = list(_unread(self._hours))
         self._completeness = Completeness(self._seen, self._reports, [*self._arrivals, *unread], scope)
@@ -400,12 +402,11 @@ class _Device:
         """
         if arrival.hour in self._scope.gone:
             return True
-        if arrival.hour in self._scope.damaged and not self._is_preceded(arrival.hour):
+        if not self._preceded.get(arrival.hour, True):
             return True
         newest = self._attestation.newest
         attested_ms = newest.report.accepted_at_ms if newest else 0
-        last = max((seen.hours[1] for seen in self._seen.values()), default=None)
-        return last is not None and arrival.entered_at_ms > attested_ms and arrival.hour >= last
+        return bool(self._seen) and arrival.entered_at_ms > attested_ms and arrival.hour >= self._last_hour
 
     def _is_preceded(self, hour: int) -> bool:
         """Return whether a number, or the start of all numbers, precedes whatever this hour lacks."""
