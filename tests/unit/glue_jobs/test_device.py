@@ -678,10 +678,11 @@ def holes(size: int) -> Home:
 )
 def test_a_judgement_takes_steps_linear_in_what_a_device_says(story: Callable[[int], Home]) -> None:
     """The review: n manifests over n gaps grow with the square."""
-    small, large = (story(size).gathered() for size in (50, 400))
-    counts = {HOUR: [("tap_copies", HOUR, 1)] * 10}[HOUR]
-    few = steps(lambda: judge_device(small._replace(counts=counts), SCOPE))
-    many = steps(lambda: judge_device(large._replace(counts=counts), SCOPE))
+    counts = [("tap_copies", HOUR, 1)] * 10
+    few, many = (
+        steps(lambda rows=story(size).gathered(): judge_device(rows._replace(counts=counts), SCOPE))
+        for size in (50, 400)
+    )
     assert many < 12 * few
 
 
