@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 import pytest
@@ -680,7 +680,7 @@ def test_a_judgement_takes_steps_linear_in_what_a_device_says(story: Callable[[i
     """The review: n manifests over n gaps grow with the square."""
     counts = [("tap_copies", HOUR, 1)] * 10
     few, many = (
-        steps(lambda rows=story(size).gathered(): judge_device(rows._replace(counts=counts), SCOPE))
+        steps(partial(judge_device, story(size).gathered()._replace(counts=counts), SCOPE))
         for size in (50, 400)
     )
     assert many < 12 * few
