@@ -200,6 +200,7 @@ class Completeness:
         self.unattesting = [each for each in reports.unsettled if each.type == MANIFEST]
         """The manifests that attest nothing, whether they are wrong or nobody understands them."""
         self._unread = _numbers_of(self.unattesting)
+        self._without_number = {each.epoch for each in self.unattesting if each.sequence is None}
         self._disputed = _numbers_of(report for report, _ in reports.contradictions)
         self.manifests = self._chains()
         """The manifests that count, by epoch, in the order of their numbers."""
@@ -327,7 +328,8 @@ class Completeness:
     def _is_gap(self, epoch: str, after: int, first: int) -> bool:
         """Return whether a manifest is missing that states what is before `first`: none came, read or not."""
         unread = self._unread.get(epoch, [])
-        return first > after and bisect_right(unread, after) == bisect_right(unread, first)
+        came = bisect_right(unread, after) < bisect_right(unread, first) or epoch in self._without_number
+        return first > after and not came
 
     def _misplacement(self, manifest: Manifest, before: int | None) -> str | None:
         """Return how a manifest contradicts its own place; `before` is the number of the report before it."""

@@ -585,6 +585,16 @@ def test_numbers_that_cannot_be_read_are_neither_lost_nor_forged() -> None:
     assert figures(judged, "lost", "unrecorded") == {"lost": 1, "unrecorded": 4}
 
 
+def test_a_manifest_whose_number_cannot_be_read_is_not_missing() -> None:
+    home = day(Home().live("start")).live("send 4, manifest, wait 1")
+    event = home.events[-1]
+    *place, _, text = event.report or ()
+    home.events[-1] = event._replace(number=None, report=(*place, None, text))
+    judged = until_midnight(home).judged()
+    assert [each.kind for each in judged.findings] == ["not_understood", "not_understood"]
+    assert (judged.standing, judged.holes) == ("partly", {})
+
+
 class TestNewClient:
     """A device that got another client id on the same store, and others that look like it."""
 
