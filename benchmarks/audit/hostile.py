@@ -143,20 +143,20 @@ def _add(folder: Path, sent: Iterator[tuple[str, Envelope]], random: Random) -> 
         path.rename(target.with_name(f"f{target.name[1:]}"))
 
 
-def _audit(folder: Path) -> Measured:
-    places = "--INPUT", str(folder / "archive"), "--OUTPUT", str(folder / "audit")
+def _audit(folder: Path, output: str) -> Measured:
+    places = "--INPUT", str(folder / "archive"), "--OUTPUT", str(folder / output)
     command = [sys.executable, "-m", "glue_jobs.delivery_audit", *places, *AS_OF]
     return measured(command, {**os.environ, "PYTHONPATH": str(Path.cwd())})
 
 
-def _said(folder: Path) -> tuple[dict[str, list[str]], Counter[str], dict[str, Any]]:
+def _said(output: Path) -> tuple[dict[str, list[str]], Counter[str], dict[str, Any]]:
     """Return what the audit says of each device, line by line, the numbers of findings, and the report."""
     said: dict[str, list[str]] = {}
     counts: Counter[str] = Counter()
     spark = local_session()
     try:
         for table, of in (("devices", "client_id"), ("findings", "device")):
-            path = folder / "audit" / table
+            path = output / table
             if not any(path.glob("date=*")):
                 continue  # nothing was found
             for row in spark.read.parquet(str(path)).toLocalIterator():
@@ -166,7 +166,7 @@ def _said(folder: Path) -> tuple[dict[str, list[str]], Counter[str], dict[str, A
                 counts[str(row[of])] += table == "findings"
     finally:
         spark.stop()
-    report = read_report(folder / "audit", DAY)
+    report = read_report(output, DAY)
     return {name: sorted(lines) for name, lines in said.items()}, counts, report
 
 
@@ -178,22 +178,22 @@ def measure(options: Namespace) -> list[Figure]:
         events = options.devices * 24 * options.events_an_hour
         plan = Plan(events, events_an_hour=options.events_an_hour, fault_every=0, trouble_every=0)
         generate(folder, plan, audited_contracts())
-        before = _audit(folder)
-        said, _, _ = _said(folder)
+        before = _audit(folder, "before")
+        said, _, _ = _said(folder / "before")
         epochs = _epochs(folder / "archive")
         clients = random.sample(sorted(epochs), options.hostile)
         _add(folder, hostile_reports(clients, epochs, options.reports, random), random)
-        after = _audit(folder)
-        now, counts, report = _said(folder)
-    others = said.keys() | now.keys()
-    differing = sum(said.get(each) != now.get(each) for each in others.difference(clients))
+        after = _audit(folder, "after")
+        now, counts, report = _said(folder / "after")
+    others = (said.keys() | now.keys()).difference(clients)
+    differing = sorted(each for each in others if said.get(each) != now.get(each))
     exact = partial(Figure, higher_is_better=False, required=True)
     return [
         Figure(
             "reports", options.reports, "reports", note=f"of {options.hostile} devices; {report['verdict']}"
         ),
         Figure("devices", len(said), "devices", note=f"{plan.events:,} events"),
-        exact("differing", differing, "devices", 0, note="of the others"),
+        exact("differing", len(differing), "devices", 0, note=f"of the others: {differing[:9]}"),
         exact("most_findings", max(counts[each] for each in clients), "findings", MAX_FINDINGS),
         Figure("cpu_ratio", round(after.cpu_s / before.cpu_s, 2), "x", MOST_TIMES, higher_is_better=False),
         Figure("cpu", after.cpu_s, "CPU-s", peer="without", peer_value=before.cpu_s),

@@ -51,7 +51,7 @@ class Attestation:
 
     def __init__(self, completeness: Completeness) -> None:
         self._completeness = completeness
-        scope, chains = completeness.scope, completeness.manifests
+        seen, scope, chains = completeness.seen, completeness.scope, completeness.manifests
         self.newest: Manifest | None = max((chain[-1] for chain in chains.values()), key=_at_ms, default=None)
         """The newest manifest that counts."""
         # A store that begins after the window excuses no manifest of the one before.
@@ -71,8 +71,13 @@ class Attestation:
             self.is_overdue = _at_ms(born) + 1_000 * USUAL_INTERVAL_S < scope.until_ms
         elif self.newest is not None:
             self._next = self.newest.epoch, self.newest.sequence + 1
-            # One that is the last covers nothing behind it: the device may go on, and all of that be gone.
-            self.is_overdue = _at_ms(self.newest) + self.newest.interval_ms < scope.until_ms
+            # The last one covers nothing behind it: the device may go on, and all of that be gone. But an
+            # audit of all days has no end until which anything is due: some device is always the last.
+            ranges = seen[self.newest.epoch].ranges if self.newest.epoch in seen else []
+            is_last = not ranges or ranges[-1][1] <= self.newest.sequence
+            has_ended = scope.end_ms is None and self.newest.is_final and is_last
+            due_ms = _at_ms(self.newest) + self.newest.interval_ms
+            self.is_overdue = due_ms < scope.until_ms and not has_ended
 
     def awaiting(self, epoch: str) -> list[Range]:
         """Return the numbers of an epoch that the next manifest will state, if it need not be there yet."""

@@ -251,7 +251,8 @@ class Manifest:
     """A manifest about `epoch`, its `statements` of uplinks that stored something, in the order of numbers.
 
     All up to number `acknowledged_to` was acknowledged or given up (None: not stated). The next manifest is
-    due after `interval_ms`, milliseconds. `contradiction` is how it contradicts itself.
+    due after `interval_ms`, milliseconds, unless the forwarder stopped with this one (`is_final`).
+    `contradiction` is how it contradicts itself.
     """
 
     report: Report
@@ -260,6 +261,7 @@ class Manifest:
     statements: tuple[Statement, ...]
     acknowledged_to: int | None
     interval_ms: int
+    is_final: bool = False
     contradiction: str | None = None
 
     @property
@@ -516,6 +518,7 @@ def _manifest(read: DeviceReports, report: Report, data: dict[str, Any], uplinks
             if acknowledged and len(acknowledged) == len(stated)
             else None,
             1_000 * min(data.get("interval_s", USUAL_INTERVAL_S), _LONGEST_INTERVAL_S),
+            data.get("final", False),
             _self_contradiction(stated),
         )
     )

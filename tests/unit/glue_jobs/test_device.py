@@ -92,6 +92,9 @@ def test_a_last_manifest_covers_nothing_behind_it(later: str, standing: str, num
     assert home.judged(replace(SCOPE, watermark_ms=home.at_ms)).standing == "attested"
     judged = home.judged()
     assert (judged.standing, rests(judged)["numbering"]) == (standing, numbering)
+    # Of all days nobody says until when a device that stopped is expected.
+    of_all = home.judged(replace(SCOPE, end_ms=None, last_ms=DAY_END_MS))
+    assert of_all.standing == ("partly" if later else "attested")
     assert until_midnight(home).judged().standing == "attested"
 
 
