@@ -53,6 +53,10 @@ TOGETHER: Final = (
     "objects_gone_handovers last_object_gone_tap last_object_gone_ledger last_object_gone_handovers "
     "object_gone_twice late_object_gone list_gone list_and_object_gone",
     "more_lost_than_gone",
+    "newer_manifests counts_more manifests_overlap acknowledged_back epoch_imitated",
+    "names_a_finding birth_as_object many_ranges numbers_unread range_reversed one_number_twice",
+    "new_client_id",
+    "stops_and_goes_on",
     "clean lateness_0",
     "empty",
     "one_event",
