@@ -169,8 +169,9 @@ def numbers_unread(archive: Archive) -> Expected:
     archive.edit(TAP, unread, hour)
     restate(archive, device)
     said = f"{len(ids)} events with a number that cannot be read"
-    fact = Fact("not_understood", ("device_cloud",), {"device": device}, said=said)
-    return Expected((INCOMPLETE,), (fact,), devices={device: ("partly",)}, unseen=0)
+    of_hour = Fact("not_understood", ("device_cloud",), {"device": device}, said=said)
+    of_each = Fact("not_understood", ("archive",), {"device": device}, said="unreadable_", count=len(ids))
+    return Expected((INCOMPLETE,), (of_hour, of_each), devices={device: ("partly",)}, unseen=0)
 
 
 @kind
