@@ -464,14 +464,16 @@ class Completeness:
             return ()  # some came out of view
         wanted = (statement.digest - seen) % DIGESTS
         fitting = list(islice(self._fitting(each, arrivals), _MOST_CHOICES + 1))
-        digests = {arrival: arrival.digest(statement.rule) for arrival in fitting}
         # The number of choices itself takes long to compute where there are very many.
         is_many = _FEW < each.missing < len(fitting) - _FEW or len(fitting) > _MOST_CHOICES
         choices = _FAR if is_many else comb(len(fitting), each.missing)
         steps = len(fitting) + choices * each.missing
-        if None in digests.values() or choices > _MOST_CHOICES or steps > self._steps:
+        if choices > _MOST_CHOICES or steps > self._steps:
             return ()
         self._steps -= steps
+        digests = {arrival: arrival.digest(statement.rule) for arrival in fitting}
+        if None in digests.values():
+            return ()
         for some in combinations(fitting, each.missing):
             if sum(digests[arrival] or 0 for arrival in some) % DIGESTS == wanted:
                 self._recover(each, some, arrivals)
