@@ -22,7 +22,8 @@ from tests.spark.damage.kinds import MEANINGS, TAMPERING, damage
 
 PLAN: Final = Plan(events=6_000, hours=24, fault_every=0, trouble_every=0, rows=60)
 """Several objects an hour."""
-SMALL: Final = Plan(events=240, hours=6, events_an_hour=20, fault_every=0, trouble_every=0)
+SMALL: Final = Plan(events=480, hours=24, events_an_hour=10, fault_every=0, trouble_every=0)
+"""Of a whole day: what stops before its end is partly attested."""
 LATER: Final = datetime(2026, 4, 1, tzinfo=UTC)
 """When all hours of the archive are closed, and its raw objects are old."""
 ARGUMENTS: Final = ("--DATE", DAY, "--AS_OF", "2026-04-01T00:00:00Z")
