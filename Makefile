@@ -19,7 +19,7 @@ unexport PYTHONDONTWRITEBYTECODE
 ENV ?= dev
 
 .PHONY: help setup up down publish demo test check lint types unit synth diff deploy destroy smoke contract catalogue explain audit lock tables \
-  crash-test bench-router bench-edge bench-spool bench-client bench-cloud bench-cost bench-scale bench-audit audit-proof audit-worst \
+  crash-test bench-router bench-edge bench-spool bench-client bench-cloud bench-cost bench-scale bench-audit audit-proof audit-worst audit-hostile \
   bench-downlink bench-interest bench-tracing bench-conversation packages device-image deb device-image-check device-boot-check chaos attack fuzz mutation docs figures clean
 
 help: ## List the targets
@@ -217,6 +217,9 @@ audit-proof: setup ## Prove the audit by planted faults: EVENTS=1000000; writes 
 
 audit-worst: setup ## Audit days on which nearly all is wrong: EVENTS=5000000; writes build/bench/audit_worst.json (an hour)
 	@python -m benchmarks.audit.worst $(if $(EVENTS),--events "$(EVENTS)")
+
+audit-hostile: setup ## Audit a fleet in which devices send hostile reports; writes build/bench/audit_hostile.json (minutes)
+	@python -m benchmarks.audit.hostile
 
 bench-audit: setup ## Measure the audit beside DuckDB: EVENTS="1000000 5000000"; writes build/bench/audit.json
 	@python -m benchmarks.audit.bench $(if $(EVENTS),--events $(EVENTS))

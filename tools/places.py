@@ -17,8 +17,8 @@ _RESULTS: Final = {
     "alone": tuple(
         f"bench/{name}"
         for name in (
-            *("audit", "audit_proof", "audit_values", "audit_worst", "client", "crash", "edge", "fuzz"),
-            *("interest", "mutation", "router", "spool", "tracing"),
+            *("audit", "audit_hostile", "audit_proof", "audit_values", "audit_worst", "client", "crash"),
+            *("edge", "fuzz", "interest", "mutation", "router", "spool", "tracing"),
         )
     ),
     "computed": ("bench/scale",),

@@ -58,7 +58,7 @@ class Attestation:
         # A store that begins after the window excuses no manifest of the one before.
         births = [
             each
-            for each in completeness.reports.births
+            for each in completeness.reports.births.values()
             if scope.end_ms is None or _at_ms(each) < scope.end_ms
         ]
         born = max(births, key=_at_ms, default=None)
@@ -72,10 +72,13 @@ class Attestation:
             self.is_overdue = _at_ms(born) + 1_000 * USUAL_INTERVAL_S < scope.until_ms
         elif self.newest is not None:
             self._next = self.newest.epoch, self.newest.sequence + 1
+            # The last one covers nothing behind it: the device may go on, and all of that be gone. But an
+            # audit of all days has no end until which anything is due: some device is always the last.
             ranges = seen[self.newest.epoch].ranges if self.newest.epoch in seen else []
             is_last = not ranges or ranges[-1][1] <= self.newest.sequence
+            has_ended = scope.end_ms is None and self.newest.is_final and is_last
             due_ms = _at_ms(self.newest) + self.newest.interval_ms
-            self.is_overdue = due_ms < scope.until_ms and not (self.newest.is_final and is_last)
+            self.is_overdue = due_ms < scope.until_ms and not has_ended
 
     def awaiting(self, epoch: str) -> list[Range]:
         """Return the numbers of an epoch that the next manifest will state, if it need not be there yet."""
@@ -94,7 +97,7 @@ class Attestation:
         is_whole = not any(day["numbering"] > day["awaiting"] or day["tap"] or day["nothing"] for day in days)
         # Those of the days beside the window count there; numbers that they leave unstated here count above.
         gaps = [manifest.report for manifest, _ in self._completeness.missing_manifests]
-        wrong = [report for report, _ in self._completeness.mismatched]
+        wrong = self._completeness.unattesting
         is_sound = not any(report.within for report in (*gaps, *wrong)) and not self._has_open_end()
         return Standing.ATTESTED if is_whole and is_sound and not self.is_overdue else Standing.PARTLY
 

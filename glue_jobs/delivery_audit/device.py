@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from eventplane.archive_layout import AUDIT_DEVICES_FOLDER
@@ -15,11 +16,17 @@ from glue_jobs.delivery_audit.completeness import Arrival, Completeness, Life, S
 from glue_jobs.delivery_audit.coverage import RESTS, Attestation, Standing
 from glue_jobs.delivery_audit.device_reports import (
     DIGESTS,
+    EVENT_BYTES,
+    MAX_NUMBERED,
+    MOST,
     Range,
     Report,
     SeenNumbers,
+    first_number,
+    in_order,
     length,
     merged,
+    numbers_in,
     one_by_one,
     overlap,
     read_reports,
@@ -32,6 +39,16 @@ from glue_jobs.delivery_audit.rules import date_of
 TOLERANCE_MS: Final = 10_000
 """How far a clock may seem off without being reported, milliseconds. Ours: more than a normal event waits on
 its way up (a batch's delay, a busy line), less than what would turn the order of a person's day."""
+
+MAX_FINDINGS: Final = 10_000
+"""Most findings of a device, whatever it says; of the rest there is one for each kind at each hop. Ours: what
+a table of thousands of devices can hold."""
+
+_MAX_KINDS: Final = 100
+"""More than there are kinds of findings at hops that a device's judgement can have."""
+
+_MAX_DETAIL: Final = 500
+"""Longest detail of a finding, characters: it may quote what a device says."""
 
 MIN_SAMPLES: Final = 20
 """Fewest events that can show a clock to be behind. Ours: a few late events look the same."""
@@ -61,21 +78,20 @@ _OF_DELIVERY: Final = ("source", "id", "type", "route", "destination", "contract
 class HourRow(NamedTuple):
     """What came from one client in one epoch in one `hour` (counted from 1970), in the window or beside it.
 
-    `numbers` and the digests of the events by both of `device_reports.RULES` belong together. `others` are
-    hashes of the names of events without a number, `best_effort` counts such events that are at best effort.
-    `first` has time and file of the first, `quickest` the least time from recording to acceptance, time and
-    file.
+    `events` have numbers and both digests, packed (`pack_events`). `others` are events without a number,
+    packed in the same way with a hash of their names as the number, `best_effort` counts such events that are
+    at best effort. `unread` are epoch and both digests of those with a number that cannot be read. `first`
+    has time and file of the first, `quickest` the least time from recording to acceptance, time and file.
     """
 
     client_id: str
     epoch: str | None
     hour: int
     within: bool
-    numbers: Sequence[int]
-    key_digests: Sequence[int]
-    event_digests: Sequence[int]
-    others: Sequence[int]
+    events: bytes
+    others: bytes
     best_effort: int
+    unread: Sequence[tuple[str | None, int, int]]
     first: tuple[int, str]
     quickest: tuple[int, int, str] | None
     samples: int
@@ -118,8 +134,83 @@ class DeviceJudgement(NamedTuple):
 
 
 def judge_device(rows: DeviceRows, scope: Scope, absent: Collection[int] = ()) -> DeviceJudgement:
-    """Judge one device; `absent` are hours without a tap object, for which it says what it misses there."""
-    return _Device(rows, scope).judgement(absent)
+    """Judge one device; `absent` are hours without a tap object, for which it says what it misses there.
+
+    `rows` may have those of another client id that the scope names for one of its epochs. A device that
+    cannot be judged has a finding that says so: what one says must not end the audit of all.
+    """
+    try:
+        return _Device(rows, scope).judgement(absent)
+    except Exception as error:  # noqa: BLE001 - see above
+        return _not_judged(rows, scope, error)
+
+
+def _not_judged(rows: DeviceRows, scope: Scope, error: Exception) -> DeviceJudgement:
+    own = [each for each in rows.hours if each.within and each.client_id == rows.client_id]
+    events = sum(len(each.events) + len(each.others) for each in own) // EVENT_BYTES
+    at_ms, file = min((each.first for each in own), default=(0, None))
+    standing = Standing.PARTLY if own else Standing.SILENT if _is_expected(rows, scope) else None
+    row = _row(rows.client_id, {**_ZEROS, "events": events, "tap": events}, standing)
+    finding = Finding(
+        date_of(at_ms) if own else None,
+        str(Kind.NOT_UNDERSTOOD),
+        str(Hop.DEVICE_CLOUD),
+        rows.client_id,
+        archive_file=file,
+        at_ms=at_ms if own else None,
+        detail=f"its {events} events and its reports could not be judged: {error!r}"[:_MAX_DETAIL],
+    )
+    return DeviceJudgement(
+        rows.client_id,
+        standing,
+        _is_expected(rows, scope),
+        [finding],
+        [(date_of(at_ms), *row.values())] if own else [],
+        [row] if standing else [],
+        [],
+        Counter(),
+        Counter(),
+        [],
+    )
+
+
+def _is_expected(rows: DeviceRows, scope: Scope) -> bool:
+    end_ms = scope.end_ms if scope.end_ms is not None else scope.watermark_ms
+    return rows.state == LifecycleState.PROVISIONED and (rows.since_ms or 0) < end_ms
+
+
+def _reports_of(hours: Iterable[HourRow]) -> Iterator[Report]:
+    for hour in hours:
+        for row in hour.reports:
+            yield Report(hour.client_id, hour.within, date_of(row[0]), *row)
+
+
+def _seen(hours: Iterable[HourRow]) -> SeenNumbers:
+    return SeenNumbers((each.hour, each.events) for each in hours)
+
+
+def _goes_on(hours: Sequence[HourRow], others: Sequence[HourRow], scope: Scope) -> bool:
+    """Return whether one client id goes on with the store of the other, of whose epoch these hours are.
+
+    Its numbers follow those of the other, and a manifest states numbers from before the change with the
+    digest of what came under both ids. So a device that got a new id is no imitation of itself.
+    """
+    before, after = sorted((list(hours), list(others)), key=lambda each: min(row.first for row in each))
+    first, second = _seen(before), _seen(after)
+    if not first.ranges or not second.ranges or first.ranges[-1][1] >= second.ranges[0][0]:
+        return False
+    last, both = first.ranges[-1][1], _seen([*before, *after])
+    return any(
+        manifest.span is not None
+        and manifest.span[0] <= last < manifest.sequence
+        and manifest.epoch == manifest.report.epoch
+        and all(
+            each.digest is not None
+            and (each.count, each.digest) == (both.events(each.span), both.digest(each.span, each.rule))
+            for each in manifest.statements
+        )
+        for manifest in read_reports(_reports_of(after), scope.uplinks).manifests
+    )
 
 
 class _Days(dict[tuple[str, str | None], dict[str, Any]]):
@@ -136,59 +227,70 @@ class _Device:
     def __init__(self, rows: DeviceRows, scope: Scope) -> None:
         self._client_id = rows.client_id
         self._scope = scope
-        self._hours = sorted(rows.hours, key=lambda each: (each.hour, each.first))
         self._counts = rows.counts
         self._not_in_tap = rows.not_in_tap
-        end_ms = scope.end_ms if scope.end_ms is not None else scope.watermark_ms
-        self._is_expected = rows.state == LifecycleState.PROVISIONED and (rows.since_ms or 0) < end_ms
+        self._is_expected = _is_expected(rows, scope)
         self._is_known = rows.state is not None
+        self._own: dict[str, SeenNumbers] = {}
+        """Of the epochs that another client id began or went on with, what came under this one."""
+        self._hours = sorted(
+            self._hours_of_store(rows.hours),
+            key=lambda each: (each.hour, each.first, each.client_id, each.epoch or ""),
+        )
         own = [each for each in self._hours if each.client_id == self._client_id and each.quickest]
         self._quickest = min((each.quickest for each in own if each.quickest), default=None)
         self._samples = sum(each.samples for each in own)
         numbered: dict[str, list[HourRow]] = defaultdict(list)
         for each in self._hours:
-            if each.epoch is not None and each.numbers:
+            if each.epoch is not None and each.events:
                 numbered[each.epoch].append(each)
-        self._seen = {
-            epoch: SeenNumbers(
-                (each.hour, each.numbers, each.key_digests, each.event_digests) for each in hours
-            )
-            for epoch, hours in numbered.items()
-        }
-        self._reports = read_reports(
-            (
-                Report(hour.client_id, hour.within, date_of(row[0]), *row)
-                for hour in self._hours
-                for row in hour.reports
-            ),
-            scope.uplinks,
-        )
+        self._seen = {epoch: _seen(hours) for epoch, hours in numbered.items()}
+        self._last_hour = max((seen.hours[1] for seen in self._seen.values()), default=0)
+        self._reports = read_reports(_reports_of(self._hours), scope.uplinks)
+        self._preceded = {hour: self._is_preceded(hour) for hour in scope.damaged}
         self._arrivals = _arrivals(rows.not_in_tap, scope.watermark_ms)
-        self._completeness = Completeness(self._seen, self._reports, self._arrivals, scope)
+        unread = list(_unread(self._hours))
+        self._completeness = Completeness(self._seen, self._reports, [*self._arrivals, *unread], scope)
         self._attestation = Attestation(self._completeness)
         self._within = {each.hour for each in self._hours if each.within}
         self._days = self._count_days()
+        self._one_by_one = MAX_NUMBERED
+
+    def _hours_of_store(self, hours: Sequence[HourRow]) -> list[HourRow]:
+        """Return this device's rows, beside those of another id that has the same store and count there."""
+        found: list[HourRow] = []
+        shared: dict[str, list[HourRow]] = defaultdict(list)
+        for each in hours:
+            is_shared = each.client_id != self._client_id and each.client_id in self._owners(each)
+            (shared[each.epoch or ""] if is_shared else found).append(each)
+        for epoch, others in shared.items():
+            own = [each for each in found if each.epoch == epoch and each.client_id == self._client_id]
+            if own and _goes_on(own, others, self._scope):
+                self._own[epoch] = _seen(own)
+                found += (each._replace(within=False) for each in others)
+        return found
+
+    def _owners(self, hour: HourRow) -> tuple[str, ...]:
+        return self._scope.owners.get(hour.epoch or "", (hour.client_id,))
 
     def judgement(self, absent: Collection[int]) -> DeviceJudgement:
         keys = sorted(self._days, key=lambda key: (key[0], key[1] or ""))
         days = [_with_numbers(self._days[key]) for key in keys]
         standing = self._attestation.standing(days, is_expected=self._is_expected, is_known=self._is_known)
         epochs = self._epochs(days) or ([_ZEROS] if standing is Standing.SILENT else [])
-        forged, recovered = self._strays()
-        holes = Counter(self._completeness.holes)
-        for each in self._completeness.unmatched:
-            if self._is_beyond_view(each):
-                holes[each.hour] += 1
+        beyond = [each for each in self._completeness.unmatched if self._is_beyond_view(each)]
+        alone = {each.key for each in self._completeness.unmatched}.difference(each.key for each in beyond)
+        holes = self._completeness.holes + Counter(each.hour for each in beyond)
         return DeviceJudgement(
             self._client_id,
             standing,
             self._is_expected,
-            [*self._findings(), *forged],
+            _bounded(self._findings(alone)),
             [(each["date"], *self._row(each, standing).values()) for each in days],
             [self._row(each, standing) for each in epochs],
             self._hour_rows(),
             holes,
-            recovered,
+            self._recovered(alone),
             list(self._completeness.silences(absent)),
         )
 
@@ -198,14 +300,17 @@ class _Device:
         days = _Days()
         for epoch, seen in self._seen.items():
             self._count_numbered(epoch, seen, days)
-        others: set[int] = set()
-        for each in self._hours:
-            if each.within and (each.others or each.best_effort):
-                new = {*each.others} - others
-                others |= new
+        within = [each for each in self._hours if each.within]
+        for hour, count in Counter(
+            at for _, at in in_order((each.hour, each.others) for each in within)
+        ).items():
+            day = days[_date_of_hour(hour), None]
+            day["events"] += count
+            day["tap"] += count
+        for each in within:
+            if each.best_effort:
                 day = days[_date_of_hour(each.hour), None]
-                day["events"] += len(new) + each.best_effort
-                day["tap"] += len(new)
+                day["events"] += each.best_effort
                 day["best_effort"] += each.best_effort
         for judged in self._completeness.judged:
             if judged.manifest.report.within:
@@ -226,7 +331,7 @@ class _Device:
         attested = self._completeness.attested(epoch)
         awaiting = self._attestation.awaiting(epoch)
         by_date: dict[str, list[Range]] = defaultdict(list)
-        for span, hour in seen.runs:
+        for span, hour in self._own.get(epoch, seen).runs:
             if hour in self._within:
                 by_date[_date_of_hour(hour)].append(span)
         for date, spans in by_date.items():
@@ -244,10 +349,13 @@ class _Device:
 
     def _count_copies(self, days: _Days) -> None:
         """Add the copies to the epoch of the day that has most events: the router's hop has no epochs."""
+        largest: dict[str, dict[str, Any]] = {}
+        for (date, _), day in days.items():
+            if day["events"] > largest.setdefault(date, day)["events"]:
+                largest[date] = day
         for measure, hour, count in self._counts:
-            same = [sum_ for (date, _), sum_ in days.items() if date == _date_of_hour(hour)]
-            if measure == "tap_copies" and same:
-                max(same, key=lambda each: each["events"])["tap_copies"] += count
+            if measure == "tap_copies" and _date_of_hour(hour) in largest:
+                largest[_date_of_hour(hour)]["tap_copies"] += count
 
     def _epochs(self, days: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         by_epoch: dict[str | None, dict[str, Any]] = {}
@@ -258,23 +366,18 @@ class _Device:
         return [_with_numbers(each) for each in by_epoch.values()]
 
     def _row(self, figures: Mapping[str, Any], standing: Standing | None) -> dict[str, Any]:
-        known = {
-            "client_id": self._client_id,
-            "skew_ms": self._skew_ms,
-            "coverage": standing and str(standing),
-        }
-        return {name: known.get(name, figures.get(name)) for name in DEVICE}
+        return _row(self._client_id, {**figures, "skew_ms": self._skew_ms}, standing)
 
     def _hour_rows(self) -> list[dict[str, Any]]:
         """Return what came in each hour, on all hops. What never came counts in the manifest's hour."""
         hours: dict[int, Counter[str]] = defaultdict(Counter)
-        for seen in self._seen.values():
-            for span, hour in seen.runs:
+        for epoch, seen in self._seen.items():
+            for span, hour in self._own.get(epoch, seen).runs:
                 if hour in self._within:
                     hours[hour]["events"] += length([span])
         for each in self._hours:
             if each.within:
-                hours[each.hour]["events"] += len({*each.others}) + each.best_effort
+                hours[each.hour]["events"] += len(each.others) // EVENT_BYTES + each.best_effort
         for measure, hour, count in self._counts:
             hours[hour][measure] += count
         for judged in self._completeness.judged:
@@ -302,42 +405,41 @@ class _Device:
         """
         if arrival.hour in self._scope.gone:
             return True
-        if arrival.hour in self._scope.damaged and not self._is_preceded(arrival.hour):
+        if not self._preceded.get(arrival.hour, True):
             return True
         newest = self._attestation.newest
         attested_ms = newest.report.accepted_at_ms if newest else 0
-        hours = [each.hour for each in self._hours if each.numbers]
-        return bool(hours) and arrival.entered_at_ms > attested_ms and arrival.hour >= max(hours)
+        return bool(self._seen) and arrival.entered_at_ms > attested_ms and arrival.hour >= self._last_hour
 
     def _is_preceded(self, hour: int) -> bool:
         """Return whether a number, or the start of all numbers, precedes whatever this hour lacks."""
         if any(each.hour < hour for each in self._hours):
             return True
-        lost = {each.epoch for each in self._reports.births if each.lost_epoch}
+        lost = {each.epoch for each in self._reports.births.values() if each.lost_epoch}
         first = [epoch for epoch, seen in self._seen.items() if seen.hours[0] == hour]
         return bool(first) and all(self._seen[each].ranges[0][0] == 1 and each not in lost for each in first)
 
-    def _strays(self) -> tuple[list[Finding], Counter[tuple[str, str, str | None]]]:
-        """Return findings for what nobody but the ledger knows, and what is in holes by day and route."""
-        alone = {each.key for each in self._completeness.unmatched if not self._is_beyond_view(each)}
-        arrived = {each.key for each in self._arrivals}
-        forged: list[Finding] = []
-        recovered: Counter[tuple[str, str, str | None]] = Counter()
-        for row in self._not_in_tap:
-            date = date_of(row.entered_at_ms)
-            key = _key(row)
-            if key in alone:
+    def _recovered(self, alone: Collection[tuple[str, ...]]) -> Counter[tuple[str, str, str | None]]:
+        """Count what is in holes of the tap, by day and route; `alone` is not."""
+        held = {each.key for each in self._arrivals}.difference(alone)
+        return Counter(
+            (date_of(row.entered_at_ms), row.route, row.destination)
+            for row in self._not_in_tap
+            if _key(row) in held
+        )
+
+    def _forged(self, alone: Collection[tuple[str, ...]]) -> Iterator[Finding]:
+        """Report what nobody but the ledger knows."""
+        for row in self._not_in_tap if alone else ():
+            if _key(row) in alone:
                 named = {name: getattr(row, name) for name in _OF_DELIVERY}
-                place = Life("", date, row.entered_at_ms, row.file, None)
+                place = Life("", date_of(row.entered_at_ms), row.entered_at_ms, row.file, None)
                 why = "the tap has no such event, and the device misses none"
-                forged.append(self._finding(Kind.FORGED, place, hop=Hop.ROUTER, detail=why, **named))
-            elif key in arrived:
-                recovered[date, row.route, row.destination] += 1
-        return forged, recovered
+                yield self._finding(Kind.FORGED, place, hop=Hop.ROUTER, detail=why, **named)
 
     # Findings.
 
-    def _findings(self) -> Iterator[Finding]:
+    def _findings(self, alone: Collection[tuple[str, ...]]) -> Iterator[Finding]:
         yield from self._lost()
         yield from self._given_up()
         for manifest, after in self._completeness.missing_manifests:
@@ -351,18 +453,42 @@ class _Device:
         for report, why in self._reports.forged:
             if report.within:
                 yield self._about_report(Kind.FORGED, report, why, device=report.client_id)
-        for report, why in self._reports.not_understood:
+        for report, why in self._completeness.contradictions:
             if report.within:
-                yield self._about_report(Kind.NOT_UNDERSTOOD, report, why)
+                yield self._about_report(Kind.CONTRADICTION, report, why)
+        yield from self._not_understood()
         yield from self._foreign()
         yield from self._new_epochs()
         yield from self._clock()
+        yield from self._forged(alone)
+
+    def _not_understood(self) -> Iterator[Finding]:
+        """Report what cannot be read: each reason once an hour, with the first report, and numbers."""
+        alike: dict[tuple[int, str, str], list[Report]] = defaultdict(list)
+        for report, why in self._reports.not_understood:
+            if report.within:
+                alike[report.accepted_at_ms // HOUR_MS, report.type, why].append(report)
+        for (*_, why), (first, *others) in alike.items():
+            more = f"; so are {len(others)} more of the hour" if others else ""
+            yield self._about_report(Kind.NOT_UNDERSTOOD, first, why + more)
+        for hour in self._hours:
+            for epoch, count in Counter(epoch for epoch, *_ in hour.unread if hour.within).items():
+                at_ms, file = hour.first
+                detail = f"{count} events with a number that cannot be read"
+                place = Life("", date_of(at_ms), at_ms, file, None)
+                yield self._finding(Kind.NOT_UNDERSTOOD, place, epoch=epoch, detail=detail)
+
+    def _spans(self, ranges: Iterable[Range]) -> Iterator[Range]:
+        """Yield numbers one by one, as long as few were for this device, then ranges."""
+        for span in one_by_one(ranges, self._one_by_one):
+            self._one_by_one = max(0, self._one_by_one - 1)
+            yield span
 
     def _given_up(self) -> Iterator[Finding]:
         for discard, pieces in self._completeness.given_up:
             if discard.report.within:
                 why = f"{discard.reason}, reported by {discard.report.id}"
-                for span in one_by_one(pieces):
+                for span in self._spans(pieces):
                     yield self._numbered(Kind(discard.outcome), discard.report, discard.epoch, span, why)
         for each in self._reports.not_stored:
             if each.report.within:
@@ -387,28 +513,27 @@ class _Device:
                 if each.lost is None and count:
                     detail = f"{count} events; {why}"
                     yield self._finding(Kind.LOST, report, hop=hop, epoch=epoch, detail=detail)
-                for span in one_by_one(numbers):
+                for span in self._spans(numbers):
                     yield self._numbered(Kind.LOST, report, epoch, span, why, hop)
 
     def _foreign(self) -> Iterator[Finding]:
         """Report this device's epochs under other clients, and epochs of others that it claims too."""
         found: dict[tuple[str, str], tuple[HourRow, int]] = {}
         for each in self._hours:
-            if each.epoch is None or not each.within:
+            if each.epoch is None or not each.within or each.epoch in self._own:
                 continue
-            owner = self._scope.owners.get(each.epoch, (each.client_id,))[0]
-            if each.client_id != owner:
+            if each.client_id != self._owners(each)[0]:
                 first, count = found.get((each.client_id, each.epoch), (each, 0))
-                found[each.client_id, each.epoch] = first, count + len({*each.numbers})
+                found[each.client_id, each.epoch] = first, count + len(numbers_in(each.events))
         for (client_id, epoch), (row, count) in found.items():
             at_ms, file = row.first
             owner = self._scope.owners[epoch][0]
             yield self._finding(
                 Kind.FOREIGN_EPOCH,
-                Life(epoch, date_of(at_ms), at_ms, file, min(row.numbers, default=None)),
+                Life(epoch, date_of(at_ms), at_ms, file, None),
                 device=client_id,
                 epoch=epoch,
-                sequence=min(row.numbers, default=None),
+                sequence=first_number(row.events),
                 detail=f"{count} events in the epoch of {owner}",
             )
 
@@ -418,9 +543,9 @@ class _Device:
             if hour.epoch is not None and hour.within and hour.client_id == self._client_id:
                 at_ms, file = hour.first
                 life = first.get(hour.epoch) or Life(hour.epoch, date_of(at_ms), at_ms, file, None)
-                numbers = [*hour.numbers, *([life.sequence] if life.sequence is not None else [])]
+                numbers = [each for each in (first_number(hour.events), life.sequence) if each is not None]
                 first[hour.epoch] = replace(life, sequence=min(numbers, default=None))
-        births = [each for each in self._reports.births if each.report.within]
+        births = [each for each in self._reports.births.values() if each.report.within]
         for life, birth, before in new_lives(list(first.values()), births):
             detail = f"{birth or 'not reported'}; epoch before: {before or '?'}"
             yield self._finding(
@@ -466,7 +591,7 @@ class _Device:
         return self._finding(kind, report, hop=hop, epoch=epoch, sequence=first, detail=several + detail)
 
     def _finding(
-        self, kind: Kind, place: Report | Life, *, hop: Hop = Hop.DEVICE_CLOUD, **more: Any
+        self, kind: Kind, place: Report | Life, *, hop: Hop = Hop.DEVICE_CLOUD, detail: str, **more: Any
     ) -> Finding:
         return Finding(
             **{
@@ -476,9 +601,39 @@ class _Device:
                 "device": self._client_id,
                 "archive_file": place.file,
                 "at_ms": place.accepted_at_ms,
+                "detail": detail[:_MAX_DETAIL],
                 **more,
             }
         )
+
+
+def _row(client_id: str, figures: Mapping[str, Any], standing: Standing | None) -> dict[str, Any]:
+    """Return a row of `DEVICE`. What a device states may be more than 64 bits hold."""
+    known = {**figures, "client_id": client_id, "coverage": standing and str(standing)}
+    found = {name: known.get(name) for name in DEVICE}
+    return {name: min(each, MOST) if isinstance(each, int) else each for name, each in found.items()}
+
+
+def _bounded(findings: Iterator[Finding]) -> list[Finding]:
+    """Return `MAX_FINDINGS` at most; of the rest the first of each kind at each hop, with their number."""
+    kept = list(islice(findings, MAX_FINDINGS - _MAX_KINDS))
+    rest: dict[tuple[str, str], tuple[Finding, int]] = {}
+    for each in findings:
+        first, count = rest.get(each[1:3], (each, 0))
+        rest[each[1:3]] = first, count + 1
+    return kept + [
+        each._replace(detail=f"{each.detail}; and {count - 1} more findings of this kind"[:_MAX_DETAIL])
+        for each, count in rest.values()
+    ]
+
+
+def _unread(hours: Iterable[HourRow]) -> Iterator[Arrival]:
+    """Yield the events that came with a number that cannot be read."""
+    for hour in hours:
+        for epoch, *digests in hour.unread:
+            key = epoch or "", *map(str, digests)
+            own = tuple(each % DIGESTS for each in digests)
+            yield Arrival(hour.hour * HOUR_MS, hour.hour, key, False, own, epoch, is_unread=True)
 
 
 def usual_ms(median_ms: float | None) -> int:

@@ -1,17 +1,20 @@
 """What a device reports of itself, read from the tap: what it stored and gave up, and its store's births.
 
-Numbers are ranges, `(first, last)` with both ends in them. A report counts only for the device that sent it:
-a source that names another one is forged. No Spark.
+Every report is read through one schema, `_SHAPES`, and no more of them than the bounds below. Numbers are
+ranges, `(first, last)` with both ends in them. A report counts only for the device that sent it: a source
+that names another one is forged. No Spark.
 """
 
 from __future__ import annotations
 
-import json
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Iterable, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate, pairwise
+from heapq import merge
+from itertools import repeat
+from struct import Struct
 from typing import Any, Final
 
 from eventplane.device_reports import (
@@ -22,13 +25,33 @@ from eventplane.device_reports import (
     STARTED,
     forwarder_source,
 )
+from eventplane.errors import EnvelopeError
+from eventplane.limits import MAX_EVENT_BYTES
+from eventplane.reasons import Outcome
+from eventplane.strict_json import loads
 from eventplane.values import whole_number
+from glue_jobs.delivery_audit.event_group import HOUR_MS
 
 Range = tuple[int, int]
 
+MAX_REPORT_ENTRIES: Final = 2_000
+"""Most statements, ranges and counted kinds of one report. Forwarders state up to 1,000 ranges
+(`edge.spool.tables.MOST_RANGES`), earlier ones 2,000."""
+
+MAX_HOUR_REPORTS: Final = 10_000
+"""Most reports of a device that are read of one hour of acceptance. Ours: a device that was offline for a
+week, and lost events in each minute of it, sends so many at once."""
+
+MAX_HOUR_BYTES: Final = 16 * 2**20
+"""Most characters of a device's reports that are read of one hour. Ours: 0.2 s of a core."""
+
+MAX_HOUR_ENTRIES: Final = 100_000
+"""Most entries (`MAX_REPORT_ENTRIES`) of a device's reports that are read of one hour. Ours: so that the
+judgement of a device takes a second, not minutes."""
+
 MAX_NUMBERED: Final = 10_000
-"""Most numbers of one range that are reported one by one; a longer one is reported as a range. Ours: a forged
-manifest of 10^12 events must not fill the disk with findings."""
+"""Most numbers that are reported one by one; beyond, a range is reported as one. Ours: a forged manifest of
+10^12 events must not fill the disk with findings."""
 
 DIGESTS: Final = 1 << 64
 """Sums of events' digests are taken modulo this: the low half of a manifest's digest."""
@@ -49,8 +72,11 @@ USUAL_INTERVAL_S: Final = 3_600
 _LONGEST_INTERVAL_S: Final = 86_400
 """Largest `manifest_interval_s`, seconds."""
 
-_MOST: Final = 2**62
+MOST: Final = 2**62
 """Largest number of a report that is believed, of either sign: 64 bits hold it with `SALVAGE_SHIFT`."""
+
+_MAX_NAME: Final = 128
+"""Longest name or word in a report, characters: `eventplane.limits.MAX_SENDER_CHARACTERS`."""
 
 
 def merged(ranges: Iterable[Range]) -> list[Range]:
@@ -66,17 +92,16 @@ def merged(ranges: Iterable[Range]) -> list[Range]:
 
 def without(ranges: Iterable[Range], taken: Iterable[Range]) -> list[Range]:
     """Return what `ranges` have and `taken` have not."""
-    cuts, result = merged(taken), []
+    cuts, result, place = merged(taken), list[Range](), 0
     for first, last in merged(ranges):
-        # The last cut that begins before the range may reach into it; the ones before it end earlier.
-        for low, high in cuts[max(0, bisect_right(cuts, (first,)) - 1) :]:
-            if high < first:
-                continue
-            if low > last:
-                break
-            if low > first:
+        while place < len(cuts) and cuts[place][0] <= last:
+            low, high = cuts[place]
+            if first < low:
                 result.append((first, low - 1))
-            first = high + 1
+            first = max(first, high + 1)
+            if high > last:
+                break  # it may reach into the next range
+            place += 1
         if first <= last:
             result.append((first, last))
     return result
@@ -88,51 +113,79 @@ def overlap(ranges: Iterable[Range], others: Iterable[Range]) -> list[Range]:
     return without(whole, without(whole, others))
 
 
+def clipped(ranges: Sequence[Range], span: Range) -> list[Range]:
+    """Return what lies in `span` of `ranges`, which are `merged`; in time linear in what is returned."""
+    start = bisect_left(ranges, span[0], key=lambda each: each[1])
+    end = bisect_right(ranges, span[1], key=lambda each: each[0])
+    return [(max(first, span[0]), min(last, span[1])) for first, last in ranges[start:end]]
+
+
 def length(ranges: Iterable[Range]) -> int:
     """Return how many numbers there are in ranges that do not overlap."""
     return sum(last - first + 1 for first, last in ranges)
 
 
-def one_by_one(ranges: Iterable[Range]) -> Iterator[Range]:
-    """Split `ranges` into ranges of one number; those of more than `MAX_NUMBERED` stay as they are."""
+def one_by_one(ranges: Iterable[Range], most: int = MAX_NUMBERED) -> Iterator[Range]:
+    """Split `ranges` into ranges of one number, `most` in all; those that do not fit in stay as they are."""
     for first, last in ranges:
-        if last - first < MAX_NUMBERED:
+        if last - first < most:
+            most -= last - first + 1
             yield from ((number, number) for number in range(first, last + 1))
         else:
             yield first, last
 
 
+_EVENT: Final = Struct(">QQQ")
+"""Number of an event and its digest by each of `RULES`, 64 bits each: objects would take ten times more."""
+
+EVENT_BYTES: Final = _EVENT.size
+
+
+def pack_events(events: Iterable[tuple[int, int, int]]) -> bytes:
+    """Return events, each as three words of 64 bits, as `in_order` reads them."""
+    words = sorted(tuple(word % DIGESTS for word in each) for each in events)
+    return b"".join(_EVENT.pack(*each) for each in words)
+
+
+def first_number(events: bytes) -> int | None:
+    """Return the least number of packed events, None of none."""
+    return _EVENT.unpack_from(events)[0] if events else None
+
+
+def numbers_in(events: bytes) -> set[int]:
+    """Return the numbers of packed events."""
+    return {number for number, *_ in _EVENT.iter_unpack(events)}
+
+
+def in_order(rows: Iterable[tuple[int, bytes]]) -> Iterator[tuple[tuple[int, ...], int]]:
+    """Yield each different event of some hours' packed events, in order, and its first hour."""
+    before: tuple[int, ...] | None = None
+    hours = (zip(_EVENT.iter_unpack(events), repeat(hour), strict=False) for hour, events in rows)
+    # Copies of an event are ordered by the hour.
+    for event, hour in merge(*hours):
+        if event != before:
+            before = event
+            yield event, hour
+
+
 class SeenNumbers:
     """The numbers of one epoch that the tap has, with the digests of each event and when it came first.
 
-    `rows` are hours of acceptance (counted from 1970), each with its numbers and their digests by each of
-    `RULES`, in any order and with copies. A number that came with two digests is two events.
+    `rows` are hours of acceptance (counted from 1970), each with its packed events (`pack_events`), in any
+    order and with copies. A number that came with two digests is two events. Of an event 32 bytes are kept.
     """
 
-    def __init__(self, rows: Iterable[tuple[int, Iterable[int], Iterable[int], Iterable[int]]]) -> None:
-        by_hour = sorted((hour, sorted(zip(*columns, strict=True))) for hour, *columns in rows)
-        events = [event for _, these in by_hour for event in these]
-        hours = [hour for hour, these in by_hour for _ in these]
-        if not all(before[0] < after[0] for before, after in pairwise(events)):
-            first: dict[tuple[int, ...], int] = {}
-            for event, hour in zip(events, hours, strict=True):
-                first.setdefault(event, hour)
-            events = sorted(first)
-            hours = [first[event] for event in events]
-        self._numbers = array("q", (number for number, *_ in events))
-        self._hours = array("q", hours)
-        self._digests = {
-            rule: array("q", (event[place] for event in events)) for place, rule in enumerate(RULES, 1)
-        }
-        self._sums: dict[str, list[int]] = {}
-        self.runs = list(self._runs())
-        """Ranges of numbers that came first in the same hour, and that hour; each number once."""
+    def __init__(self, rows: Iterable[tuple[int, bytes]]) -> None:
+        self._numbers, self._hours = array("q"), array("q")
+        self._sums = {rule: array("Q", [0]) for rule in RULES}
+        for (number, *digests), hour in in_order(rows):
+            self._numbers.append(number)
+            self._hours.append(hour)
+            for sums, digest in zip(self._sums.values(), digests, strict=True):
+                sums.append((sums[-1] + digest) % DIGESTS)
         self.ranges = merged(span for span, _ in self.runs)
-
-    @property
-    def hours(self) -> Range:
+        self.hours: Range = min(self._hours, default=0), max(self._hours, default=0)
         """When the first and the last of them came."""
-        return min(self._hours), max(self._hours)
 
     def events(self, span: Range) -> int:
         """Return how many different events have numbers in `span`."""
@@ -141,8 +194,6 @@ class SeenNumbers:
 
     def digest(self, span: Range, rule: str) -> int:
         """Return the sum of their digests by one of `RULES`, modulo `DIGESTS`."""
-        if rule not in self._sums:
-            self._sums[rule] = list(accumulate(self._digests[rule], initial=0))
         first, end = self._places(span)
         return (self._sums[rule][end] - self._sums[rule][first]) % DIGESTS
 
@@ -157,7 +208,9 @@ class SeenNumbers:
     def _places(self, span: Range) -> tuple[int, int]:
         return bisect_left(self._numbers, span[0]), bisect_right(self._numbers, span[1])
 
-    def _runs(self) -> Iterator[tuple[Range, int]]:
+    @property
+    def runs(self) -> Iterator[tuple[Range, int]]:
+        """Yield ranges of numbers that came first in the same hour, and that hour; each number once."""
         start: int | None = None
         last = at = 0
         for number, hour in zip(self._numbers, self._hours, strict=True):
@@ -213,6 +266,7 @@ class Manifest:
 
     All up to number `acknowledged_to` was acknowledged or given up (None: not stated). The next manifest is
     due after `interval_ms`, milliseconds, unless the forwarder stopped with this one (`is_final`).
+    `contradiction` is how it contradicts itself.
     """
 
     report: Report
@@ -221,7 +275,8 @@ class Manifest:
     statements: tuple[Statement, ...]
     acknowledged_to: int | None
     interval_ms: int
-    is_final: bool
+    is_final: bool = False
+    contradiction: str | None = None
 
     @property
     def span(self) -> Range | None:
@@ -265,104 +320,286 @@ class NotStored:
 
 @dataclass(slots=True)
 class DeviceReports:
-    """All that a device reports; `forged` has the reports that count for nothing, and why.
+    """All that a device reports, births by epoch; the last three have what does not count, and why.
 
-    `not_understood` has those of a newer version, of which a part counts, and what is not known.
+    `forged` are in the name of another device. `not_understood` are those of a newer version, damaged ones,
+    and all beyond the bounds; of a manifest with digests of an unknown rule all else counts. `contradictions`
+    exclude themselves or each other.
     """
 
     manifests: list[Manifest] = field(default_factory=list)
-    births: list[Birth] = field(default_factory=list)
+    births: dict[str, Birth] = field(default_factory=dict)
     discards: list[Discard] = field(default_factory=list)
     not_stored: list[NotStored] = field(default_factory=list)
     forged: list[tuple[Report, str]] = field(default_factory=list)
     not_understood: list[tuple[Report, str]] = field(default_factory=list)
+    contradictions: list[tuple[Report, str]] = field(default_factory=list)
+
+    @property
+    def unsettled(self) -> list[Report]:
+        """The device's own reports of which nobody knows what they say."""
+        counted = {each.report for each in self.manifests}
+        both = (*self.not_understood, *self.contradictions)
+        return [report for report, _ in both if report not in counted]
 
 
 def read_reports(reports: Iterable[Report], uplinks: Collection[str]) -> DeviceReports:
     """Read what a device reports about the channels `uplinks`; copies count once."""
-    read = DeviceReports()
-    once: dict[tuple[str, str, str], Report] = {}
-    for report in sorted(reports, key=lambda each: (each.accepted_at_ms, each.file)):
-        once.setdefault((report.client_id, report.source, report.id), report)
-    # Births first: a report of what was given up may be about the epoch before.
-    for report in sorted(once.values(), key=lambda each: each.type != STARTED):
+    read, own = DeviceReports(), list[tuple[Report, dict[str, Any]]]()
+    once: dict[tuple[str, str, str, str], Report] = {}
+    spent: dict[int, Counter[str]] = defaultdict(Counter)
+    for report in sorted(reports, key=_order):
+        if once.setdefault((report.client_id, report.source, report.id, report.text), report) is not report:
+            continue
         if report.source != forwarder_source(report.client_id):
             read.forged.append((report, "a report in the name of another device"))
             continue
         try:
-            _BY_TYPE[report.type](read, report, json.loads(report.text)["data"], uplinks)
-        except (ValueError, TypeError, KeyError, AttributeError):
-            read.forged.append((report, "a report that cannot be read"))
+            own.append((report, _read(report, spent[report.accepted_at_ms // HOUR_MS])))
+        except ValueError as error:
+            read.not_understood.append((report, str(error)))
+    numbers = Counter((report.epoch, report.sequence) for report, _ in own)
+    # Births first: a report of what was given up may be about the epoch before.
+    for report, data in sorted(own, key=lambda each: each[0].type != STARTED):
+        if report.sequence is not None and numbers[report.epoch, report.sequence] > 1:
+            read.contradictions.append((report, f"several reports have the number {report.sequence}"))
+            continue
+        try:
+            _BY_TYPE[report.type](read, report, data, uplinks)
+        except _ContradictionError as error:
+            read.contradictions.append((report, str(error)))
+        except ValueError as error:
+            read.not_understood.append((report, str(error)))
     return read
+
+
+class _ContradictionError(Exception):
+    """What a report says excludes itself, or what another one says."""
+
+
+def _order(report: Report) -> tuple[Any, ...]:
+    """Return the order of acceptance; Spark has none among what came at once."""
+    return report.accepted_at_ms, report.file, report.sequence or 0, report.id, report.text
+
+
+def _read(report: Report, spent: Counter[str]) -> dict[str, Any]:
+    """Return the data of a report, checked; adds to what was `spent` on its hour. Raises `ValueError`."""
+    spent.update(reports=1, bytes=len(report.text))
+    if spent["reports"] > MAX_HOUR_REPORTS or spent["bytes"] > MAX_HOUR_BYTES:
+        raise ValueError("more reports of one hour than are read")
+    try:
+        event = loads(report.text)
+    except EnvelopeError as error:
+        raise ValueError(f"it is not strict JSON ({error.reason})") from error
+    data: dict[str, Any] = _SHAPES[report.type](event.get("data") if isinstance(event, dict) else None)
+    lists = [each for each in data.values() if isinstance(each, list)]
+    entries = sum(map(len, lists)) + sum(len(each["ranges"]) for each in data.get("deliveries") or ())
+    if entries > MAX_REPORT_ENTRIES:
+        raise ValueError(f"more than {MAX_REPORT_ENTRIES:,} entries")
+    spent["entries"] += entries
+    if spent["entries"] > MAX_HOUR_ENTRIES:
+        raise ValueError("more entries in reports of one hour than are read")
+    return data
+
+
+_Reader = Callable[[Any], Any]
+"""Returns a value of JSON, checked. Raises `ValueError` in words of ours, never the device's."""
+
+
+def _number(value: object) -> int:
+    """Return a number that Spark can hold. Raises `ValueError`."""
+    return whole_number(value, MOST, -MOST)
+
+
+def _text(value: object, most: int = MAX_EVENT_BYTES) -> str:
+    if isinstance(value, str) and len(value) <= most:
+        return value
+    raise ValueError(f"no text of up to {most:,} characters")
+
+
+def _name(value: object) -> str:
+    return _text(value, _MAX_NAME)
+
+
+def _one_of(*words: object) -> _Reader:
+    def read(value: object) -> object:
+        if value not in words:
+            raise ValueError("a word that this version does not know")
+        return value
+
+    return read
+
+
+def _optional(read: _Reader) -> _Reader:
+    return lambda value: None if value is None else read(value)
+
+
+def _list(read: _Reader) -> _Reader:
+    def read_all(value: object) -> list[Any]:
+        if not isinstance(value, list) or len(value) > MAX_REPORT_ENTRIES:
+            raise ValueError(f"no list of up to {MAX_REPORT_ENTRIES:,} entries")
+        return [read(each) for each in value]
+
+    return read_all
+
+
+def _range(value: object) -> Range:
+    if not isinstance(value, list) or len(value) != 2:
+        raise ValueError("no range of numbers")
+    return _number(value[0]), _number(value[1])
+
+
+def _members(required: Mapping[str, _Reader], optional: Mapping[str, _Reader] | None = None) -> _Reader:
+    """Return the reader of an object with these members and no others."""
+    readers = {**required, **(optional or {})}
+
+    def read(value: object) -> dict[str, Any]:
+        if not isinstance(value, dict) or not required.keys() <= value.keys():
+            raise ValueError(f"no object with {', '.join(required) or 'members'}")
+        if not value.keys() <= readers.keys():
+            raise ValueError("a member that this version does not know")
+        found = {}
+        for name, member in value.items():
+            try:
+                found[name] = readers[name](member)
+            except ValueError as error:
+                raise ValueError(f"{name}: {error}") from error
+        return found
+
+    return read
+
+
+_STATEMENT = _members(
+    {"destination": _name, "first": _number, "last": _number, "count": _number},
+    {"acknowledged_to": _number, "digest": _name},
+)
+_DELIVERY = _members(
+    {
+        "destination": _name,
+        # Of these alone a forwarder ends deliveries; a finding is called like them.
+        "outcome": _one_of(Outcome.EXPIRED, Outcome.DROPPED, Outcome.DEAD_LETTERED),
+        "reason": _name,
+        "ranges": _list(_range),
+    },
+    {"count": _number},
+)
+_NOT_STORED = _members({"channel": _name, "type": _text, "reason": _name, "count": _number})
+
+_SHAPES: Final[Mapping[str, _Reader]] = {
+    MANIFEST: _members(
+        {"epoch": _name, "statements": _list(_STATEMENT)},
+        {
+            "interval_s": lambda value: whole_number(value, MOST, 1),
+            "key_digest": _name,
+            "final": _one_of(False, True),
+        },
+    ),
+    STARTED: _members(
+        {"epoch": _name, "birth": _one_of("created", "resumed", "recovered", "without_disk")},
+        {
+            "damage": _text,
+            "salvaged": _number,
+            "lost_epoch": _optional(_name),
+            "lost": _optional(_number),
+            "lost_ranges": _list(_range),
+        },
+    ),
+    DISCARDED: _members(
+        {}, {"deliveries": _optional(_list(_DELIVERY)), "not_stored": _optional(_list(_NOT_STORED))}
+    ),
+}
+"""What the data of each report may be. Another member or word is a newer version's: it is not understood."""
 
 
 def _manifest(read: DeviceReports, report: Report, data: dict[str, Any], uplinks: Collection[str]) -> None:
     if report.sequence is None:
-        raise ValueError("a manifest without a number")
+        raise ValueError("a manifest without a number that can be read")
     stated = [each for each in data["statements"] if each["destination"] in uplinks]
-    # Forwarders leave it out where several versions made the digests.
+    # Forwarders leave it out where several versions made the digests, and older ones do not state it.
     rule = data.get("key_digest")
-    found = sorted((_statement(each, rule) for each in stated), key=lambda each: each.span)
     if rule is not None and rule not in RULES:
-        read.not_understood.append((report, f"its digests are made by the rule {rule!r:.40}"))
+        read.not_understood.append((report, "its digests are made by a rule that this version does not know"))
     # Older forwarders do not state it: nobody knows whether what they sent was acknowledged.
-    acknowledged = [_number(each["acknowledged_to"]) for each in stated if "acknowledged_to" in each]
+    acknowledged = [each["acknowledged_to"] for each in stated if "acknowledged_to" in each]
     read.manifests.append(
         Manifest(
             report,
             report.sequence,
-            str(data["epoch"]),
-            tuple(each for each in found if each.count > 0 and each.span[1] >= each.span[0]),
+            data["epoch"],
+            tuple(
+                sorted(
+                    (_statement(each, rule) for each in stated if each["count"]),
+                    key=lambda each: each.span,
+                )
+            ),
             # It reports nothing of itself, nor of what came later.
             min(*acknowledged, report.sequence - 1)
             if acknowledged and len(acknowledged) == len(stated)
             else None,
-            1_000
-            * min(whole_number(data.get("interval_s", USUAL_INTERVAL_S), _MOST, 1), _LONGEST_INTERVAL_S),
-            data.get("final") is True,
+            1_000 * min(data.get("interval_s", USUAL_INTERVAL_S), _LONGEST_INTERVAL_S),
+            data.get("final", False),
+            _self_contradiction(stated),
         )
     )
 
 
-def _statement(stated: dict[str, Any], rule: object) -> Statement:
-    digest = int(str(stated["digest"]), 16) % DIGESTS if rule in RULES else None
-    span = _number(stated["first"]), _number(stated["last"])
-    return Statement(span, _number(stated["count"]), digest, str(rule))
+def _self_contradiction(stated: Sequence[Mapping[str, Any]]) -> str | None:
+    if len({each["destination"] for each in stated}) < len(stated):
+        return "it states one destination several times"
+    for each in stated:
+        first, last, count = each["first"], each["last"], each["count"]
+        if not 0 <= count <= last - first + 1 or (count == 0 and last >= first):
+            return f"it counts {count} events with the numbers {first} to {last}"
+    return None
+
+
+def _statement(stated: dict[str, Any], rule: str | None) -> Statement:
+    digest = None
+    if rule in RULES:
+        digest = whole_number(int(stated.get("digest", ""), 16), (1 << 128) - 1) % DIGESTS
+    return Statement((stated["first"], stated["last"]), stated["count"], digest, rule or "")
 
 
 def _started(read: DeviceReports, report: Report, data: dict[str, Any], _: Collection[str]) -> None:
-    read.births.append(Birth(report, str(data["epoch"]), str(data["birth"]), data.get("lost_epoch") or None))
+    birth = Birth(report, data["epoch"], data["birth"], data.get("lost_epoch") or None)
+    if birth.epoch != (report.epoch or birth.epoch) or birth.epoch == birth.lost_epoch:
+        raise _ContradictionError("its epoch is another than its own, or is the one before as well")
+    known = read.births.setdefault(birth.epoch, birth)
+    if (known.birth, known.lost_epoch) != (birth.birth, birth.lost_epoch):
+        raise _ContradictionError(f"another report of the same epoch is {known.report.id}")
 
 
 def _discarded(read: DeviceReports, report: Report, data: dict[str, Any], uplinks: Collection[str]) -> None:
-    found = [
-        NotStored(report, each["channel"], each["type"], each["reason"], _number(each["count"]))
-        for each in data.get("not_stored") or ()
-    ]
     given_up = [
         discard
         for each in data.get("deliveries") or ()
         if each["destination"] in uplinks
         for discard in _discards(read, report, each)
     ]
-    read.not_stored += [each for each in found if each.reason != SENT_UNSTORED and each.count > 0]
+    counted = data.get("not_stored") or ()
+    if any(each["count"] < 0 for each in counted):
+        raise _ContradictionError("it counts fewer than no events")
     read.discards += given_up
+    read.not_stored += [
+        NotStored(report, each["channel"], each["type"][:_MAX_NAME], each["reason"], each["count"])
+        for each in counted
+        if each["reason"] != SENT_UNSTORED and each["count"]
+    ]
 
 
 def _discards(read: DeviceReports, report: Report, ended: dict[str, Any]) -> Iterator[Discard]:
-    """Return ranges that the device gave up; negative numbers are of events saved from the epoch before."""
-    before = next((each.lost_epoch for each in read.births if each.epoch == report.epoch), None)
-    for first, last in (map(_number, each) for each in ended["ranges"]):
+    """Yield ranges that the device gave up; negative numbers are of events saved from the epoch before."""
+    for first, last in ended["ranges"]:
+        if last < first or first < 0 <= last:
+            raise _ContradictionError(f"it gave up the numbers {first} to {last}")
         shift = SALVAGE_SHIFT if first < 0 else 0
-        epoch = before if shift else report.epoch
-        if epoch is not None and last >= first:
+        epoch = report.epoch
+        if shift:
+            birth = read.births.get(epoch or "")
+            epoch = birth.lost_epoch if birth else None
+        if epoch is not None:
             span = (first + shift, last + shift)
-            yield Discard(report, epoch, span, str(ended["outcome"]), str(ended["reason"]))
-
-
-def _number(value: object) -> int:
-    """Return a number that Spark can hold. Raises ValueError."""
-    return whole_number(value, _MOST, -_MOST)
+            yield Discard(report, epoch, span, ended["outcome"], ended["reason"])
 
 
 _BY_TYPE: Final = {MANIFEST: _manifest, STARTED: _started, DISCARDED: _discarded}

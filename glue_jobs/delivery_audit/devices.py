@@ -9,6 +9,8 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from heapq import nsmallest
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from statistics import median
 from typing import Any, Final, NamedTuple
@@ -38,6 +40,7 @@ from glue_jobs.delivery_audit.device import (
     judge_device,
     usual_ms,
 )
+from glue_jobs.delivery_audit.device_reports import EVENT_BYTES
 from glue_jobs.delivery_audit.errors import FleetListError
 from glue_jobs.delivery_audit.event_group import HOUR_MS, HourCount, NotInTap
 from glue_jobs.delivery_audit.findings import Finding, worst_first
@@ -170,11 +173,11 @@ def device_hours(tap: DataFrame, contracts: Sequence[Contract]) -> DataFrame:
     service = sf.coalesce("service", sf.lit(""))
     # As `eventplane.device_reports.key_digest`, of which 64 bits fit into a column.
     key = sf.sha2(sf.concat_ws("\n", service, "source", "id"), 256)
-    digests = {
-        name: sf.coalesce(sf.conv(digest, 16, -10).cast("bigint"), sf.lit(0))
-        for name, digest in (("key_digests", sf.substring(key, 17, 16)), ("event_digests", sf.col("digest")))
-    }
+    by_rule = sf.substring(key, 17, 16), sf.col("digest")
+    digests = [sf.coalesce(sf.conv(each, 16, -10).cast("bigint"), sf.lit(0)) for each in by_rule]
     other = sf.col("within") & ~is_numbered
+    # One of the two is there: the other cannot be read.
+    is_unread = sf.col("epoch").isNotNull() != sf.col("sequence").isNotNull()
     best_effort = _is_best_effort(contracts)
     other_key = sf.when(other & ~best_effort, sf.xxhash64(service, "source", "id"))
     travel = sf.when(sf.col("within"), sf.col("accepted_at_ms") - sf.col("recorded_at_ms"))
@@ -191,10 +194,10 @@ def device_hours(tap: DataFrame, contracts: Sequence[Contract]) -> DataFrame:
             "within",
         )
         .agg(
-            sf.collect_list(sf.when(is_numbered, sf.col("sequence"))).alias("numbers"),
-            *(sf.collect_list(sf.when(is_numbered, each)).alias(name) for name, each in digests.items()),
-            sf.collect_set(other_key).alias("others"),
+            _packed(sf.collect_list(sf.when(is_numbered, _digits("sequence", *digests)))).alias("events"),
+            _packed(sf.collect_set(_digits(other_key, *[sf.lit(0)] * len(digests)))).alias("others"),
             sf.count_if(other & best_effort).alias("best_effort"),
+            sf.collect_set(sf.when(is_unread, sf.struct("epoch", *digests))).alias("unread"),
             sf.min(sf.struct("accepted_at_ms", "file")).alias("first"),
             sf.min(quickest).alias("quickest"),
             sf.count(travel).alias("samples"),
@@ -203,6 +206,16 @@ def device_hours(tap: DataFrame, contracts: Sequence[Contract]) -> DataFrame:
             sf.coalesce(sf.max(is_erased | (is_report & is_own_report())), sf.lit(False)).alias("is_vouched"),
         )
     )
+
+
+def _digits(*words: SparkColumn | str) -> SparkColumn:
+    """Return 16 hexadecimal digits for each word of 64 bits; null where one is null."""
+    return sf.concat(*(sf.lpad(sf.hex(each), 16, "0") for each in words))
+
+
+def _packed(events: SparkColumn) -> SparkColumn:
+    """Return events, each as its `_digits`, as `device_reports.pack_events` packs them."""
+    return sf.unhex(sf.concat_ws("", sf.array_sort(events)))
 
 
 def _is_best_effort(contracts: Sequence[Contract]) -> SparkColumn:
@@ -320,7 +333,7 @@ class _InDriver:
     def senders(self) -> Iterator[_Sender]:
         for each, row in zip(self._hours, self._rows, strict=True):
             least_ms = each.quickest[0] if each.quickest else None
-            numbers = len(each.numbers)
+            numbers = len(each.events) // EVENT_BYTES
             yield _Sender(
                 each.client_id,
                 each.epoch,
@@ -334,8 +347,8 @@ class _InDriver:
     def judged(self, scope: Scope, absent: Collection[int]) -> Fleet:
         found: defaultdict[str, tuple[list[HourRow], list[NotInTap]]] = defaultdict(lambda: ([], []))
         for hour in self._hours:
-            those = scope.owners.get(hour.epoch or "", (hour.client_id,))
-            found[hour.client_id if hour.client_id in those else those[0]][0].append(hour)
+            for owner in _judged_with(hour.client_id, scope.owners.get(hour.epoch or "", ())):
+                found[owner][0].append(hour)
         for row in self._strays:
             found[row.client_id or ""][1].append(row)
         listed = {thing: state for thing, *state in self._gathered.registry or ()}
@@ -357,6 +370,8 @@ class _InSpark:
         self._tasks = 2 * self._spark.sparkContext.defaultParallelism
         self._hours = gathered.hours.coalesce(self._tasks).persist(StorageLevel.MEMORY_AND_DISK)
         self._registry = gathered.registry
+        self._sent = set[tuple[str, str | None]]()
+        """The clients, and in which epochs each sent."""
         self._counts = self._spark.sparkContext.broadcast(gathered.counts)
         rows, schema = gathered.not_in_tap, schema_of(NotInTap)
         if isinstance(rows, RDD):
@@ -368,22 +383,30 @@ class _InSpark:
         found = self._hours.groupBy("client_id", "epoch").agg(
             sf.max("is_vouched"),
             sf.min("first.accepted_at_ms"),
-            sf.sum(sf.size("numbers")),
+            sf.sum(sf.floor(sf.length("events") / EVENT_BYTES)),
             sf.min("quickest.col1"),
             sf.max("last_ms"),
         )
-        return map(_Sender._make, found.collect())
+        for each in map(_Sender._make, found.collect()):
+            self._sent.add((each.client_id, each.epoch))
+            yield each
 
     def judged(self, scope: Scope, absent: Collection[int]) -> Fleet:
-        owners, counts = scope.owners, self._counts
-        owned = sf.lit(None).cast("string")
-        if owners:
-            pairs = [sf.lit(each) for epoch, those in owners.items() for each in (epoch, those[0])]
-            keeps = [f"{epoch} {client}" for epoch, those in owners.items() for client in those]
-            kept = sf.concat_ws(" ", "epoch", "client_id").isin(keeps)
-            owned = sf.when(~kept, sf.create_map(*pairs)[sf.col("epoch")])
-        rows = self._hours.select(
-            sf.coalesce(owned, "client_id").alias("owner"),
+        counts = self._counts
+        hours = self._hours.withColumn("owner", sf.col("client_id"))
+        if scope.owners:
+            pairs = [
+                (epoch, client, owner)
+                for client, epoch in self._sent
+                for owner in _judged_with(client, scope.owners.get(epoch or "", ()))
+                if epoch in scope.owners
+            ]
+            columns = struct_of((Column("epoch"), Column("client_id"), Column("shared_by")))
+            shared = sf.broadcast(local_rows(self._spark, pairs, columns))
+            hours = self._hours.join(shared, ["epoch", "client_id"], "left")
+            hours = hours.withColumn("owner", sf.coalesce("shared_by", "client_id"))
+        rows = hours.select(
+            "owner",
             sf.struct(*HourRow._fields).alias("hour"),
             sf.lit(None).cast("string").alias("state"),
             sf.lit(None).cast("bigint").alias("since_ms"),
@@ -395,11 +418,10 @@ class _InSpark:
         if self._registry is not None:
             listed = local_rows(self._spark, self._registry, struct_of(FLEET_FOLDER.columns))
             rows = rows.unionByName(listed.withColumnRenamed("thing", "owner"), allowMissingColumns=True)
-        by_owner = rows.groupBy("owner").agg(
-            sf.collect_list("hour"), sf.collect_list("stray"), sf.max("state"), sf.max("since_ms")
-        )
-        judged = by_owner.coalesce(self._tasks).rdd.mapPartitions(
-            lambda each: _judgements(each, counts.value, scope, absent)
+        # Sorted and not gathered into lists: of a device with most of all events one hour at a time is held.
+        sorted_rows = rows.repartition(self._tasks, "owner").sortWithinPartitions("owner")
+        judged = sorted_rows.rdd.mapPartitions(
+            lambda each: _judgements(_gathered_rows(each), counts.value, scope, absent)
         )
         judged = judged.persist(StorageLevel.MEMORY_AND_DISK)
         fleet = judged.mapPartitions(lambda each: [_summary(each)]).fold(Fleet(), Fleet.add)
@@ -407,6 +429,31 @@ class _InSpark:
         days = judged.flatMap(lambda each: each.days)
         fleet.days = self._spark.createDataFrame(days, DAY, verifySchema=False)
         return fleet.keep_worst()
+
+
+def _judged_with(client_id: str, owners: Sequence[str]) -> Sequence[str]:
+    """Return by whose judgement rows of a client in an epoch are read that has these owners.
+
+    What two clients with reports of their own sent is read in both: one may go on with the other's store.
+    """
+    if client_id not in owners:
+        return owners[:1] or (client_id,)
+    return owners if len(owners) == 2 else (client_id,)
+
+
+def _gathered_rows(rows: Iterable[Any]) -> Iterator[tuple[Any, ...]]:
+    """Yield the rows of a device together, which are sorted by it."""
+    for owner, those in groupby(rows, itemgetter("owner")):
+        hours: list[Any] = []
+        strays: list[Any] = []
+        state: str | None = None
+        since_ms: int | None = None
+        for row in those:
+            hours += [row["hour"]] if row["hour"] else []
+            strays += [row["stray"]] if row["stray"] else []
+            if row["state"] is not None:
+                state, since_ms = row["state"], row["since_ms"]
+        yield owner, hours, strays, state, since_ms
 
 
 def _judgements(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 from edge import reports
 from edge.numbering import stamp
@@ -123,15 +123,18 @@ class Device:
         )
         return self._numbered(reports.started(self._heading(at_ms), birth))
 
-    def manifest(self, at_ms: int, *, is_final: bool = False) -> Envelope:
+    def manifest(
+        self, at_ms: int, *, is_final: bool = False, change: Callable[[Any], Any] | None = None
+    ) -> Envelope:
         """What was stored since the last one; it is itself the first of what the next one states.
 
-        The one that `is_final` is the last.
+        The one that `is_final` is the last. Its data is what `change` makes of it.
         """
         stated = [each.close(name) for name, each in self._stated.items()]
         acknowledged = {} if self.is_older else dict.fromkeys(self._destinations, self.sequence)
         heading, every_s = self._heading(at_ms), HOUR_MS / 1_000
-        return self._numbered(reports.manifest(heading, stated, acknowledged, every_s, is_final=is_final))
+        report = reports.manifest(heading, stated, acknowledged, every_s, is_final=is_final)
+        return self._numbered(heading.write(report.type, change(report.data())) if change else report)
 
     def discarded(self, at_ms: int, ended: dict[Outcome, list[int]]) -> Envelope:
         """The report that events, by their numbers, ended on the device."""

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from enum import IntEnum
 from itertools import cycle, islice
 from pathlib import Path
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 from eventplane.contract import Contract, Priority
 from eventplane.envelope import Envelope
@@ -62,11 +62,27 @@ class Trouble(IntEnum):
     MANIFESTS_STOP = 8
     SILENT = 9
     UNREGISTERED = 10
+    NEWER_MANIFEST = 11
+    COUNTS_MORE = 12
 
 
 SKEWS_MS: Final = {Trouble.CLOCK_AHEAD: 2 * HOUR_MS, Trouble.CLOCK_BEHIND: -3 * HOUR_MS}
 """How far wrong clocks are."""
-_PARTLY: Final = (Trouble.LOST_MANIFEST, Trouble.ALTERED, Trouble.NO_MANIFESTS, Trouble.MANIFESTS_STOP)
+_CHANGES: Final[dict[Trouble, tuple[Kind, Callable[[Any], Any]]]] = {
+    Trouble.NEWER_MANIFEST: (Kind.NOT_UNDERSTOOD, lambda data: {**data, "newer": True}),
+    Trouble.COUNTS_MORE: (
+        Kind.CONTRADICTION,
+        lambda data: {**data, "statements": [{**each, "count": 10**6} for each in data["statements"]]},
+    ),
+}
+"""What is found of a manifest with other data."""
+_PARTLY: Final = (
+    Trouble.LOST_MANIFEST,
+    Trouble.ALTERED,
+    Trouble.NO_MANIFESTS,
+    Trouble.MANIFESTS_STOP,
+    *_CHANGES,
+)
 _STANDING: Final = {
     **dict.fromkeys(_PARTLY, "partly"),
     Trouble.SILENT: "silent",
@@ -201,6 +217,7 @@ class Generator:
         states_nothing = trouble is Trouble.NO_MANIFESTS or (trouble is Trouble.MANIFESTS_STOP and is_later)
         loses = trouble is Trouble.LOST_MANIFEST and is_middle
         alters = trouble is Trouble.ALTERED and is_middle
+        kind, restated = _CHANGES.get(trouble, (None, None)) if is_middle else (None, None)
         discards = trouble is Trouble.DISCARDS and hour == (6 if self._plan.holes else 1)
         is_quiet = hour in self._plan.quiet
         news = _News(
@@ -210,7 +227,9 @@ class Generator:
             self._lines[is_later],
             chosen=self._random.choices(self._flows, self._weights, k=max(1, self._plan.events_an_hour - 1)),
             # An event that no manifest states cannot be missed; a digest does not cover unseen numbers.
-            is_sound=not (device.skew_ms or discards or states_nothing or loses or alters or is_quiet),
+            is_sound=not (
+                device.skew_ms or discards or states_nothing or loses or alters or restated or is_quiet
+            ),
             discards=discards,
             vanishes=states_nothing and not is_quiet,
             alters=alters,
@@ -221,13 +240,15 @@ class Generator:
         if states_nothing:
             return
         is_final = hour + 1 == self._plan.hours
-        manifest = device.manifest(hour_ms + REPORTS_MS, is_final=is_final)
+        manifest = device.manifest(hour_ms + REPORTS_MS, is_final=is_final, change=restated)
         loses &= not is_final
         case = self._report(manifest, device, hour_ms + REPORTS_MS, routing, written=not loses)
         if loses:
             self._truth.add(fact(case, Kind.MISSING_MANIFEST, Hop.DEVICE_CLOUD), *lost_on_the_way_up(case))
         if alters:
             self._truth.add(fact(case, Kind.MANIFEST_MISMATCH, Hop.DEVICE_CLOUD))
+        if kind:
+            self._truth.add(fact(case, kind, Hop.DEVICE_CLOUD))
 
     def _neighbour(self, number: int) -> str | None:
         """Another device, with which nothing is wrong."""

@@ -27,7 +27,8 @@ PLANTED: Final = frozenset(
     f"{kind} {hop}"
     for hop, kinds in {
         "device_cloud": "lost duplicate expired dropped late forged two_senders missing_manifest "
-        "epoch_change clock_skew dead_lettered manifest_mismatch foreign_epoch reused_id",
+        "epoch_change clock_skew dead_lettered manifest_mismatch foreign_epoch reused_id contradiction "
+        "not_understood",
         "iot_rule": "lost",
         "router": "lost misrouted unrouted_delivered duplicate reordered expired dead_lettered late forged "
         "put_back not_allowed unconfirmed stale_contract clock_skew causality type_mismatch sender_mismatch "

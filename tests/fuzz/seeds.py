@@ -16,10 +16,11 @@ from eventplane.ledger import LedgerRecord, tap_records, to_line
 from eventplane.reasons import Outcome
 from eventplane.receipts import Receipt, digest, write_receipts
 from local.mosquitto import PROFILE
-from tests.fuzz.targets import GOOD_EVENTS, good_spool
+from tests.fuzz.targets import DEVICE_REPORTS, GOOD_EVENTS, good_spool
 from tests.odd_profiles import ODD_PROFILES
 from tests.plane import shipped_contract
 from tests.unit.eventplane_mqtt import broker_packets as broker
+from tests.unit.glue_jobs.home import Home
 
 _EVENT = write_event(
     {
@@ -65,6 +66,13 @@ def _archive() -> bytes:
     return f"\0{to_line(record)}\f{tap}".encode()
 
 
+def _reports() -> bytes:
+    """Reports of a device of each type; the byte before each is one of its type."""
+    home = Home().live("start, expire 3, manifest").live("send 1, manifest final=True")
+    texts = [each.report[2::5] for each in home.events if each.report]
+    return b"\f".join(b"%c%s" % (DEVICE_REPORTS.index(type) + 15, text.encode()) for type, text in texts)
+
+
 _CONNACK = broker.connack(4)
 _SEEDS: dict[str, list[bytes]] = {
     "envelope": [_EVENT.json.encode(), _LETTER.json.encode()],
@@ -90,5 +98,6 @@ _SEEDS: dict[str, list[bytes]] = {
     ],
     "spool": [b"\0" + b"\0\x10\0ab" * 3, b"\1" + good_spool()],
     "archive": [_archive()],
+    "device": [_reports().split(b"\f")[1], _reports()],
     "profile": [PROFILE.read_bytes(), *(each.text.encode() for each in ODD_PROFILES)],
 }

@@ -25,7 +25,7 @@ from edge.spool import BEFORE_EVERYTHING, Spool, StoredEvent
 from eventplane.batch import unpack
 from eventplane.cesql import CesqlParseError, lint, mixed_logic, parse, write
 from eventplane.contract import ContractError, load_compiled
-from eventplane.device_reports import KEY_BYTES
+from eventplane.device_reports import DISCARDED, KEY_BYTES, MANIFEST, STARTED, forwarder_source
 from eventplane.envelope import Envelope, parse_event, parse_strictly
 from eventplane.errors import EnvelopeError, EventPlaneError
 from eventplane.fast_reader import use_json, use_standard_json
@@ -39,10 +39,12 @@ from eventplane_mqtt.discovery.profile import read_profile
 from eventplane_mqtt.endpoint import MAX_PACKET_BYTES, Endpoint
 from eventplane_mqtt.mailbox import LinkName
 from eventplane_mqtt.session import Session
+from glue_jobs.delivery_audit.device import MAX_FINDINGS, DeviceJudgement, judge_device
 from operations.archive import Days
 from operations.archived_letters import archived_letters
 from operations.search import in_tap
 from tests.scratch import SCRATCH
+from tests.unit.glue_jobs.home import SCOPE, Event, Home, steps
 
 Target = Callable[[bytes], str]
 
@@ -316,6 +318,43 @@ def archive(raw: bytes) -> str:
     return "damaged" if days.damaged else ACCEPTED if letters else "no letters"
 
 
+DEVICE_REPORTS: Final = (STARTED, DISCARDED, MANIFEST)
+
+
+def device(raw: bytes) -> str:
+    """Reports of a device, parted by form feeds, among good ones; a byte before each is its type and number.
+
+    It is judged in steps linear in what it says, to findings that are bounded and do not depend on the order.
+    """
+    home = Home().live("start, send 2, lose 1, manifest, wait 1")
+    for place, report in enumerate(raw.split(b"\f")):
+        at = report[0] if report else 0
+        text, type = report[1:].decode("utf-8", "replace"), DEVICE_REPORTS[at % len(DEVICE_REPORTS)]
+        number, source = at % 64, forwarder_source(home.client_id)
+        row = (home.at_ms, "tap/1", type, source, f"r{place}", home.epoch, number, text)
+        home.events.append(Event(home.client_id, home.epoch, home.at_ms, number, ("d", source, row[4]), row))
+    rows = home.live("wait 1, manifest").gathered()
+    judged: list[DeviceJudgement] = []
+    taken = steps(lambda: judged.append(judge_device(rows, SCOPE)))
+    if taken > FREE_STEPS + STEPS_A_BYTE * len(raw):
+        raise AssertionError(f"{taken} steps for {len(raw)} bytes")
+    other = [each._replace(reports=each.reports[::-1]) for each in rows.hours[::-1]]
+    if judge_device(rows._replace(hours=other), SCOPE) != judged[0]:
+        raise AssertionError("a judgement depends on the order of what came at once")
+    findings = judged[0].findings
+    if len(findings) > MAX_FINDINGS or any("could not be judged" in str(each.detail) for each in findings):
+        raise AssertionError(f"{len(findings)} findings, {findings[:1]}")
+    if any(isinstance(each, int) and each.bit_length() > 63 for row in judged[0].days for each in row):
+        raise AssertionError("a sum has more than 64 bits")
+    kinds = {each.kind for each in findings} & {"not_understood", "contradiction", "manifest_mismatch"}
+    return min(kinds, default=ACCEPTED)
+
+
+FREE_STEPS: Final = 20_000
+STEPS_A_BYTE: Final = 60
+"""Steps that a judgement takes at most: for what is good, and for each byte of other reports."""
+
+
 TARGETS: Final[dict[str, Target]] = {
     each.__name__.replace("_", "-"): each
     for each in (
@@ -331,5 +370,6 @@ TARGETS: Final[dict[str, Target]] = {
         spool,
         archive,
         profile,
+        device,
     )
 }

@@ -19,10 +19,12 @@ from glue_jobs.delivery_audit.device_reports import (
     MAX_NUMBERED,
     Range,
     SeenNumbers,
+    clipped,
     length,
     merged,
     one_by_one,
     overlap,
+    pack_events,
     without,
 )
 from glue_jobs.delivery_audit.event_group import (
@@ -241,6 +243,7 @@ def test_ranges_are_sets(some: list[Range], others: list[Range]) -> None:
     assert numbers(merged(some)) == numbers(some)
     assert numbers(without(some, others)) == numbers(some) - numbers(others)
     assert numbers(overlap(some, others)) == numbers(some) & numbers(others)
+    assert all(clipped(merged(some), each) == overlap(some, [each]) for each in others)
 
 
 @given(RANGES)
@@ -268,12 +271,10 @@ def test_seen_numbers_are_the_set_of_events_whatever_their_order(
 ) -> None:
     """Copies in one hour or another count once, in the first; a number with two digests is two events."""
     span = ends[0], ends[1]
-    by_hour: dict[int, tuple[list[int], list[int], list[int]]] = {}
+    by_hour: dict[int, list[tuple[int, int, int]]] = {}
     for at_hour, number, digest in events:
-        columns = by_hour.setdefault(at_hour, ([], [], []))
-        for values, value in zip(columns, (number, 5, digest), strict=True):
-            values.append(value)
-    seen = SeenNumbers((at_hour, *values) for at_hour, values in by_hour.items())
+        by_hour.setdefault(at_hour, []).append((number, 5, digest))
+    seen = SeenNumbers((at_hour, pack_events(those)) for at_hour, those in by_hour.items())
     within = {(number, digest) for _, number, digest in events if span[0] <= number <= span[1]}
     assert seen.ranges == merged((number, number) for _, number, _ in events)
     assert seen.events(span) == len(within)

@@ -18,7 +18,7 @@ from local.archive_generator.generator import Plan, generate
 from local.archive_generator.truth import PLANTED
 
 PLAN = Plan(
-    events=11_520, hours=24, events_an_hour=40, fault_every=9, trouble_every=12, rows=1_000, holes=True
+    events=13_440, hours=24, events_an_hour=40, fault_every=9, trouble_every=14, rows=1_000, holes=True
 )
 PLAIN = Plan(events=1_800, hours=6, events_an_hour=25, fault_every=6, trouble_every=12, without=WITHOUT)
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from benchmarks.audit.hostile import hostile_reports
 from contract import load_contract
-from eventplane.device_reports import key_digest
-from eventplane.names import CANARY_CLIENT
+from eventplane.device_reports import key_digest, short_digest
+from eventplane.names import CANARY_CLIENT, EPOCH, SEQUENCE
 from eventplane.sender import PLANE_CLIENT
 from glue_jobs.delivery_audit.completeness import Scope
+from glue_jobs.delivery_audit.device_reports import pack_events
 from glue_jobs.delivery_audit.devices import Fleet, device_hours, judge_fleet
 from glue_jobs.delivery_audit.event_group import HOUR_MS, HourCount, NotInTap
 from tests.golden_digests import SHORT
@@ -40,7 +43,11 @@ def fleet_of(spark: SparkSession) -> DataFrame:
     second.send(1, tap=False)
     second.manifest()
     third.simple(2)
-    events = [*first.events, *second.events, *third.events]
+    # The store of the fourth goes on under the client id of the fifth.
+    moved = Home("home-4", "e4").live("start, send 2, manifest, wait 1, send 3")
+    moved.client_id = "home-5"
+    moved.live("manifest, wait 1, send 1, manifest")
+    events = [*first.events, *second.events, *third.events, *moved.events]
     others = [
         (each, None, "/s", "i", "t", None, None, NOON_MS, None, "tap/1", True, None, False, None)
         for each in (CANARY_CLIENT, PLANE_CLIENT)
@@ -70,15 +77,15 @@ def test_the_driver_and_the_executors_judge_alike(spark: SparkSession) -> None:
     ]
     small, large = judged
     assert _plain(small) == _plain(large)
-    assert small.standings == {"attested": 1, "partly": 1, "silent": 1, "unregistered": 1, "expected": 3}
+    assert small.standings == {"attested": 1, "partly": 1, "silent": 1, "unregistered": 3, "expected": 3}
     assert [(each.kind, each.device) for each in sorted(small.findings, key=lambda each: each.kind)] == [
         ("foreign_epoch", "home-1"),
         ("forged", "ghost"),
         ("lost", "home-2"),
     ]
     coverage = small.coverage("fleet/1", 7)
-    assert coverage.events == {"manifest": 43, "numbering": 0, "tap": 2, "nothing": 0}
-    assert coverage.share == pytest.approx(43 / 45)
+    assert coverage.events == {"manifest": 53, "numbering": 0, "tap": 2, "nothing": 0}
+    assert coverage.share == pytest.approx(53 / 55)
 
 
 def _plain(fleet: Fleet) -> tuple[Any, ...]:
@@ -94,11 +101,10 @@ def test_the_digests_are_those_of_the_forwarder(spark: SparkSession) -> None:
         for digest in (*SHORT.values(), "", None)
     ]
     (hour,) = device_hours(spark.createDataFrame(rows, COLUMNS), [load_contract()]).collect()
-    by_key = int.from_bytes(key_digest(key)[8:], "big", signed=True)
-    assert hour["key_digests"] == [by_key] * len(rows)
+    by_key = int.from_bytes(key_digest(key)[8:], "big")
     # What has no digest, which no tap row does, is counted all the same.
-    expected = [int.from_bytes(bytes.fromhex(each), "big", signed=True) for each in SHORT.values()]
-    assert sorted(hour["event_digests"]) == sorted([*expected, 0, 0])
+    expected = [*(int(each, 16) for each in SHORT.values()), 0, 0]
+    assert hour["events"] == pack_events((1, by_key, each) for each in expected)
 
 
 def test_an_hour_without_a_tap_object_is_a_hole_if_most_devices_miss_something_there(
@@ -122,3 +128,36 @@ def test_an_hour_without_a_tap_object_is_a_hole_if_most_devices_miss_something_t
         # One device alone may have lost it.
         lone = judge_fleet(alone, [load_contract()], scope, absent=absent, is_small=is_small)
         assert "lost" in {each.kind for each in lone.findings}
+
+
+def test_hostile_reports_of_some_devices_change_nothing_for_the_others(spark: SparkSession) -> None:
+    """The review: one report of one device ends the audit of all. `make audit-hostile` is the large."""
+    random = Random(1)
+    homes = [Home(f"home-{number}", f"e{number}") for number in range(5)]
+    for home in homes:
+        home.live("start, send 3, lose 1, manifest, wait 1, send 2, expire 3, manifest, wait 1")
+    rows = [each.tap() for home in homes for each in home.events]
+    clients = [home.client_id for home in homes[:2]]
+    epochs = {home.client_id: home.epoch for home in homes}
+    hostile = [
+        (client, "device", report.source, report.id, report.type, str(report.attributes[EPOCH]),
+         int(str(report.attributes[SEQUENCE])), NOON_MS + HOUR_MS, None, "tap/1", True, report.json, False,
+         short_digest(report.json.encode()))
+        for client, report in hostile_reports(clients, epochs, 200, random)
+    ]  # fmt: skip
+    scope = Scope(SCOPE.uplinks, SCOPE.watermark_ms, end_ms=DAY_END_MS)
+    said = [
+        _of_others(judge_fleet(tap, [load_contract()], scope, is_small=is_small), clients)
+        for tap in (spark.createDataFrame(rows, COLUMNS), spark.createDataFrame([*rows, *hostile], COLUMNS))
+        for is_small in (True, False)
+    ]
+    assert said[0]
+    assert said == said[:1] * 4
+
+
+def _of_others(fleet: Fleet, clients: list[str]) -> list[str]:
+    """Return what is said of the devices that are none of `clients`."""
+    days = [] if fleet.days is None else fleet.days.collect()
+    found = fleet.found if isinstance(fleet.found, list) else fleet.found.collect()
+    told = [*map(tuple, days), *found, *(tuple(each.items()) for each in [*fleet.worst, *fleet.hours])]
+    return sorted(text for text in map(str, told) if not any(f"'{each}'" in text for each in clients))

@@ -169,17 +169,21 @@ def agree(archive: Archive) -> None:
     )
 
 
-def restate(archive: Archive, device: str, after: int = 0) -> None:
-    """Let a device's manifests behind number `after` state the events that the tap has; the ledger agrees."""
-    rows = sent(archive, device)
+def restate(archive: Archive, device: str, after: int = 0, also: str = "") -> None:
+    """Let a device's manifests behind number `after` state the events that the tap has; the ledger agrees.
+
+    It may be `also` the client id under which it goes on.
+    """
+    rows = sent(archive, device) | sent(archive, also)
     for number, row in sorted(rows.items()):
         if is_manifest(row) and number > after:
             members = event(row)
             stated = members["data"]["statements"][0]
-            own = (int(digest_of(rows[each]), 16) for each in range(stated["first"], stated["last"] + 1))
+            numbers = rows.keys() & range(stated["first"], stated["last"] + 1)
+            own = (int(digest_of(rows[each]), 16) for each in numbers)
             stated["digest"] = f"{sum(own) % (1 << 128):032x}"
             rows[number] = with_event(row, members)
-    archive.edit(TAP, lambda row: rows[number_of(row)] if row["client_id"] == device else row)
+    archive.edit(TAP, lambda row: rows[number_of(row)] if row["client_id"] in (device, also) else row)
     agree(archive)
 
 

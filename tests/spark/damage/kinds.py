@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from tests.spark.damage import contents, coverage, decisions, frames, holes, tampering
+from tests.spark.damage import contents, coverage, decisions, frames, holes, reports, tampering
 from tests.spark.damage.archive import Archive
 from tests.spark.damage.expected import KINDS, Expected, all_of
 
@@ -16,7 +16,7 @@ _BY_MODULE: Final = {
         for name, change in KINDS.items()
         if getattr(change, "func", change).__module__ == module.__name__
     }
-    for module in (coverage, contents, holes, decisions, frames, tampering)
+    for module in (coverage, contents, holes, decisions, frames, reports, tampering)
 }
 
 MEANINGS: Final = {

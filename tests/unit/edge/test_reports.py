@@ -32,6 +32,7 @@ from eventplane.router import Router
 from eventplane_mqtt.mailbox import LinkName
 from glue_jobs.delivery_audit.completeness import Scope
 from glue_jobs.delivery_audit.device import DeviceRows, HourRow, judge_device
+from glue_jobs.delivery_audit.device_reports import pack_events
 from tests.plane import shipped_contract
 from tests.unit.edge.fakes import ALARM, DEAD_LETTER, READING, Device, MakeDevice, contract, event
 
@@ -262,21 +263,8 @@ def test_the_audit_counts_what_a_manifest_states_as_acknowledged(
     report = 0, "tap/1", MANIFEST, manifest.source, manifest.id, device.spool.epoch, number, manifest.json
     # The rule lost number 3.
     numbers = [1, 2, *range(4, number + 1)]
-    hour = HourRow(
-        "thing",
-        device.spool.epoch,
-        0,
-        True,
-        numbers,
-        numbers,
-        numbers,
-        [],
-        0,
-        (0, "tap/1"),
-        None,
-        0,
-        [report],
-    )
+    events = pack_events((each, each, each) for each in numbers)
+    hour = HourRow("thing", device.spool.epoch, 0, True, events, b"", 0, [], (0, "tap/1"), None, 0, [report])
     judged = judge_device(DeviceRows("thing", [hour]), Scope(frozenset({"device.outbox"}), 1))
     assert [(each.hop, each.sequence) for each in judged.findings] == [(hop, 3)]
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from collections import defaultdict
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from edge import reports
@@ -15,7 +18,7 @@ from eventplane.reasons import Outcome
 from eventplane.receipts import SPOOL_FULL
 from glue_jobs.delivery_audit.completeness import Scope
 from glue_jobs.delivery_audit.device import DeviceJudgement, DeviceRows, HourRow, judge_device
-from glue_jobs.delivery_audit.device_reports import RULES
+from glue_jobs.delivery_audit.device_reports import RULES, pack_events
 from glue_jobs.delivery_audit.event_group import HOUR_MS, NotInTap
 
 UPLINK = "device.outbox"
@@ -44,8 +47,10 @@ class Event(NamedTuple):
     def digest(self, rule: str = SHA256_EVENT) -> bytes:
         return key_digest(self.key) if rule == SHA256 else event_digest(self.text)
 
-    def low_half(self, rule: str) -> int:
-        return int.from_bytes(self.digest(rule)[8:], "big", signed=True)
+    @property
+    def low_halves(self) -> tuple[int, int]:
+        by_key, by_event = (int.from_bytes(self.digest(rule)[8:], "big", signed=True) for rule in RULES)
+        return by_key, by_event
 
     def tap(self) -> tuple[Any, ...]:
         """Return the columns that `devices.device_hours` takes."""
@@ -116,8 +121,12 @@ class Home:
         uplink: bool = True,
         under: str | None = None,
         altered: bool = False,
+        readable: bool = True,
     ) -> None:
-        """Store events; the ledger has those that only it has. Of `altered` ones the tap has other data."""
+        """Store events; the ledger has those that only it has.
+
+        Of `altered` ones the tap has other data. The number of some is not `readable`.
+        """
         for _ in range(count):
             self.number += 1
             key = "voice", f"//{self.client_id}", f"{self.epoch}-{self.number}"
@@ -125,8 +134,8 @@ class Home:
             if uplink:
                 self._stored.append(event)
             if tap:
-                data = b"altered" if altered else b""
-                self.events.append(event._replace(client_id=under or self.client_id, data=data))
+                came = event._replace(client_id=under or self.client_id, data=b"altered" if altered else b"")
+                self.events.append(came if readable else came._replace(number=None))
             if ledger:
                 self.in_ledger(key)
 
@@ -168,6 +177,14 @@ class Home:
         report = heading.write(MANIFEST, data)
         self._report(report, tap=tap, ledger=ledger)
 
+    def alter(self, change: Callable[[Any], Any]) -> Home:
+        """Let the device have stored the last report with other data, under the same identity."""
+        *place, text = self.events[-1].report or ()
+        event = json.loads(text)
+        altered = json.dumps({**event, "data": change(event["data"])})
+        self._stored[-1] = self.events[-1] = self.events[-1]._replace(report=(*place, altered))
+        return self
+
     def started(self, birth: str = "created", lost_epoch: str = "") -> None:
         kind: Any = birth
         self._report(reports.started(self._heading(), SpoolOrigin(kind, lost_epoch=lost_epoch)))
@@ -204,10 +221,10 @@ class Home:
                 epoch,
                 hour,
                 not day_only or NOON_MS - 12 * HOUR_MS <= hour * HOUR_MS < DAY_END_MS,
-                [each.number for each in events if each.number is not None],
-                *([each.low_half(rule) for each in events if each.number is not None] for rule in RULES),
-                [each.low_half(SHA256) for each in events if each.number is None],
+                pack_events((each.number, *each.low_halves) for each in events if each.number is not None),
+                pack_events((each.low_halves[0], 0, 0) for each in events if each.number is None),
                 0,
+                [(each.epoch, *each.low_halves) for each in events if each.number is None and each.epoch],
                 min((each.at_ms, "tap/1") for each in events),
                 None,
                 0,
@@ -240,3 +257,21 @@ class Home:
 
 SCOPE = Scope(frozenset({UPLINK}), DAY_END_MS + 24 * HOUR_MS, end_ms=DAY_END_MS)
 """The audit of the day, a day later."""
+
+
+def steps(judge: Callable[[], object]) -> int:
+    """Return how many lines and calls of Python a judgement takes."""
+    count = 0
+
+    def trace(*_: Any) -> Any:
+        nonlocal count
+        count += 1
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        judge()
+    finally:
+        sys.settrace(before)
+    return count

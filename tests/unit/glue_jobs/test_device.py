@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial, reduce
+from typing import Any
 
 import pytest
 
 from eventplane.fleet import LifecycleState
-from glue_jobs.delivery_audit.device import DeviceJudgement, judge_device, usual_ms
+from glue_jobs.delivery_audit import device_reports
+from glue_jobs.delivery_audit.device import MAX_FINDINGS, DeviceJudgement, judge_device, usual_ms
 from glue_jobs.delivery_audit.device_reports import RULES
 from glue_jobs.delivery_audit.event_group import HOUR_MS
-from tests.unit.glue_jobs.home import DAY_END_MS, NOON_MS, SCOPE, Home
+from tests.unit.glue_jobs.home import DAY_END_MS, NOON_MS, SCOPE, Home, steps
 
 HOUR = NOON_MS // HOUR_MS
 
@@ -78,12 +82,21 @@ def test_events_younger_than_a_manifest_interval_await_it() -> None:
     assert home.judged(replace(SCOPE, watermark_ms=home.at_ms + HOUR_MS)).standing == "partly"
 
 
-def test_a_device_that_stopped_cleanly_owes_no_further_manifest() -> None:
-    home = day(Home()).live("send 2, manifest final=True")
-    assert home.judged().standing == "attested"
-    assert rests(home.judged())["numbering"] == 0
-    home.send(1)  # it started again
-    assert home.judged().standing == "partly"
+@pytest.mark.parametrize(
+    ("later", "standing", "numbering"),
+    [("", "partly", 0), (", send 1", "partly", 1), (", send 1, manifest", "partly", 0)],
+    ids=["nothing", "events", "a manifest"],
+)
+def test_a_last_manifest_covers_nothing_behind_it(later: str, standing: str, numbering: int) -> None:
+    """The review: the device goes on, all of that is gone, and the day is proven."""
+    home = day(Home()).live(f"send 2, manifest final=True{later}")
+    assert home.judged(replace(SCOPE, watermark_ms=home.at_ms)).standing == "attested"
+    judged = home.judged()
+    assert (judged.standing, rests(judged)["numbering"]) == (standing, numbering)
+    # Of all days nobody says until when a device that stopped is expected.
+    of_all = home.judged(replace(SCOPE, end_ms=None, last_ms=DAY_END_MS))
+    assert of_all.standing == ("partly" if later else "attested")
+    assert until_midnight(home).judged().standing == "attested"
 
 
 @pytest.mark.parametrize(
@@ -206,7 +219,7 @@ def test_a_device_that_the_registry_does_not_know_is_unregistered() -> None:
         ("send 3, manifest digest=7", [("manifest_mismatch", "device_cloud", 4, "its digest is not")]),
         ("send 3, manifest digest=7 older=True", []),
         ("send 3, manifest digest=7 rule=sha256", [("manifest_mismatch", "device_cloud", 4, "its digest")]),
-        ("send 3, manifest digest=7 rule=sha512", [("not_understood", "device_cloud", 4, "rule 'sha512'")]),
+        ("send 3, manifest digest=7 rule=sha512", [("not_understood", "device_cloud", 4, "by a rule")]),
         ("send 2, send 1 altered=True, manifest", [("manifest_mismatch", "device_cloud", 4, "its digest")]),
         # Digests of versions up to 0.3.0 cover the identity alone.
         ("send 2, send 1 altered=True, manifest rule=sha256", []),
@@ -460,3 +473,264 @@ def test_only_the_window_s_events_count() -> None:
     judged = Home().live("wait 11.5, send 2, wait 1, send 2, manifest").judged(day_only=True)
     assert rests(judged)["manifest"] == 2
     assert judged.standing == "attested"
+
+
+Change = Callable[[Any], Any]
+
+
+def with_(**members: Any) -> Change:
+    return lambda data: {**data, **members}
+
+
+def stating(**members: Any) -> Change:
+    return lambda data: {**data, "statements": [{**data["statements"][0], **members}]}
+
+
+def giving_up(**members: Any) -> Change:
+    return lambda data: {**data, "deliveries": [{**data["deliveries"][0], **members}]}
+
+
+NOT_UNDERSTOOD: list[tuple[str, Change]] = [
+    ("manifest", with_(newer=1)),
+    ("manifest", with_(key_digest=["sha3"])),
+    ("manifest", with_(epoch={"e": 1})),
+    ("manifest", with_(interval_s=-1)),
+    ("manifest", with_(final="yes")),
+    ("manifest", with_(statements={})),
+    ("manifest", lambda data: {"epoch": data["epoch"]}),
+    ("manifest", lambda _: None),
+    ("manifest", stating(ranges=[[1, 2]])),
+    ("manifest", stating(first=1.5)),
+    ("manifest", stating(last=10**30)),
+    ("manifest", stating(count=True)),
+    ("manifest", stating(digest="no digits")),
+    ("manifest", lambda data: {**data, "statements": data["statements"] * 2_001}),
+    ("start", with_(birth={"of": "venus"})),
+    ("start", with_(birth="lost")),
+    ("start", with_(lost_epoch=["e0"])),
+    ("start", with_(epoch="e" * 129)),
+    ("expire 3", giving_up(outcome="lost")),
+    ("expire 3", giving_up(outcome="forged")),
+    ("expire 3", giving_up(outcome="delivered")),
+    ("expire 3", giving_up(outcome={})),
+    ("expire 3", giving_up(reason="r" * 129)),
+    ("expire 3", giving_up(ranges=[[1]])),
+    ("expire 3", giving_up(ranges=[[1, 2**63]])),
+    ("expire 3", giving_up(ranges=[[3, 3]] * 2_001)),
+    ("expire 3", with_(not_stored=[{"channel": "c", "type": "t", "reason": "r", "count": "many"}])),
+    ("expire 3", lambda _: [[[[]]]]),
+    ("expire 3", lambda _: reduce(lambda inner, _: [inner], range(99), [])),
+]
+CONTRADICTIONS: list[tuple[str, Change]] = [
+    ("manifest", stating(count=10**9)),
+    ("manifest", stating(count=-3)),
+    ("manifest", stating(count=0)),
+    ("manifest", stating(first=9, last=1)),
+    ("manifest", lambda data: {**data, "statements": data["statements"] * 2}),
+    ("start", with_(epoch="e9")),
+    ("start", with_(lost_epoch="e1")),
+    ("start", with_(birth="recovered", lost_epoch="e0")),
+    ("expire 3", giving_up(ranges=[[3, 2]])),
+    ("expire 3", giving_up(ranges=[[-3, 3]])),
+    ("expire 3", with_(not_stored=[{"channel": "c", "type": "t", "reason": "r", "count": -1}])),
+]
+
+
+@pytest.mark.parametrize(
+    ("kind", "story", "change"),
+    [
+        *(("not_understood", *each) for each in NOT_UNDERSTOOD),
+        *(("contradiction", *each) for each in CONTRADICTIONS),
+    ],
+    ids=str,
+)
+def test_a_report_that_is_unknown_or_contradicts_itself_accuses_nobody(
+    kind: str, story: str, change: Change
+) -> None:
+    """The reviews: it ends the audit of the fleet, names its own finding, or accuses the device or the rule.
+
+    What it may explain is not lost, and what the manifests beside it attest stays so.
+    """
+    home = Home().live("start, send 1, lose 1, send 3, manifest, wait 0.5").live(story).alter(change)
+    sequence = home.number
+    judged = until_midnight(home.live("send 2, manifest, wait 0.5")).judged()
+    expected = [("lost", "device_cloud", "home-1", 3)] if "expire" not in story else []
+    assert found(judged) == [*expected, (kind, "device_cloud", "home-1", sequence)]
+    assert judged.findings[-1].archive_file == "tap/1"
+    assert judged.standing == ("partly" if story == "manifest" else "attested")
+    assert figures(judged, "unrecorded") == {"unrecorded": 1 - len(expected)}
+
+
+def test_of_a_manifest_with_digests_of_an_unknown_rule_all_else_counts() -> None:
+    home = Home().live("start, send 2, lose 1, manifest rule=sha512, wait 1")
+    judged = until_midnight(home).judged()
+    assert [each[0] for each in found(judged)] == ["lost", "not_understood"]
+    assert judged.standing == "attested"
+
+
+def test_manifests_that_exclude_each_other_attest_nothing() -> None:
+    """Two state the same numbers, two have the same number, and one takes its acknowledgement back."""
+    home = Home().live("start, send 3, manifest, wait 1, send 3, manifest first=2 last=8 count=4, wait 1")
+    home.live("send 2, manifest, wait 1")
+    judged = home.judged()
+    assert found(judged) == [("contradiction", "device_cloud", "home-1", 9)]
+    assert rests(judged)["numbering"] == 3
+    home = Home().live("start, send 3, manifest, manifest")
+    home.number -= 1
+    judged = until_midnight(home.live("manifest, wait 1")).judged()
+    assert found(judged) == [("contradiction", "device_cloud", "home-1", 6)] * 2
+    home = Home().live(
+        "start, send 3, lose 1, manifest acknowledged_to=4, send 3, lose 1, manifest acknowledged_to=1"
+    )
+    judged = until_midnight(home).judged()
+    assert found(judged) == [
+        ("lost", "device_cloud", "home-1", 5),
+        ("lost", "device_cloud", "home-1", 10),
+        ("contradiction", "device_cloud", "home-1", 11),
+    ]
+
+
+def test_numbers_that_cannot_be_read_are_neither_lost_nor_forged() -> None:
+    """The review: an hour of them gives 49 lost."""
+    home = day(Home().live("start")).live("send 4 readable=False, lose 1, manifest, wait 1")
+    judged = until_midnight(home).judged()
+    assert [each[:2] for each in found(judged)] == [
+        ("lost", "device_cloud"),
+        ("not_understood", "device_cloud"),
+    ]
+    assert judged.findings[1].detail == "4 events with a number that cannot be read"
+    assert (judged.holes, judged.standing) == ({}, "partly")
+    assert figures(judged, "lost", "unrecorded") == {"lost": 1, "unrecorded": 4}
+
+
+def test_a_manifest_whose_number_cannot_be_read_is_not_missing() -> None:
+    home = day(Home().live("start")).live("send 4, manifest, wait 1")
+    event = home.events[-1]
+    *place, _, text = event.report or ()
+    home.events[-1] = event._replace(number=None, report=(*place, None, text))
+    judged = until_midnight(home).judged()
+    assert [each.kind for each in judged.findings] == ["not_understood", "not_understood"]
+    assert (judged.standing, judged.holes) == ("partly", {})
+
+
+class TestNewClient:
+    """A device that got another client id on the same store, and others that look like it."""
+
+    OWNERS = replace(SCOPE, owners={"e1": ("home-1", "home-2")})
+
+    @staticmethod
+    def moved() -> Home:
+        home = Home().live(f"start, {THREE_HOURS}, send 2")
+        home.client_id = "home-2"
+        return until_midnight(home.live("send 2, manifest, wait 1"))
+
+    @pytest.mark.parametrize("client_id", ["home-1", "home-2"])
+    def test_it_keeps_its_numbers(self, client_id: str) -> None:
+        """The review: one event is lost at the rule, and the epoch is foreign."""
+        rows = self.moved().gathered()._replace(client_id=client_id)
+        judged = judge_device(rows, self.OWNERS)
+        assert (judged.findings, judged.standing) == ([], "attested")
+        own = sum(each.number is not None and each.client_id == client_id for each in self.moved().events)
+        assert rests(judged) == {"manifest": own, "numbering": 0, "tap": 0, "nothing": 0, "awaiting": 0}
+
+    @pytest.mark.parametrize("lie", ["first=1 last=13 count=13", "first=13 last=13 count=1", "digest=7"])
+    def test_an_imitation_is_found_and_changes_nothing_for_the_one_it_imitates(self, lie: str) -> None:
+        home = until_midnight(Home().live(f"start, {THREE_HOURS}"))
+        alone = judge_device(home.gathered(), SCOPE)
+        home.client_id, home.at_ms = "home-2", NOON_MS + HOUR_MS
+        home.live(f"send 1, manifest {lie}")
+        rows = home.gathered()
+        assert judge_device(rows._replace(client_id="home-1"), self.OWNERS) == alone
+        judged = judge_device(rows._replace(client_id="home-2"), self.OWNERS)
+        assert "foreign_epoch" in {each.kind for each in judged.findings}
+
+
+def test_a_device_that_cannot_be_judged_is_named_and_ends_nothing() -> None:
+    rows = day(Home()).gathered(state=LifecycleState.PROVISIONED)
+    judged = judge_device(
+        rows._replace(hours=[rows.hours[0]._replace(events=b"odd"), *rows.hours[1:]]), SCOPE
+    )
+    assert [(each.kind, each.hop, each.device, each.archive_file) for each in judged.findings] == [
+        ("not_understood", "device_cloud", "home-1", "tap/1")
+    ]
+    assert (judged.standing, judged.expected, rests(judged)["tap"]) == ("partly", True, 8)
+
+
+@pytest.mark.parametrize(
+    ("bound", "most", "beyond"),
+    [("MAX_HOUR_REPORTS", 3, 2), ("MAX_HOUR_BYTES", 1_400, 2), ("MAX_HOUR_ENTRIES", 3, 2)],
+)
+def test_reports_beyond_the_bound_of_an_hour_are_one_finding(
+    monkeypatch: pytest.MonkeyPatch, bound: str, most: int, beyond: int
+) -> None:
+    monkeypatch.setattr(device_reports, bound, most)
+    home = Home().live(
+        "send 1, manifest, send 1, manifest, send 1, manifest, send 1, manifest, send 1, manifest"
+    )
+    judged = until_midnight(home.live("wait 1")).judged()
+    assert found(judged) == [("not_understood", "device_cloud", "home-1", 12 - 2 * beyond)]
+    assert judged.standing == "partly"
+
+
+def gaps(size: int) -> Home:
+    return Home().live(", ".join(["send 1, lose 1, manifest"] * size))
+
+
+def overlapping_ranges(size: int) -> Home:
+    home = Home().live(f"send 1, lose {size}, send 1, expire 2")
+    return home.alter(giving_up(ranges=[[2 + number, 1 + size] for number in range(size)])).live("manifest")
+
+
+def overlapping_manifests(size: int) -> Home:
+    return Home().live(", ".join(["send 1, manifest first=1"] * size))
+
+
+def epochs(size: int) -> Home:
+    home = Home()
+    for number in range(size):
+        home.begin(f"e{number}")
+        home.live(f"start birth=recovered lost_epoch=e{number - 1}, send 1, lose 1, manifest")
+    return home
+
+
+def numbers_of_two_hours(size: int) -> Home:
+    return Home().live(", ".join(["send 1, wait 1, send 1, wait -1"] * size)).live("manifest")
+
+
+def holes(size: int) -> Home:
+    return Home().live(", ".join(["send 1, lose 1 ledger=True, manifest older=True"] * size))
+
+
+@pytest.mark.parametrize(
+    "story", [gaps, overlapping_ranges, overlapping_manifests, epochs, numbers_of_two_hours, holes]
+)
+def test_a_judgement_takes_steps_linear_in_what_a_device_says(story: Callable[[int], Home]) -> None:
+    """The review: n manifests over n gaps grow with the square."""
+    counts = [("tap_copies", HOUR, 1)] * 10
+    few, many = (
+        steps(partial(judge_device, story(size).gathered()._replace(counts=counts), SCOPE))
+        for size in (50, 400)
+    )
+    assert many < 12 * few
+
+
+def test_no_report_makes_more_findings_than_are_kept() -> None:
+    """The review: 5.8 kB of a report gave 2,987,017 findings."""
+    home = Home().live("start")
+    ranges = [[number * 20_000 + 2, number * 20_000 + 10_001] for number in range(300)]
+    home.live("expire 2").alter(giving_up(ranges=ranges))
+    home.number = 10**7
+    home.live(
+        f"send 1, manifest first=2 last={10**7} count={10**7 - 1}, " + ", ".join(["lose 9, manifest"] * 2_000)
+    )
+    judged = home.judged()
+    assert len(judged.findings) <= MAX_FINDINGS
+    assert {each.kind for each in judged.findings} >= {"expired", "lost"}
+    assert "more findings of this kind" in str(judged.findings[-1].detail)
+
+
+def test_sums_of_what_a_device_states_stay_within_64_bits() -> None:
+    home = Home()
+    for _ in range(9):
+        home.refused("voice.outbox", 2**62)
+    assert home.judged().epochs[0]["not_stored"] == 2**62

@@ -33,9 +33,9 @@ from local.archive_generator.truth import PLANTED, QUARANTINED, TRUTH, read_trut
 
 RIGHT = Plan(events=800, hours=4, events_an_hour=25, fault_every=0, trouble_every=0, rows=300)
 FAULTY = Plan(
-    events=11_520, hours=24, events_an_hour=40, fault_every=10, trouble_every=12, rows=300, holes=True
+    events=13_440, hours=24, events_an_hour=40, fault_every=10, trouble_every=14, rows=300, holes=True
 )
-SPARSE = Plan(events=1_800, hours=6, events_an_hour=25, fault_every=6)
+SPARSE = Plan(events=2_250, hours=6, events_an_hour=25, fault_every=6)
 SENT = Sent("ab", "e1", 7, "2026-03-01T12:00:00.000Z", 5)
 PASSAGE = Passage("home-1", 11, 12, 13, 14, "t-1", 3, "r-1")
 

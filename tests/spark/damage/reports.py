@@ -1,0 +1,258 @@
+"""Devices that report what nobody understands, or what cannot be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from tests.spark.damage.archive import (
+    DEVICE_PREFIX,
+    HANDOVERS,
+    LEDGER,
+    TAP,
+    Archive,
+    Row,
+    agree,
+    event,
+    hour_ms,
+    is_manifest,
+    number_of,
+    restate,
+    sent,
+    to_line,
+    with_event,
+)
+from tests.spark.damage.expected import BROKEN, INCOMPLETE, PROVEN, Expected, Fact, kind
+
+READING: Final = "org.example.reading.v1"
+WITHOUT_MANIFEST: Final = ("partly",)
+
+
+def _manifest(archive: Archive, device: str, hour: int) -> Row:
+    return next(row for row in sent(archive, device, hour).values() if is_manifest(row))
+
+
+def _change(archive: Archive, row: Row, change: Callable[[Any], Any]) -> dict[str, Any]:
+    """Change the data of a report; returns the members by which its finding is known."""
+    members = event(row)
+    altered = with_event(row, {**members, "data": change(members["data"])})
+    archive.edit(TAP, lambda each: altered if each == row else each)
+    restate(archive, row["client_id"], after=number_of(row))
+    return {"device": row["client_id"], "id": members["id"], "sequence": number_of(row)}
+
+
+def _state(**members: Any) -> Callable[[Any], Any]:
+    return lambda data: {**data, "statements": [{**data["statements"][0], **members}]}
+
+
+def _report(archive: Archive, device: str, hour: int, name: str, data: Any) -> dict[str, Any]:
+    """Let a device have sent a report in the place of a reading."""
+    row = next(row for row in sent(archive, device, hour).values() if event(row)["type"] == READING)
+    before, manifest = event(row), event(_manifest(archive, device, hour))
+    like = next(each for each in archive.rows(LEDGER, hour) if each["id"] == manifest["id"])
+    named = {"id": f"{before['deviceepoch']}-r{hour}", "type": f"{DEVICE_PREFIX}{name}.v1"}
+    placed = {key: before[key] for key in ("deviceepoch", "devicesequence", "recordedtime") if key in before}
+    report = with_event(row, {**manifest, **placed, **named, "data": data})
+    archive.edit(TAP, lambda each: report if each == row else each)
+    times = ("decided_at_ms", "entered_at_ms", "received_at_ms", "message_id")
+    archive.edit(
+        LEDGER,
+        lambda each: (
+            {**like, **named, **{key: each[key] for key in times}} if each["id"] == before["id"] else each
+        ),
+    )
+    restate(archive, device)
+    return {"device": device, "id": named["id"], "sequence": number_of(row)}
+
+
+def _incomplete(kind: str, members: dict[str, Any], devices: tuple[str, ...] = ()) -> Expected:
+    """Return that one finding lowers the verdict and accuses nobody."""
+    fact = Fact(kind, ("device_cloud",), members)
+    return Expected((INCOMPLETE,), (fact,), devices={members["device"]: devices} if devices else {}, unseen=0)
+
+
+@kind
+def newer_manifests(archive: Archive) -> Expected:
+    """All manifests of a device have a member that this version does not know."""
+    device = archive.devices()[0]
+
+    def newer(row: Row) -> Row:
+        members = event(row)
+        if row["client_id"] != device or not is_manifest(row):
+            return row
+        return with_event(row, {**members, "data": _state(ranges=[[1, 2]])(members["data"])})
+
+    count = archive.edit(TAP, newer)
+    restate(archive, device)
+    fact = Fact("not_understood", ("device_cloud",), {"device": device}, count=count)
+    return Expected((INCOMPLETE,), (fact,), devices={device: ("partly", "silent")}, unseen=0)
+
+
+@kind
+def counts_more(archive: Archive) -> Expected:
+    """A manifest counts ten events more than there are numbers in its range."""
+    row = _manifest(archive, archive.devices()[2], 4)
+    count = event(row)["data"]["statements"][0]["count"] + 10
+    return _incomplete("contradiction", _change(archive, row, _state(count=count)), WITHOUT_MANIFEST)
+
+
+@kind
+def range_reversed(archive: Archive) -> Expected:
+    """The range of a manifest ends before it begins."""
+    row = _manifest(archive, archive.devices()[2], 8)
+    stated = event(row)["data"]["statements"][0]
+    change = _state(first=stated["last"], last=stated["first"])
+    return _incomplete("contradiction", _change(archive, row, change), WITHOUT_MANIFEST)
+
+
+@kind
+def manifests_overlap(archive: Archive) -> Expected:
+    """A manifest states five numbers of the one before as well."""
+    row = _manifest(archive, archive.devices()[3], 5)
+    stated = event(row)["data"]["statements"][0]
+    change = _state(first=stated["first"] - 5, count=stated["count"] + 5)
+    return _incomplete("contradiction", _change(archive, row, change), WITHOUT_MANIFEST)
+
+
+@kind
+def acknowledged_back(archive: Archive) -> Expected:
+    """A manifest takes back what the ones before state as acknowledged."""
+    row = _manifest(archive, archive.devices()[4], 6)
+    return _incomplete("contradiction", _change(archive, row, _state(acknowledged_to=1)))
+
+
+@kind
+def names_a_finding(archive: Archive) -> Expected:
+    """A device gives up a number, with a finding of the audit as its outcome."""
+    device = archive.devices()[0]
+    gone = next(
+        number
+        for number, row in sorted(sent(archive, device, 9).items())
+        if event(row)["type"] == "org.example.climate.v1"
+    )
+    ended = {"destination": "device.outbox", "outcome": "forged", "reason": "r", "count": 1}
+    data = {"deliveries": [{**ended, "ranges": [[gone, gone]]}], "not_stored": []}
+    members = _report(archive, device, 10, "discarded", data)
+    _remove(archive, {event(sent(archive, device, 9)[gone])["id"]})
+    return _incomplete("not_understood", members)
+
+
+@kind
+def birth_as_object(archive: Archive) -> Expected:
+    """A report of a store's birth has objects where words belong."""
+    data = {"birth": {"of": []}, "epoch": "e", "lost_epoch": {"e": 1}}
+    return _incomplete("not_understood", _report(archive, archive.devices()[1], 11, "started", data))
+
+
+@kind
+def many_ranges(archive: Archive) -> Expected:
+    """A device gives up three million numbers in many ranges of one report."""
+    ended = {"destination": "device.outbox", "outcome": "expired", "reason": "r", "count": 1}
+    ranges = [[number * 1_000 + 1_000_000, number * 1_000 + 1_000_999] for number in range(3_000)]
+    data = {"deliveries": [{**ended, "ranges": ranges}], "not_stored": []}
+    return _incomplete("not_understood", _report(archive, archive.devices()[2], 12, "discarded", data))
+
+
+@kind
+def numbers_unread(archive: Archive) -> Expected:
+    """The numbers of a device's readings of an hour cannot be read."""
+    device, hour = archive.devices()[3], 14
+    readings = [row for row in sent(archive, device, hour).values() if event(row)["type"] == READING]
+    ids = {event(row)["id"] for row in readings}
+
+    def unread(row: Row) -> Row:
+        members = event(row)
+        # Python reads it, the plane does not.
+        number = f"+{members['devicesequence']}"
+        return with_event(row, {**members, "devicesequence": number}) if members["id"] in ids else row
+
+    archive.edit(TAP, unread, hour)
+    restate(archive, device)
+    said = f"{len(ids)} events with a number that cannot be read"
+    of_hour = Fact("not_understood", ("device_cloud",), {"device": device}, said=said)
+    of_each = Fact("not_understood", ("archive",), {"device": device}, said="unreadable_", count=len(ids))
+    return Expected((INCOMPLETE,), (of_hour, of_each), devices={device: ("partly",)}, unseen=0)
+
+
+@kind
+def one_number_twice(archive: Archive) -> Expected:
+    """Two manifests of a device have one number, and state other things."""
+    row = _manifest(archive, archive.devices()[4], 15)
+    members = event(row)
+    other = {**members, "id": f"{members['id']}-2", "data": _state(count=1)(members["data"])}
+    _add(archive, TAP, {**with_event(row, other), "message_id": "twice", "index": 0})
+    decision = next(each for each in archive.rows(LEDGER, 15) if each["id"] == members["id"])
+    _add(archive, LEDGER, {**decision, "id": other["id"], "message_id": "twice"})
+    agree(archive)
+    known = {"device": row["client_id"], "sequence": number_of(row)}
+    fact = Fact("contradiction", ("device_cloud",), known, count=2)
+    return Expected((INCOMPLETE,), (fact,), devices={row["client_id"]: ("partly",)}, unseen=0)
+
+
+@kind
+def stops_and_goes_on(archive: Archive) -> Expected:
+    """A manifest is the last one, the device goes on, and all of that is gone."""
+    device = archive.devices()[0]
+    row = _manifest(archive, device, 12)
+    _change(archive, row, lambda data: {**data, "final": True})
+    gone = {event(each)["id"] for number, each in sent(archive, device).items() if number > number_of(row)}
+    _remove(archive, gone)
+    return Expected((INCOMPLETE,), devices={device: ("partly",)}, unseen=0)
+
+
+@kind
+def new_client_id(archive: Archive) -> Expected:
+    """A device goes on with its store under another client id from noon on."""
+    old = archive.devices()[1]
+    new = f"{old}-b"
+
+    def renamed(row: Row) -> Row:
+        at_ms = row.get("accepted_at_ms") or row["entered_at_ms"]
+        if at_ms < hour_ms(12) or row.get("client_id", row.get("sender", "").partition("/")[0]) != old:
+            return row
+        names = ("client_id", "topic", "sender", "source")
+        changed = {name: row[name].replace(old, new, 1) for name in names if row.get(name)}
+        if "event" in row:
+            members = event(row)
+            source = members["source"].replace(f"/devices/{old}/", f"/devices/{new}/")
+            return with_event({**row, **changed}, {**members, "source": source})
+        changed["source"] = row["source"].replace(f"/devices/{old}/", f"/devices/{new}/")
+        return {**row, **changed}
+
+    for folder in (TAP, LEDGER, HANDOVERS):
+        archive.edit(folder, renamed)
+    restate(archive, old, also=new)
+    return Expected((PROVEN,), devices={new: ("unregistered",)}, unseen=0)
+
+
+@kind
+def epoch_imitated(archive: Archive) -> Expected:
+    """A device sends a manifest of its own in the epoch of another one."""
+    one, other = archive.devices()[2:4]
+    epoch = event(_manifest(archive, one, 16))["deviceepoch"]
+    row = _manifest(archive, other, 16)
+    members = {**event(row), "id": "imitated", "deviceepoch": epoch, "devicesequence": "000000900000"}
+    nothing = _state(first=900_000, last=899_999, count=0, acknowledged_to=1, digest="0" * 32)
+    members["data"] = {**nothing(members["data"]), "epoch": epoch}
+    _add(archive, TAP, {**with_event(row, members), "message_id": "imitated", "index": 0})
+    decision = next(each for each in archive.rows(LEDGER, 16) if each["id"] == event(row)["id"])
+    _add(archive, LEDGER, {**decision, "id": "imitated", "message_id": "imitated"})
+    agree(archive)
+    fact = Fact("foreign_epoch", ("device_cloud",), {"device": other, "epoch": epoch})
+    change = Fact("epoch_change", ("device_cloud",), {"device": other})
+    return Expected((BROKEN,), (fact,), (change,), devices={other: ("attested", "partly")}, unseen=0)
+
+
+def _remove(archive: Archive, ids: set[str]) -> None:
+    """Delete all rows about the events with these ids."""
+    for folder in (TAP, LEDGER, HANDOVERS):
+        archive.edit(
+            folder, lambda row: None if (event(row) if "event" in row else row)["id"] in ids else row
+        )
+
+
+def _add(archive: Archive, folder: str, row: Row) -> None:
+    """Add a row to the object that has its hour's first rows."""
+    hour = (row.get("archived_at_ms") or row["decided_at_ms"]) - hour_ms(0)
+    path = archive.objects(folder, hour // 3_600_000)[0]
+    archive.write(path, [*archive.lines(path), to_line(row)])
