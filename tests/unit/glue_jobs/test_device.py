@@ -542,7 +542,7 @@ CONTRADICTIONS: list[tuple[str, Change]] = [
         *(("not_understood", *each) for each in NOT_UNDERSTOOD),
         *(("contradiction", *each) for each in CONTRADICTIONS),
     ],
-    ids=str,
+    ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_a_report_that_is_unknown_or_contradicts_itself_accuses_nobody(
     kind: str, story: str, change: Change
