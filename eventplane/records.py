@@ -172,7 +172,7 @@ class RecordKind(Generic[R]):
         """Return the record in `item`. Raises `RecordError`."""
         try:
             found: R = _structure(self.type, {REVISION: {"N": UNCOUNTED}, **self.upgrade(item)})
-        except (LookupError, TypeError, ValueError, AttributeError, EventPlaneError) as error:
+        except (LookupError, TypeError, ValueError, AttributeError, StopIteration, EventPlaneError) as error:
             raise RecordError(self.type.__name__, str(item)[:200], repr(error)) from error
         return found
 
@@ -411,10 +411,10 @@ class Records(Generic[R]):
         """Yield the records of a partition by their sort key, from `since` on."""
         return self._select(Selection(self._kind.key[0], partition, self._kind.key[-1], since), on_foreign)
 
-    def page(self, selection: Selection) -> tuple[list[R], Item | None]:
+    def page(self, selection: Selection, on_foreign: OnForeign | None = None) -> tuple[list[R], Item | None]:
         """Return one page of records, and where the next begins; None at the end."""
         page = self._tables.page(self.name, selection)
-        return [self._kind.from_item(each) for each in page.items], page.after
+        return [record for _, record in self._read_each(page.items, on_foreign)], page.after
 
     def keys(self, selection: Selection) -> tuple[list[tuple[str, ...]], Item | None]:
         """Return the primary keys of one page, and where the next begins; read a record before using it."""

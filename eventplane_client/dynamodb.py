@@ -5,6 +5,7 @@ Two writes an event, one to claim it and one when it is done; nothing else unles
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from time import time
@@ -52,11 +53,12 @@ class DynamoDbFilter(DynamoDbState):
         super().__init__(dynamodb, table, participant, lease=lease, window_s=window_s, clock=clock)
         self._claims = Records(self._tables, table, CLAIM)
         self._in_hand: dict[bytes, Claim] = {}
+        self._lock = threading.RLock()  # claims are renewed in a thread of its own
 
     def claim(
         self, keys: Sequence[bytes], done: Sequence[bytes] = (), *, force: bool = False
     ) -> list[Verdict]:
-        with no_state(self._table):
+        with self._lock, no_state(self._table):
             for key in done:
                 self._finish(key)
                 self._in_hand.pop(key, None)
@@ -65,19 +67,21 @@ class DynamoDbFilter(DynamoDbState):
         return [verdict for verdict, _ in found]
 
     def release(self, keys: Sequence[bytes]) -> None:
-        with no_state(self._table):
+        with self._lock, no_state(self._table):
             for key in keys:
-                if mine := self._mine(key):
+                mine = self._mine(key)
+                # Where the answer of a renewal was lost, the claim has another revision.
+                if mine and not self._claims.remove(mine) and (mine := self._stored(key)):
                     self._claims.remove(mine)
                 self._in_hand.pop(key, None)
 
     def renew(self, keys: Sequence[bytes]) -> None:
-        with no_state(self._table):
+        with self._lock, no_state(self._table):
             for key in keys:
                 if mine := self._in_hand.get(key):
                     renewed = self._claims.write(replace(mine, lease_until=self._lease_end()))
-                    # Another reader may have taken it over.
-                    self._in_hand[key] = renewed or mine
+                    # Another reader may have taken it over, or the last renewal's answer was lost.
+                    self._in_hand[key] = renewed or self._stored(key) or mine
 
     def _key(self, key: bytes) -> tuple[str, str]:
         # By two digits of the digest, so that no partition has to bear all of a busy inbox.
@@ -103,7 +107,8 @@ class DynamoDbFilter(DynamoDbState):
                 return taken, stored
             found = self._claims.read(reader, event)
             verdict = self._verdict(key, found) if found else Verdict.NEW
-            if found and found.session_id == self._session and verdict is Verdict.NEW and not force:
+            is_ours = found and found.session_id == self._session and found.expires >= self._clock()
+            if found and is_ours and verdict is Verdict.NEW and not force:
                 return verdict, found
             if verdict is not Verdict.NEW and not (force and verdict in (Verdict.DOUBT, Verdict.MINE)):
                 return verdict, None
@@ -123,7 +128,11 @@ class DynamoDbFilter(DynamoDbState):
 
     def _mine(self, key: bytes) -> Claim | None:
         """Return our claim of `key`, if it is not done."""
-        found = self._in_hand.get(key) or self._claims.read(*self._key(key))
+        return self._in_hand.get(key) or self._stored(key)
+
+    def _stored(self, key: bytes) -> Claim | None:
+        """Return our claim of `key` as it is stored, if it is not done."""
+        found = self._claims.read(*self._key(key))
         return found if found and found.session_id == self._session and not found.is_done else None
 
     def _finish(self, key: bytes) -> None:

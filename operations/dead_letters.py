@@ -138,13 +138,17 @@ class Redrive:
             if place.dead_letters is None:
                 if letter.kind is not Kind.DEAD_LETTER:
                     return None  # the inbox's other events are its reader's
+                if letter.events[0].id.endswith(f".{self.run}"):
+                    return None  # what this run sent has failed again: its reader would drop a copy
                 return original(letter, self._redriving)
             if place.dead_letters.source_url is None:
                 return Skipped(
                     f"the queue {place.dead_letters.source} is gone; its participant has left the contract"
                 )
             outgoing = again(message, place.dead_letters.source_url, self.run)
-            return self._redriving.recorded(letter, outgoing)
+            # Of a dead letter itself, not of the original in it.
+            events = letter.events[:1] if letter.kind is Kind.DEAD_LETTER else letter.events
+            return self._redriving.recorded(letter, outgoing, place.channel, events)
 
         return decide
 

@@ -1,7 +1,7 @@
 """Messages back to where they belong: sent first, deleted afterwards, so that no moment has none of them.
 
-Whoever is killed in between leaves a message in both queues: the next run sends it a second time. Every hop
-of the plane is at-least-once, so readers know a copy by its sender, `source` and `id`.
+Whoever is killed in between leaves a message in both queues: the next run sends it a second time. That is a
+new decision, which readers do not take for a copy of the first: they may handle the event twice.
 """
 
 from __future__ import annotations
@@ -98,8 +98,11 @@ def _page(
             if str(at) not in taken:
                 done.refused[message["MessageId"]] = codes.get(str(at), "no answer")
         if sent:
-            record([each for at, (_, out) in enumerate(batch) if str(at) in taken for each in out.records])
-            done.twice += len(reading.delete(sent))
+            try:
+                went = [out for at, (_, out) in enumerate(batch) if str(at) in taken]
+                record([each for out in went for each in out.records])
+            finally:  # what is sent and stays would be sent again
+                done.twice += len(reading.delete(sent))
             done.moved += len(sent)
         if len(sent) < len(batch) and url.endswith(FIFO_SUFFIX):
             return False

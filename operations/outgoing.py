@@ -26,7 +26,7 @@ from eventplane.router import Router
 from eventplane.sender import THE_PLANE, Sender
 from eventplane.sqs_binding import DATA_TYPE, REDRIVEN, to_message
 from eventplane.topics import device_topic
-from operations.letters import Kind, Letter
+from operations.letters import Letter
 from operations.queues import PlaneQueues
 from operations.reading import Message
 
@@ -68,30 +68,35 @@ class Redriving:
     contract: Contract
     queues: PlaneQueues
 
-    def recorded(self, letter: Letter, outgoing: Outgoing) -> Outgoing:
-        """Return `outgoing` with a ledger record for each event, where it goes into an inbox."""
-        events = letter.events[-1:] if letter.kind is Kind.DEAD_LETTER else letter.events
-        if not is_inbox(self.contract, letter.channel):
+    def recorded(
+        self, letter: Letter, outgoing: Outgoing, channel: str | None, events: Sequence[Envelope]
+    ) -> Outgoing:
+        """Return `outgoing` with a ledger record for each of `events`, where it goes into an inbox."""
+        if channel is None or not is_inbox(self.contract, channel):
             return outgoing
-        return replace(outgoing, records=[each for event in events for each in self._records(letter, event)])
+        return replace(
+            outgoing, records=[each for event in events for each in self._records(letter, channel, event)]
+        )
 
-    def _records(self, letter: Letter, event: Envelope) -> Iterator[LedgerRecord]:
+    def _records(self, letter: Letter, channel: str, event: Envelope) -> Iterator[LedgerRecord]:
         routes = Router(self.contract, Place.CLOUD).route(event)
-        routed = next((each.name for each in routes if each.destination == letter.channel), None)
+        routed = next((each.name for each in routes if each.destination == channel), None)
+        # What a dead letter says is of its original's route.
+        own = letter.route if channel == letter.channel else None
         # A record without a route would speak for all of them.
-        if letter.channel and (route := letter.route or routed):
+        if route := own or routed:
             yield LedgerRecord(
                 decided_at_ms=self.now_ms,
                 entered_at_ms=self.now_ms,
-                entered_by=letter.channel,
+                entered_by=channel,
                 contract_version=self.contract.version,
                 source=event.source,
                 id=event.id,
                 type=event.type,
-                priority=self.contract.priority(event, self.contract.channel(letter.channel)),
+                priority=self.contract.priority(event, self.contract.channel(channel)),
                 client_id=event.sender.device or None,
                 route=route,
-                destination=letter.channel,
+                destination=channel,
                 outcome=Outcome.DELIVERED,
                 reason=REDRIVE,
                 attempt=1,
@@ -150,7 +155,7 @@ def original(letter: Letter, redriving: Redriving) -> Outgoing | Skipped:
         entry["MessageGroupId"] = _group(body)
         entry["MessageDeduplicationId"] = _digest(letter.id, letter.place)
     entry["MessageAttributes"] = {REDRIVEN: {"DataType": DATA_TYPE, "StringValue": redriving.run}}
-    return redriving.recorded(letter, Outgoing(url, entry))
+    return redriving.recorded(letter, Outgoing(url, entry), letter.channel, letter.events[-1:])
 
 
 def _frame(original: bytes, device: str, now_ms: int) -> str:

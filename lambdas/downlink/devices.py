@@ -41,13 +41,15 @@ class Fleet:
     def page(self, group: str | None, after: str | None) -> Devices:
         """The next devices, of `group` or of all."""
         start = None if after is None else REGISTRY.key_of(after)
-        found, end = self._registry.page(Selection(limit=_READ, after=start, is_consistent=False))
+        found, end = self._registry.page(
+            Selection(limit=_READ, after=start, is_consistent=False), log_foreign
+        )
         things = tuple(
             each.thing
             for each in found
             if each.state is not LifecycleState.DECOMMISSIONED and (group is None or group in each.groups)
         )
-        return Devices(things, found[-1].thing if end and found else None)
+        return Devices(things, end["thing"]["S"] if end else None)
 
 
 class Presence:

@@ -17,7 +17,7 @@ from eventplane.records import Records
 from lambdas.common.archive import Archive
 from lambdas.common.aws import client, tables
 from lambdas.common.clock import Clock, system_clock
-from lambdas.common.log import logger
+from lambdas.common.log import log_foreign, logger
 from lambdas.common.queue import Context
 from lambdas.common.queue_function import at_init
 
@@ -57,7 +57,7 @@ def service() -> FleetSnapshot:
     settings = SnapshotSettings.read(os.environ)
     devices = Records(tables(), settings.fleet_table, REGISTRY)
     return FleetSnapshot(
-        read=lambda: in_service(devices.all()),
+        read=lambda: in_service(devices.all(log_foreign)),
         archive=Archive(client("s3"), settings.archive_bucket),
         clock=system_clock,
     )

@@ -19,7 +19,7 @@ from cloudevents.core.formats.json import JSONFormat
 
 from eventplane.attributes import attribute_text
 from eventplane.contract import WebhookMode
-from eventplane.envelope import Envelope, data_of
+from eventplane.envelope import Envelope, data_of, is_json
 from eventplane.errors import EnvelopeError
 from eventplane.reasons import Reason
 from eventplane.strict_json import member_spans
@@ -48,7 +48,8 @@ def to_request(event: Envelope, mode: WebhookMode) -> Request:
                 Reason.ATTRIBUTE_VALUE, "datacontenttype is not ASCII, which no HTTP header carries"
             )
         attributes["datacontenttype"] = content_type
-        if "data_base64" not in {name for name, *_ in member_spans(event.json)}:
+        # JSON is UTF-8 whatever a charset says (RFC 8259, 8.1 and 11).
+        if not is_json(content_type) and "data_base64" not in {name for name, *_ in member_spans(event.json)}:
             data = _in_charset(data, content_type)
     message = to_binary(cast(BaseCloudEvent, _Attributes(attributes)), _Exact(data))
     # A signature covers id and body only: through the id it covers the attributes in the headers as well.

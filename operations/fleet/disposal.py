@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import chain
 from typing import Any
 
 from eventplane.downlink.desired import Desired
-from eventplane.downlink.table import sort_key
+from eventplane.downlink.table import of_device
 from eventplane.fleet import Device
 from eventplane.records import Records
 from eventplane.topics import device_topic
@@ -97,8 +98,8 @@ class Disposal:
         yield Step("delete its shadow", partial(self._forget, thing))
 
     def _wanted(self, thing: str) -> Iterator[Step]:
-        for each in self._desired.of(thing):
-            sk = sort_key(each.kind, each.key)
+        # By their keys: also an item that cannot be read goes.
+        for _, sk in chain.from_iterable(self._desired.key_pages(of_device(thing, None, 100))):
             yield Step(f"delete what was desired as {sk}", partial(self._desired.discard, thing, sk))
 
     def _forget(self, thing: str) -> None:

@@ -117,7 +117,7 @@ class PresenceMonitor(Construct):
             source=source,
             is_fed=is_fed,
             statements=[
-                allow_table(self, PRESENCE_TABLE, "BatchGetItem", "PutItem"),
+                allow_table(self, PRESENCE_TABLE, "BatchGetItem", "GetItem", "PutItem"),
                 allow_send(self._timers, *outbox),
                 *statements,
             ],

@@ -15,7 +15,7 @@ from eventplane.downlink.table import DESIRED
 from eventplane.fleet import REGISTRY
 from eventplane.interest.table import ANNOUNCEMENT, PUBLISHED
 from eventplane.presence import PRESENCE
-from eventplane.records import MemoryTables, RecordKind, Records
+from eventplane.records import MemoryTables, RecordError, RecordKind, Records
 from eventplane_client.dynamodb import CLAIM
 from eventplane_client.dynamodb_log import ENTRY
 from eventplane_client.dynamodb_table import EPOCH, POSITION
@@ -55,3 +55,8 @@ def test_an_item_is_read_as_a_record_and_written_over_once(name: str) -> None:
         assert kind.to_item(found) == item["now"]
         assert store.write(found) == store.read(*names)
         assert store.write(found) is None
+
+
+def test_an_item_under_a_foreign_sort_key_is_no_desired_state() -> None:
+    with pytest.raises(RecordError):
+        DESIRED.from_item({"thing": {"S": "home-1"}, "sk": {"S": "other"}})

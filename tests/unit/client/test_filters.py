@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import boto3
@@ -253,6 +254,55 @@ def test_what_is_written_counts_though_the_answer_was_lost(readers: Readers, ope
     reader.release([key(1)])
     assert reader.claim([key(1)], [key(2)]) == [Verdict.NEW]
     assert readers.open().claim([key(1), key(2)]) == [Verdict.BUSY, Verdict.DONE]
+
+
+items = pytest.mark.parametrize("readers", ["dynamodb"], indirect=True)
+
+
+@items
+def test_a_claim_stays_its_reader_s_though_the_answer_of_a_renewal_was_lost(
+    readers: Readers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = readers.open(), readers.open()
+    one.claim([key(1), key(2)])
+    write = one._claims.write
+
+    def unanswered(claim: Any) -> None:
+        write(claim)
+        raise ClientError({"Error": {"Code": "Throttling"}}, "PutItem")
+
+    with monkeypatch.context() as losing:
+        losing.setattr(one._claims, "write", unanswered)
+        for each in (key(1), key(2)):
+            with pytest.raises(StateError):
+                one.renew([each])
+    for _ in range(3):
+        readers.now += LEASE_S - 1
+        one.renew([key(1)])
+    assert two.claim([key(1)]) == [Verdict.BUSY]
+    one.release([key(1), key(2)])
+    assert two.claim([key(1), key(2)]) == [Verdict.NEW] * 2
+
+
+@items
+def test_what_is_given_back_while_a_thread_renews_it_is_free(
+    readers: Readers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = readers.open()
+    one.claim([key(1)])
+    write, releasing = one._claims.write, Thread(target=one.release, args=([key(1)],))
+
+    def slow(claim: Any) -> Any:
+        stored = write(claim)
+        releasing.start()
+        releasing.join(0.2)  # it waits for the renewal: the time is how long another order gets
+        return stored
+
+    monkeypatch.setattr(one._claims, "write", slow)
+    one.renew([key(1)])
+    releasing.join()
+    monkeypatch.undo()
+    assert readers.open().claim([key(1)]) == [Verdict.NEW]
 
 
 @tables

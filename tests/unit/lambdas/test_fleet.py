@@ -230,6 +230,8 @@ class TestSnapshot:
         assert fleet.cloud.keys() == []
         for number, state in enumerate(LifecycleState):
             fleet.write(made(f"home-{number}", 1), state=state, since_ms=number)
+        damaged = {"thing": {"S": "damaged"}, "registrations": {"S": "x"}}
+        fleet.cloud.dynamodb.put_item(TableName=TABLE, Item=damaged)
         # One that is repeated within the hour replaces itself.
         for _ in range(2):
             assert snapshot.handle({}, LambdaContext()) == {"devices": 2}

@@ -334,6 +334,52 @@ def test_what_goes_back_into_an_inbox_is_a_new_decision_in_the_ledger(plane: Pla
         assert row["route"]
 
 
+def test_a_dead_letter_that_its_own_inbox_gave_up_goes_back_there_and_is_what_is_recorded(
+    plane: Plane, run: Run
+) -> None:
+    reader = Sender(service="care-analytics")
+    lost = letter(
+        event("17").json.encode(), "handler", "care-analytics.inbox", sender=HOME, written_by=reader
+    )
+    plane.send("operations-inbox-dlq", lost)
+    assert run("dead-letters", "redrive", "--all", "--queue", "operations.inbox")[0] == 0
+    texts = [parse_ledger_text(each["Body"]).lines for each in plane.received("ledger")]
+    rows = [as_json(line) for lines in texts for line in lines]
+    assert [(row["id"], row["destination"]) for row in rows] == [(lost.id, "operations.inbox")]
+    assert (ids(plane, "operations-inbox"), ids(plane, INBOX)) == ([lost.id], [])
+
+
+def test_what_a_run_sent_and_failed_at_once_is_left_to_the_next_run(plane: Plane, run: Run) -> None:
+    reader = Sender(service="care-analytics")
+
+    def buried(id: str) -> Any:
+        failed = event("17").json.encode()
+        return letter(failed, "handler", "care-analytics.inbox", id=id, sender=HOME, written_by=reader)
+
+    plane.send("operations-inbox", buried("first"))
+    send = plane.sqs.send_message_batch
+
+    def fails_at_once(**request: Any) -> Any:
+        answer = send(**request)
+        mark = request["Entries"][0]["MessageAttributes"][REDRIVEN]["StringValue"]
+        plane.send("operations-inbox", buried(f"first.{mark}"))
+        return answer
+
+    plane.client.faults = {"send_message_batch": fails_at_once}
+    out = run("dead-letters", "redrive", "--all", "--letters")[1]
+    assert "1 moved, 1 left: not chosen" in out
+    assert (plane.count(INBOX), plane.count("operations-inbox")) == (1, 1)
+
+
+def test_what_was_sent_is_deleted_though_the_ledger_refuses_its_record(three: Plane, run: Run) -> None:
+    def refused(**_: Any) -> Any:
+        raise ClientError({"Error": {"Code": "AccessDenied"}}, "SendMessage")
+
+    three.client.faults = {"send_message": refused}
+    assert run(*REDRIVE)[0] == 1
+    assert (three.count(INBOX), three.count(DLQ)) == (3, 0)
+
+
 def test_the_archives_letters_are_listed_shown_and_sent_and_never_as_a_whole(
     plane: Plane, run: Run, run_json: RunJson
 ) -> None:

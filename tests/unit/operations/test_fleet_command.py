@@ -164,14 +164,20 @@ def test_a_device_is_put_into_groups_and_out_of_them(
     assert not device(registry).groups
 
 
+@pytest.mark.parametrize("is_damaged", [False, True])
 def test_a_device_that_is_decommissioned_is_never_reported_as_away(
-    registry: Records[Device], run: Run, monkeypatch: pytest.MonkeyPatch
+    registry: Records[Device], run: Run, monkeypatch: pytest.MonkeyPatch, *, is_damaged: bool
 ) -> None:
     dynamodb, iot = boto3.client("dynamodb"), boto3.client("iot")
     create_table(dynamodb, table("desired"), desired.PARTITION_KEY, desired.SORT_KEY)
     presence = records(dynamodb, table("presence"), PRESENCE)
     iot.create_thing(thingName="home-1")
     registry.write(made("home-1", 1))
+    if is_damaged:
+        unread = {"device": {"S": "home-1"}, "known": {"S": "{"}}
+        dynamodb.put_item(TableName=table("presence"), Item=unread)
+        wanted = {"thing": {"S": "home-1"}, "sk": {"S": "s#key"}, "version": {"S": "x"}}
+        dynamodb.put_item(TableName=table("desired"), Item=wanted)
     known: list[bool] = []
 
     def cut(_: DeviceAccess, thing: str, *, with_session: bool) -> None:
@@ -183,6 +189,7 @@ def test_a_device_that_is_decommissioned_is_never_reported_as_away(
     monkeypatch.setattr(Disposal, "_retained", lambda *_: [])  # the fake has no retained messages
     assert run("fleet", "decommission", "home-1")[0] == 0
     assert known == [True], "presence has to know it before the connection ends"
+    assert dynamodb.scan(TableName=table("desired"))["Items"] == []
 
 
 class Things:

@@ -28,6 +28,7 @@ from tests.fakes.sqs import FakeSqs
 from tests.rule_failure import rule_failure
 from tests.unit.lambdas.downlink.world import (
     DESIRED,
+    FLEET,
     HOUR,
     KEY_OF_PULSE,
     PRESENCE,
@@ -167,6 +168,8 @@ def test_an_event_for_all_reaches_every_device_in_service_in_pages(
     things = [f"home-{number}" for number in range(1, 51)]
     world.make(*things[2:])
     world.make("gone", is_gone=True)
+    damaged = {"thing": {"S": "damaged"}, "registrations": {"S": "x"}}
+    world.dynamodb.put_item(TableName=FLEET, Item=damaged)
     assert world.desire(state(1, "*")) == frozenset()
     assert len(world.things()) == 50
     assert [to for to, _ in world.sent] == ["home-1"]

@@ -102,7 +102,8 @@ def test_binary_mode_sends_attributes_as_headers_and_the_exact_data() -> None:
                 ('text/plain;CHARSET="windows-1252"', "5 €", b"5 \x80"),
                 ("text/plain; charset=utf-16le", "ü", b"\xfc\0"),
                 ("text/html; charset=us-ascii", "abc", b"abc"),
-                ("application/json; charset=utf-16be", "a", b'\0 \0"\0a\0"'),
+                ("application/json; charset=utf-16be", "a", b' "a"'),
+                ("application/x+json; charset=utf-16", "a", b' "a"'),
                 (
                     "application/xml",
                     "<?xml version='1.0' encoding='latin-1'?><a>ü</a>",
