@@ -18,12 +18,13 @@ WRITTEN: Final = "written"
 LISTED: Final = frozenset({TAP, LEDGER, HANDOVERS})
 """The folders whose objects are listed: those that the audit judges."""
 
-# Each record of these folders begins with two times.
-_TIMES: Final = re.compile(r'\{"\w+_at_ms":(\d{1,15}),"\w+_at_ms":(\d{1,15})[,}]')
+# Each record of these folders begins with two times. 14 digits end in the year 5138; 15 go beyond 9999,
+# where Python's dates end.
+_TIMES: Final = re.compile(r'\{"\w+_at_ms":(\d{1,14}),"\w+_at_ms":(\d{1,14})[,}]')
 
 _ENTRY: Final = re.compile(
-    rf"{WRITTEN}/(.+)\.(\d{{1,15}}-[0-9a-f]{{16}})\.(\d{{1,9}})\.(\d{{1,15}})\.(\d{{1,9}})"
-    r"\.(\d{1,15})\.(\d{1,15})\.([0-9a-f]{64})"
+    rf"{WRITTEN}/(.+)\.(\d{{1,14}}-[0-9a-f]{{16}})\.(\d{{1,9}})\.(\d{{1,15}})\.(\d{{1,9}})"
+    r"\.(\d{1,14})\.(\d{1,14})\.([0-9a-f]{64})"
 )
 
 

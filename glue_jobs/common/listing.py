@@ -281,8 +281,12 @@ class Listing:
         there = {name: hour_of(name) for receipt in receipts for name in receipt.inputs}
         there |= {each.name: hour_of(each.name) for found in self._all.values() for each in found}
         names = {*map(_last, there)}
-        # What was compacted by a damaged receipt nobody knows.
-        unknown = {hour for hour, plan in self.plans.items() if plan.files and not plan.receipt}
+        # What was compacted by a damaged receipt nobody knows. One that nobody attested, or a list without a
+        # receipt, says nothing: else whoever writes it could hide what is gone.
+        receipt_faults = [each for each in self.faults if each.name.startswith(f"{COMPACTIONS}/")]
+        damaged = {each.hour for each in receipt_faults if each.kind == "unreadable"}
+        refused = {each.hour for each in self.faults if each.kind == "unattested"} - damaged
+        unknown = {hour for hour, plan in self.plans.items() if plan.files and not plan.receipt} - refused
         listed = {each.key: each for each in entries}
         for each in listed.values():
             hour = hour_of(each.key)

@@ -29,7 +29,7 @@ from glue_jobs.common.hours import Days, Hour, hour_of, hours_of
 from glue_jobs.common.objects import Objects, Stored
 from glue_jobs.delivery_audit.errors import OtherArchiveError
 from glue_jobs.delivery_audit.findings import Finding, Hop, Kind
-from glue_jobs.delivery_audit.verdict import digest_of, revision_of, verdict_event
+from glue_jobs.delivery_audit.verdict import digest_of, revision, revision_of, verdict_event
 
 if TYPE_CHECKING:
     from glue_jobs.common.archive import Part
@@ -325,8 +325,12 @@ class History:
         text = self._output.read(verdict_name(self._window))
         try:
             verdict = None if text is None else parse_event(text.rstrip())
-            is_whole = verdict and {"chain", "revision", "totals", "coverage"} <= verdict.data().keys()
-            return verdict if is_whole and revision_of(verdict) >= 0 else None
+            if verdict is None:
+                return None
+            # All that is read of it further on: without it, it is no verdict.
+            _ = verdict.data()["chain"]["inventory"], verdict.attributes["time"]
+            revision(verdict, {"lost": 0})
+            return verdict if revision_of(verdict) >= 0 else None
         except (EnvelopeError, LookupError, TypeError, ValueError, AttributeError):
             return None  # the reports say it again
 
@@ -342,8 +346,8 @@ class History:
     def _altered_reports(self, last: Envelope, attested: Attested, since: str) -> Iterator[Change]:
         """Return the reports that are not what the verdicts after them say, back to an erased one."""
         expected: str | None = digest_of(last.json.encode())
-        for revision in range(revision_of(last), -1, -1):
-            name = report_name(self._window, revision)
+        for number in range(revision_of(last), -1, -1):
+            name = report_name(self._window, number)
             key, body = f"{AUDIT}/{name}", self._output.read(name)
             if body is None:
                 if None not in attested.erased.get(key, {}).values():

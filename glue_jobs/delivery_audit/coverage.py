@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
 from eventplane.ledger import HANDOVERS, LEDGER, TAP
+from eventplane.written import WRITTEN
 from glue_jobs.common.hours import Hour, hour_of
 from glue_jobs.delivery_audit.completeness import Completeness
 from glue_jobs.delivery_audit.device_reports import (
@@ -20,7 +21,7 @@ from glue_jobs.delivery_audit.device_reports import (
 )
 from glue_jobs.delivery_audit.event_group import HOUR_MS, HoleCount
 from glue_jobs.delivery_audit.findings import Finding, Hop, Kind
-from glue_jobs.delivery_audit.rules import MissingRows
+from glue_jobs.delivery_audit.rules import LATE_DAYS, MissingRows
 
 if TYPE_CHECKING:
     from glue_jobs.common.archive import Part
@@ -212,8 +213,14 @@ def _had_rows(gone: Gone) -> bool:
 def hours_of_gone(tap: Part) -> Counter[int]:
     """Return how many rows are gone at most, with listed objects of the tap, by hour (counted from 1970)."""
     rows = Counter[int]()
+    oldest = min((each.number for each in tap.hours), default=_NO_END)
     for each in tap.gone:
-        rows.update(dict.fromkeys(range(each.first_ms // HOUR_MS, each.last_ms // HOUR_MS + 1), each.rows))
+        # Nobody attests the times of an entry: they count as far as its folder allows, since a row lies there
+        # at most `LATE_DAYS` late. What a gap in a list lacks may have lain in any folder before.
+        folder = min(oldest, each.hour.number) if each.name.startswith(WRITTEN) else each.hour.number
+        first = max(each.first_ms // HOUR_MS, folder - 24 * (LATE_DAYS + 1))
+        last = min(each.last_ms // HOUR_MS, each.hour.number + 1)
+        rows.update(dict.fromkeys(range(first, last + 1), each.rows))
     return +rows
 
 

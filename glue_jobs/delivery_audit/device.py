@@ -628,10 +628,14 @@ def _bounded(findings: Iterator[Finding]) -> list[Finding]:
 
 
 def _unread(hours: Iterable[HourRow]) -> Iterator[Arrival]:
-    """Yield the events that came with a number that cannot be read."""
+    """Yield the events that came with a number that cannot be read, each once: copies may come later."""
+    known = set[tuple[str, ...]]()
     for hour in hours:
         for epoch, *digests in hour.unread:
             key = epoch or "", *map(str, digests)
+            if key in known:
+                continue
+            known.add(key)
             own = tuple(each % DIGESTS for each in digests)
             yield Arrival(hour.hour * HOUR_MS, hour.hour, key, False, own, epoch, is_unread=True)
 

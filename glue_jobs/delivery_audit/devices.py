@@ -25,6 +25,7 @@ from eventplane.contract import Contract, DeliveryGuarantee, Place
 from eventplane.fleet import FLEET
 from eventplane.names import CANARY_CLIENT, ERASED
 from eventplane.sender import PLANE_CLIENT
+from eventplane.values import whole_number
 from glue_jobs.common.archive import struct_of
 from glue_jobs.common.hours import day_of_folder, hour_of
 from glue_jobs.common.listing import ObjectFault
@@ -46,7 +47,7 @@ from glue_jobs.delivery_audit.event_group import HOUR_MS, HourCount, NotInTap
 from glue_jobs.delivery_audit.findings import Finding, worst_first
 from glue_jobs.delivery_audit.judging import MAX_FINDINGS
 from glue_jobs.delivery_audit.rows import is_own_report
-from glue_jobs.delivery_audit.rules import Window
+from glue_jobs.delivery_audit.rules import LAST_MS, Window
 
 MAX_DEVICES: Final = 1_000
 """Most devices in the report, those with most losses first; all of them are in the table."""
@@ -546,6 +547,8 @@ def _rows(name: str, body: bytes) -> Iterator[tuple[str, str, int | None]]:
         text = gzip.decompress(body) if body.startswith(_GZIP) else body
         for line in text.splitlines():
             members = json.loads(line)
-            yield str(members["thing"]), str(members["state"]), members.get("since_ms")
+            thing, state = str(members["thing"]), str(members["state"])
+            since_ms = members.get("since_ms")
+            yield thing, state, None if since_ms is None else whole_number(since_ms, LAST_MS)
     except (ValueError, KeyError, TypeError, EOFError, OSError, zlib.error) as error:
         raise FleetListError(name, f"it cannot be read: {error!r}") from error

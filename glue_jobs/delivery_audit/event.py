@@ -464,13 +464,14 @@ def _unclear_line(row: BadRow, rules: AuditRules) -> Unclear:
     within = rules.day in (None, row.date)
     try:
         members = json.loads(row.text or "")
-    except ValueError:
+    except (ValueError, RecursionError):
         # A line that was cut: nobody knows more than whom it is about, if that.
         return Unclear(row, None, None if row.id is None else Kind.NOT_UNDERSTOOD, within)
     if not isinstance(members, dict):
         return Unclear(row, None, None, within)
     route = members.get("channel" if row.archive == HANDOVERS else "route")
-    is_known = row.archive != LEDGER or members.get("contract_version") in rules.by_version
+    version = members.get("contract_version")
+    is_known = row.archive != LEDGER or (isinstance(version, str) and version in rules.by_version)
     # Valid JSON whose members have other types is what another version writes; in ledger and handovers, what
     # names no event is a record of another folder.
     is_other = row.archive != TAP and row.id is None

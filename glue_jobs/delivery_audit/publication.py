@@ -47,7 +47,7 @@ from glue_jobs.delivery_audit.event_group import BadRow, ReplayRow
 from glue_jobs.delivery_audit.findings import Finding
 from glue_jobs.delivery_audit.judging import Row
 from glue_jobs.delivery_audit.rules import date_of
-from glue_jobs.delivery_audit.verdict import Members, trend_row
+from glue_jobs.delivery_audit.verdict import trend_row
 
 MAX_WRITES: Final = 3
 """How often it is tried to put the tables in place. Ours."""
@@ -112,15 +112,14 @@ def trend(output: Objects, window: str) -> list[dict[str, Any]]:
     days = [each.name.removeprefix(prefix).removesuffix(suffix) for each in output.beneath(VERDICTS)]
     # Digits come before letters: no day is later than `all`.
     before = sorted(day for day in days if day < window)[1 - MAX_TREND :]
-    return [trend_row(data) for day in before if (data := _verdict(output, day))]
+    return [row for day in before if (row := _trend_row(output, day))]
 
 
-def _verdict(output: Objects, window: str) -> Members | None:
+def _trend_row(output: Objects, window: str) -> dict[str, Any] | None:
     try:
-        data: Members = parse_event(output.read(verdict_name(window)) or b"").data()
-    except EnvelopeError:
-        return None
-    return data
+        return trend_row(parse_event(output.read(verdict_name(window)) or b"").data())
+    except (EnvelopeError, LookupError, TypeError, AttributeError):
+        return None  # somebody else's file
 
 
 def send_verdict(queue_url: str, event: Envelope) -> None:

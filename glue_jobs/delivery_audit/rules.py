@@ -272,7 +272,11 @@ class AuditRules:
             if hours
         }
         self._erased = rules.erased
-        self._missing = {folder: [*spans] for folder, spans in rules.missing.items() if spans}
+        # A span that was cut to nothing holds no second.
+        self._missing = {
+            folder: [each for each in spans if each.first_s <= each.last_s]
+            for folder, spans in rules.missing.items()
+        }
         self._down = frozenset(each.device.inbox.address for each in contracts)
         self._history = history
         later = [use for use in history.uses[1:] if use.first_used_ms is not None]

@@ -30,6 +30,15 @@ def test_another_name_is_no_entry(change: str) -> None:
     assert read_entry(name.replace(".0." if change == "-1" else DIGEST, change)) is None
 
 
+@pytest.mark.parametrize("place", ["began", "first", "last"])
+def test_a_time_that_no_date_has_makes_no_entry(place: str) -> None:
+    times = dict.fromkeys(("began", "first", "last"), 10**14 - 1)
+    for most, is_entry in ((0, True), (10**15 - 1, False)):
+        began_ms, *others = {**times, **({place: most} if most else {})}.values()
+        name = WriterList(began_ms, "0" * 16).next(KEY, Extent(1, *others), DIGEST).name
+        assert (read_entry(name) is not None) is is_entry
+
+
 def test_an_extent_has_the_times_with_which_records_begin() -> None:
     extent = Extent()
     for line in (
@@ -37,6 +46,7 @@ def test_an_extent_has_the_times_with_which_records_begin() -> None:
         '{"decided_at_ms":15,"entered_at_ms":12}',
         '{"id":"1","accepted_at_ms":1,"archived_at_ms":99}',
         '{"accepted_at_ms":"1","archived_at_ms":99}',
+        '{"accepted_at_ms":20,"archived_at_ms":999999999999999}',
     ):
         extent.add(line)
-    assert extent == Extent(4, 12, 30)
+    assert extent == Extent(5, 12, 30)

@@ -194,7 +194,9 @@ def test_an_altered_verdict_does_not_fit_its_report() -> None:
     name = verdict_name("2026-03-01")
     verdicts.files[name] = verdicts.files[name].replace(b'"open"', b'"proven"')
     assert keys(verdicts) == {"audit/reports/2026-03-01/1.json": "altered"}
-    for text in (b"no event", verdicts.files[name].replace(b'"chain"', b'"other"')):
+    members = b"chain", b"inventory", b"revision", b"totals", b"share", b"verdict", b"time"
+    sent = verdicts.files[name]
+    for text in (b"no event", *(sent.replace(b'"%b":' % each, b'"other":') for each in members)):
         verdicts.files[name] = text
         assert keys(verdicts) == {}, "the reports say it again"
 

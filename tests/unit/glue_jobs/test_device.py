@@ -603,6 +603,13 @@ def test_numbers_that_cannot_be_read_are_neither_lost_nor_forged() -> None:
     assert figures(judged, "lost", "unrecorded") == {"lost": 1, "unrecorded": 4}
 
 
+def test_a_copy_of_an_event_whose_number_cannot_be_read_explains_no_other() -> None:
+    home = day(Home().live("start")).live("send 1 readable=False, wait 1, lose 1, manifest, wait 1")
+    first = next(each for each in home.events if each.number is None)
+    home.events.append(first._replace(at_ms=first.at_ms + HOUR_MS))
+    assert figures(until_midnight(home).judged(), "lost", "unrecorded") == {"lost": 1, "unrecorded": 1}
+
+
 def test_a_manifest_whose_number_cannot_be_read_is_not_missing() -> None:
     home = day(Home().live("start")).live("send 4, manifest, wait 1")
     event = home.events[-1]

@@ -125,6 +125,16 @@ def test_rows_of_gone_objects_are_one_hole_where_their_times_meet() -> None:
     assert {name: hours for name, hours in found.items() if hours} == {"tap": {hour(0), hour(1)}}
 
 
+def test_times_of_entries_count_as_far_as_their_folders_allow() -> None:
+    reach = 15 * 24
+    wide = gone(1, -1_000 * HOUR_S, 1_000_000 * HOUR_S, 7)
+    tap = replace(part([-500, 1]), gone=(wide,))
+    assert [*hours_of_gone(tap)] == [*range(hour(1).number - reach, hour(2).number + 1)]
+    # What a gap lacks may have been in any folder.
+    tap = replace(tap, gone=(wide._replace(name=f"written/{hour(1).raw('tap')}"),))
+    assert [*hours_of_gone(tap)] == [*range(hour(-500).number - reach, hour(2).number + 1)]
+
+
 def test_a_gone_object_is_a_finding_with_its_key_and_what_its_hour_lacks() -> None:
     name = f"{hour(1).raw('ledger')}/a.json.gz"
     fault_ = ObjectFault("gone", name, hour(1), "ledger", "it is gone", None)

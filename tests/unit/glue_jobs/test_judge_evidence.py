@@ -117,6 +117,17 @@ class TestGoneObjects:
         assert within.within_rows(report.judgement.counts) is None
         assert rules.within_rows({HoleCount("ledger", NOON, NOON_MS // 1_000 + 10): 2}) is None
 
+    def test_a_span_that_was_cut_to_nothing_excuses_nothing(self, archive: SmallArchive) -> None:
+        archive.use(small_contract(inboxes={"help": WEBHOOK}))
+        for _ in range(4):
+            archive.send(ALARM)
+        archive.handovers.clear()
+        put_s = archive.ledger[0].decided_at_ms // 1_000
+        held = {"handovers": [MissingRows(put_s + 60, put_s + 70, 1, NOON)]}
+        within = rules_of(archive, missing=held).within_rows(judged(archive, missing=held).judgement.counts)
+        assert within is not None
+        assert judged(archive, missing=within.missing).consumed() == {("help.inbox", "lost"): 4}
+
     def test_a_handover_in_one_is_unrecorded_at_its_end(self, archive: SmallArchive) -> None:
         archive.use(small_contract(inboxes={"help": WEBHOOK}))
         archive.send(ALARM)
@@ -147,6 +158,22 @@ class TestNotUnderstood:
         (finding,) = report.findings
         assert (finding.kind, finding.hop, finding.route) == ("not_understood", "router", "readings")
         assert finding.kind in INCOMPLETE_KINDS
+
+    @pytest.mark.parametrize(
+        "change",
+        [("{", '{"contract_version":["1"],'), ("}", ',"more":' + "[" * 100_000)],
+        ids=["a list as version", "nested too deep"],
+    )
+    def test_a_line_that_no_writer_wrote_ends_nothing(
+        self, archive: SmallArchive, change: tuple[str, str]
+    ) -> None:
+        archive.send()
+        members = json.loads(to_line(archive.ledger.pop()))
+        del members["contract_version"]
+        archive.bad_lines = [("ledger", json.dumps(members).replace(*change))]
+        report = judged(archive)
+        assert report.faults() == {"not_understood": 1, "quarantined": 1}
+        assert nothing_is_accused(report)
 
     @pytest.mark.parametrize(
         ("members", "reason"),

@@ -22,6 +22,8 @@ from glue_jobs.common.attestation import open_key
 from glue_jobs.common.hours import Days, Hour, hour_of
 from glue_jobs.common.listing import Listing, ObjectFault, Receipt, publish, whole_lines, write_receipt
 from glue_jobs.common.objects import FolderObjects, Objects, Stored
+from glue_jobs.delivery_audit.devices import Registry, read_registry
+from glue_jobs.delivery_audit.rules import Window
 
 DAY = "tap/date=2026-03-01"
 HOUR = Hour(datetime(2026, 3, 1, 12, tzinfo=UTC))
@@ -362,6 +364,17 @@ def test_what_was_moved_compacted_or_never_listed_is_not_gone(objects: Objects) 
     assert (listing(objects).gone, listing(objects).has_lists) == ([], False)
 
 
+@pytest.mark.parametrize("at_ms", [None, 0], ids=["a receipt", "a list"])
+def test_what_nobody_attested_hides_nothing_that_is_gone(objects: Objects, at_ms: int | None) -> None:
+    enter(objects, *LISTED)
+    compacted(objects, A, B, C, D, at_ms=at_ms)
+    if at_ms is not None:
+        objects.delete([HOUR.receipt("tap")])
+    objects.delete([B])
+    found = listing(objects)
+    assert ([each.name for each in found.gone], files(found)) == ([B], [FILE])
+
+
 def test_a_list_may_begin_before_what_is_read(objects: Objects) -> None:
     names = enter(objects, *LISTED, began=Hour(HOUR.start - timedelta(days=1)))
     objects.delete([names[A]])
@@ -372,3 +385,15 @@ def test_entries_that_came_while_they_were_listed_are_not_counted_through(object
     names = enter(objects, A, B, C)
     objects.delete([names[B]])
     assert listing(objects).gone == []
+
+
+@pytest.mark.parametrize("since_ms", ['"soon"', "true", "1.5", "99999999999999999999", "[]"])
+def test_a_list_of_devices_with_no_time_is_a_fault_and_the_one_before_is_taken(
+    objects: Objects, since_ms: str
+) -> None:
+    before, last = (f"fleet/date=2026-03-0{day}/hour=12/devices.json" for day in (1, 2))
+    objects.write(before, b'{"thing":"d","state":"provisioned","since_ms":5}\n{"thing":"e","state":"x"}')
+    objects.write(last, b'{"thing":"d","state":"provisioned","since_ms":%b}' % since_ms.encode())
+    registry, found = read_registry(objects, Window(), None)
+    assert registry == Registry(before, [("d", "provisioned", 5), ("e", "x", None)])
+    assert [(each.kind, each.name) for each in found] == [("unreadable", last)]

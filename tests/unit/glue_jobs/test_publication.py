@@ -11,7 +11,7 @@ import boto3
 import pytest
 from pyspark.errors import PySparkException
 
-from eventplane.envelope import Envelope, parse_event
+from eventplane.envelope import Envelope, parse_event, write_event
 from glue_jobs.common.objects import BucketObjects, FolderObjects, Objects
 from glue_jobs.delivery_audit import publication
 from glue_jobs.delivery_audit.chain import Attested, Chain, History
@@ -167,6 +167,9 @@ def test_the_trend_has_the_last_verdicts_of_the_days_before(output: FolderObject
         verdict = verdict_event(filed(window={"date": day}, totals=FIGURES))
         output.write(f"verdicts/{day}.json", verdict.json.encode() + b"\n")
     output.write("verdicts/2026-02-27.json", b"damaged")
+    for number, data in enumerate([{"x": 1}, {**verdict.data(), "coverage": 3}, [], None]):
+        event = write_event({"id": "1", "source": "/s", "type": "t"}, data)
+        output.write(f"verdicts/2026-02-2{number}.json", event.json.encode())
     assert [each["date"] for each in trend(output, DAY)] == ["2026-02-28"]
     assert [each["date"] for each in trend(output, "all")] == ["2026-02-28", DAY, "2026-03-02"]
     assert trend(output, DAY)[0] == {
