@@ -22,7 +22,7 @@ from tools.packages import ROOT, build
 
 DOCS = ROOT / "docs"
 IN_EACH = {
-    "eventplane": {"eventplane", "contract", "operations"},
+    "eventplane": {"eventplane", "eventplane_aws", "contract", "operations"},
     "eventplane-client": {"eventplane_client"},
     "eventplane-forwarder": {"edge"},
 }

@@ -361,6 +361,7 @@ def test_what_a_run_sent_and_failed_at_once_is_left_to_the_next_run(plane: Plane
 
     def fails_at_once(**request: Any) -> Any:
         answer = send(**request)
+        plane.client.faults.clear()
         mark = request["Entries"][0]["MessageAttributes"][REDRIVEN]["StringValue"]
         plane.send("operations-inbox", buried(f"first.{mark}"))
         return answer
