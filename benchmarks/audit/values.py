@@ -32,6 +32,7 @@ from eventplane.names import EPOCH, SEQUENCE
 from eventplane.sender import SENDER_SERVICE
 from eventplane.values import timestamp_ms, whole_number
 from glue_jobs.common.archive import Archive
+from glue_jobs.common.attestation import open_key
 from glue_jobs.common.hours import Days
 from glue_jobs.common.objects import open_output
 from glue_jobs.common.session import local_session
@@ -70,7 +71,8 @@ def differences(spark: SparkSession, folder: Path, events: int, seed: int) -> li
         )
         name = f"tap/date=2026-03-01/hour=00/{start}.json.gz"
         output.write(name, gzip.compress("".join(f"{line}\n" for line in lines).encode(), 1))
-    part = Archive(spark, output).read(TAP_FOLDER, Days(), texts=rows.READ_ATTRIBUTES)
+    archive = Archive(spark, output)
+    part = archive.read(archive.listed(TAP_FOLDER, Days(), open_key(None)), texts=rows.READ_ATTRIBUTES)
     read = rows.tap_rows(part.rows, Window(), sf.array(sf.lit("")))
     severity = rows.severity(sf.col("texts")).alias("severity")
     severities = part.rows.select(sf.col("index").alias("place"), severity)

@@ -71,8 +71,12 @@ class Archive:
         for path in self.objects(folder, hour):
             kept, differs = [], 0
             for line in self.lines(path):
-                after = change(json.loads(line))
-                if after is None:
+                try:
+                    row = json.loads(line)
+                except ValueError:  # an earlier damage
+                    kept.append(line)
+                    continue
+                if (after := change(row)) is None:
                     differs += 1
                     continue
                 text = to_line(after)
