@@ -38,7 +38,7 @@ READ = {
 CONSUME = " ".join(sorted(READ))
 
 _PRESENCE = [
-    ("dynamodb:BatchGetItem dynamodb:PutItem", "table/presence"),
+    ("dynamodb:BatchGetItem dynamodb:GetItem dynamodb:PutItem", "table/presence"),
     ("sqs:SendMessage", "presence-timers"),
 ]
 _JUDGE = [*_PRESENCE, ("sqs:SendMessage", "presence-monitor-outbox")]
