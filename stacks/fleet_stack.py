@@ -25,7 +25,7 @@ from eventplane.topics import (
     answer_topics,
     register_topic,
 )
-from stacks.constructs.archive import allow_folders, find_archive
+from stacks.constructs.archive import allow_writing, find_archive
 from stacks.constructs.permissions import accept_wildcard, allow, arn, service_role
 from stacks.constructs.python_function import PythonFunction
 from stacks.constructs.queues import allow_send, find_queue
@@ -147,7 +147,7 @@ def _fleet_snapshot(scope: Construct) -> lambda_.IFunction:
         size=_SNAPSHOT_SIZE,
         statements=[
             allow_table(holder, FLEET_TABLE, "Scan"),
-            allow_folders(holder, archive, ["s3:PutObject"], [FLEET]),
+            allow_writing(holder, archive, [FLEET]),
         ],
         settings=SnapshotSettings(
             fleet_table=environment.resource_name(FLEET_TABLE), archive_bucket=archive.bucket_name

@@ -17,8 +17,7 @@ from eventplane.names import DOWNLINK, MONITOR
 from eventplane.replay import REPLAY
 from eventplane.resource_names import INGEST, LEDGER_QUEUE, URGENT_INGEST, has_queue
 from eventplane.topics import device_topic, urgent_rule
-from eventplane.written import list_of
-from stacks.constructs.archive import allow_folders, find_archive
+from stacks.constructs.archive import allow_writing, find_archive
 from stacks.constructs.downlink import Downlink, uplink_interest
 from stacks.constructs.function_assets import ARCHIVE, ROUTER, dependencies_layer
 from stacks.constructs.http_sink import webhook
@@ -164,9 +163,7 @@ class RoutingStack(PlaneStack):
             size=self.plane.archive_writer,
             source=self._tap,
             statements=[
-                allow_folders(
-                    writer, archive, ["s3:PutObject"], [TAP_FOLDER, QUARANTINE, list_of(TAP_FOLDER)]
-                ),
+                allow_writing(writer, archive, [TAP_FOLDER, QUARANTINE]),
                 *([allow_send(traffic)] if traffic else []),
             ],
             settings=ArchiveWriterSettings(
@@ -185,9 +182,7 @@ class RoutingStack(PlaneStack):
             contract=self._contract,
             size=self.plane.ledger_writer,
             source=ledger,
-            statements=[
-                allow_folders(writer, archive, ["s3:PutObject"], [LEDGER, CONTRACTS, list_of(LEDGER)])
-            ],
+            statements=[allow_writing(writer, archive, [LEDGER, CONTRACTS])],
             settings=LedgerWriterSettings(archive.bucket_name),
         )
 

@@ -16,7 +16,7 @@ from constructs import Construct
 
 from eventplane.archive_layout import COMPACTED, COMPACTIONS, FOLDERS, PUBLISHED
 from eventplane.resource_names import COMPACTION, ERASURE, archive_bucket, attestation_key, work_bucket
-from eventplane.written import WRITTEN
+from eventplane.written import LISTED, WRITTEN, list_of
 from stacks.constructs.permissions import PLAIN_HTTP, accept, accept_wildcard, allow, arn, find_key
 from stacks.environment import Environment
 from stacks.plane_stack import environment_of
@@ -72,7 +72,7 @@ def work(scope: Construct) -> s3.Bucket:
 
 
 def attestation(scope: Construct) -> kms.Key:
-    """Return an HMAC key that nobody but the jobs that may change the archive can sign with.
+    """Return an HMAC key with which only the jobs that may change the archive can sign.
 
     Its policy denies it to all others, whatever their role allows: an administrator would have to change the
     policy, which CloudTrail records.
@@ -198,6 +198,12 @@ def allow_folders(
         rule = f"IAM5[Resource::arn:<AWS::Partition>:s3:::{where}/{folder}/*]"
         accept(scope, rule, "Objects are named when they are written; the folder is the limit.")
     return allow(actions, [bucket.arn_for_objects(f"{folder}/*") for folder in folders])
+
+
+def allow_writing(scope: Construct, archive: s3.IBucket, folders: Sequence[str]) -> iam.PolicyStatement:
+    """Return a statement for a role in `scope` that writes objects to `folders`, and their lists."""
+    lists = [list_of(folder) for folder in folders if folder in LISTED]
+    return allow_folders(scope, archive, ["s3:PutObject"], [*folders, *lists])
 
 
 def _bucket_name(environment: Environment, name: Name) -> str:

@@ -17,8 +17,7 @@ from eventplane.function_settings import SubscribersSettings, WebhookSettings
 from eventplane.ledger import HANDOVERS
 from eventplane.names import SUBSCRIBERS
 from eventplane.webhooks import SinkReach, SinkScope
-from eventplane.written import list_of
-from stacks.constructs.archive import allow_folders
+from stacks.constructs.archive import allow_writing
 from stacks.constructs.permissions import accept, allow, arn
 from stacks.constructs.python_function import PythonFunction
 from stacks.constructs.queues import allow_send, find_channel_dead_letters, find_channel_queue
@@ -119,7 +118,7 @@ class _HttpSink:
         self.statements = [
             allow_send(outbox, last_resort),
             allow_read_secret(scope, secret),
-            allow_folders(scope, archive, ["s3:PutObject"], [HANDOVERS, list_of(HANDOVERS)]),
+            allow_writing(scope, archive, [HANDOVERS]),
         ]
         self.settings: dict[str, Any] = {
             "webhook_secret": secret,

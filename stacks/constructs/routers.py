@@ -16,8 +16,7 @@ from eventplane.contract.subscription_table import SUBSCRIPTIONS_TABLE
 from eventplane.function_settings import ContractSettings, RouterSettings
 from eventplane.interest.table import INTEREST_TABLE
 from eventplane.ledger import CONTRACTS, LEDGER, TAP
-from eventplane.written import list_of
-from stacks.constructs.archive import allow_folders
+from stacks.constructs.archive import allow_folders, allow_writing
 from stacks.constructs.function_assets import ROUTER
 from stacks.constructs.http_sink import allow_read_secret
 from stacks.constructs.permissions import allow
@@ -53,7 +52,7 @@ class Targets:
         return [
             allow_send(*self.inboxes.values(), self.ledger),
             *allow_contract(scope),
-            allow_folders(scope, self.archive, ["s3:PutObject"], [LEDGER, CONTRACTS, list_of(LEDGER)]),
+            allow_writing(scope, self.archive, [LEDGER, CONTRACTS]),
             *(allow_read_secret(scope, each) for each in self.secrets(scope).values()),
         ]
 
