@@ -22,7 +22,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from eventplane.errors import EventPlaneError
 from glue_jobs.common.objects import FolderObjects, Objects
 
-ATTESTED_AT: Final = "attested_at_ms"
+_ATTESTED_AT: Final = "attested_at_ms"
 """The member of a document that says when it was attested, Unix milliseconds."""
 
 _ATTESTATION: Final = "attestation"
@@ -179,7 +179,7 @@ def attest_old(objects: Objects, key: AttestationKey, names: Iterable[str], at_m
     for name in names:
         members, is_attested = read_attested(key, name, objects.read(name))
         if members and not is_attested:
-            objects.write(name, attest(key, name, {**members, ATTESTED_AT: at_ms}))
+            objects.write(name, attest(key, name, {**members, _ATTESTED_AT: at_ms}))
 
 
 def refusal(key: AttestationKey, job: str) -> str:

@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, NamedTuple
 from eventplane.archive_layout import COMPACTED, COMPACTIONS, PUBLISHED, Folder
 from eventplane.errors import EventPlaneError
 from eventplane.values import timestamp_of_ms
-from eventplane.written import WRITTEN, Entry, read_entry
+from eventplane.written import LISTED, Entry, list_of, read_entry
 from glue_jobs.common.attestation import AttestationKey, attest, read_attested, refusal
 from glue_jobs.common.hours import Days, Hour, day_of_folder, hour_of
 from glue_jobs.common.objects import Objects, Stored
@@ -65,7 +65,7 @@ class Receipt:
     `version` is the folder's at that time. `rows` are all, `copies` those marked as such, `line_texts` those
     kept as text. Without it the hour is compacted again, with the same result. A digest is '' where the
     receipt is of a compaction that did not keep them. `attested_at_ms` is when the compaction attested it,
-    Unix milliseconds; None: nobody with the key did, and what it says is not known to be so.
+    Unix milliseconds; None: it is not attested, and may be false.
     """
 
     version: int
@@ -214,7 +214,7 @@ class Listing:
         self._all: dict[str, list[Stored]] = {}
         self._stray: list[Stored] = []
         # Before the objects: each of them is there before its entry.
-        entries = list(self._entries(days)) if folder.compaction else []
+        entries = list(self._entries(days)) if folder.name in LISTED else []
         by_hour: defaultdict[Hour, list[Stored]] = defaultdict(list)
         for day_folder in self._days(folder.name, days):
             found = objects.beneath(f"{folder.name}/{day_folder}")
@@ -270,8 +270,9 @@ class Listing:
                 yield each
 
     def _entries(self, days: Days) -> Iterator[Entry]:
-        for day_folder in self._days(f"{WRITTEN}/{self.folder.name}", days):
-            for each in self._objects.beneath(f"{WRITTEN}/{self.folder.name}/{day_folder}"):
+        lists = list_of(self.folder.name)
+        for day_folder in self._days(lists, days):
+            for each in self._objects.beneath(f"{lists}/{day_folder}"):
                 if entry := read_entry(each.name):
                     yield entry
 
@@ -281,12 +282,11 @@ class Listing:
         there = {name: hour_of(name) for receipt in receipts for name in receipt.inputs}
         there |= {each.name: hour_of(each.name) for found in self._all.values() for each in found}
         names = {*map(_last, there)}
-        # What was compacted by a damaged receipt nobody knows. One that nobody attested, or a list without a
-        # receipt, says nothing: else whoever writes it could hide what is gone.
+        # What was compacted by a damaged receipt is unknown. One that is not attested, or a list without a
+        # receipt, excuses nothing: else whoever writes it could hide what is gone.
         receipt_faults = [each for each in self.faults if each.name.startswith(f"{COMPACTIONS}/")]
         damaged = {each.hour for each in receipt_faults if each.kind == "unreadable"}
-        refused = {each.hour for each in self.faults if each.kind == "unattested"} - damaged
-        unknown = {hour for hour, plan in self.plans.items() if plan.files and not plan.receipt} - refused
+        unknown = {hour for hour, plan in self.plans.items() if plan.files and hour in damaged}
         listed = {each.key: each for each in entries}
         for each in listed.values():
             hour = hour_of(each.key)
@@ -309,7 +309,7 @@ class Listing:
             told = f"{told}: {missing} objects with {_told(rows, first_ms, behind.last_ms)}"
             if sum(first <= each <= hour for each in unlisted) >= missing:
                 told, missing, rows = f"{told}; as many that no list names are there", 0, 0
-            place = f"{WRITTEN}/{hour.raw(self.folder.name)}"
+            place = hour.raw(list_of(self.folder.name))
             yield Gone(place, hour, missing, rows, first_ms, behind.last_ms, told)
 
     def _misplace(self, stored: Stored) -> None:
@@ -445,7 +445,7 @@ def _last(name: str) -> str:
 
 def _is_listed(name: str) -> bool:
     """Return whether Spark finds the object in a folder when it looks for lines."""
-    last = name.rpartition("/")[2]
+    last = _last(name)
     return last.endswith(LINES) and not last.startswith(_HIDDEN)
 
 
