@@ -34,6 +34,9 @@ _STAGING = f"{ERASURES}/staging"
 FORMAT = 3
 """The version of plan and receipt."""
 
+_PERSONAL = tuple(each for each in FOLDERS if each.is_personal and each.form is Form.LINES)
+"""Folders whose raw rows can be about persons."""
+
 OPEN = "its hour is still written to; run the erasure again when it has ended"
 
 _PARTITION = re.compile(rf"(?:{COMPACTED}/)?(.+/date=[^/]+(?:/hour=[^/]+)?)/")
@@ -162,11 +165,10 @@ def portions(objects: Objects, now: datetime) -> Iterator[Portion]:
     Raw rows come before the compacted ones of them: a compaction that runs meanwhile either sees its sources
     change and gives up, or is done before its result is looked at.
     """
-    for folder in FOLDERS:
-        if folder.is_personal and folder.form is Form.LINES:
-            yield from _hourly(objects, folder.name, folder, now, is_raw=True)
-            if folder.compaction:
-                yield from _hourly(objects, f"{COMPACTED}/{folder.name}", folder, now, is_raw=False)
+    for folder in _PERSONAL:
+        yield from _hourly(objects, folder.name, folder, now, is_raw=True)
+        if folder.compaction:
+            yield from _hourly(objects, f"{COMPACTED}/{folder.name}", folder, now, is_raw=False)
     for table in objects.folders(AUDIT):
         place = f"{AUDIT}/{table}"
         if stored := _named(objects.beneath(place), PARQUET):
@@ -176,11 +178,10 @@ def portions(objects: Objects, now: datetime) -> Iterator[Portion]:
 def open_hours(objects: Objects, now: datetime) -> Survey:
     """Return the objects of hours that are still written to, which are left alone: all may hold something."""
     found = Survey()
-    for folder in FOLDERS:
-        if folder.is_personal and folder.form is Form.LINES:
-            for hour in hours_of(objects, folder.name, Days()):
-                if not hour.is_closed(now):
-                    found.may_remain[hour.raw(folder.name), OPEN] = 0
+    for folder in _PERSONAL:
+        for hour in hours_of(objects, folder.name, Days()):
+            if not hour.is_closed(now):
+                found.may_remain[hour.raw(folder.name), OPEN] = 0
     return found
 
 
@@ -221,7 +222,7 @@ def _named(stored: Sequence[Stored], suffix: str) -> tuple[Stored, ...]:
 
 
 class UnattestedPlanError(EventPlaneError):
-    """The plan `name` of an interrupted erasure does not count, so nobody knows what was changed."""
+    """The plan `name` of an interrupted erasure does not count, so what was changed is unknown."""
 
     name: str
     problem: str
@@ -252,7 +253,7 @@ class Progress:
     def resumed(cls, objects: Objects, key: AttestationKey, person: Person) -> Progress:
         """Return where an interrupted erasure of the person ended, or at the beginning.
 
-        Raises `UnattestedPlanError`: by a plan of somebody else the receipt would attest changes of others.
+        Raises `UnattestedPlanError`: with a plan of another author the receipt would attest foreign changes.
         """
         progress, name = cls(key, person), _plan(person)
         body = objects.read(name)
