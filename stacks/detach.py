@@ -20,7 +20,7 @@ from stacks.deployment import session_in
 
 
 class NotConfirmedError(EventPlaneError):
-    """Nobody confirmed that the policies of `environment` may be detached."""
+    """It was not confirmed that the policies of `environment` may be detached."""
 
     environment: str
     message = "nothing was detached or deleted; answer with {environment!r}, or add --yes"

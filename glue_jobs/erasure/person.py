@@ -1,7 +1,7 @@
 """Whose a row is, and what is left of it. Plain Python.
 
-Whose a row is, the transport said: the client that brought it, or the sender that the plane stamped. What a
-text says decides nothing, so nobody can have rows deleted by writing a name into them.
+The transport decides whose a row is: the client that brought it, or the sender that the plane stamped. What a
+text says decides nothing, so a name that is written into a row does not have it deleted.
 """
 
 from __future__ import annotations

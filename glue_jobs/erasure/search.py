@@ -61,7 +61,7 @@ def _texts(spark: SparkSession, suffix: str, uris: list[str]) -> DataFrame:
         rows, text = spark.read.text(uris), sf.col("value")
     else:
         rows = spark.read.option("mergeSchema", "true").parquet(*uris)
-        # Numbers name nobody, and may look like names.
+        # Numbers hold no name, and may look like one.
         texts = (each.name for each in rows.schema if isinstance(each.dataType, StringType))
         text = sf.to_json(sf.struct(*texts))
     return rows.select(text.alias("text"), sf.col("_metadata.file_path").alias("file"))

@@ -76,7 +76,7 @@ class Archive:
 
     def _enter(self, folder: str, key: str, written_at_ms: int, extent: Extent, digest: str) -> None:
         """List an object that is there. If S3 refuses, the object counts as one that no list names."""
-        # Each thread has a list of its own: a number counts once its entry is there, and nobody waits.
+        # Each thread has a list of its own: a number counts once its entry is there, and no thread waits.
         place = folder, get_ident()
         if place not in self._lists:
             # Not at import: all clones of a snapshot would be one writer.
