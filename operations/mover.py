@@ -93,16 +93,15 @@ def _page(
         # Taken is only what SQS names as taken.
         taken = {each["Id"] for each in answer.get("Successful", [])}
         codes = {each["Id"]: str(each["Code"]) for each in answer.get("Failed", [])}
-        sent = [message for at, (message, _) in enumerate(batch) if str(at) in taken]
+        sent = [each for at, each in enumerate(batch) if str(at) in taken]
         for at, (message, _) in enumerate(batch):
             if str(at) not in taken:
                 done.refused[message["MessageId"]] = codes.get(str(at), "no answer")
         if sent:
             try:
-                went = [out for at, (_, out) in enumerate(batch) if str(at) in taken]
-                record([each for out in went for each in out.records])
+                record([each for _, outgoing in sent for each in outgoing.records])
             finally:  # what is sent and stays would be sent again
-                done.twice += len(reading.delete(sent))
+                done.twice += len(reading.delete([message for message, _ in sent]))
             done.moved += len(sent)
         if len(sent) < len(batch) and url.endswith(FIFO_SUFFIX):
             return False
