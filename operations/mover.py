@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from eventplane.ledger import LedgerRecord
 from eventplane.resource_names import FIFO_SUFFIX
-from eventplane.sqs_binding import REDRIVEN
+from eventplane.sqs_binding import REDRIVEN, hint_of
 from operations.outgoing import Outgoing, Skipped
 from operations.reading import BATCH, Message, Reading
 
@@ -61,7 +61,7 @@ def move(
         for page in reading.pages():
             going: list[tuple[Message, Outgoing]] = []
             for message in page:
-                decided = None if _mark(message) == run else decide(message)
+                decided = None if hint_of(message, REDRIVEN) == run else decide(message)
                 if decided is None:
                     done.left += 1
                 elif isinstance(decided, Skipped):
@@ -123,8 +123,3 @@ def _batches(going: Sequence[tuple[Message, Outgoing]]) -> Iterator[list[tuple[M
         size += outgoing.bytes
     if batch:
         yield batch
-
-
-def _mark(message: Message) -> str | None:
-    value = message.get("MessageAttributes", {}).get(REDRIVEN, {}).get("StringValue")
-    return None if value is None else str(value)
