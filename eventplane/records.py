@@ -184,6 +184,10 @@ class RecordKind(Generic[R]):
         """Return the primary key with these values."""
         return {name: {"S": value} for name, value in zip(self.key, key, strict=True)}
 
+    def values_in(self, item: Item) -> tuple[str, ...]:
+        """Return the values of the primary key of `item`."""
+        return tuple(item[name]["S"] for name in self.key)
+
 
 # Where items lie.
 
@@ -426,7 +430,7 @@ class Records(Generic[R]):
         return filter(None, map(self._keys, self._pages(selection)))
 
     def _keys(self, page: Page) -> list[tuple[str, ...]]:
-        return [tuple(item[name]["S"] for name in self._kind.key) for item in page.items]
+        return list(map(self._kind.values_in, page.items))
 
     def _select(self, selection: Selection, on_foreign: OnForeign | None) -> Iterator[R]:
         for page in self._pages(selection):
