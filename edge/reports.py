@@ -130,7 +130,7 @@ def manifest(
     data = {
         "epoch": heading.epoch,
         "interval_s": math.ceil(interval_s),
-        # Without it nobody compares the digests.
+        # Without it the digests are not compared.
         **({} if any(each.digest is None for each in statements) else {"key_digest": SHA256_EVENT}),
         "statements": stated,
     }

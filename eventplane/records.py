@@ -1,8 +1,8 @@
 """Records: keyed, versioned values that are written only over what was read. No I/O.
 
 A record is a frozen dataclass with a `revision`, which grows with each write; 0 before the first. One that is
-deleted and made anew begins with another revision, so that nobody takes it for the one before. Everybody
-changes one in the same way: read it, decide, write its successor unless somebody else wrote meanwhile. The
+deleted and made anew begins with another revision, so that it is not mistaken for the one before. Every
+change is made in the same way: read it, decide, write its successor unless it was written meanwhile. The
 codec writes a dataclass as an item of DynamoDB by the types of its fields; `Tables` keeps items, in memory
 here, in DynamoDB in `eventplane_aws`.
 """
@@ -27,7 +27,7 @@ NEW: Final = 0
 """The revision of a record that was never written: its key has to be free."""
 
 UNCOUNTED: Final = -1
-"""The revision of an item that has none: it was written before 0.4.0, and nobody wrote it since."""
+"""The revision of an item that has none: it was last written before 0.4.0."""
 
 REVISION: Final = "revision"
 
