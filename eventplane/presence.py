@@ -9,7 +9,7 @@ from enum import IntEnum, StrEnum
 from typing import Final
 
 from eventplane.envelope import parse_event
-from eventplane.records import NEW, Item, RecordKind, Selection, to_attribute
+from eventplane.records import Item, RecordKind, Selection, to_attribute
 from eventplane.traffic import Traffic
 
 RESET_MS: Final = 30 * 60 * 1_000
@@ -143,12 +143,12 @@ class DeviceState:
         return Level.QUIET if self.quiet else Level.WELL
 
 
-def gone(state: DeviceState | None, device: str) -> DeviceState:
-    """Return the state of a device that was decommissioned.
+def gone(device: str) -> DeviceState:
+    """Return the state of a device that was decommissioned, whatever it was before.
 
     It is kept: the end of its connection comes later than any deletion, and would make it known anew.
     """
-    return DeviceState(device, revision=state.revision if state else NEW, is_gone=True)
+    return DeviceState(device, is_gone=True)
 
 
 # The table of presence.

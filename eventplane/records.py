@@ -1,8 +1,8 @@
 """Records: keyed, versioned values that are written only over what was read. No I/O.
 
 A record is a frozen dataclass with a `revision`, which grows with each write; 0 before the first. One that is
-deleted and made anew begins with another revision, so that nobody takes it for the one before. Everybody
-changes one in the same way: read it, decide, write its successor unless somebody else wrote meanwhile. The
+deleted and made anew begins with another revision, so that it is not mistaken for the one before. Every
+change is made in the same way: read it, decide, write its successor unless it was written meanwhile. The
 codec writes a dataclass as an item of DynamoDB by the types of its fields; `Tables` keeps items, in memory
 here, in DynamoDB in `eventplane_aws`.
 """
@@ -27,7 +27,7 @@ NEW: Final = 0
 """The revision of a record that was never written: its key has to be free."""
 
 UNCOUNTED: Final = -1
-"""The revision of an item that has none: it was written before 0.4.0, and nobody wrote it since."""
+"""The revision of an item that has none: it was last written before 0.4.0."""
 
 REVISION: Final = "revision"
 
@@ -183,6 +183,10 @@ class RecordKind(Generic[R]):
     def key_of(self, *key: str) -> Item:
         """Return the primary key with these values."""
         return {name: {"S": value} for name, value in zip(self.key, key, strict=True)}
+
+    def values_in(self, item: Item) -> tuple[str, ...]:
+        """Return the values of the primary key of `item`."""
+        return tuple(item[name]["S"] for name in self.key)
 
 
 # Where items lie.
@@ -426,7 +430,7 @@ class Records(Generic[R]):
         return filter(None, map(self._keys, self._pages(selection)))
 
     def _keys(self, page: Page) -> list[tuple[str, ...]]:
-        return [tuple(item[name]["S"] for name in self._kind.key) for item in page.items]
+        return list(map(self._kind.values_in, page.items))
 
     def _select(self, selection: Selection, on_foreign: OnForeign | None) -> Iterator[R]:
         for page in self._pages(selection):

@@ -116,6 +116,12 @@ def send_request(queue_url: str, event: Envelope) -> dict[str, Any]:
     return request
 
 
+def hint_of(message: Mapping[str, Any], name: str) -> str | None:
+    """Return the hint `name` of a message as ReceiveMessage returns it; None if it has none."""
+    value = message.get("MessageAttributes", {}).get(name, {}).get("StringValue")
+    return None if value is None else str(value)
+
+
 def pack(events: Sequence[Envelope], hints: Mapping[str, str], most: int) -> Iterator[SqsMessage]:
     """Put `events` in their order into messages of up to `most` events and MAX_PACKED_MESSAGE_BYTES.
 

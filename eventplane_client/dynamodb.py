@@ -5,7 +5,6 @@ Two writes an event, one to claim it and one when it is done; nothing else unles
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from time import time
@@ -53,7 +52,6 @@ class DynamoDbFilter(DynamoDbState):
         super().__init__(dynamodb, table, participant, lease=lease, window_s=window_s, clock=clock)
         self._claims = Records(self._tables, table, CLAIM)
         self._in_hand: dict[bytes, Claim] = {}
-        self._lock = threading.RLock()  # claims are renewed in a thread of its own
 
     def claim(
         self, keys: Sequence[bytes], done: Sequence[bytes] = (), *, force: bool = False
@@ -63,13 +61,13 @@ class DynamoDbFilter(DynamoDbState):
                 self._finish(key)
                 self._in_hand.pop(key, None)
             found = [self._claim(key, force=force) for key in keys]
-        self._in_hand.update({key: mine for key, (_, mine) in zip(keys, found, strict=True) if mine})
+            self._in_hand.update({key: mine for key, (_, mine) in zip(keys, found, strict=True) if mine})
         return [verdict for verdict, _ in found]
 
     def release(self, keys: Sequence[bytes]) -> None:
         with self._lock, no_state(self._table):
             for key in keys:
-                mine = self._mine(key)
+                mine = self._in_hand.get(key) or self._stored(key)
                 # Where the answer of a renewal was lost, the claim has another revision.
                 if mine and not self._claims.remove(mine) and (mine := self._stored(key)):
                     self._claims.remove(mine)
@@ -87,9 +85,6 @@ class DynamoDbFilter(DynamoDbState):
         # By two digits of the digest, so that no partition has to bear all of a busy inbox.
         return f"{self._participant}/{key[:1].hex()}", key.hex()
 
-    def _lease_end(self) -> int:
-        return int(self._clock() + self._lease())
-
     def _claim(self, key: bytes, *, force: bool) -> tuple[Verdict, Claim | None]:
         """Return whose `key` is, and our claim if it has become ours now."""
         reader, event = self._key(key)
@@ -102,7 +97,7 @@ class DynamoDbFilter(DynamoDbState):
         )
         taken = Verdict.DOUBT if force else Verdict.NEW
         for _ in range(ATTEMPTS):
-            # Most are nobody's: only the others have to be read.
+            # Most are not claimed: only the others have to be read.
             if stored := self._claims.write(wanted):
                 return taken, stored
             found = self._claims.read(reader, event)
@@ -125,10 +120,6 @@ class DynamoDbFilter(DynamoDbState):
             # A claim that is not in hand is one whose answer was lost; nobody got the event.
             return Verdict.MINE if key in self._in_hand else Verdict.NEW
         return Verdict.BUSY if claim.lease_until >= now else Verdict.DOUBT
-
-    def _mine(self, key: bytes) -> Claim | None:
-        """Return our claim of `key`, if it is not done."""
-        return self._in_hand.get(key) or self._stored(key)
 
     def _stored(self, key: bytes) -> Claim | None:
         """Return our claim of `key` as it is stored, if it is not done."""

@@ -9,7 +9,6 @@ empty one begins with the same number for all.
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -18,11 +17,7 @@ from typing import Any, Final
 
 from eventplane.records import RecordKind, Records
 from eventplane_client.aws import no_state
-from eventplane_client.dynamodb_table import (
-    KEY,
-    WINDOW_S,
-    DynamoDbState,
-)
+from eventplane_client.dynamodb_table import KEY, WINDOW_S, DynamoDbState
 from eventplane_client.ports import Lease, Verdict
 
 MOST: Final = 1_000_000
@@ -81,7 +76,6 @@ class DynamoDbLogFilter(DynamoDbState):
         self._partition = f"{participant}/log"
         self._log = Records(self._tables, table, ENTRY)
         self._in_hand: set[bytes] = set()
-        self._lock = threading.RLock()
         self._seen: OrderedDict[bytes, _Seen] = OrderedDict()
         self._leases: dict[str, float] = {}
         self._next = _FIRST
@@ -134,13 +128,12 @@ class DynamoDbLogFilter(DynamoDbState):
         self, claimed: Sequence[bytes] = (), done: Sequence[bytes] = (), released: Sequence[bytes] = ()
     ) -> bool:
         """Write the next entry; False when another reader was first, whose entries are read then."""
-        now = self._clock()
         entry = Entry(
             reader=self._partition,
             event=_number(self._next),
             session_id=self._session,
-            lease_until=int(now + self._lease()),
-            expires=int(now + self._window_s),
+            lease_until=self._lease_end(),
+            expires=self._expiry(),
             claimed=b"".join(claimed),
             done=b"".join(done),
             released=b"".join(released),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from time import time
@@ -86,6 +87,7 @@ class DynamoDbState:
         self._window_s = window_s
         self._clock = clock
         self._session = secrets.token_hex(8)
+        self._lock = threading.RLock()  # claims are renewed in a thread of its own
 
     def tries(self, key: bytes) -> int:  # noqa: ARG002 (the queue counts)
         """Return 0: the queue counts."""
@@ -125,6 +127,9 @@ class DynamoDbState:
 
     def close(self) -> None:
         """Do nothing: the client is the caller's."""
+
+    def _lease_end(self) -> int:
+        return int(self._clock() + self._lease())
 
     def _expiry(self) -> int:
         return int(self._clock() + self._window_s)

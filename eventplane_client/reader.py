@@ -326,7 +326,7 @@ class Reader:
         return bool(again)
 
     def _is_wanted_again(self, delivery: Delivery) -> bool | None:
-        """Return whether the operator or the program wants an event in doubt again; None: nobody decides."""
+        """Return whether the operator or the program wants an event in doubt again; None: neither decides."""
         if delivery.message.redrive is not None and delivery.message.is_shared:
             return True
         return self._on_doubt(delivery.event) if self._on_doubt else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from time import time_ns
 from typing import Any, Final, Self
 
@@ -17,7 +17,7 @@ from eventplane.guarantee import is_expired
 from eventplane.limits import MAX_SENT_EVENT_BYTES
 from eventplane.reasons import Reason
 from eventplane.resource_names import queue_name
-from eventplane.sqs_binding import REDRIVEN, HintsError, QueueClock, send_request
+from eventplane.sqs_binding import REDRIVEN, HintsError, QueueClock, hint_of, send_request
 from eventplane_client.aws import code_of, unavailable
 from eventplane_client.errors import ClosedError, NotRegisteredError, RefusedError, UnavailableError
 from eventplane_client.outbox_order import OutboxOrder
@@ -168,8 +168,8 @@ class SqsTransport:
                 group=each["Attributes"].get("MessageGroupId"),
                 sent_at_ms=int(each["Attributes"]["SentTimestamp"]),
                 received_at_ms=int(each["Attributes"].get("ApproximateFirstReceiveTimestamp", 0)) or None,
-                route=_hint(each, ROUTE),
-                redrive=_hint(each, REDRIVEN),
+                route=hint_of(each, ROUTE),
+                redrive=hint_of(each, REDRIVEN),
             )
             for each in answer.get("Messages", [])
         ]
@@ -222,11 +222,6 @@ def _queue_url(sqs: Any, environment: str, name: str) -> str:
         return str(sqs.get_queue_url(QueueName=queue_name(environment, name))["QueueUrl"])
     except sqs.exceptions.QueueDoesNotExist:
         return str(sqs.get_queue_url(QueueName=queue_name(environment, name, is_fifo=True))["QueueUrl"])
-
-
-def _hint(message: Mapping[str, Any], name: str) -> str | None:
-    value = message.get("MessageAttributes", {}).get(name, {}).get("StringValue")
-    return None if value is None else str(value)
 
 
 def _batches(messages: Sequence[Message]) -> Iterator[Sequence[Message]]:

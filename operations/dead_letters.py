@@ -6,7 +6,7 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from eventplane.contract import Contract
@@ -148,7 +148,7 @@ class Redrive:
             outgoing = again(message, place.dead_letters.source_url, self.run)
             # Of a dead letter itself, not of the original in it.
             events = letter.events[:1] if letter.kind is Kind.DEAD_LETTER else letter.events
-            return self._redriving.recorded(letter, outgoing, place.channel, events)
+            return replace(outgoing, records=self._redriving.records(letter, place.channel, events))
 
         return decide
 

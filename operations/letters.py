@@ -17,7 +17,7 @@ from eventplane.filters import Sql
 from eventplane.ingest import IngestFrame, parse_frame
 from eventplane.reasons import Reason
 from eventplane.sender import THE_PLANE, Sender, sender_of
-from eventplane.sqs_binding import split
+from eventplane.sqs_binding import hint_of, split
 from eventplane.values import whole_number
 from operations.names import Claim, names_in
 from operations.reading import Message
@@ -117,8 +117,8 @@ def read_letter(message: Message, place: str, channel: str | None) -> Letter:
         reason=Reason.RULE_FAILED if inside.kind is Kind.RULE_FAILURE else Reason.RECEIVES_EXHAUSTED,
         detail=inside.detail,
         channel=channel,
-        route=_hint(message, "route"),
-        contract_version=_hint(message, "contract"),
+        route=hint_of(message, "route"),
+        contract_version=hint_of(message, "contract"),
         sender=inside.sender,
         written_by=None,
         events=inside.events,
@@ -239,8 +239,3 @@ def _rule_failure(text: str) -> _Inside | None:
 
 def _events_in(frame: IngestFrame) -> tuple[Envelope, ...]:
     return tuple(each.event for each in frame.items() if each.event)
-
-
-def _hint(message: Message, name: str) -> str | None:
-    value = message.get("MessageAttributes", {}).get(name, {}).get("StringValue")
-    return None if value is None else str(value)

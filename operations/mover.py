@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from eventplane.ledger import LedgerRecord
 from eventplane.resource_names import FIFO_SUFFIX
-from eventplane.sqs_binding import REDRIVEN
+from eventplane.sqs_binding import REDRIVEN, hint_of
 from operations.outgoing import Outgoing, Skipped
 from operations.reading import BATCH, Message, Reading
 
@@ -61,7 +61,7 @@ def move(
         for page in reading.pages():
             going: list[tuple[Message, Outgoing]] = []
             for message in page:
-                decided = None if _mark(message) == run else decide(message)
+                decided = None if hint_of(message, REDRIVEN) == run else decide(message)
                 if decided is None:
                     done.left += 1
                 elif isinstance(decided, Skipped):
@@ -93,16 +93,15 @@ def _page(
         # Taken is only what SQS names as taken.
         taken = {each["Id"] for each in answer.get("Successful", [])}
         codes = {each["Id"]: str(each["Code"]) for each in answer.get("Failed", [])}
-        sent = [message for at, (message, _) in enumerate(batch) if str(at) in taken]
+        sent = [each for at, each in enumerate(batch) if str(at) in taken]
         for at, (message, _) in enumerate(batch):
             if str(at) not in taken:
                 done.refused[message["MessageId"]] = codes.get(str(at), "no answer")
         if sent:
             try:
-                went = [out for at, (_, out) in enumerate(batch) if str(at) in taken]
-                record([each for out in went for each in out.records])
+                record([each for _, outgoing in sent for each in outgoing.records])
             finally:  # what is sent and stays would be sent again
-                done.twice += len(reading.delete(sent))
+                done.twice += len(reading.delete([message for message, _ in sent]))
             done.moved += len(sent)
         if len(sent) < len(batch) and url.endswith(FIFO_SUFFIX):
             return False
@@ -124,8 +123,3 @@ def _batches(going: Sequence[tuple[Message, Outgoing]]) -> Iterator[list[tuple[M
         size += outgoing.bytes
     if batch:
         yield batch
-
-
-def _mark(message: Message) -> str | None:
-    value = message.get("MessageAttributes", {}).get(REDRIVEN, {}).get("StringValue")
-    return None if value is None else str(value)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 from eventplane.contract import Contract, ParticipantKind, Place
@@ -68,22 +68,18 @@ class Redriving:
     contract: Contract
     queues: PlaneQueues
 
-    def recorded(
-        self, letter: Letter, outgoing: Outgoing, channel: str | None, events: Sequence[Envelope]
-    ) -> Outgoing:
-        """Return `outgoing` with a ledger record for each of `events`, where it goes into an inbox."""
+    def records(self, letter: Letter, channel: str | None, events: Sequence[Envelope]) -> list[LedgerRecord]:
+        """Return the ledger's records of `events` that go into `channel`; none if it is no inbox."""
         if channel is None or not is_inbox(self.contract, channel):
-            return outgoing
-        return replace(
-            outgoing, records=[each for event in events for each in self._records(letter, channel, event)]
-        )
+            return []
+        return [each for event in events for each in self._records(letter, channel, event)]
 
     def _records(self, letter: Letter, channel: str, event: Envelope) -> Iterator[LedgerRecord]:
         routes = Router(self.contract, Place.CLOUD).route(event)
         routed = next((each.name for each in routes if each.destination == channel), None)
         # What a dead letter says is of its original's route.
         own = letter.route if channel == letter.channel else None
-        # A record without a route would speak for all of them.
+        # A record without a route would count for all of them.
         if route := own or routed:
             yield LedgerRecord(
                 decided_at_ms=self.now_ms,
@@ -155,7 +151,7 @@ def original(letter: Letter, redriving: Redriving) -> Outgoing | Skipped:
         entry["MessageGroupId"] = _group(body)
         entry["MessageDeduplicationId"] = _digest(letter.id, letter.place)
     entry["MessageAttributes"] = {REDRIVEN: {"DataType": DATA_TYPE, "StringValue": redriving.run}}
-    return redriving.recorded(letter, Outgoing(url, entry), letter.channel, letter.events[-1:])
+    return Outgoing(url, entry, redriving.records(letter, letter.channel, letter.events[-1:]))
 
 
 def _frame(original: bytes, device: str, now_ms: int) -> str:

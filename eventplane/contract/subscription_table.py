@@ -23,7 +23,7 @@ def _ignored(item: Item, error: RecordError) -> None:
 
 
 class SubscriptionTable:
-    """`name` in `tables`, whose errors are raised as they are. What is none goes to `on_foreign`."""
+    """`name` in `tables`, whose errors are raised as they are. Unreadable items go to `on_foreign`."""
 
     def __init__(self, tables: Tables, name: str, on_foreign: OnForeign = _ignored) -> None:
         self._records = Records(tables, name, SUBSCRIPTION)

@@ -120,7 +120,7 @@ class InterestTable:
             try:
                 _add(each, found[each.participant])
             except Exception as error:  # noqa: BLE001 - whatever is wrong with one item, the others are read
-                foreign(ANNOUNCEMENT.to_item(each), error)
+                foreign(ANNOUNCEMENT.key_of(each.participant, each.announcer), error)
         return frozenset(
             each for participant, own in found.items() if participant not in unknown for each in own.values()
         )

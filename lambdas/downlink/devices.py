@@ -49,7 +49,7 @@ class Fleet:
             for each in found
             if each.state is not LifecycleState.DECOMMISSIONED and (group is None or group in each.groups)
         )
-        return Devices(things, end["thing"]["S"] if end else None)
+        return Devices(things, REGISTRY.values_in(end)[0] if end else None)
 
 
 class Presence:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from eventplane.contract import Downlink
 from eventplane.downlink.desired import Desired, State
-from eventplane.downlink.table import SORT_KEY, of_device, pending_for, sort_key
+from eventplane.downlink.table import DESIRED, of_device, pending_for, sort_key
 from eventplane.downlink.transitions import BACKOFF_MS, Step, ack_timeout, connected, epoch_changed, reset
 from eventplane.downlink.wire import is_key
 from eventplane.records import Item
@@ -100,7 +100,8 @@ class DueWork:
                 return False
             self._parts.items.change(thing, sk, decide)
         if end is not None:
-            self._parts.work.forget(thing, epoch, end[SORT_KEY]["S"])
+            _, last = DESIRED.values_in(end)
+            self._parts.work.forget(thing, epoch, last)
         return True
 
     def _reset_all(self, key: str, number: int, after: str | None, remaining_ms: Callable[[], int]) -> bool:

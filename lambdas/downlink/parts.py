@@ -48,7 +48,7 @@ class Parts:
 def wired() -> Parts:
     """Return the parts that the environment describes. Raises `SettingsError`."""
     settings, contract = DownlinkSettings.read(os.environ), bundled_contract()
-    sqs = client("sqs")
+    sqs, store = client("sqs"), tables()
 
     def letters(channel: Channel) -> DeadLetterWriter:
         return DeadLetterWriter(
@@ -61,7 +61,7 @@ def wired() -> Parts:
             clock=system_clock,
         )
 
-    table = Records(tables(), settings.desired_table, DESIRED)
+    table = Records(store, settings.desired_table, DESIRED)
     work = WorkQueue(sqs, settings.work_queue)
     return Parts(
         contract=contract,
@@ -73,8 +73,8 @@ def wired() -> Parts:
             letters=letters(contract.device.inbox),
             clock=system_clock,
         ),
-        presence=Presence(Records(tables(), settings.presence_table, PRESENCE)),
-        fleet=Fleet(Records(tables(), settings.fleet_table, REGISTRY)),
+        presence=Presence(Records(store, settings.presence_table, PRESENCE)),
+        fleet=Fleet(Records(store, settings.fleet_table, REGISTRY)),
         work=work,
         letters=letters,
         clock=system_clock,

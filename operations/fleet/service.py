@@ -22,7 +22,7 @@ from eventplane.fleet import (
     replaceable,
 )
 from eventplane.presence import PRESENCE, PRESENCE_TABLE, gone
-from eventplane.records import RecordError, Records
+from eventplane.records import Records
 from eventplane.resource_names import resource_name
 from operations.cloud import Cloud
 from operations.desired import desired_items
@@ -150,20 +150,14 @@ def fleet_of(cloud: Cloud, environment: str) -> Fleet:
 
     iot, data = cloud.client("iot"), cloud.client("iot-data")
     presence = Records(cloud.tables, named(PRESENCE_TABLE), PRESENCE)
-
-    def unwatch(thing: str) -> None:
-        try:
-            presence.change(lambda found: gone(found, thing), thing)
-        except RecordError:  # what cannot be read must not keep the device's certificates alive
-            presence.force(gone(None, thing))
-
     access = DeviceAccess(iot, data, named(QUARANTINE_POLICY))
     disposal = Disposal(
         iot,
         data,
         access,
         desired_items(cloud, environment),
-        unwatch=unwatch,
+        # Over whatever is there: an item that cannot be read must not keep the certificates alive.
+        unwatch=lambda thing: presence.force(gone(thing)),
     )
     registry = Records(cloud.tables, named(FLEET_TABLE), REGISTRY)
     return Fleet(registry, access, disposal, lambda: time.time_ns() // 1_000_000)

@@ -99,7 +99,7 @@ def test_a_decommissioned_device_is_not_reported(world: World) -> None:
     cut(world)
     read = world.state()
     for device in ("home-1", "never-seen"):
-        records_of(world.dynamodb).change(lambda found, device=device: gone(found, device), device)
+        records_of(world.dynamodb).force(gone(device))
     assert world.table.write(read, None) is None, "an earlier reader overwrites nothing"
     assert world.reconcile().sent == 0, "an earlier deadline reports nothing"
     for device in ("home-1", "never-seen"):
