@@ -216,6 +216,7 @@ class Completeness:
             self._find_unseen(epoch)
         self.given_up = list(self._given_up())
         """The numbers that the device gave up and that were not seen all the same."""
+        self._explanations = self._given_up_by_epoch()
         self.judged = list(self._judge())
         """Each statement of a manifest that counts."""
         self.unmatched = self._find_unrecorded(_Arrivals(arrivals))
@@ -236,8 +237,8 @@ class Completeness:
 
         They may have been lost, or have had no route to the cloud: nobody knows.
         """
-        given_up = (span for each, spans in self.given_up if each.epoch == epoch for span in spans)
-        for span in without(self._in_view.get(epoch, []), [*self.attested(epoch), *given_up]):
+        known = [*self.attested(epoch), *self._explanations.get(epoch, ())]
+        for span in without(self._in_view.get(epoch, []), known):
             _, behind = self.seen[epoch].hours_around(span) if epoch in self.seen else (None, None)
             if behind is not None:
                 yield span, behind
@@ -388,12 +389,15 @@ class Completeness:
             if pieces := clipped(self._unseen.get(each.epoch, []), (first, each.span[1])):
                 yield each, pieces
 
-    def _judge(self) -> Iterator[JudgedStatement]:
-        given_up: dict[str, list[Range]] = defaultdict(list)
+    def _given_up_by_epoch(self) -> dict[str, list[Range]]:
+        found: dict[str, list[Range]] = defaultdict(list)
         for discard, pieces in self.given_up:
-            given_up[discard.epoch] += pieces
+            found[discard.epoch] += pieces
+        return {epoch: merged(spans) for epoch, spans in found.items()}
+
+    def _judge(self) -> Iterator[JudgedStatement]:
         for epoch, manifests in self.manifests.items():
-            explanations, to = merged(given_up[epoch]), self._acknowledged_to(manifests)
+            explanations, to = self._explanations.get(epoch, []), self._acknowledged_to(manifests)
             for manifest in manifests:
                 for each in manifest.statements:
                     unseen = clipped(self._in_view[epoch], each.span)
