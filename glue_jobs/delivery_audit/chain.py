@@ -322,17 +322,15 @@ class History:
         return Chain(inventory, last, compared, tuple(changes), attested)
 
     def _sent(self) -> Envelope | None:
-        text = self._output.read(verdict_name(self._window))
+        text = self._output.read(verdict_name(self._window)) or b""
         try:
-            verdict = None if text is None else parse_event(text.rstrip())
-            if verdict is None:
-                return None
+            verdict = parse_event(text.rstrip())
             # All that is read of it further on: without it, it is no verdict.
             _ = verdict.data()["chain"]["inventory"], verdict.attributes["time"]
-            revision(verdict, {"lost": 0})
-            return verdict if revision_of(verdict) >= 0 else None
+            next_number = revision(verdict, {"lost": 0})["number"]
         except (EnvelopeError, LookupError, TypeError, ValueError, AttributeError):
             return None  # the reports say it again
+        return verdict if next_number > 0 else None
 
     def _inventory(self, digest: str) -> Inventory | None:
         """Return the inventory with this digest; None when it is gone or altered."""
