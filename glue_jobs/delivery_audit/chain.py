@@ -40,7 +40,7 @@ FORMAT: Final = 1
 
 ALTERED, REMOVED, ADDED = "altered", "removed", "added"
 UNFINISHED: Final = "unfinished"
-"""Changed by an erasure that has not ended: neither lawful nor held against anybody."""
+"""Changed by an erasure that has not ended: neither lawful nor known to be unlawful."""
 
 _DETAILS: Final = {
     ALTERED: "altered since {since}: its digest was {before} and is {now}",
@@ -90,7 +90,7 @@ class Attested:
     def change(self, key: str, old: str | None, new: str | None, since: str) -> Change | None:
         """Return how an object unlawfully differs that was `old` and is `new`; None where it does not.
 
-        What an erasure removed and somebody restored differs too.
+        What an erasure removed and what was restored since differs too.
         """
         expected = self.erase(key, old)
         if new == expected or not _is_comparable(expected, new):
@@ -407,7 +407,7 @@ def chain_of(
     """
     receipts = [receipt for part in parts.values() for receipt in part.receipts]
     attested = attested_by(key, archive, receipts)
-    # Raw objects that nobody reads any more are in their receipts, as erasures left them.
+    # Raw objects that are not read any more are in their receipts, as erasures left them.
     inputs = {name: digest for receipt in receipts for name, digest in receipt.inputs.items()}
     objects = {
         name: left for name, digest in inputs.items() if (left := attested.erase(name, digest)) is not None

@@ -68,7 +68,7 @@ class Arrival(NamedTuple):
     is_unread: bool = False
 
     def digest(self, rule: str) -> int | None:
-        """Return its digest by one of the rules; None where nobody knows it."""
+        """Return its digest by one of the rules; None where it is not known."""
         return self.digests[RULES.index(rule)]
 
 
@@ -76,9 +76,9 @@ class Arrival(NamedTuple):
 class JudgedStatement:
     """A manifest's statement: `missing` was stated and not seen; the device gave up the `explained`.
 
-    The tap has a hole for the `unrecorded`, or nobody understands what may explain them. `open` is too young
-    to be judged. `lost` are the numbers, None where nobody can tell which. IoT Core had acknowledged the
-    numbers up to `acknowledged_to`, and so at least `acknowledged` of the unexplained.
+    The tap has a hole for the `unrecorded`, or a report that is not understood may explain them. `open` is
+    too young to be judged. `lost` are the numbers, None where they are not known. IoT Core had acknowledged
+    the numbers up to `acknowledged_to`, and so at least `acknowledged` of the unexplained.
     """
 
     manifest: Manifest
@@ -99,7 +99,7 @@ class JudgedStatement:
 
     @property
     def lost(self) -> list[Range] | None:
-        """The numbers that are missing for no reason that is known, None where nobody can tell which."""
+        """The numbers that are missing for no reason that is known, None where it is not known which."""
         certain = length(self.unseen) == self.missing and length(self.in_holes) == self.unrecorded
         return self.candidates if certain else None
 
@@ -115,7 +115,7 @@ class JudgedStatement:
         return without(self.unseen, [*self.given_up, *self.in_holes])
 
     def leave(self, spans: list[Range]) -> int:
-        """Count what is missing of these numbers as unrecorded: nobody can be blamed. Return how many."""
+        """Count what is missing of these numbers as unrecorded, not as lost. Return how many."""
         count = min(self.unexplained, length(spans))
         if count:
             self.unrecorded += count
@@ -204,7 +204,7 @@ class Completeness:
         self.holes: Counter[int] = Counter()
         """Numbers without a record by the hour in which they would have come."""
         self.unattesting = [each for each in reports.unsettled if each.type == MANIFEST]
-        """The manifests that attest nothing, whether they are wrong or nobody understands them."""
+        """The manifests that attest nothing, whether they are wrong or not understood."""
         self._unread = _numbers_of(self.unattesting)
         self._without_number = {each.epoch for each in self.unattesting if each.sequence is None}
         self._disputed = _numbers_of(report for report, _ in reports.contradictions)
@@ -439,7 +439,7 @@ class Completeness:
         return [each for each in arrivals if not each.is_unread]
 
     def _unsettled(self) -> dict[str, int]:
-        """Return by epoch up to which number a report that nobody understands may explain what is missing."""
+        """Return by epoch up to which number a report that is not understood may explain what is missing."""
         found: dict[str, int] = {}
         of_unknown_birth: set[str] = set()
         for report in self.reports.unsettled:
@@ -449,7 +449,7 @@ class Completeness:
             if report.type == DISCARDED:
                 number = _FAR if report.sequence is None else report.sequence
                 found[epoch] = max(found.get(epoch, _NOTHING), number)
-            # It may be about the epoch before, and about any other where nobody knows which that was.
+            # It may be about the epoch before, and about any other where it is not known which that was.
             if birth := self.reports.births.get(epoch):
                 found[birth.lost_epoch or ""] = _FAR
             else:

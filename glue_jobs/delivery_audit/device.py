@@ -430,7 +430,7 @@ class _Device:
         )
 
     def _forged(self, alone: Collection[tuple[str, ...]]) -> Iterator[Finding]:
-        """Report what nobody but the ledger knows."""
+        """Report what the ledger alone has."""
         for row in self._not_in_tap if alone else ():
             if _key(row) in alone:
                 named = {name: getattr(row, name) for name in _OF_DELIVERY}

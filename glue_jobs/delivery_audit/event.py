@@ -43,7 +43,7 @@ IMPOSSIBLE_TIME: Final = "impossible_time"
 behind 9999, or of a message that was received before it was accepted."""
 
 UNNUMBERED: Final = f"unreadable_{SEQUENCE}"
-"""What nobody can read of an event in the tap, where that is its number. It is judged, but for its order."""
+"""What cannot be read of an event in the tap, where that is its number. It is judged, but for its order."""
 
 MAX_TEXT: Final = 4_000
 """Most characters of a row that are kept in quarantine. Ours: enough to see what it is."""

@@ -68,7 +68,7 @@ def ordered_inboxes(history: ContractHistory) -> frozenset[str]:
 def ordered_deliveries(group: EventGroup, inboxes: Collection[str]) -> Iterator[OrderedDelivery]:
     """Return the first deliveries of a group into `inboxes`; none of an identity that several senders use.
 
-    Of that `two_senders` is found, and a forged copy overtakes nobody. Nor does an event whose place in the
+    Of that `two_senders` is found, and a forged copy overtakes no event. Nor does an event whose place in the
     order is unknown: its number cannot be read, it was decided by a wrong clock or on another day, or it has
     no number and tap and ledger differ about its time. A group with rows beyond those that it holds is not
     judged.
@@ -317,7 +317,7 @@ def usages(rows: Iterable[LedgerRow]) -> list[Usage]:
     first_ms: dict[tuple[str, int, bool], int] = {}
     for row in rows:
         if row.is_whole and row.within and is_time(row.decided_at_ms):
-            # By a wrong clock nobody can tell when it was in force.
+            # A wrong clock does not show when it was in force.
             is_in_force = row.is_by_contract_in_force and not decided_between(row).skew_ms
             key = row.contract_version, row.decided_at_ms // INTERVAL_MS, is_in_force
             first_ms[key] = min(first_ms.get(key, row.decided_at_ms), row.decided_at_ms)

@@ -153,8 +153,8 @@ class Rules:
     def within_rows(self, counts: Mapping[Any, int]) -> Rules | None:
         """Return rules by which gone objects explain no more than they held; None where these do not.
 
-        `counts` are those that were judged by these. Which events lay in an object nobody knows: the earliest
-        are taken, a second at a time.
+        `counts` are those that were judged by these. Which events lay in an object is not known: the
+        earliest are taken, a second at a time.
         """
         found: dict[str, list[tuple[int, int]]] = defaultdict(list)
         for key, count in counts.items():
