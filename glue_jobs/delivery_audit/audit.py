@@ -316,7 +316,7 @@ class _Run:
             held=hours_of_gone(self._parts[TAP]),
             is_small=isinstance(events, _InProcess),
         )
-        of_events, of_devices = events.found.get(Finding, []), fleet.found
+        of_events, of_devices = events.found[Finding], fleet.found
         if isinstance(of_events, list) and isinstance(of_devices, list):
             of_events += of_devices
         else:
@@ -392,6 +392,7 @@ class _InSpark:
         self._uri = uri
         self._tables: dict[str, DataFrame] = {}
         self._by_key: dict[str, Callable[[DataFrame], DataFrame]] = {}
+        self._screen: Screened | None = None
 
     def table(self, name: str, part: Part, make: _Make) -> DataFrame:
         """Return the rows of a folder that `make` gives.
@@ -426,13 +427,9 @@ class _InSpark:
 
     def judged(self, task: Task) -> Judged:
         """Return what all events come to."""
-        progress("screening")
         self.found = {}
-        rules, inboxes = task.rules, task.inboxes
-        tap, ledger, handovers = (self._tables[name] for name in (TAP, LEDGER, HANDOVERS))
-        made = screened(tap, ledger, handovers, rules.history, rules.watermark, inboxes)
-        events = self._settled(f"events-{uuid4()}", made)
-        screen = Screened.of(events, inboxes)
+        # Holes change no shape: judged by fewer of them, the events are not screened again.
+        screen = self._screen = self._screen or self._screened(task)
         progress(f"judging {screen.suspects:,} events")
         samples = frozenset(each.sample for each in screen.common.values())
         first = replace(task, samples=samples, overtaken=screen.overtaken, counted=screen.counted())
@@ -443,6 +440,13 @@ class _InSpark:
             again, _ = self._judged(replace(task, overtaken={}), screen.keys_of(others), number)
             judged.add(again)
         return judged
+
+    def _screened(self, task: Task) -> Screened:
+        progress("screening")
+        rules, inboxes = task.rules, task.inboxes
+        tap, ledger, handovers = (self._tables[name] for name in (TAP, LEDGER, HANDOVERS))
+        made = screened(tap, ledger, handovers, rules.history, rules.watermark, inboxes)
+        return Screened.of(self._settled("events", made), inboxes)
 
     def _judged(self, task: Task, keys: DataFrame, number: int) -> tuple[Judged, dict[Key, Judged]]:
         """Judge the groups with these keys, in Python processes of the executors."""

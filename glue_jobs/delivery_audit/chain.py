@@ -40,7 +40,7 @@ FORMAT: Final = 1
 
 ALTERED, REMOVED, ADDED = "altered", "removed", "added"
 UNFINISHED: Final = "unfinished"
-"""Changed by an erasure that has not ended: neither lawful nor held against anybody."""
+"""Changed by an erasure that has not ended: neither lawful nor known to be unlawful."""
 
 _DETAILS: Final = {
     ALTERED: "altered since {since}: its digest was {before} and is {now}",
@@ -90,7 +90,7 @@ class Attested:
     def change(self, key: str, old: str | None, new: str | None, since: str) -> Change | None:
         """Return how an object unlawfully differs that was `old` and is `new`; None where it does not.
 
-        What an erasure removed and somebody restored differs too.
+        What an erasure removed and what was restored since differs too.
         """
         expected = self.erase(key, old)
         if new == expected or not _is_comparable(expected, new):
@@ -322,17 +322,15 @@ class History:
         return Chain(inventory, last, compared, tuple(changes), attested)
 
     def _sent(self) -> Envelope | None:
-        text = self._output.read(verdict_name(self._window))
+        text = self._output.read(verdict_name(self._window)) or b""
         try:
-            verdict = None if text is None else parse_event(text.rstrip())
-            if verdict is None:
-                return None
+            verdict = parse_event(text.rstrip())
             # All that is read of it further on: without it, it is no verdict.
             _ = verdict.data()["chain"]["inventory"], verdict.attributes["time"]
-            revision(verdict, {"lost": 0})
-            return verdict if revision_of(verdict) >= 0 else None
+            next_number = revision(verdict, {"lost": 0})["number"]
         except (EnvelopeError, LookupError, TypeError, ValueError, AttributeError):
             return None  # the reports say it again
+        return verdict if next_number > 0 else None
 
     def _inventory(self, digest: str) -> Inventory | None:
         """Return the inventory with this digest; None when it is gone or altered."""
@@ -409,7 +407,7 @@ def chain_of(
     """
     receipts = [receipt for part in parts.values() for receipt in part.receipts]
     attested = attested_by(key, archive, receipts)
-    # Raw objects that nobody reads any more are in their receipts, as erasures left them.
+    # Raw objects that are not read any more are in their receipts, as erasures left them.
     inputs = {name: digest for receipt in receipts for name, digest in receipt.inputs.items()}
     objects = {
         name: left for name, digest in inputs.items() if (left := attested.erase(name, digest)) is not None

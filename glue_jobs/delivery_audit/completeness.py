@@ -68,7 +68,7 @@ class Arrival(NamedTuple):
     is_unread: bool = False
 
     def digest(self, rule: str) -> int | None:
-        """Return its digest by one of the rules; None where nobody knows it."""
+        """Return its digest by one of the rules; None where it is not known."""
         return self.digests[RULES.index(rule)]
 
 
@@ -76,9 +76,9 @@ class Arrival(NamedTuple):
 class JudgedStatement:
     """A manifest's statement: `missing` was stated and not seen; the device gave up the `explained`.
 
-    The tap has a hole for the `unrecorded`, or nobody understands what may explain them. `open` is too young
-    to be judged. `lost` are the numbers, None where nobody can tell which. IoT Core had acknowledged the
-    numbers up to `acknowledged_to`, and so at least `acknowledged` of the unexplained.
+    The tap has a hole for the `unrecorded`, or a report that is not understood may explain them. `open` is
+    too young to be judged. `lost` are the numbers, None where they are not known. IoT Core had acknowledged
+    the numbers up to `acknowledged_to`, and so at least `acknowledged` of the unexplained.
     """
 
     manifest: Manifest
@@ -99,7 +99,7 @@ class JudgedStatement:
 
     @property
     def lost(self) -> list[Range] | None:
-        """The numbers that are missing for no reason that is known, None where nobody can tell which."""
+        """The numbers that are missing for no reason that is known, None where it is not known which."""
         certain = length(self.unseen) == self.missing and length(self.in_holes) == self.unrecorded
         return self.candidates if certain else None
 
@@ -115,7 +115,7 @@ class JudgedStatement:
         return without(self.unseen, [*self.given_up, *self.in_holes])
 
     def leave(self, spans: list[Range]) -> int:
-        """Count what is missing of these numbers as unrecorded: nobody can be blamed. Return how many."""
+        """Count what is missing of these numbers as unrecorded, not as lost. Return how many."""
         count = min(self.unexplained, length(spans))
         if count:
             self.unrecorded += count
@@ -204,7 +204,7 @@ class Completeness:
         self.holes: Counter[int] = Counter()
         """Numbers without a record by the hour in which they would have come."""
         self.unattesting = [each for each in reports.unsettled if each.type == MANIFEST]
-        """The manifests that attest nothing, whether they are wrong or nobody understands them."""
+        """The manifests that attest nothing, whether they are wrong or not understood."""
         self._unread = _numbers_of(self.unattesting)
         self._without_number = {each.epoch for each in self.unattesting if each.sequence is None}
         self._disputed = _numbers_of(report for report, _ in reports.contradictions)
@@ -216,6 +216,7 @@ class Completeness:
             self._find_unseen(epoch)
         self.given_up = list(self._given_up())
         """The numbers that the device gave up and that were not seen all the same."""
+        self._explanations = self._given_up_by_epoch()
         self.judged = list(self._judge())
         """Each statement of a manifest that counts."""
         self.unmatched = self._find_unrecorded(_Arrivals(arrivals))
@@ -236,8 +237,8 @@ class Completeness:
 
         They may have been lost, or have had no route to the cloud: nobody knows.
         """
-        given_up = (span for each, spans in self.given_up if each.epoch == epoch for span in spans)
-        for span in without(self._in_view.get(epoch, []), [*self.attested(epoch), *given_up]):
+        known = [*self.attested(epoch), *self._explanations.get(epoch, ())]
+        for span in without(self._in_view.get(epoch, []), known):
             _, behind = self.seen[epoch].hours_around(span) if epoch in self.seen else (None, None)
             if behind is not None:
                 yield span, behind
@@ -388,12 +389,15 @@ class Completeness:
             if pieces := clipped(self._unseen.get(each.epoch, []), (first, each.span[1])):
                 yield each, pieces
 
-    def _judge(self) -> Iterator[JudgedStatement]:
-        given_up: dict[str, list[Range]] = defaultdict(list)
+    def _given_up_by_epoch(self) -> dict[str, list[Range]]:
+        found: dict[str, list[Range]] = defaultdict(list)
         for discard, pieces in self.given_up:
-            given_up[discard.epoch] += pieces
+            found[discard.epoch] += pieces
+        return {epoch: merged(spans) for epoch, spans in found.items()}
+
+    def _judge(self) -> Iterator[JudgedStatement]:
         for epoch, manifests in self.manifests.items():
-            explanations, to = merged(given_up[epoch]), self._acknowledged_to(manifests)
+            explanations, to = self._explanations.get(epoch, []), self._acknowledged_to(manifests)
             for manifest in manifests:
                 for each in manifest.statements:
                     unseen = clipped(self._in_view[epoch], each.span)
@@ -435,7 +439,7 @@ class Completeness:
         return [each for each in arrivals if not each.is_unread]
 
     def _unsettled(self) -> dict[str, int]:
-        """Return by epoch up to which number a report that nobody understands may explain what is missing."""
+        """Return by epoch up to which number a report that is not understood may explain what is missing."""
         found: dict[str, int] = {}
         of_unknown_birth: set[str] = set()
         for report in self.reports.unsettled:
@@ -445,7 +449,7 @@ class Completeness:
             if report.type == DISCARDED:
                 number = _FAR if report.sequence is None else report.sequence
                 found[epoch] = max(found.get(epoch, _NOTHING), number)
-            # It may be about the epoch before, and about any other where nobody knows which that was.
+            # It may be about the epoch before, and about any other where it is not known which that was.
             if birth := self.reports.births.get(epoch):
                 found[birth.lost_epoch or ""] = _FAR
             else:

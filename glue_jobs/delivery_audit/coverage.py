@@ -215,8 +215,8 @@ def hours_of_gone(tap: Part) -> Counter[int]:
     rows = Counter[int]()
     oldest = min((each.number for each in tap.hours), default=_NO_END)
     for each in tap.gone:
-        # Nobody attests the times of an entry: they count as far as its folder allows, since a row lies there
-        # at most `LATE_DAYS` late. What a gap in a list lacks may have lain in any folder before.
+        # The times of an entry are not attested: they count as far as its folder allows, since a row lies
+        # there at most `LATE_DAYS` late. What a gap in a list lacks may have lain in any folder before.
         folder = min(oldest, each.hour.number) if each.name.startswith(WRITTEN) else each.hour.number
         first = max(each.first_ms // HOUR_MS, folder - 24 * (LATE_DAYS + 1))
         last = min(each.last_ms // HOUR_MS, each.hour.number + 1)

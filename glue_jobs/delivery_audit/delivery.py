@@ -178,7 +178,7 @@ def _verdict(
 def _holds(event: Event, first: TapRow, decision: Decision, rules: AuditRules) -> bool | None:
     """Return whether tap and contract bear out the end that a router recorded: it is not taken on trust.
 
-    None where nobody can tell, as no clock says when it was decided.
+    None where no clock says when it was decided.
     """
     row, reason = decision.row, decision.row.reason
     if decision.outcome == Outcome.EXPIRED and not (expired := _had_expired(event, first, row, rules)):

@@ -247,10 +247,11 @@ class _Device:
         self._seen = {epoch: _seen(hours) for epoch, hours in numbered.items()}
         self._last_hour = max((seen.hours[1] for seen in self._seen.values()), default=0)
         self._reports = read_reports(_reports_of(self._hours), scope.uplinks)
-        self._preceded = {hour: self._is_preceded(hour) for hour in scope.damaged}
         self._arrivals = _arrivals(rows.not_in_tap, scope.watermark_ms)
-        unread = list(_unread(self._hours))
-        self._completeness = Completeness(self._seen, self._reports, [*self._arrivals, *unread], scope)
+        damaged = scope.damaged.intersection(each.hour for each in self._arrivals)
+        self._preceded = {hour: self._is_preceded(hour) for hour in damaged}
+        arrivals = [*self._arrivals, *_unread(self._hours)]
+        self._completeness = Completeness(self._seen, self._reports, arrivals, scope)
         self._attestation = Attestation(self._completeness)
         self._within = {each.hour for each in self._hours if each.within}
         self._days = self._count_days()
@@ -413,7 +414,7 @@ class _Device:
 
     def _is_preceded(self, hour: int) -> bool:
         """Return whether a number, or the start of all numbers, precedes whatever this hour lacks."""
-        if any(each.hour < hour for each in self._hours):
+        if self._hours and self._hours[0].hour < hour:
             return True
         lost = {each.epoch for each in self._reports.births.values() if each.lost_epoch}
         first = [epoch for epoch, seen in self._seen.items() if seen.hours[0] == hour]
@@ -429,7 +430,7 @@ class _Device:
         )
 
     def _forged(self, alone: Collection[tuple[str, ...]]) -> Iterator[Finding]:
-        """Report what nobody but the ledger knows."""
+        """Report what the ledger alone has."""
         for row in self._not_in_tap if alone else ():
             if _key(row) in alone:
                 named = {name: getattr(row, name) for name in _OF_DELIVERY}
@@ -627,17 +628,16 @@ def _bounded(findings: Iterator[Finding]) -> list[Finding]:
     ]
 
 
-def _unread(hours: Iterable[HourRow]) -> Iterator[Arrival]:
-    """Yield the events that came with a number that cannot be read, each once: copies may come later."""
-    known = set[tuple[str, ...]]()
+def _unread(hours: Iterable[HourRow]) -> Collection[Arrival]:
+    """Return the events that came with a number that cannot be read, each once: copies may come later."""
+    events: dict[tuple[str, ...], Arrival] = {}
     for hour in hours:
         for epoch, *digests in hour.unread:
             key = epoch or "", *map(str, digests)
-            if key in known:
-                continue
-            known.add(key)
             own = tuple(each % DIGESTS for each in digests)
-            yield Arrival(hour.hour * HOUR_MS, hour.hour, key, False, own, epoch, is_unread=True)
+            came = Arrival(hour.hour * HOUR_MS, hour.hour, key, False, own, epoch, is_unread=True)
+            events.setdefault(key, came)
+    return events.values()
 
 
 def usual_ms(median_ms: float | None) -> int:

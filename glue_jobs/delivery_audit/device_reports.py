@@ -250,8 +250,8 @@ class Report:
 class Statement:
     """What a manifest states for one uplink: `count` events with numbers within `span`.
 
-    `digest` is the low half of the sum of their digests by the `rule`, one of `RULES`; None where nobody can
-    compare it.
+    `digest` is the low half of the sum of their digests by the `rule`, one of `RULES`; None where it
+    cannot be compared.
     """
 
     span: Range
@@ -337,7 +337,7 @@ class DeviceReports:
 
     @property
     def unsettled(self) -> list[Report]:
-        """The device's own reports of which nobody knows what they say."""
+        """The device's own reports that are not understood, or contradict others."""
         counted = {each.report for each in self.manifests}
         both = (*self.not_understood, *self.contradictions)
         return [report for report, _ in both if report not in counted]

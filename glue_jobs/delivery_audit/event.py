@@ -24,7 +24,7 @@ from glue_jobs.delivery_audit.event_group import (
     TapRow,
 )
 from glue_jobs.delivery_audit.findings import Kind
-from glue_jobs.delivery_audit.rules import LAST_MS, AuditRules, date_of
+from glue_jobs.delivery_audit.rules import LAST_MS, AuditRules, date_of, is_time
 
 LONGEST_DECISION_MS: Final = 180_000
 """Longest from a message's first receive to a decision at that receive, milliseconds. For so long the
@@ -43,7 +43,7 @@ IMPOSSIBLE_TIME: Final = "impossible_time"
 behind 9999, or of a message that was received before it was accepted."""
 
 UNNUMBERED: Final = f"unreadable_{SEQUENCE}"
-"""What nobody can read of an event in the tap, where that is its number. It is judged, but for its order."""
+"""What cannot be read of an event in the tap, where that is its number. It is judged, but for its order."""
 
 MAX_TEXT: Final = 4_000
 """Most characters of a row that are kept in quarantine. Ours: enough to see what it is."""
@@ -397,16 +397,12 @@ def tap_fault(row: TapRow) -> str | None:
     return None if row.unread == UNNUMBERED else row.unread
 
 
-def _is_time(at_ms: int | None) -> bool:
-    return at_ms is not None and 0 <= at_ms <= LAST_MS
-
-
 def _ledger_fault(row: LedgerRow, versions: Collection[str]) -> str | None:
     if row.unknown_members:
         return _UNKNOWN_MEMBER
     if None in row[2:6] or row.outcome is None:
         return MISSING_MEMBER
-    if not (_is_time(row.decided_at_ms) and _is_time(row.entered_at_ms)):
+    if not (is_time(row.decided_at_ms) and is_time(row.entered_at_ms)):
         return IMPOSSIBLE_TIME
     received_ms = row.decided_at_ms if row.received_at_ms is None else row.received_at_ms
     if received_ms < row.entered_at_ms - CLOCK_SLACK_MS <= row.decided_at_ms:
@@ -427,7 +423,7 @@ def _handover_fault(row: HandoverRow) -> str | None:
         return _UNKNOWN_MEMBER
     if None in (row.channel, row.source, row.id, row.outcome):
         return MISSING_MEMBER
-    if not (_is_time(row.decided_at_ms) and _is_time(row.entered_at_ms)):
+    if not (is_time(row.decided_at_ms) and is_time(row.entered_at_ms)):
         return IMPOSSIBLE_TIME
     if row.outcome not in _HANDOVER_ENDS:
         return _UNKNOWN_OUTCOME

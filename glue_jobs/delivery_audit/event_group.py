@@ -79,10 +79,10 @@ class TapRow(NamedTuple):
     one text for each contract of the history, in its order: the names of the routes that the event takes by
     it, parted by spaces, `UNWANTED` before those that do not forward it, or `NO_ROUTE`. `sequence` is None
     where a simple client sends without numbers, `partition` is the `partitionkey`. `data_digest` is a hash of
-    the payload, None where nobody made one. `digest` is the `eventplane.device_reports.short_digest` of the
+    the payload, None where there is none. `digest` is the `eventplane.device_reports.short_digest` of the
     event, by the row's own word if it `is_redacted`. `file` is the object's name beneath the archive,
-    `unread` names what the core would not accept and nobody can judge by, `within` is whether it belongs to
-    the window.
+    `unread` names what the core would not accept, and the audit cannot judge by, `within` is whether it
+    belongs to the window.
     """
 
     accepted_at_ms: int

@@ -30,7 +30,7 @@ from glue_jobs.delivery_audit.event_group import (
 from glue_jobs.delivery_audit.findings import Finding, Hop, Kind, worst_first
 from glue_jobs.delivery_audit.judge import judge
 from glue_jobs.delivery_audit.rows import MAX_ROWS, event_groups
-from glue_jobs.delivery_audit.rules import LAST_MS, Rules, Window, date_of
+from glue_jobs.delivery_audit.rules import LAST_MS, Rules, Window, date_of, is_time
 
 MAX_FINDINGS: Final = 1_000
 """Most findings of events that are kept in the driver; all of them are in the table."""
@@ -68,7 +68,7 @@ def ordered_inboxes(history: ContractHistory) -> frozenset[str]:
 def ordered_deliveries(group: EventGroup, inboxes: Collection[str]) -> Iterator[OrderedDelivery]:
     """Return the first deliveries of a group into `inboxes`; none of an identity that several senders use.
 
-    Of that `two_senders` is found, and a forged copy overtakes nobody. Nor does an event whose place in the
+    Of that `two_senders` is found, and a forged copy overtakes no event. Nor does an event whose place in the
     order is unknown: its number cannot be read, it was decided by a wrong clock or on another day, or it has
     no number and tap and ledger differ about its time. A group with rows beyond those that it holds is not
     judged.
@@ -132,8 +132,8 @@ def is_sent(row: LedgerRow) -> bool:
 
 def has_order(row: LedgerRow) -> bool:
     """Return whether the row's time of decision can be compared with those of other deliveries."""
-    is_time = 0 <= row.decided_at_ms <= LAST_MS and 0 <= row.entered_at_ms <= LAST_MS
-    return row.within and is_time and not decided_between(row).skew_ms
+    has_times = is_time(row.decided_at_ms) and is_time(row.entered_at_ms)
+    return row.within and has_times and not decided_between(row).skew_ms
 
 
 def overtaken(deliveries: Iterable[OrderedDelivery]) -> Iterator[Finding]:
@@ -287,7 +287,7 @@ def _not_judged(group: EventGroup) -> Finding:
     members = first._asdict()
     at_ms = members.get("accepted_at_ms", members.get("entered_at_ms"))
     return Finding(
-        date=date_of(at_ms) if at_ms is not None and 0 <= at_ms <= LAST_MS else members.get("date"),
+        date=date_of(at_ms) if is_time(at_ms) else members.get("date"),
         kind=Kind.NOT_UNDERSTOOD,
         hop=Hop.ARCHIVE,
         device=members.get("client_id"),
@@ -316,8 +316,8 @@ def usages(rows: Iterable[LedgerRow]) -> list[Usage]:
     """Return by which contract versions routers decided, and in which intervals of time."""
     first_ms: dict[tuple[str, int, bool], int] = {}
     for row in rows:
-        if row.is_whole and row.within and 0 <= row.decided_at_ms <= LAST_MS:
-            # By a wrong clock nobody can tell when it was in force.
+        if row.is_whole and row.within and is_time(row.decided_at_ms):
+            # A wrong clock does not show when it was in force.
             is_in_force = row.is_by_contract_in_force and not decided_between(row).skew_ms
             key = row.contract_version, row.decided_at_ms // INTERVAL_MS, is_in_force
             first_ms[key] = min(first_ms.get(key, row.decided_at_ms), row.decided_at_ms)
@@ -347,7 +347,7 @@ def ledger_hours(
     for row in rows:
         if not row.within:
             continue
-        if row.entered_by in uplinks and row.is_whole and 0 <= row.entered_at_ms <= LAST_MS:
+        if row.entered_by in uplinks and row.is_whole and is_time(row.entered_at_ms):
             entered.add(row.entered_at_ms // HOUR_MS)
         if row.outcome == Outcome.DELIVERED and row.destination in webhooks:
             delivered.add(row.file.rpartition("/")[0])

@@ -119,7 +119,7 @@ def _trend_row(output: Objects, window: str) -> dict[str, Any] | None:
     try:
         return trend_row(parse_event(output.read(verdict_name(window)) or b"").data())
     except (EnvelopeError, LookupError, TypeError, AttributeError):
-        return None  # somebody else's file
+        return None  # no verdict of an audit
 
 
 def send_verdict(queue_url: str, event: Envelope) -> None:

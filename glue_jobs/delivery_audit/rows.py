@@ -77,7 +77,7 @@ READ_ATTRIBUTES: Final = (
 def tap_rows(rows: DataFrame, window: Window, routes: Column, keys: DataFrame | None = None) -> DataFrame:
     """Return the tap's rows with the key, `within` and the members of `TapRow`, which has the `routes`.
 
-    `fault` is why nobody knows what a row is about, else null; `refusal` is not null for what is no event.
+    `fault` is why it is not known what a row is about, else null; `refusal` is not null for what is no event.
     `report` is the text of a device's report. With `keys`, only rows that have one of these.
     """
     texts, stated = sf.col("texts"), sf.col("digest")

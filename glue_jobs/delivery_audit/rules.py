@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
+from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 from eventplane.contract import Contract, DeliveryGuarantee, Place, SchemaCheck
@@ -71,6 +73,11 @@ class Window:
         first = datetime(self.day.year, self.day.month, self.day.day, tzinfo=UTC)
         first_ms = int(first.timestamp()) * 1_000
         return first_ms, first_ms + DAY_MS - 1
+
+
+def is_time(at_ms: int | None) -> bool:
+    """Return whether this is a time that can be, Unix milliseconds."""
+    return at_ms is not None and 0 <= at_ms <= LAST_MS
 
 
 def date_of(milliseconds: int) -> str:
@@ -146,30 +153,30 @@ class Rules:
     def within_rows(self, counts: Mapping[Any, int]) -> Rules | None:
         """Return rules by which gone objects explain no more than they held; None where these do not.
 
-        `counts` are those that were judged by these. Which events lay in an object nobody knows: the earliest
-        are taken, a second at a time.
+        `counts` are those that were judged by these. Which events lay in an object is not known: the
+        earliest are taken, a second at a time.
         """
-        seconds = sorted(
-            (key.archive, key.second, count)
-            for key, count in counts.items()
-            if isinstance(key, HoleCount) and key.second is not None
-        )
+        found: dict[str, list[tuple[int, int]]] = defaultdict(list)
+        for key, count in counts.items():
+            if isinstance(key, HoleCount) and key.second is not None:
+                found[key.archive].append((key.second, count))
+        in_order = {folder: sorted(found[folder]) for folder in self.missing}
         missing = {
-            folder: [_cut(each, [(at, n) for name, at, n in seconds if name == folder]) for each in spans]
-            for folder, spans in self.missing.items()
+            folder: [_cut(each, in_order[folder]) for each in spans] for folder, spans in self.missing.items()
         }
         is_kept = all(missing[folder] == [*spans] for folder, spans in self.missing.items())
         return None if is_kept else replace(self, missing=missing)
 
 
-def _cut(missing: MissingRows, counts: Iterable[tuple[int, int]]) -> MissingRows:
-    """Let it end before the second in which more is counted than there were rows."""
+def _cut(missing: MissingRows, counts: Sequence[tuple[int, int]]) -> MissingRows:
+    """Let it end before the second in which more is counted than there were rows; `counts` are in order."""
+    start = bisect_left(counts, missing.first_s, key=itemgetter(0))
+    end = bisect_right(counts, missing.last_s, key=itemgetter(0))
     left = missing.rows
-    for second, count in counts:
-        if missing.first_s <= second <= missing.last_s:
-            left -= count
-            if left < 0:
-                return missing._replace(last_s=second - 1)
+    for second, count in counts[start:end]:
+        left -= count
+        if left < 0:
+            return missing._replace(last_s=second - 1)
     return missing
 
 

@@ -51,8 +51,11 @@ def result(audit: Audit) -> dict[str, Any]:
     }
 
 
-# What is settled meets an object that cannot be read after others were settled.
-@pytest.mark.parametrize("damages", ["", DAMAGED], ids=["faults", "damages, settled"])
+# What is settled meets an object that cannot be read after others were settled. Where objects that are gone
+# held less than is missing, events are judged in two rounds, and screened once.
+@pytest.mark.parametrize(
+    "damages", ["", DAMAGED, "more_lost_than_gone"], ids=["faults", "damages, settled", "two rounds"]
+)
 def test_the_result_with_and_without_the_screen_is_the_same(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damages: str
 ) -> None:
