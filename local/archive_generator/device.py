@@ -104,13 +104,15 @@ class Device:
 
     def store(self, text: str, destinations: list[str]) -> None:
         """Store the event with the last number."""
+        digest = event_digest(text.encode())
         for name in destinations:
-            self._stated[name].store(self.sequence, event_digest(text.encode()))
+            self._stated[name].store(self.sequence, digest)
 
     def replace(self, before: str, after: str, destinations: list[str]) -> None:
         """State another event in place of the one that was just stored."""
+        digests = event_digest(before.encode()), event_digest(after.encode())
         for name in destinations:
-            self._stated[name].replace(event_digest(before.encode()), event_digest(after.encode()))
+            self._stated[name].replace(*digests)
 
     def started(self, at_ms: int, lost_epoch: str = "") -> Envelope:
         """The report of a store's new life, which follows the loss of the one called `lost_epoch`."""

@@ -531,7 +531,7 @@ def expired_by_a_fast_clock(case: Case) -> list[Truth]:
 
 @_fault(lambda case: _is_handed_over(case) and _ends_in_its_hour(case))
 def put_by_a_fast_clock(case: Case) -> list[Truth]:
-    """The router's clock is ahead, so that its word is that the webhook was quicker."""
+    """The router's clock is ahead, so by its records the webhook had the event before it was sent."""
     ahead = [replace(row, decided_at_ms=row.decided_at_ms + FAST_MS) for row in case.ledger]
     case.ledger = ahead
     return [_of_row(case, Kind.CLOCK_SKEW, Hop.ROUTER, row) for row in ahead]
@@ -645,7 +645,7 @@ def with_new_members(case: Case) -> list[Truth]:
 
 
 def _unusable(case: Case, kind: Kind, hop: Hop, **members: Any) -> list[Truth]:
-    """The webhook's row says what nobody can judge by."""
+    """The webhook's row has a member by which nothing can be judged."""
     row = case.handovers[-1] = replace(case.handovers[-1], **members)
     known = replace(_handed(case, kind, row.channel), hop=hop)
     return [known, replace(known, kind=QUARANTINED, hop=None, route=None)]
