@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 import sys
 from argparse import Namespace
 from collections import Counter
@@ -21,7 +20,9 @@ from random import Random
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
+from benchmarks.audit.bench import audit_command, environment
 from benchmarks.audit.processes import Measured, measured
+from benchmarks.audit.proof import AS_OF, table_rows
 from benchmarks.results import Figure
 from benchmarks.runner import Benchmark
 from edge import reports
@@ -48,7 +49,6 @@ MOST_TIMES: Final = 2.0
 """How many times the CPU time of the audit without hostile reports may be needed."""
 
 DAY: Final = "2026-03-01"
-AS_OF: Final = ("--AS_OF", "2026-04-01T00:00:00Z", "--DATE", DAY)
 
 _NUMBERS: Final = (-(2**70), -(2**62), -1, 0, 1, 2, 50, 10**6, 2**62, 10**30)
 _VALUES: Final[tuple[Any, ...]] = (
@@ -105,7 +105,7 @@ def honest(client: str, epoch: str, number: int, random: Random) -> Envelope:
 def hostile_reports(
     clients: list[str], epochs: dict[str, str], count: int, random: Random
 ) -> Iterator[tuple[str, Envelope]]:
-    """Yield hostile reports of `clients`; each is in the epoch of one in `epochs`, or in one of nobody."""
+    """Yield hostile reports of `clients`, each in the epoch of a device in `epochs` or of no device."""
     everybody, place = [*epochs.values()], 0
     while place < count:
         client = clients[place % len(clients)]
@@ -144,9 +144,8 @@ def _add(folder: Path, sent: Iterator[tuple[str, Envelope]], random: Random) -> 
 
 
 def _audit(folder: Path, output: str) -> Measured:
-    places = "--INPUT", str(folder / "archive"), "--OUTPUT", str(folder / output)
-    command = [sys.executable, "-m", "glue_jobs.delivery_audit", *places, *AS_OF]
-    return measured(command, {**os.environ, "PYTHONPATH": str(Path.cwd())})
+    command = audit_command(folder / "archive", folder / output, DAY)
+    return measured([*command, *AS_OF], environment())
 
 
 def _said(output: Path) -> tuple[dict[str, list[str]], Counter[str], dict[str, Any]]:
@@ -156,10 +155,7 @@ def _said(output: Path) -> tuple[dict[str, list[str]], Counter[str], dict[str, A
     spark = local_session()
     try:
         for table, of in (("devices", "client_id"), ("findings", "device")):
-            path = output / table
-            if not any(path.glob("date=*")):
-                continue  # nothing was found
-            for row in spark.read.parquet(str(path)).toLocalIterator():
+            for row in table_rows(spark, output / table):
                 said.setdefault(str(row[of]), []).append(
                     json.dumps(row.asDict(), sort_keys=True, default=str)
                 )

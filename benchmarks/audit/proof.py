@@ -69,12 +69,13 @@ def prove(spark: SparkSession, plan: Plan, folder: Path) -> Proof:
 
 def found(spark: SparkSession, folder: Path, silent: list[Row]) -> Iterator[Row]:
     """What the audit in `folder` says: findings, quarantine and devices; of the `silent` it has no table."""
-    yield from (row.asDict() for row in _rows(spark, folder / "findings"))
-    yield from (quarantined(row.asDict()) for row in _rows(spark, folder / "quarantine"))
-    yield from coverage([*silent, *(row.asDict() for row in _rows(spark, folder / "devices"))])
+    yield from (row.asDict() for row in table_rows(spark, folder / "findings"))
+    yield from (quarantined(row.asDict()) for row in table_rows(spark, folder / "quarantine"))
+    yield from coverage([*silent, *(row.asDict() for row in table_rows(spark, folder / "devices"))])
 
 
-def _rows(spark: SparkSession, table: Path) -> Iterator[Any]:
+def table_rows(spark: SparkSession, table: Path) -> Iterator[Any]:
+    """Return the rows of a table of an audit; none where the audit found nothing to write."""
     return spark.read.parquet(str(table)).toLocalIterator() if any(table.glob("date=*")) else iter(())
 
 

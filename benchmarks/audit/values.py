@@ -88,7 +88,7 @@ def differences(spark: SparkSession, folder: Path, events: int, seed: int) -> li
 
 
 def by_core(text: str) -> tuple[Any, ...] | None:
-    """Return the values as the core reads them, and what nobody can read; None for what is no event."""
+    """Return the values as the core reads them, and what cannot be read; None for what is no event."""
     try:
         event = parse_event(text)
     except EnvelopeError:
@@ -140,9 +140,7 @@ def generated(events: int, seed: int) -> Iterator[str]:
         for name in random.sample([*members][4:], random.randrange(9)):
             del members[name]
         if random.random() < 0.7:
-            name = random.choice(
-                [*_TIMES, *_TIMES, SEQUENCE, ROUTER_HOPS, "severitynumber", "deliveryguarantee"]
-            )
+            name = random.choice(_JUDGED)
             members[name] = _nearly(random, name)
         space = random.choice(["", "", " ", "\n\t"])
         yield (

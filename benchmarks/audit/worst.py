@@ -55,13 +55,13 @@ def _one_device(events: int) -> Plan:
 
 
 def dead_ledger(archive: Path) -> dict[str, int]:
-    """The routers' records are gone: a hole of the archive, for which nobody is accused."""
+    """The routers' records are gone: a hole of the archive, and no hop is reported as its cause."""
     shutil.rmtree(archive / "ledger")
     return {"lost": 0, "broken": 0}
 
 
 def half_wrong(archive: Path) -> dict[str, int]:
-    """Of four deliveries the ledger lacks one and has one on a route that nobody declared."""
+    """Of four deliveries the ledger lacks one and has one on a route that no contract has."""
     delivered = wrong = 0
     for path in sorted((archive / "ledger").rglob("*.gz")):
         kept = []

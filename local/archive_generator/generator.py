@@ -132,9 +132,9 @@ class Plan:
 class _News:
     """What a device sends in one hour, by the flows that were `chosen`.
 
-    Faults can be planted if the device `is_sound`. It `discards` some events itself, of some that `vanishes`
-    nobody hears, and somebody `alters` others in the archive. `neighbour` is another device that could bring
-    one of its events.
+    Faults can be planted if the device `is_sound`. Some events it `discards` itself; with `vanishes` others
+    are lost without a trace, and with `alters` others are altered in the archive. `neighbour` is another
+    device that could bring one of its events.
     """
 
     device: Device

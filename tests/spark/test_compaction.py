@@ -154,7 +154,7 @@ def test_a_damaged_object_holds_up_its_own_hour_only_and_old_raw_objects_of_othe
     assert table(spark, archive, LEDGER_FOLDER, later).count() == 1
 
 
-def test_an_hour_whose_receipt_nobody_attested_is_made_anew_if_all_its_sources_are_there(
+def test_an_hour_whose_receipt_is_not_attested_is_made_anew_if_all_its_sources_are_there(
     spark: SparkSession, archive: SmallArchive
 ) -> None:
     archive.send()

@@ -102,7 +102,7 @@ def test_the_person_is_gone_all_others_are_there_and_the_record_names_nobody(
         "audit/findings": 1,
         "fleet": 1,
     }
-    # A line that was cut says of nobody that it is theirs.
+    # A line that was cut does not show whose it is.
     assert receipt["redacted"] == {"tap": 1, "compacted/tap": 1}
     assert {(each["rows"], each["reason"]) for each in receipt["may_remain"]} == {(1, UNREADABLE)}
     assert receipt["documents"] == [f"audit/replay/date={DAY}/part-0.json.gz", "audit/report.json"]

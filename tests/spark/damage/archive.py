@@ -23,6 +23,7 @@ DAY_MS: Final = 1_772_323_200_000
 
 DEVICE_PREFIX: Final = "org.eventplane.device."
 MANIFEST: Final = DEVICE_PREFIX + "manifest.v1"
+READING, CLIMATE = "org.example.reading.v1", "org.example.climate.v1"
 
 
 class Archive:
@@ -151,6 +152,23 @@ def sent(archive: Archive, device: str, hour: int | None = None) -> dict[int, Ro
     return {number_of(row): row for row in archive.rows(TAP, hour) if row["client_id"] == device}
 
 
+def manifest_of(archive: Archive, device: str, hour: int) -> Row:
+    """Return the row of the tap with a device's first manifest of an hour."""
+    return next(row for row in sent(archive, device, hour).values() if is_manifest(row))
+
+
+def forget(archive: Archive, device: str, numbers: set[int]) -> None:
+    """Delete all rows about these numbers of a device."""
+    names = {
+        (event(row)["source"], event(row)["id"])
+        for number, row in sent(archive, device).items()
+        if number in numbers
+    }
+    archive.edit(TAP, lambda row: None if (event(row)["source"], event(row)["id"]) in names else row)
+    for folder in (LEDGER, HANDOVERS):
+        archive.edit(folder, lambda row: None if (row["source"], row["id"]) in names else row)
+
+
 def digest_of(row: Row) -> str:
     """Return the digest of the event of a row of the tap (docs/reference/audit.md#digests)."""
     return hashlib.sha256(row["event"].strip(" \t\n\r").encode()).hexdigest()[:32]
@@ -189,6 +207,25 @@ def restate(archive: Archive, device: str, after: int = 0, also: str = "") -> No
             rows[number] = with_event(row, members)
     archive.edit(TAP, lambda row: rows[number_of(row)] if row["client_id"] in (device, also) else row)
     agree(archive)
+
+
+def change_report(archive: Archive, row: Row, change: Callable[[Any], Any]) -> dict[str, Any]:
+    """Change the data of a report, and restate it; returns the members by which its finding is known."""
+    members = event(row)
+    altered = with_event(row, {**members, "data": change(members["data"])})
+    archive.edit(TAP, lambda each: altered if each == row else each)
+    restate(archive, row["client_id"], after=number_of(row))
+    return {"device": row["client_id"], "id": members["id"], "sequence": number_of(row)}
+
+
+def stating(**members: Any) -> Callable[[Any], Any]:
+    """Return the change of a manifest's data that gives its first statement other members."""
+
+    def change(data: Any) -> Any:
+        first, *others = data["statements"]
+        return {**data, "statements": [{**first, **members}, *others]}
+
+    return change
 
 
 def is_report(row: Row) -> bool:

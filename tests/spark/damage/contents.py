@@ -12,14 +12,15 @@ from tests.spark.damage.archive import (
     Archive,
     Row,
     agree,
+    change_report,
     event,
     is_manifest,
     is_report,
-    restate,
+    manifest_of,
     sent,
     with_event,
 )
-from tests.spark.damage.expected import BROKEN, INCOMPLETE, PROVEN, Expected, Fact, kind
+from tests.spark.damage.expected import ARCHIVE, BROKEN, INCOMPLETE, PROVEN, Expected, Fact, kind
 
 ALTERED: Final = {
     "data": {"value": 1_000_000, "unit": "1"},
@@ -28,7 +29,6 @@ ALTERED: Final = {
     "traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
 }
 """Members that are altered, each of another device's event."""
-ARCHIVE: Final = ("archive",)
 
 
 @kind
@@ -58,12 +58,9 @@ def altered_in_the_ledger(archive: Archive) -> Expected:
 def unknown_rule(archive: Archive) -> Expected:
     """A newer forwarder makes the digest of a manifest in a way that the audit does not know."""
     device = archive.devices()[4]
-    number, row = next((n, row) for n, row in sent(archive, device, 4).items() if is_manifest(row))
-    members = event(row)
-    members["data"]["key_digest"] = "sha3"
-    archive.edit(TAP, lambda each: with_event(row, members) if each == row else each, 4)
-    restate(archive, device, after=number)
-    fact = Fact("not_understood", ("device_cloud",), {"device": device, "id": members["id"]})
+    row = manifest_of(archive, device, 4)
+    known = change_report(archive, row, lambda data: {**data, "key_digest": "sha3"})
+    fact = Fact("not_understood", ("device_cloud",), known)
     return Expected((INCOMPLETE,), (fact,), unseen=0)
 
 

@@ -8,19 +8,24 @@ from tests.spark.damage.archive import (
     FLEET,
     HANDOVERS,
     LEDGER,
+    READING,
     TAP,
     Archive,
     Row,
     agree,
+    change_report,
     event,
+    forget,
     hour_ms,
+    is_manifest,
     is_report,
+    manifest_of,
+    number_of,
     restate,
+    sent,
+    stating,
     with_event,
 )
-from tests.spark.damage.archive import is_manifest as _is_manifest
-from tests.spark.damage.archive import number_of as _number
-from tests.spark.damage.archive import sent as _sent
 from tests.spark.damage.expected import BROKEN, INCOMPLETE, NOTHING_LOST, PROVEN, Expected, Fact, kind
 
 NOON: Final = hour_ms(12)
@@ -42,10 +47,10 @@ def lateness_0(archive: Archive) -> Expected:
 def no_manifests(archive: Archive) -> Expected:
     """A device sends no manifests, and 118 of its other events are gone without a trace."""
     device = archive.devices()[0]
-    others = [number for number, row in _sent(archive, device).items() if not is_report(row)]
-    gone = {number for number, row in _sent(archive, device).items() if _is_manifest(row)}
+    others = [number for number, row in sent(archive, device).items() if not is_report(row)]
+    gone = {number for number, row in sent(archive, device).items() if is_manifest(row)}
     gone |= set(others[5::9][:118])
-    _forget(archive, device, gone)
+    forget(archive, device, gone)
     return Expected((INCOMPLETE,), unseen=_unseen(archive, device), devices={device: ("partly", "silent")})
 
 
@@ -53,11 +58,9 @@ def no_manifests(archive: Archive) -> Expected:
 def manifests_stop(archive: Archive) -> Expected:
     """A device's manifests stop at noon, and half of what it sent afterwards is gone without a trace."""
     device = archive.devices()[1]
-    sent = {number: row for number, row in _sent(archive, device).items() if row["accepted_at_ms"] >= NOON}
-    others = [number for number, row in sent.items() if not is_report(row)]
-    _forget(
-        archive, device, {number for number, row in sent.items() if _is_manifest(row)} | set(others[1::2])
-    )
+    rows = {number: row for number, row in sent(archive, device).items() if row["accepted_at_ms"] >= NOON}
+    others = [number for number, row in rows.items() if not is_report(row)]
+    forget(archive, device, {number for number, row in rows.items() if is_manifest(row)} | set(others[1::2]))
     # The last manifest is itself the first event that nobody states.
     return Expected((INCOMPLETE,), unseen=_unseen(archive, device), devices={device: ("partly",)})
 
@@ -66,7 +69,7 @@ def manifests_stop(archive: Archive) -> Expected:
 def silent_device(archive: Archive) -> Expected:
     """Nothing came from a device of the fleet."""
     device = archive.devices()[2]
-    _forget(archive, device, set(_sent(archive, device)))
+    forget(archive, device, set(sent(archive, device)))
     return Expected((INCOMPLETE,), devices={device: ("silent",)})
 
 
@@ -90,9 +93,9 @@ def no_fleet(archive: Archive) -> Expected:
 def only_manifests(archive: Archive) -> Expected:
     """Of an hour of a device only its manifest came: what that states is lost behind the device."""
     device = archive.devices()[1]
-    lost = {n: row for n, row in _sent(archive, device, hour=3).items() if not is_report(row)}
+    lost = {n: row for n, row in sent(archive, device, hour=3).items() if not is_report(row)}
     epoch = {event(row)["deviceepoch"] for row in lost.values()}.pop()
-    _forget(archive, device, set(lost))
+    forget(archive, device, set(lost))
     facts = tuple(
         Fact("lost", ("device_cloud",), {"device": device, "epoch": epoch, "sequence": number})
         for number in sorted(lost)
@@ -104,9 +107,9 @@ def only_manifests(archive: Archive) -> Expected:
 def acknowledged_lost(archive: Archive) -> Expected:
     """The same of one event that IoT Core acknowledged, by the device's word: the rule lost it."""
     device = archive.devices()[4]
-    sent = _sent(archive, device, hour=4)
-    number = next(n for n, row in sent.items() if not is_report(row))
-    _forget(archive, device, {number})
+    rows = sent(archive, device, hour=4)
+    number = next(n for n, row in rows.items() if not is_report(row))
+    forget(archive, device, {number})
     fact = Fact("lost", ("iot_rule",), {"device": device, "sequence": number})
     return Expected((BROKEN,), (fact,), totals={**NOTHING_LOST, "lost": 1}, unseen=0)
 
@@ -115,8 +118,8 @@ def acknowledged_lost(archive: Archive) -> Expected:
 def missing_manifest(archive: Archive) -> Expected:
     """One manifest of a device is gone behind IoT Core: its numbers are not stated."""
     device = archive.devices()[2]
-    number = next(n for n, row in _sent(archive, device, hour=5).items() if _is_manifest(row))
-    _forget(archive, device, {number})
+    number = next(n for n, row in sent(archive, device, hour=5).items() if is_manifest(row))
+    forget(archive, device, {number})
     facts = (
         Fact("missing_manifest", ("device_cloud",), {"device": device}),
         Fact("lost", ("iot_rule",), {"device": device, "sequence": number}),
@@ -138,9 +141,9 @@ def empty(archive: Archive) -> Expected:
 def one_event(archive: Archive) -> Expected:
     """The archive has one event, of a fleet of one device."""
     device = archive.devices()[0]
-    kept = min(_sent(archive, device))
+    kept = min(sent(archive, device))
     for name in archive.devices():
-        _forget(archive, name, set(_sent(archive, name)) - ({kept} if name == device else set()))
+        forget(archive, name, set(sent(archive, name)) - ({kept} if name == device else set()))
     archive.edit(FLEET, lambda row: row if row["thing"] == device else None)
     return Expected((INCOMPLETE,), devices={device: ("partly", "silent")})
 
@@ -169,7 +172,7 @@ def manifests_swapped(archive: Archive) -> Expected:
     """Two devices' manifests have each other's bodies."""
     one, other = archive.devices()[:2]
     bodies = {
-        name: [event(row)["data"] for row in _sent(archive, name).values() if _is_manifest(row)]
+        name: [event(row)["data"] for row in sent(archive, name).values() if is_manifest(row)]
         for name in (one, other)
     }
     taken = {one: iter(bodies[other]), other: iter(bodies[one])}
@@ -177,7 +180,7 @@ def manifests_swapped(archive: Archive) -> Expected:
         TAP,
         lambda row: (
             with_event(row, {**event(row), "data": next(taken[row["client_id"]])})
-            if row["client_id"] in taken and _is_manifest(row)
+            if row["client_id"] in taken and is_manifest(row)
             else row
         ),
     )
@@ -194,14 +197,14 @@ def manifests_swapped(archive: Archive) -> Expected:
 def manifest_rows_swapped(archive: Archive) -> Expected:
     """A manifest of one device came over the connection of another: it is forged."""
     one, other = archive.devices()[:2]
-    number = next(n for n, row in _sent(archive, one, hour=6).items() if _is_manifest(row))
+    number = next(n for n, row in sent(archive, one, hour=6).items() if is_manifest(row))
 
     def moved(row: Row) -> Row:
-        if row["client_id"] != one or _number(row) != number:
+        if row["client_id"] != one or number_of(row) != number:
             return row
         return {**row, "client_id": other, "topic": row["topic"].replace(one, other)}
 
-    (manifest,) = (row for row in _sent(archive, one, hour=6).values() if _is_manifest(row))
+    (manifest,) = (row for row in sent(archive, one, hour=6).values() if is_manifest(row))
     id_ = event(manifest)["id"]
     archive.edit(TAP, moved)
     archive.edit(LEDGER, lambda row: _of_client(row, one, other) if row["id"] == id_ else row)
@@ -219,13 +222,10 @@ def manifest_rows_swapped(archive: Archive) -> Expected:
 def manifest_digest(archive: Archive) -> Expected:
     """A manifest's digest is not that of the events which it states."""
     device = archive.devices()[2]
-    number, row = next((n, row) for n, row in _sent(archive, device, hour=9).items() if _is_manifest(row))
-    members = event(row)
-    stated = members["data"]["statements"][0]
-    stated["digest"] = f"{int(stated['digest'], 16) ^ 1:032x}"
-    archive.edit(TAP, lambda each: with_event(row, members) if each == row else each, hour=9)
-    restate(archive, device, after=number)
-    facts = (Fact("manifest_mismatch", ("device_cloud",), {"device": device, "id": members["id"]}),)
+    row = manifest_of(archive, device, 9)
+    digest = int(event(row)["data"]["statements"][0]["digest"], 16) ^ 1
+    known = change_report(archive, row, stating(digest=f"{digest:032x}"))
+    facts = (Fact("manifest_mismatch", ("device_cloud",), known),)
     return Expected((BROKEN,), facts, devices={device: ("attested", "partly")})
 
 
@@ -233,7 +233,7 @@ def manifest_digest(archive: Archive) -> Expected:
 def id_altered(archive: Archive) -> Expected:
     """Tap, ledger and handovers agree on another id than the device stored."""
     device = archive.devices()[2]
-    row = next(row for row in _sent(archive, device, hour=10).values() if not is_report(row))
+    row = next(row for row in sent(archive, device, hour=10).values() if not is_report(row))
     before, after = event(row)["id"], "0" * 32
 
     archive.edit(TAP, lambda row: {**row, "event": row["event"].replace(before, after)}, hour=10)
@@ -248,11 +248,13 @@ def id_altered(archive: Archive) -> Expected:
 def reused_id(archive: Archive) -> Expected:
     """A service gives two events one id; its device stores and states both."""
     device = archive.devices()[3]
-    sent = _sent(archive, device, hour=11)
-    first = next(row for row in sent.values() if event(row)["type"] == "org.example.reading.v1")
+    rows = sent(archive, device, hour=11)
+    first = next(row for row in rows.values() if event(row)["type"] == READING)
     source = event(first)["source"]
     second = next(
-        row for row in sent.values() if event(row)["source"] == source and _number(row) > _number(first) + 10
+        row
+        for row in rows.values()
+        if event(row)["source"] == source and number_of(row) > number_of(first) + 10
     )
     kept, gone = event(first)["id"], event(second)["id"]
     archive.edit(TAP, lambda row: {**row, "event": row["event"].replace(gone, kept)}, hour=11)
@@ -266,7 +268,7 @@ def reused_id(archive: Archive) -> Expected:
 def foreign_client(archive: Archive) -> Expected:
     """One event of a device came under another client id."""
     one, other = archive.devices()[3:]
-    row = next(row for row in _sent(archive, one, hour=13).values() if _type(row) == "org.example.reading.v1")
+    row = next(row for row in sent(archive, one, hour=13).values() if _type(row) == READING)
     id_ = event(row)["id"]
     archive.edit(
         TAP,
@@ -290,24 +292,12 @@ def _type(row: Row) -> str:
     return str(event(row)["type"])
 
 
-def _forget(archive: Archive, device: str, numbers: set[int]) -> None:
-    """Delete all rows about these numbers of a device."""
-    names = {
-        (event(row)["source"], event(row)["id"])
-        for number, row in _sent(archive, device).items()
-        if number in numbers
-    }
-    archive.edit(TAP, lambda row: None if (event(row)["source"], event(row)["id"]) in names else row)
-    for folder in (LEDGER, HANDOVERS):
-        archive.edit(folder, lambda row: None if (row["source"], row["id"]) in names else row)
-
-
 def _unseen(archive: Archive, device: str) -> int:
     """Return how many numbers of a device between its least and its greatest nobody saw or states."""
-    sent = _sent(archive, device)
-    known = set(sent)
-    for row in sent.values():
-        if _is_manifest(row):
+    rows = sent(archive, device)
+    known = set(rows)
+    for row in rows.values():
+        if is_manifest(row):
             stated = event(row)["data"]["statements"][0]
             known |= set(range(stated["first"], stated["last"] + 1))
-    return max(sent) - min(sent) + 1 - len({number for number in known if min(sent) <= number <= max(sent)})
+    return max(rows) - min(rows) + 1 - len({number for number in known if min(rows) <= number <= max(rows)})

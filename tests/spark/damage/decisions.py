@@ -8,10 +8,12 @@ from collections.abc import Callable
 from typing import Final
 
 from tests.spark.damage.archive import (
+    CLIMATE,
     CONTRACTS,
     HANDOVERS,
     HOUR_MS,
     LEDGER,
+    READING,
     TAP,
     Archive,
     Row,
@@ -23,8 +25,6 @@ from tests.spark.damage.archive import (
 from tests.spark.damage.expected import BROKEN, INCOMPLETE, NOTHING_LOST, PROVEN, Expected, Fact, kind
 
 ROUTER: Final = ("router",)
-READING: Final = "org.example.reading.v1"
-CLIMATE: Final = "org.example.climate.v1"
 DIARY: Final = "org.example.diary.v1"
 ALARM: Final = "org.example.alarm.v1"
 

@@ -12,6 +12,9 @@ from tests.spark.damage.archive import Archive
 PROVEN, OPEN, INCOMPLETE, BROKEN = "proven", "open", "incomplete", "broken"
 _WORST_FIRST: Final = (BROKEN, INCOMPLETE, OPEN, PROVEN)
 
+ARCHIVE: Final = ("archive",)
+"""The hops of a finding about the archive itself."""
+
 NOTHING_LOST: Final = {
     "lost": 0,
     "to_replay": 0,

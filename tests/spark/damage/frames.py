@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -10,6 +11,7 @@ from tests.spark.damage.archive import (
     HANDOVERS,
     HOUR_MS,
     LEDGER,
+    READING,
     TAP,
     Archive,
     Row,
@@ -18,10 +20,17 @@ from tests.spark.damage.archive import (
     to_line,
     with_event,
 )
-from tests.spark.damage.expected import BROKEN, INCOMPLETE, NOTHING_LOST, PROVEN, Expected, Fact, kind
+from tests.spark.damage.expected import (
+    ARCHIVE,
+    BROKEN,
+    INCOMPLETE,
+    NOTHING_LOST,
+    PROVEN,
+    Expected,
+    Fact,
+    kind,
+)
 
-READING: Final = "org.example.reading.v1"
-ARCHIVE: Final = ("archive",)
 NEXT_DAY: Final = "2026-03-02"
 A_DAY_MS: Final = 24 * HOUR_MS
 
@@ -96,20 +105,8 @@ def fast_router(archive: Archive) -> Expected:
 @kind
 def expired_in_another_form(archive: Archive) -> Expected:
     """A router expires events with time left, which their expiry says in forms that few readers take."""
-    rows = _decisions(archive, 8)[:3]
     forms = "2026-03-02T12:00:00+23:59", "2026-12-31t23:59:60.123456789z", "2026-03-02T00:00:00-18:01"
-    expiry = dict(zip((row["id"] for row in rows), forms, strict=True))
-
-    def mortal(each: Row) -> Row:
-        members = event(each)
-        form = expiry.get(members["id"])
-        return with_event(each, {**members, "expirytime": form}) if form else each
-
-    archive.edit(TAP, mortal, 8)
-    ended = {"outcome": "expired", "reason": "expirytime"}
-    archive.edit(LEDGER, lambda each: {**each, **ended} if each["id"] in expiry else each, 8)
-    for device in sorted({row["client_id"] for row in rows}):
-        restate(archive, device)
+    rows = _expired(archive, 8, forms, reason="expirytime")
     facts = tuple(Fact("lost", ("router",), {"id": row["id"], "route": row["route"]}) for row in rows)
     totals = {**NOTHING_LOST, "lost": 3, "to_replay": 3}
     return Expected((BROKEN,), facts, totals=totals, unseen=0)
@@ -118,18 +115,7 @@ def expired_in_another_form(archive: Archive) -> Expected:
 @kind
 def expiry_unreadable(archive: Archive) -> Expected:
     """A router expires an event whose expiry is no time."""
-    row = _decisions(archive, 9)[0]
-    archive.edit(
-        TAP,
-        lambda each: (
-            with_event(each, {**event(each), "expirytime": "tomorrow"})
-            if event(each)["id"] == row["id"]
-            else each
-        ),
-        9,
-    )
-    archive.edit(LEDGER, lambda each: {**each, "outcome": "expired"} if each == row else each, 9)
-    restate(archive, row["client_id"])
+    (row,) = _expired(archive, 9, ["tomorrow"])
     fact = Fact("not_understood", ARCHIVE, {"id": row["id"]})
     return Expected((INCOMPLETE,), (fact,), quarantined=(1,), unseen=0)
 
@@ -158,6 +144,24 @@ def copy_on_the_next_day(archive: Archive) -> Expected:
 def _decisions(archive: Archive, hour: int) -> list[Row]:
     """Return the delivered readings of the hour, which have one route."""
     return [row for row in archive.rows(LEDGER, hour) if row["type"] == READING]
+
+
+def _expired(archive: Archive, hour: int, texts: Sequence[str], **ended: str) -> list[Row]:
+    """Let readings have expiries of these texts and end as expired; return the router's rows as they were."""
+    rows = _decisions(archive, hour)[: len(texts)]
+    expiry = dict(zip((row["id"] for row in rows), texts, strict=True))
+
+    def mortal(each: Row) -> Row:
+        members = event(each)
+        text = expiry.get(members["id"])
+        return with_event(each, {**members, "expirytime": text}) if text else each
+
+    archive.edit(TAP, mortal, hour)
+    ended = {"outcome": "expired", **ended}
+    archive.edit(LEDGER, lambda each: {**each, **ended} if each["id"] in expiry else each, hour)
+    for device in sorted({row["client_id"] for row in rows}):
+        restate(archive, device)
+    return rows
 
 
 def _contested(archive: Archive, hour: int, count: int, by_ms: int) -> Expected:

@@ -20,6 +20,7 @@ from tests.spark.damage.archive import (
     is_report,
 )
 from tests.spark.damage.expected import (
+    ARCHIVE,
     BROKEN,
     INCOMPLETE,
     NOTHING_LOST,
@@ -30,7 +31,6 @@ from tests.spark.damage.expected import (
     kind,
 )
 
-ARCHIVE: Final = ("archive",)
 _ANY: Final = ("attested", "partly")
 
 

@@ -1,54 +1,43 @@
-"""Devices that report what nobody understands, or what cannot be."""
+"""Devices whose reports no version understands, or that contradict themselves."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Final
 
 from tests.spark.damage.archive import (
+    CLIMATE,
+    DAY_MS,
     DEVICE_PREFIX,
     HANDOVERS,
+    HOUR_MS,
     LEDGER,
+    READING,
     TAP,
     Archive,
     Row,
     agree,
+    change_report,
     event,
+    forget,
     hour_ms,
     is_manifest,
+    manifest_of,
     number_of,
     restate,
     sent,
+    stating,
     to_line,
     with_event,
 )
 from tests.spark.damage.expected import BROKEN, INCOMPLETE, PROVEN, Expected, Fact, kind
 
-READING: Final = "org.example.reading.v1"
 WITHOUT_MANIFEST: Final = ("partly",)
-
-
-def _manifest(archive: Archive, device: str, hour: int) -> Row:
-    return next(row for row in sent(archive, device, hour).values() if is_manifest(row))
-
-
-def _change(archive: Archive, row: Row, change: Callable[[Any], Any]) -> dict[str, Any]:
-    """Change the data of a report; returns the members by which its finding is known."""
-    members = event(row)
-    altered = with_event(row, {**members, "data": change(members["data"])})
-    archive.edit(TAP, lambda each: altered if each == row else each)
-    restate(archive, row["client_id"], after=number_of(row))
-    return {"device": row["client_id"], "id": members["id"], "sequence": number_of(row)}
-
-
-def _state(**members: Any) -> Callable[[Any], Any]:
-    return lambda data: {**data, "statements": [{**data["statements"][0], **members}]}
 
 
 def _report(archive: Archive, device: str, hour: int, name: str, data: Any) -> dict[str, Any]:
     """Let a device have sent a report in the place of a reading."""
     row = next(row for row in sent(archive, device, hour).values() if event(row)["type"] == READING)
-    before, manifest = event(row), event(_manifest(archive, device, hour))
+    before, manifest = event(row), event(manifest_of(archive, device, hour))
     like = next(each for each in archive.rows(LEDGER, hour) if each["id"] == manifest["id"])
     named = {"id": f"{before['deviceepoch']}-r{hour}", "type": f"{DEVICE_PREFIX}{name}.v1"}
     placed = {key: before[key] for key in ("deviceepoch", "devicesequence", "recordedtime") if key in before}
@@ -66,7 +55,7 @@ def _report(archive: Archive, device: str, hour: int, name: str, data: Any) -> d
 
 
 def _incomplete(kind: str, members: dict[str, Any], devices: tuple[str, ...] = ()) -> Expected:
-    """Return that one finding lowers the verdict and accuses nobody."""
+    """Return that one finding lowers the verdict and names no hop as the cause of a loss."""
     fact = Fact(kind, ("device_cloud",), members)
     return Expected((INCOMPLETE,), (fact,), devices={members["device"]: devices} if devices else {}, unseen=0)
 
@@ -80,7 +69,7 @@ def newer_manifests(archive: Archive) -> Expected:
         members = event(row)
         if row["client_id"] != device or not is_manifest(row):
             return row
-        return with_event(row, {**members, "data": _state(ranges=[[1, 2]])(members["data"])})
+        return with_event(row, {**members, "data": stating(ranges=[[1, 2]])(members["data"])})
 
     count = archive.edit(TAP, newer)
     restate(archive, device)
@@ -91,34 +80,34 @@ def newer_manifests(archive: Archive) -> Expected:
 @kind
 def counts_more(archive: Archive) -> Expected:
     """A manifest counts ten events more than there are numbers in its range."""
-    row = _manifest(archive, archive.devices()[2], 4)
+    row = manifest_of(archive, archive.devices()[2], 4)
     count = event(row)["data"]["statements"][0]["count"] + 10
-    return _incomplete("contradiction", _change(archive, row, _state(count=count)), WITHOUT_MANIFEST)
+    return _incomplete("contradiction", change_report(archive, row, stating(count=count)), WITHOUT_MANIFEST)
 
 
 @kind
 def range_reversed(archive: Archive) -> Expected:
     """The range of a manifest ends before it begins."""
-    row = _manifest(archive, archive.devices()[2], 8)
+    row = manifest_of(archive, archive.devices()[2], 8)
     stated = event(row)["data"]["statements"][0]
-    change = _state(first=stated["last"], last=stated["first"])
-    return _incomplete("contradiction", _change(archive, row, change), WITHOUT_MANIFEST)
+    change = stating(first=stated["last"], last=stated["first"])
+    return _incomplete("contradiction", change_report(archive, row, change), WITHOUT_MANIFEST)
 
 
 @kind
 def manifests_overlap(archive: Archive) -> Expected:
     """A manifest states five numbers of the one before as well."""
-    row = _manifest(archive, archive.devices()[3], 5)
+    row = manifest_of(archive, archive.devices()[3], 5)
     stated = event(row)["data"]["statements"][0]
-    change = _state(first=stated["first"] - 5, count=stated["count"] + 5)
-    return _incomplete("contradiction", _change(archive, row, change), WITHOUT_MANIFEST)
+    change = stating(first=stated["first"] - 5, count=stated["count"] + 5)
+    return _incomplete("contradiction", change_report(archive, row, change), WITHOUT_MANIFEST)
 
 
 @kind
 def acknowledged_back(archive: Archive) -> Expected:
     """A manifest takes back what the ones before state as acknowledged."""
-    row = _manifest(archive, archive.devices()[4], 6)
-    return _incomplete("contradiction", _change(archive, row, _state(acknowledged_to=1)))
+    row = manifest_of(archive, archive.devices()[4], 6)
+    return _incomplete("contradiction", change_report(archive, row, stating(acknowledged_to=1)))
 
 
 @kind
@@ -126,14 +115,12 @@ def names_a_finding(archive: Archive) -> Expected:
     """A device gives up a number, with a finding of the audit as its outcome."""
     device = archive.devices()[0]
     gone = next(
-        number
-        for number, row in sorted(sent(archive, device, 9).items())
-        if event(row)["type"] == "org.example.climate.v1"
+        number for number, row in sorted(sent(archive, device, 9).items()) if event(row)["type"] == CLIMATE
     )
     ended = {"destination": "device.outbox", "outcome": "forged", "reason": "r", "count": 1}
     data = {"deliveries": [{**ended, "ranges": [[gone, gone]]}], "not_stored": []}
     members = _report(archive, device, 10, "discarded", data)
-    _remove(archive, {event(sent(archive, device, 9)[gone])["id"]})
+    forget(archive, device, {gone})
     return _incomplete("not_understood", members)
 
 
@@ -177,13 +164,10 @@ def numbers_unread(archive: Archive) -> Expected:
 @kind
 def one_number_twice(archive: Archive) -> Expected:
     """Two manifests of a device have one number, and state other things."""
-    row = _manifest(archive, archive.devices()[4], 15)
+    row = manifest_of(archive, archive.devices()[4], 15)
     members = event(row)
-    other = {**members, "id": f"{members['id']}-2", "data": _state(count=1)(members["data"])}
-    _add(archive, TAP, {**with_event(row, other), "message_id": "twice", "index": 0})
-    decision = next(each for each in archive.rows(LEDGER, 15) if each["id"] == members["id"])
-    _add(archive, LEDGER, {**decision, "id": other["id"], "message_id": "twice"})
-    agree(archive)
+    other = {**members, "id": f"{members['id']}-2", "data": stating(count=1)(members["data"])}
+    _add_beside(archive, 15, row, other, "twice")
     known = {"device": row["client_id"], "sequence": number_of(row)}
     fact = Fact("contradiction", ("device_cloud",), known, count=2)
     return Expected((INCOMPLETE,), (fact,), devices={row["client_id"]: ("partly",)}, unseen=0)
@@ -193,10 +177,9 @@ def one_number_twice(archive: Archive) -> Expected:
 def stops_and_goes_on(archive: Archive) -> Expected:
     """A manifest is the last one, the device goes on, and all of that is gone."""
     device = archive.devices()[0]
-    row = _manifest(archive, device, 12)
-    _change(archive, row, lambda data: {**data, "final": True})
-    gone = {event(each)["id"] for number, each in sent(archive, device).items() if number > number_of(row)}
-    _remove(archive, gone)
+    row = manifest_of(archive, device, 12)
+    change_report(archive, row, lambda data: {**data, "final": True})
+    forget(archive, device, {number for number in sent(archive, device) if number > number_of(row)})
     return Expected((INCOMPLETE,), devices={device: ("partly",)}, unseen=0)
 
 
@@ -210,7 +193,7 @@ def new_client_id(archive: Archive) -> Expected:
         at_ms = row.get("accepted_at_ms") or row["entered_at_ms"]
         if at_ms < hour_ms(12) or row.get("client_id", row.get("sender", "").partition("/")[0]) != old:
             return row
-        names = ("client_id", "topic", "sender", "source")
+        names = ("client_id", "topic", "sender")
         changed = {name: row[name].replace(old, new, 1) for name in names if row.get(name)}
         if "event" in row:
             members = event(row)
@@ -229,30 +212,27 @@ def new_client_id(archive: Archive) -> Expected:
 def epoch_imitated(archive: Archive) -> Expected:
     """A device sends a manifest of its own in the epoch of another one."""
     one, other = archive.devices()[2:4]
-    epoch = event(_manifest(archive, one, 16))["deviceepoch"]
-    row = _manifest(archive, other, 16)
+    epoch = event(manifest_of(archive, one, 16))["deviceepoch"]
+    row = manifest_of(archive, other, 16)
     members = {**event(row), "id": "imitated", "deviceepoch": epoch, "devicesequence": "000000900000"}
-    nothing = _state(first=900_000, last=899_999, count=0, acknowledged_to=1, digest="0" * 32)
+    nothing = stating(first=900_000, last=899_999, count=0, acknowledged_to=1, digest="0" * 32)
     members["data"] = {**nothing(members["data"]), "epoch": epoch}
-    _add(archive, TAP, {**with_event(row, members), "message_id": "imitated", "index": 0})
-    decision = next(each for each in archive.rows(LEDGER, 16) if each["id"] == event(row)["id"])
-    _add(archive, LEDGER, {**decision, "id": "imitated", "message_id": "imitated"})
-    agree(archive)
+    _add_beside(archive, 16, row, members, "imitated")
     fact = Fact("foreign_epoch", ("device_cloud",), {"device": other, "epoch": epoch})
     change = Fact("epoch_change", ("device_cloud",), {"device": other})
     return Expected((BROKEN,), (fact,), (change,), devices={other: ("attested", "partly")}, unseen=0)
 
 
-def _remove(archive: Archive, ids: set[str]) -> None:
-    """Delete all rows about the events with these ids."""
-    for folder in (TAP, LEDGER, HANDOVERS):
-        archive.edit(
-            folder, lambda row: None if (event(row) if "event" in row else row)["id"] in ids else row
-        )
+def _add_beside(archive: Archive, hour: int, row: Row, members: Row, message_id: str) -> None:
+    """Add another event, in a message of its own, and a decision like that about the event of `row`."""
+    _add(archive, TAP, {**with_event(row, members), "message_id": message_id, "index": 0})
+    decision = next(each for each in archive.rows(LEDGER, hour) if each["id"] == event(row)["id"])
+    _add(archive, LEDGER, {**decision, "id": members["id"], "message_id": message_id})
+    agree(archive)
 
 
 def _add(archive: Archive, folder: str, row: Row) -> None:
     """Add a row to the object that has its hour's first rows."""
-    hour = (row.get("archived_at_ms") or row["decided_at_ms"]) - hour_ms(0)
-    path = archive.objects(folder, hour // 3_600_000)[0]
+    past_ms = (row.get("archived_at_ms") or row["decided_at_ms"]) - DAY_MS
+    path = archive.objects(folder, past_ms // HOUR_MS)[0]
     archive.write(path, [*archive.lines(path), to_line(row)])

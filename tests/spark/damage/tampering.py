@@ -5,12 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
-from typing import Final
 
 from tests.spark.damage.archive import HANDOVERS, LEDGER, TAP, Archive
-from tests.spark.damage.expected import BROKEN, INCOMPLETE, NOTHING_LOST, Expected, Fact, in_each
-
-ARCHIVE: Final = ("archive",)
+from tests.spark.damage.expected import ARCHIVE, BROKEN, INCOMPLETE, NOTHING_LOST, Expected, Fact, in_each
 
 
 @in_each({TAP: 1, LEDGER: 2, HANDOVERS: 3})
@@ -99,7 +96,7 @@ def _digest(path: Path) -> str:
 
 
 def _document(archive: Archive, name: str, members: dict[str, object]) -> str:
-    """Write a document without a signature that anybody could check; returns its key."""
+    """Write a document without a signature that any key made; returns its key."""
     path = archive.root / name
     path.parent.mkdir(parents=True)
     path.write_text(json.dumps({**members, "attestation": {"key": "forged", "signature": "A" * 43 + "="}}))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from threading import Thread
+from threading import Event, RLock, Thread
 from typing import Any
 
 import boto3
@@ -199,6 +199,7 @@ def test_a_reader_can_neither_give_back_nor_renew_what_another_took_over(readers
 
 
 tables = pytest.mark.parametrize("readers", ["dynamodb", "dynamodb-log"], indirect=True)
+items = pytest.mark.parametrize("readers", ["dynamodb"], indirect=True)
 log = pytest.mark.parametrize("readers", ["dynamodb-log"], indirect=True)
 
 
@@ -225,7 +226,7 @@ def test_of_two_readers_that_force_a_claim_in_the_second_in_which_it_ends_one_ha
     assert found == [Verdict.DOUBT, Verdict.DOUBT, Verdict.BUSY, Verdict.BUSY]
 
 
-@pytest.mark.parametrize("readers", ["dynamodb"], indirect=True)
+@items
 def test_a_claim_in_doubt_that_is_given_back_while_it_is_taken_over_is_free(
     readers: Readers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -256,9 +257,6 @@ def test_what_is_written_counts_though_the_answer_was_lost(readers: Readers, ope
     assert readers.open().claim([key(1), key(2)]) == [Verdict.BUSY, Verdict.DONE]
 
 
-items = pytest.mark.parametrize("readers", ["dynamodb"], indirect=True)
-
-
 @items
 def test_a_claim_stays_its_reader_s_though_the_answer_of_a_renewal_was_lost(
     readers: Readers, monkeypatch: pytest.MonkeyPatch
@@ -284,24 +282,48 @@ def test_a_claim_stays_its_reader_s_though_the_answer_of_a_renewal_was_lost(
     assert two.claim([key(1), key(2)]) == [Verdict.NEW] * 2
 
 
+class WatchedLock:
+    """A lock of one thread, which reports with `is_met` that another one has to wait for it."""
+
+    def __init__(self) -> None:
+        self.is_met = Event()
+        self._lock = RLock()
+
+    def __enter__(self) -> None:
+        if not self._lock.acquire(blocking=False):
+            self.is_met.set()
+            self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
 @items
 def test_what_is_given_back_while_a_thread_renews_it_is_free(
     readers: Readers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one = readers.open()
+    one, lock = readers.open(), WatchedLock()
     one.claim([key(1)])
-    write, releasing = one._claims.write, Thread(target=one.release, args=([key(1)],))
+    write = one._claims.write
+
+    def give_back() -> None:
+        one.release([key(1)])
+        lock.is_met.set()  # it did not wait for the renewal
+
+    releasing = Thread(target=give_back)
 
     def slow(claim: Any) -> Any:
         stored = write(claim)
         releasing.start()
-        releasing.join(0.2)  # it waits for the renewal: the time is how long another order gets
+        assert lock.is_met.wait(10)
         return stored
 
+    monkeypatch.setattr(one, "_lock", lock, raising=False)
     monkeypatch.setattr(one._claims, "write", slow)
     one.renew([key(1)])
     releasing.join()
     monkeypatch.undo()
+    assert not one._in_hand
     assert readers.open().claim([key(1)]) == [Verdict.NEW]
 
 

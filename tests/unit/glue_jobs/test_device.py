@@ -93,7 +93,7 @@ def test_a_last_manifest_covers_nothing_behind_it(later: str, standing: str, num
     assert home.judged(replace(SCOPE, watermark_ms=home.at_ms)).standing == "attested"
     judged = home.judged()
     assert (judged.standing, rests(judged)["numbering"]) == (standing, numbering)
-    # Of all days nobody says until when a device that stopped is expected.
+    # In an audit of all days no end of the window says until when a stopped device is expected.
     of_all = home.judged(replace(SCOPE, end_ms=None, last_ms=DAY_END_MS))
     assert of_all.standing == ("partly" if later else "attested")
     assert until_midnight(home).judged().standing == "attested"
@@ -544,10 +544,10 @@ CONTRADICTIONS: list[tuple[str, Change]] = [
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_a_report_that_is_unknown_or_contradicts_itself_accuses_nobody(
+def test_a_report_that_is_unknown_or_contradicts_itself_names_no_cause_of_a_loss(
     kind: str, story: str, change: Change
 ) -> None:
-    """The reviews: it ends the audit of the fleet, names its own finding, or accuses the device or the rule.
+    """The reviews: it ends the audit of the fleet, names its own finding, or is a loss at device or rule.
 
     What it may explain is not lost, and what the manifests beside it attest stays so.
     """

@@ -1,4 +1,4 @@
-"""Receipts that nobody with the key has made allow nothing, and those of compaction and erasure do."""
+"""Forged receipts allow no change of the archive; those that compaction and erasure attested do."""
 
 from __future__ import annotations
 
@@ -279,7 +279,7 @@ def test_what_compaction_and_erasure_attest_is_lawful_in_any_order(audits: bool,
     assert world.audit() == ({}, set())
 
 
-def test_an_erasure_that_has_not_ended_is_neither_lawful_nor_held_against_anybody(world: World) -> None:
+def test_an_erasure_that_has_not_ended_is_neither_lawful_nor_an_alteration(world: World) -> None:
     before = world.digest(A)
     plan: dict[str, Any] = {"changes": {A: [before, ""], B: [world.digest(B), ""]}}
     world.objects.write(PLAN, attest(world.key, PLAN, plan))

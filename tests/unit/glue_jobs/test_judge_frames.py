@@ -1,4 +1,4 @@
-"""One frame in tap and ledger: joined whatever the window, compared, and never accused by a wrong clock."""
+"""One frame in tap and ledger: joined in every window, compared, and not judged by a wrong clock."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_what_cannot_be_is_a_contradiction(archive: SmallArchive, members: dict[
     assert [(each.kind, each.hop) for each in report.findings] == [("contradiction", "archive")]
 
 
-def test_what_a_frame_with_two_times_ended_as_nobody_can_tell(archive: SmallArchive) -> None:
+def test_how_a_frame_with_two_times_ended_is_not_understood(archive: SmallArchive) -> None:
     archive.send(expirytime="2026-03-01T12:30:00Z")
     archive.alter(outcome=Outcome.EXPIRED, entered_at_ms=NOON_MS + HOUR_MS)
     report = judged(archive)
@@ -181,7 +181,7 @@ def test_an_event_without_a_readable_number_is_judged_but_for_its_order(archive:
 
 
 class TestClocks:
-    """A clock that the report calls wrong is no evidence against anybody else."""
+    """A clock that the report calls wrong is no evidence of another hop's fault."""
 
     @pytest.fixture
     def archive(self, archive: SmallArchive) -> SmallArchive:
@@ -235,7 +235,7 @@ class TestClocks:
         skewed = ["clock_skew"] * (attempt == 1 and received)
         assert sorted(each.kind for each in report.findings) == sorted([verdict, *skewed])
 
-    def test_a_router_that_is_behind_makes_nobody_s_contract_stale(self, archive: SmallArchive) -> None:
+    def test_a_router_that_is_behind_makes_no_contract_stale(self, archive: SmallArchive) -> None:
         old, new = archive.contract, small_contract(inboxes={"help": WEBHOOK, "care": {"expiry_s": 9}})
         archive.use(new, old)
         for minutes in range(0, 120, 5):

@@ -101,7 +101,7 @@ DECIDED = LedgerRow(
 def test_an_event_with_more_rows_than_are_held_is_one_finding_and_the_others_are_judged_as_ever(
     kind: str, row: TapRow | LedgerRow
 ) -> None:
-    """Of millions of copies no list is made, and what is left out accuses nobody."""
+    """Of millions of copies no list is made, and what is left out names no hop as a cause."""
     contract, _ = audited_contracts()
     history = ContractHistory((Use(contract, None),))
     task = Task(Rules(history, Watermark(AS_OF_MS), Window()), frozenset(), frozenset({"family.inbox"}))

@@ -148,12 +148,12 @@ def test_files_that_no_attested_receipt_names_give_only_what_no_raw_object_has(o
     objects.delete([f"{DAY}/hour=12/b.json.gz"])
     found = listing(objects)
     assert (files(found), found.roots()) == ([FILE], [DAY])
-    # By digests that nobody attested, an object would count as a copy of one that never was.
+    # By digests that are not attested, an object would count as a copy of one that never was.
     objects.write(HOUR.receipt("tap"), text.replace(b"b.json.gz", b"0.json.gz"))
     assert {each.kind for each in listing(objects).faults} == {"unattested"}
 
 
-def test_a_receipt_that_nobody_attested_makes_no_hour(objects: Objects) -> None:
+def test_a_receipt_that_is_not_attested_makes_no_hour(objects: Objects) -> None:
     receipt = compacted(objects, f"{DAY}/hour=12/a.json.gz", at_ms=None)
     objects.delete([*receipt.inputs, FILE, HOUR.published("tap")])
     found = listing(objects)
@@ -332,7 +332,7 @@ def enter(objects: Objects, *keys: str, began: Hour = HOUR) -> dict[str, str]:
         ([B, C], [B, C], [(f"written/{DAY}/hour=12", 2, 5, "hour")]),
         ([A], [A], [(f"written/{DAY}/hour=12", 1, 1, "hour")]),
         ([B], [C], [(B, 1, 2, "hour"), (f"written/{DAY}/hour=12", 0, 0, "hour")]),
-        # Without the entry that would be behind it nobody knows of it.
+        # Without an entry behind it, nothing shows that it was there.
         ([LATER], [LATER], []),
     ],
 )
@@ -357,7 +357,7 @@ def test_what_was_moved_compacted_or_never_listed_is_not_gone(objects: Objects) 
     compacted(objects, A, B, C, D)
     objects.delete([A, B, C, D])
     assert listing(objects).gone == []
-    # Nobody knows what was compacted by a receipt that cannot be read.
+    # What was compacted by a receipt that cannot be read is unknown.
     objects.write(HOUR.receipt("tap"), b"{")
     assert listing(objects).gone == []
     objects.delete([*names.values(), LATER])
@@ -365,7 +365,7 @@ def test_what_was_moved_compacted_or_never_listed_is_not_gone(objects: Objects) 
 
 
 @pytest.mark.parametrize("at_ms", [None, 0], ids=["a receipt", "a list"])
-def test_what_nobody_attested_hides_nothing_that_is_gone(objects: Objects, at_ms: int | None) -> None:
+def test_what_is_not_attested_hides_nothing_that_is_gone(objects: Objects, at_ms: int | None) -> None:
     enter(objects, *LISTED)
     compacted(objects, A, B, C, D, at_ms=at_ms)
     if at_ms is not None:

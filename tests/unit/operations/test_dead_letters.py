@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
+from eventplane.envelope import Envelope
 from eventplane.ingest import parse_frame
 from eventplane.ledger import parse_ledger_text
 from eventplane.reasons import Outcome
@@ -17,7 +18,6 @@ from operations.errors import MoveFailedError, MoveUnseenError
 from operations.move_task import move_all
 from operations.reading import Reading
 from tests.unit.operations.support import (
-    HOME,
     INBOX,
     Folder,
     Killed,
@@ -306,6 +306,18 @@ def test_a_move_by_sqs_is_used_and_reported(three: Plane, run: Run) -> None:
     assert three.count(DLQ) == 0
 
 
+def given_up(failed: Envelope, id: str = "letter-1") -> Envelope:
+    """Return the letter of the reader of `INBOX`, whose handler failed."""
+    reader = Sender(service="care-analytics")
+    return letter(failed.json.encode(), "handler", "care-analytics.inbox", id, written_by=reader)
+
+
+def ledger_rows(plane: Plane) -> list[Any]:
+    """Return the rows that wait in the ledger's queue."""
+    texts = [parse_ledger_text(each["Body"]).lines for each in plane.received("ledger")]
+    return [as_json(line) for lines in texts for line in lines]
+
+
 EXPECTED_OF_REDRIVE = {
     "entered_by": "care-analytics.inbox",
     "destination": "care-analytics.inbox",
@@ -316,17 +328,13 @@ EXPECTED_OF_REDRIVE = {
 
 
 def test_what_goes_back_into_an_inbox_is_a_new_decision_in_the_ledger(plane: Plane, run: Run) -> None:
-    failed = event("17", "org.eventplane.activity.door.v1")
-    reader = Sender(service="care-analytics")
-    lost = letter(failed.json.encode(), "handler", "care-analytics.inbox", sender=HOME, written_by=reader)
-    plane.send("operations-inbox", lost)
+    plane.send("operations-inbox", given_up(event("17", "org.eventplane.activity.door.v1")))
     plane.send(DLQ, event("18"))
     assert run("dead-letters", "redrive", "17", "--letters")[0] == 0
     assert run(*REDRIVE)[0] == 0
     back = plane.received(INBOX)
     runs = [each["MessageAttributes"][REDRIVEN]["StringValue"] for each in back]
-    texts = [parse_ledger_text(each["Body"]).lines for each in plane.received("ledger")]
-    rows = [as_json(line) for lines in texts for line in lines]
+    rows = ledger_rows(plane)
     assert [row["id"] for row in rows] == ["17", "18"]
     assert [row["message_id"].split(".")[0] for row in rows] == runs
     for row in rows:
@@ -337,33 +345,22 @@ def test_what_goes_back_into_an_inbox_is_a_new_decision_in_the_ledger(plane: Pla
 def test_a_dead_letter_that_its_own_inbox_gave_up_goes_back_there_and_is_what_is_recorded(
     plane: Plane, run: Run
 ) -> None:
-    reader = Sender(service="care-analytics")
-    lost = letter(
-        event("17").json.encode(), "handler", "care-analytics.inbox", sender=HOME, written_by=reader
-    )
+    lost = given_up(event("17"))
     plane.send("operations-inbox-dlq", lost)
     assert run("dead-letters", "redrive", "--all", "--queue", "operations.inbox")[0] == 0
-    texts = [parse_ledger_text(each["Body"]).lines for each in plane.received("ledger")]
-    rows = [as_json(line) for lines in texts for line in lines]
-    assert [(row["id"], row["destination"]) for row in rows] == [(lost.id, "operations.inbox")]
+    assert [(row["id"], row["destination"]) for row in ledger_rows(plane)] == [(lost.id, "operations.inbox")]
     assert (ids(plane, "operations-inbox"), ids(plane, INBOX)) == ([lost.id], [])
 
 
 def test_what_a_run_sent_and_failed_at_once_is_left_to_the_next_run(plane: Plane, run: Run) -> None:
-    reader = Sender(service="care-analytics")
-
-    def buried(id: str) -> Any:
-        failed = event("17").json.encode()
-        return letter(failed, "handler", "care-analytics.inbox", id=id, sender=HOME, written_by=reader)
-
-    plane.send("operations-inbox", buried("first"))
+    plane.send("operations-inbox", given_up(event("17"), "first"))
     send = plane.sqs.send_message_batch
 
     def fails_at_once(**request: Any) -> Any:
         answer = send(**request)
         plane.client.faults.clear()
         mark = request["Entries"][0]["MessageAttributes"][REDRIVEN]["StringValue"]
-        plane.send("operations-inbox", buried(f"first.{mark}"))
+        plane.send("operations-inbox", given_up(event("17"), f"first.{mark}"))
         return answer
 
     plane.client.faults = {"send_message_batch": fails_at_once}

@@ -68,7 +68,7 @@ class World:
         self.delays: list[int] = []
         self.is_iot_up = True
         self.queues = {name: aws.sqs.create_queue(QueueName=name)["QueueUrl"] for name in QUEUES}
-        create_table(aws.dynamodb, PRESENCE, "device")
+        self.presence = records(aws.dynamodb, PRESENCE, presence.PRESENCE)
         create_desired_table(aws.dynamodb)
         self.table = Records(DynamoDbTables(aws.dynamodb), DESIRED, keys.DESIRED)
         self.fleet = records(aws.dynamodb, FLEET, REGISTRY)
@@ -120,9 +120,9 @@ class World:
 
     def line(self, thing: str, line: str) -> None:
         """What the presence monitor took down last."""
-        table = Records(DynamoDbTables(self.dynamodb), PRESENCE, presence.PRESENCE)
-        state = table.read(thing) or presence.DeviceState(thing)
-        assert table.write(replace(state, sighting=presence.Sighting(presence.Line(line), START, 1, "s")))
+        state = self.presence.read(thing) or presence.DeviceState(thing)
+        sighting = presence.Sighting(presence.Line(line), START, 1, "s")
+        assert self.presence.write(replace(state, sighting=sighting))
 
     # The functions.
 
