@@ -2,7 +2,7 @@
 
 The body is the event in JSON format and alone counts. In a packed inbox it may be a CloudEvents JSON batch,
 plain or in gzip and base64, which its first characters tell apart. Message attributes are hints, for a
-consumer that wants to choose without parsing; only `REDRIVEN` is read back.
+consumer that wants to choose without parsing; only `REDRIVEN` and `ROUTE` are read back.
 """
 
 from __future__ import annotations
@@ -31,9 +31,12 @@ DATA_TYPE: Final = "String"
 COUNT: Final = "events"
 """The hint on a message with several events: how many they are."""
 
+ROUTE: Final = "route"
+"""The hint in which a router names the route."""
+
 REDRIVEN: Final = "redriven"
-"""The attribute of a message that an operator sent back: it names the run. To readers it is a new decision:
-they hand the event out once more."""
+"""The attribute of a message that an operator sent back: it names the run and, behind a dot, the dead letter.
+To readers each dead letter is a new decision: they hand the event out once more."""
 
 _COMPRESSED: Final = "H4sI"
 """The beginning of gzip in base64: its magic, and deflate as the method (RFC 1952)."""
@@ -120,6 +123,11 @@ def hint_of(message: Mapping[str, Any], name: str) -> str | None:
     """Return the hint `name` of a message as ReceiveMessage returns it; None if it has none."""
     value = message.get("MessageAttributes", {}).get(name, {}).get("StringValue")
     return None if value is None else str(value)
+
+
+def redrive_in(mark: str) -> str:
+    """Return the decision in a `REDRIVEN` mark: the same in each run that sends the same dead letter."""
+    return mark.rpartition(".")[2]
 
 
 def pack(events: Sequence[Envelope], hints: Mapping[str, str], most: int) -> Iterator[SqsMessage]:

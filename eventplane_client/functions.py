@@ -18,7 +18,7 @@ from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 
 from eventplane.envelope import Envelope
 from eventplane.resource_names import resource_name
-from eventplane.sqs_binding import REDRIVEN
+from eventplane.sqs_binding import REDRIVEN, ROUTE
 from eventplane_client.aws import aws_client
 from eventplane_client.dynamodb import DynamoDbFilter
 from eventplane_client.dynamodb_table import TABLE
@@ -27,7 +27,7 @@ from eventplane_client.notices import Listener, log_notice
 from eventplane_client.ports import Lease, Message, MessageFilter, Mode, Transport
 from eventplane_client.reader import Doubt
 from eventplane_client.resequencer import GAP_TIMEOUT_S
-from eventplane_client.sqs import ROUTE, SqsTransport
+from eventplane_client.sqs import SqsTransport
 from eventplane_client.telemetry import Telemetry
 from eventplane_client.visibility import check_lease
 

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 from eventplane.dead_letter import LETTER_ID_DIGITS, Refusal, dead_letter, letter_id
 from eventplane.envelope import Envelope
+from eventplane.sqs_binding import redrive_in
 from eventplane.values import timestamp
 from eventplane_client.ports import Message
 
@@ -21,7 +22,7 @@ def letter(participant: str, message: Message, event: Envelope | None, refusal: 
     id = letter_id(*event.key) if event else hashlib.sha256(message.body).hexdigest()[:LETTER_ID_DIGITS]
     if message.redrive is not None:
         # Its own: the reader of the letters would take it for a copy of the first.
-        id = f"{id}.{message.redrive}"
+        id = f"{id}.{redrive_in(message.redrive)}"
     return dead_letter(
         id=id,
         source=f"{SOURCE}{participant}",

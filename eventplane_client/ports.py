@@ -10,6 +10,7 @@ from typing import Protocol
 from eventplane.device_reports import key_digest
 from eventplane.envelope import Envelope
 from eventplane.ordering import Stream
+from eventplane.sqs_binding import redrive_in
 
 
 class Mode(StrEnum):
@@ -27,8 +28,8 @@ class Message:
 
     Messages of one `group` keep their order (None: no order). A queue in the cloud says when it was
     `sent_at_ms` and first `received_at_ms` (Unix milliseconds), and over which `route` it came. `waited_s` is
-    for how long it has waited for its order elsewhere, seconds. `redrive` is the run in which an operator
-    sent it back; None for what a router sent. It `is_shared` where the message carries other events as well.
+    for how long it has waited for its order elsewhere, seconds. `redrive` is the mark with which an operator
+    sent it back; None for what a router sent. It `is_shared` where that was not for this event alone.
     """
 
     body: bytes
@@ -141,7 +142,7 @@ class MessageFilter(Protocol):
 def digest(event: Envelope, redrive: str | None = None) -> bytes:
     """Return 16 bytes that represent an event's identity: sender, `source` and `id`.
 
-    A `redrive` makes it another: what was done or given up before it does not count against it.
+    The decision in `redrive` makes it another: what was done or given up before does not count against it.
     """
     sender, source, id = event.key
-    return key_digest((sender, source, id if redrive is None else f"{id}\n{redrive}"))
+    return key_digest((sender, source, id if redrive is None else f"{id}\n{redrive_in(redrive)}"))

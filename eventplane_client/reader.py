@@ -338,7 +338,8 @@ class Reader:
 
     def _is_within_limit(self, delivery: Delivery) -> bool:
         tries = delivery.message.attempt - 1
-        if self._filter:
+        # What was tried before an operator sent it back does not count against it.
+        if self._filter and delivery.message.redrive is None:
             tries = max(tries, self._filter.tries(delivery.key))
         if tries < self._transport.max_receives or delivery.event.type == DEAD_LETTER_TYPE:
             return True

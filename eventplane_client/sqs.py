@@ -17,7 +17,7 @@ from eventplane.guarantee import is_expired
 from eventplane.limits import MAX_SENT_EVENT_BYTES
 from eventplane.reasons import Reason
 from eventplane.resource_names import queue_name
-from eventplane.sqs_binding import REDRIVEN, HintsError, QueueClock, hint_of, send_request
+from eventplane.sqs_binding import REDRIVEN, ROUTE, HintsError, QueueClock, hint_of, send_request
 from eventplane_client.aws import code_of, unavailable
 from eventplane_client.errors import ClosedError, NotRegisteredError, RefusedError, UnavailableError
 from eventplane_client.outbox_order import OutboxOrder
@@ -33,9 +33,6 @@ MAX_WAIT_S: Final = 20
 
 MAX_VISIBILITY_S: Final = 43_200
 """Longest that a message can be hidden, seconds (Amazon SQS quotas)."""
-
-ROUTE: Final = "route"
-"""The message attribute in which a router names the route."""
 
 _NEVER: Final = frozenset({"InvalidMessageContents", "InvalidParameterValue"})
 """What SQS says of a message that it will never take."""

@@ -12,6 +12,7 @@ from typing import Any
 from eventplane.contract import Contract
 from eventplane.ledger import LedgerRecord, ledger_texts, to_line
 from eventplane.resource_names import FIFO_SUFFIX
+from eventplane.sqs_binding import REDRIVEN, hint_of, redrive_in
 from operations.command import ChoiceError
 from operations.letters import UNKNOWN, Kind, Letter, read_letter
 from operations.move_task import move_all
@@ -63,7 +64,10 @@ def _look(sqs: Any, place: Place, choice: Choice, summary: Summary) -> None:
 
 @dataclass(frozen=True)
 class Redrive:
-    """Sends letters back. `run` names this run in the messages; the clock gives Unix milliseconds."""
+    """Sends letters back. `run` names this run in the messages; the clock gives Unix milliseconds.
+
+    By what it `sent`, decisions and ids of dead letters, a run knows what has failed again.
+    """
 
     sqs: Any
     queues: PlaneQueues
@@ -73,6 +77,7 @@ class Redrive:
     clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000
     sleep: Callable[[float], None] = time.sleep
     run: str = field(default_factory=lambda: uuid.uuid4().hex[:16])
+    sent: set[str] = field(default_factory=set)
 
     def place(self, place: Place, choice: Choice) -> Moved:
         """What is meant at `place`. SQS itself moves a whole dead-letter queue, where it offers that.
@@ -91,7 +96,6 @@ class Redrive:
             self.sqs,
             place.url,
             self._decide(place, choice),
-            run=self.run,
             dry_run=self.dry_run,
             record=self._record,
             progress=lambda done: self.progress(done.moved, None),
@@ -133,22 +137,27 @@ class Redrive:
     def _decide(self, place: Place, choice: Choice) -> Decide:
         def decide(message: Message) -> Outgoing | Skipped | None:
             letter = read_letter(message, place.name, place.channel)
+            is_letter = letter.kind is Kind.DEAD_LETTER
             if not choice.takes(letter):
                 return None
+            if place.dead_letters is None and not is_letter:
+                return None  # the inbox's other events are its reader's
+            name = hint_of(message, REDRIVEN) or letter.id if place.dead_letters else letter.events[0].id
+            if self.sent & {name, redrive_in(name)}:
+                return None  # it failed again at once, and is left to the next run: this one has to end
+            redriving = self._redriving
+            mark = redriving.mark(letter)
+            self.sent.update((name, redrive_in(mark)))
             if place.dead_letters is None:
-                if letter.kind is not Kind.DEAD_LETTER:
-                    return None  # the inbox's other events are its reader's
-                if letter.events[0].id.endswith(f".{self.run}"):
-                    return None  # what this run sent has failed again: its reader would drop a copy
-                return original(letter, self._redriving)
+                return original(letter, redriving)
             if place.dead_letters.source_url is None:
                 return Skipped(
                     f"the queue {place.dead_letters.source} is gone; its participant has left the contract"
                 )
-            outgoing = again(message, place.dead_letters.source_url, self.run)
+            outgoing = again(message, place.dead_letters.source_url, mark)
             # Of a dead letter itself, not of the original in it.
-            events = letter.events[:1] if letter.kind is Kind.DEAD_LETTER else letter.events
-            return replace(outgoing, records=self._redriving.records(letter, place.channel, events))
+            events = letter.events[:1] if is_letter else letter.events
+            return replace(outgoing, records=redriving.records(letter, place.channel, events))
 
         return decide
 

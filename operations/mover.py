@@ -1,7 +1,7 @@
 """Messages back to where they belong: sent first, deleted afterwards, so that no moment has none of them.
 
-Whoever is killed in between leaves a message in both queues: the next run sends it a second time. That is a
-new decision, which readers do not take for a copy of the first: they may handle the event twice.
+Whoever is killed in between leaves a message in both queues: the next run sends it a second time, with the
+mark of the same decision, by which its reader takes it for a copy of the first.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from typing import Any, Final
 
 from eventplane.ledger import LedgerRecord
 from eventplane.resource_names import FIFO_SUFFIX
-from eventplane.sqs_binding import REDRIVEN, hint_of
 from operations.outgoing import Outgoing, Skipped
 from operations.reading import BATCH, Message, Reading
 
@@ -46,22 +45,17 @@ def move(
     url: str,
     decide: Decide,
     *,
-    run: str,
     dry_run: bool,
     record: Callable[[Sequence[LedgerRecord]], None],
     progress: Callable[[Moved], None],
 ) -> Moved:
-    """Move the messages of the queue at `url` as `decide` says, and `record` what was sent into inboxes.
-
-    What is sent back and fails at once is in the queue again before this ends: by its mark it is left there,
-    so that a run always ends.
-    """
+    """Move the messages of the queue at `url` as `decide` says, and `record` what was sent into inboxes."""
     done = Moved()
     with Reading(sqs, url, _HOLD_S) as reading:
         for page in reading.pages():
             going: list[tuple[Message, Outgoing]] = []
             for message in page:
-                decided = None if hint_of(message, REDRIVEN) == run else decide(message)
+                decided = decide(message)
                 if decided is None:
                     done.left += 1
                 elif isinstance(decided, Skipped):

@@ -24,13 +24,16 @@ from eventplane.replay import REDRIVE
 from eventplane.resource_names import FIFO_SUFFIX
 from eventplane.router import Router
 from eventplane.sender import THE_PLANE, Sender
-from eventplane.sqs_binding import DATA_TYPE, REDRIVEN, to_message
+from eventplane.sqs_binding import DATA_TYPE, REDRIVEN, ROUTE, to_message
 from eventplane.topics import device_topic
 from operations.letters import Letter
 from operations.queues import PlaneQueues
 from operations.reading import Message
 
 _TRACE: Final = "AWSTraceHeader"
+
+_DECISION_DIGITS: Final = 32
+"""Hexadecimal digits of a decision in a mark, made from its dead letter's place and id: 128 bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +70,10 @@ class Redriving:
     now_ms: int
     contract: Contract
     queues: PlaneQueues
+
+    def mark(self, letter: Letter) -> str:
+        """Return what `REDRIVEN` says of `letter` sent in this run."""
+        return f"{self.run}.{_digest(letter.place, letter.id)[:_DECISION_DIGITS]}"
 
     def records(self, letter: Letter, channel: str | None, events: Sequence[Envelope]) -> list[LedgerRecord]:
         """Return the ledger's records of `events` that go into `channel`; none if it is no inbox."""
@@ -107,8 +114,8 @@ def is_inbox(contract: Contract, address: str | None) -> bool:
     return any(each.address == address for each in cloud_destinations(contract))
 
 
-def again(message: Message, url: str, run: str) -> Outgoing:
-    """The `message` of a dead-letter queue once more, for its source queue at `url`."""
+def again(message: Message, url: str, mark: str) -> Outgoing:
+    """The `message` of a dead-letter queue once more, with its `mark`, for its source queue at `url`."""
     entry: dict[str, Any] = {"MessageBody": message["Body"]}
     system = message["Attributes"]
     attributes = {
@@ -117,7 +124,7 @@ def again(message: Message, url: str, run: str) -> Outgoing:
     }
     if len({*attributes, REDRIVEN}) > MAX_SQS_ATTRIBUTES:
         attributes.popitem()  # a hint
-    attributes[REDRIVEN] = {"DataType": DATA_TYPE, "StringValue": run}
+    attributes[REDRIVEN] = {"DataType": DATA_TYPE, "StringValue": mark}
     entry["MessageAttributes"] = attributes
     if trace := system.get(_TRACE):
         entry["MessageSystemAttributes"] = {_TRACE: {"DataType": DATA_TYPE, "StringValue": trace}}
@@ -150,7 +157,12 @@ def original(letter: Letter, redriving: Redriving) -> Outgoing | Skipped:
     if url.endswith(FIFO_SUFFIX):
         entry["MessageGroupId"] = _group(body)
         entry["MessageDeduplicationId"] = _digest(letter.id, letter.place)
-    entry["MessageAttributes"] = {REDRIVEN: {"DataType": DATA_TYPE, "StringValue": redriving.run}}
+    hints = {REDRIVEN: redriving.mark(letter)}
+    if letter.route and letter.route.isprintable():  # SQS refuses other characters
+        hints[ROUTE] = letter.route
+    entry["MessageAttributes"] = {
+        name: {"DataType": DATA_TYPE, "StringValue": value} for name, value in hints.items()
+    }
     return Outgoing(url, entry, redriving.records(letter, letter.channel, letter.events[-1:]))
 
 

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from eventplane.contract import DeliveryGuarantee
 from eventplane.dead_letter import original_of
 from eventplane.guarantee import GUARANTEE_HINT
+from eventplane.sqs_binding import REDRIVEN, ROUTE
 
 
 class Context(Protocol):
@@ -35,8 +36,8 @@ class QueueMessage:
 
     `sent_at_ms`, and `received_at_ms` for its first receive, in Unix milliseconds by the queue's clock;
     `attempt` counts from 1; `receipt` stands for this delivery of it; `group` is the message group in a FIFO
-    queue; `route` is the one that led here, where a router sent it. What a router delivered at best effort
-    `is_best_effort`.
+    queue; `route` is the one that led here, where a router sent it; `redrive` is the mark with which an
+    operator sent it back. What a router delivered at best effort `is_best_effort`.
     """
 
     id: str
@@ -46,6 +47,7 @@ class QueueMessage:
     receipt: str = ""
     group: str | None = None
     route: str | None = None
+    redrive: str | None = None
     received_at_ms: int | None = None
     is_best_effort: bool = False
 
@@ -61,7 +63,8 @@ def read_messages(event: dict[str, Any]) -> list[QueueMessage]:
             receipt=record["receiptHandle"],
             received_at_ms=int(record["attributes"].get("ApproximateFirstReceiveTimestamp", 0)) or None,
             group=record["attributes"].get("MessageGroupId"),
-            route=_hint(record, "route"),
+            route=_hint(record, ROUTE),
+            redrive=_hint(record, REDRIVEN),
             is_best_effort=_hint(record, GUARANTEE_HINT) == DeliveryGuarantee.BEST_EFFORT,
         )
         for record in event["Records"]

@@ -243,16 +243,17 @@ def test_a_redriven_letter_is_handled_once_more_and_a_copy_of_it_not(
     world, failing = SqsWorld(filter), event("bad")
     put(world, failing)
     with reading(world) as inbox:
-        for run in (None, "run-1"):
+        for mark in (None, "run-1.letter-1"):
             # Each decision ends with a letter of its own, or its reader would take the second for a copy.
             inbox.receive(0).nack(UnhandleableError("database_down"))
-            if run is None:
-                for _ in range(2):
-                    world.deliver(failing, redrive="run-1")
+            if mark is None:
+                # The run that was killed, its next delivery, and the run that sent the letter again.
+                for copy in ("run-1.letter-1", "run-1.letter-1", "run-2.letter-1"):
+                    world.deliver(failing, redrive=copy)
         assert len({each.id for each in world.letters()}) == 2
         with pytest.raises(NothingThereError):
             inbox.get(0)
-        world.deliver(failing, redrive="run-2")
+        world.deliver(failing, redrive="run-2.letter-2")
         assert inbox.get(0).id == "bad"
         world.deliver(failing)
         with pytest.raises(NothingThereError):

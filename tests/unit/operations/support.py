@@ -177,6 +177,7 @@ def letter(
     *,
     sender: Sender | None = HOME,
     written_by: Sender = ROUTER,
+    route: str | None = None,
 ) -> Envelope:
     """A dead-letter event about what `sender` sent, as it arrives from who wrote it: the cloud's router."""
     unstamped = dead_letter(
@@ -187,6 +188,7 @@ def letter(
         channel=channel,
         original=original,
         contract_version="0123456789abcdef",
+        route=route,
         sender=sender,
     )
     return unstamped.stamped(**written_by.attributes)

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
 
-from eventplane.envelope import Envelope
+from eventplane.envelope import Envelope, parse_event
 from eventplane.ingest import parse_frame
 from eventplane.ledger import parse_ledger_text
 from eventplane.reasons import Outcome
 from eventplane.sender import Sender
-from eventplane.sqs_binding import REDRIVEN
+from eventplane.sqs_binding import REDRIVEN, ROUTE, hint_of, redrive_in
+from eventplane_client.ports import digest
 from operations.errors import MoveFailedError, MoveUnseenError
 from operations.move_task import move_all
 from operations.reading import Reading
@@ -110,19 +112,29 @@ def test_one_goes_back_by_its_events_id_or_by_its_content(three: Plane, run: Run
     assert (ids(three, INBOX), ids(three, DLQ)) == (["2"], ["1", "3"])
 
 
-def test_killed_between_send_and_delete_nothing_is_lost(three: Plane, run: Run) -> None:
+@pytest.mark.parametrize(
+    ("place", "words"), [(DLQ, REDRIVE), ("operations-inbox", (*REDRIVE[:3], "--letters"))]
+)
+def test_killed_between_send_and_delete_a_letter_stays_the_same_decision(
+    plane: Plane, run: Run, place: str, words: Sequence[str]
+) -> None:
     def die(**_: Any) -> Any:
         raise Killed
 
-    three.client.faults = {"delete_message_batch": die, "change_message_visibility_batch": die}
+    for id in "123":
+        plane.send(place, event(id) if place == DLQ else given_up(event(id), id))
+    plane.client.faults = {"delete_message_batch": die, "change_message_visibility_batch": die}
     with pytest.raises(Killed):
-        run(*REDRIVE)
-    assert (three.count(DLQ), three.received(DLQ)) == (3, [])  # still there, hidden
-    three.client.faults = {}
-    show_again(three, DLQ)
-    assert run(*REDRIVE)[0] == 0
-    assert ids(three, INBOX) == ["1", "1", "2", "2", "3", "3"]  # twice, as at-least-once has it
-    assert three.count(DLQ) == 0
+        run(*words)
+    assert (plane.count(place), plane.received(place)) == (3, [])  # still there, hidden
+    plane.client.faults = {}
+    show_again(plane, place)
+    assert run(*words)[0] == 0
+    assert plane.count(place) == 0
+    copies = [(parse_event(each["Body"]), hint_of(each, REDRIVEN)) for each in plane.received(INBOX)]
+    assert sorted(one.id for one, _ in copies) == ["1", "1", "2", "2", "3", "3"]  # as at-least-once has it
+    assert len({mark for _, mark in copies}) == 6
+    assert len({digest(one, mark) for one, mark in copies}) == 3
 
 
 def show_again(plane: Plane, queue: str) -> None:
@@ -309,7 +321,8 @@ def test_a_move_by_sqs_is_used_and_reported(three: Plane, run: Run) -> None:
 def given_up(failed: Envelope, id: str = "letter-1") -> Envelope:
     """Return the letter of the reader of `INBOX`, whose handler failed."""
     reader = Sender(service="care-analytics")
-    return letter(failed.json.encode(), "handler", "care-analytics.inbox", id, written_by=reader)
+    original = failed.json.encode()
+    return letter(original, "handler", "care-analytics.inbox", id, written_by=reader, route="a-route")
 
 
 def ledger_rows(plane: Plane) -> list[Any]:
@@ -333,10 +346,13 @@ def test_what_goes_back_into_an_inbox_is_a_new_decision_in_the_ledger(plane: Pla
     assert run("dead-letters", "redrive", "17", "--letters")[0] == 0
     assert run(*REDRIVE)[0] == 0
     back = plane.received(INBOX)
-    runs = [each["MessageAttributes"][REDRIVEN]["StringValue"] for each in back]
+    marks = [str(hint_of(each, REDRIVEN)) for each in back]
+    assert [hint_of(each, ROUTE) for each in back] == [
+        "a-route"
+    ] * 2  # for the dead letter of the next failure
     rows = ledger_rows(plane)
     assert [row["id"] for row in rows] == ["17", "18"]
-    assert [row["message_id"].split(".")[0] for row in rows] == runs
+    assert [row["message_id"].split(".")[0] for row in rows] == [mark.split(".")[0] for mark in marks]
     for row in rows:
         assert {**row, **EXPECTED_OF_REDRIVE} == row
         assert row["route"]
@@ -352,15 +368,17 @@ def test_a_dead_letter_that_its_own_inbox_gave_up_goes_back_there_and_is_what_is
     assert (ids(plane, "operations-inbox"), ids(plane, INBOX)) == ([lost.id], [])
 
 
-def test_what_a_run_sent_and_failed_at_once_is_left_to_the_next_run(plane: Plane, run: Run) -> None:
+# By the letter of a reader, and of a router, which gives a second one the id of the first.
+@pytest.mark.parametrize("id", ["first.{}", "first"])
+def test_what_a_run_sent_and_failed_at_once_is_left_to_the_next_run(plane: Plane, run: Run, id: str) -> None:
     plane.send("operations-inbox", given_up(event("17"), "first"))
     send = plane.sqs.send_message_batch
 
     def fails_at_once(**request: Any) -> Any:
         answer = send(**request)
         plane.client.faults.clear()
-        mark = request["Entries"][0]["MessageAttributes"][REDRIVEN]["StringValue"]
-        plane.send("operations-inbox", given_up(event("17"), f"first.{mark}"))
+        mark = hint_of(request["Entries"][0], REDRIVEN) or ""
+        plane.send("operations-inbox", given_up(event("17"), id.format(redrive_in(mark))))
         return answer
 
     plane.client.faults = {"send_message_batch": fails_at_once}

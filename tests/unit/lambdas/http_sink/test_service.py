@@ -215,6 +215,15 @@ def test_an_event_that_failed_for_too_long_is_a_dead_letter(hook: Hook) -> None:
     assert (letter["attempt"], letter["reason"]) == (9, "endpoint_failed")
 
 
+def test_an_event_that_fails_after_a_redrive_has_a_letter_of_its_own(hook: Hook) -> None:
+    marks = (None, "run-1.letter-1", "run-2.letter-1", "run-3.letter-2")
+    sent = [replace(alarm("1"), redrive=mark) for mark in marks]
+    _, server = delivered(hook, *sent, plays=(answer(410),) * len(sent))
+    assert len(server.received) == len(sent)
+    ids = [parse_event(body).id for body in hook.cloud.bodies("outbox")]
+    assert ids == [ids[0], f"{ids[0]}.letter-1", f"{ids[0]}.letter-1", f"{ids[0]}.letter-2"]
+
+
 def test_the_last_reception_that_the_contract_allows_is_the_last_attempt(hook: Hook) -> None:
     late = alarm("3", attempt=50, age_s=9_999)
     plays = (answer(500), answer(500), answer(204))
