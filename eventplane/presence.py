@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import IntEnum, StrEnum
 from typing import Final
 
@@ -166,16 +166,24 @@ BUCKETS: Final = 16
 (DynamoDB Developer Guide), of which a million devices need a tenth. Never change it: what is filed under a
 share that is gone would not be found."""
 
+_PLAIN: Final = ("device", "revision", "due_ms")
+"""The members that are attributes of an item; the others are JSON in `known`, as 0.3.0 has them."""
+
 
 def bucket_of(device: str) -> int:
     """Return the share that `device` belongs to, from 0 to `BUCKETS` - 1."""
     return zlib.crc32(device.encode("utf-8")) % BUCKETS
 
 
+def _known(state: DeviceState) -> str:
+    members = asdict(state).items()
+    known = {name: each for name, each in members if name not in _PLAIN and each}
+    return json.dumps(known, ensure_ascii=False, separators=(",", ":"))
+
+
 def _upgraded(item: Item) -> Item:
-    # 0.3.0 kept what is known as JSON in one attribute.
-    known = item.get("known")
-    item = item if known is None else {**item, **to_attribute(json.loads(known["S"]))["M"]}
+    if known := item.get("known"):
+        item = {**item, **to_attribute(json.loads(known["S"]))["M"]}
     for each in item.get("unsent", {"L": ()})["L"]:
         parse_event(each["S"])  # what is damaged must not be found when it is sent, among others
     return item
@@ -184,7 +192,11 @@ def _upgraded(item: Item) -> Item:
 PRESENCE: Final = RecordKind(
     type=DeviceState,
     key=("device",),
-    derived={"bucket": lambda state: None if state.due_ms is None else bucket_of(state.device)},
+    derived={
+        "bucket": lambda state: None if state.due_ms is None else bucket_of(state.device),
+        "known": _known,
+    },
+    written=_PLAIN,
     upgrade=_upgraded,
 )
 """How the table keeps its items."""

@@ -90,9 +90,14 @@ def to_attribute(value: Any) -> dict[str, Any]:
 
 
 def _members(value: Any) -> Item:
-    # What is left out is read as the default. DynamoDB has no empty sets anyway.
+    # What is left out is read as the default; DynamoDB has no empty sets anyway. 0.3.0 reads no defaults of
+    # these types.
     given = ((name, getattr(value, name), default) for name, default in _defaults(value.__class__).items())
-    return {name: to_attribute(each) for name, each, default in given if each is not None and each != default}
+    return {
+        name: to_attribute(each)
+        for name, each, default in given
+        if isinstance(each, int | float | Enum) or (each is not None and each != default)
+    }
 
 
 @cache
@@ -152,13 +157,14 @@ class RecordKind(Generic[R]):
     """How records of the dataclass `type` are kept.
 
     `key` names the attributes of the primary key; `derived` are attributes besides the fields, such as keys
-    of an index: what gives each of them for a record, None for none. `upgrade` makes an item of today out of
-    one of an earlier version.
+    of an index: what gives each of them for a record, None for none. Of the fields those in `written` are
+    attributes, by default all. `upgrade` makes an item of today out of one of an earlier version.
     """
 
     type: type[R]
     key: tuple[str, ...]
-    derived: Mapping[str, Callable[[R], str | int | None]] = field(default_factory=dict)
+    derived: Mapping[str, Callable[[R], str | int | Mapping[str, int] | None]] = field(default_factory=dict)
+    written: Collection[str] | None = None
     upgrade: Callable[[Item], Item] = lambda item: item
 
     def to_item(self, record: R) -> Item:
@@ -166,7 +172,8 @@ class RecordKind(Generic[R]):
         derived = {name: derive(record) for name, derive in self.derived.items()}
         key = {name: getattr(record, name) for name in self.key if name not in derived}
         others = {name: to_attribute(each) for name, each in (derived | key).items() if each is not None}
-        return _members(record) | others
+        members = _members(record)
+        return {name: members[name] for name in self.written or members if name in members} | others
 
     def from_item(self, item: Item) -> R:
         """Return the record in `item`. Raises `RecordError`."""

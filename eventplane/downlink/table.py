@@ -38,9 +38,7 @@ def sort_key(kind: Downlink, key: str) -> str:
 
 
 def _upgraded(item: Item) -> Item:
-    # 0.3.0 knew kind and key from the sort key only, and kept deletions by uid.
-    if "kind" in item:
-        return item
+    # 0.3.0 knows kind and key from the sort key only, and deletions by uid.
     sk = item[SORT_KEY]["S"]
     kind = next(kind for kind, prefix in _PREFIXES.items() if sk.startswith(prefix))
     versions = item.get("deletes", {"M": {}})["M"].items()
@@ -56,6 +54,7 @@ DESIRED: Final = RecordKind(
     derived={
         SORT_KEY: lambda item: sort_key(item.kind, item.key),
         INDEX_KEY: lambda item: None if item.due_at_ms is None else bucket_of(item.thing),
+        "deletes": lambda item: {each.uid: each.version for each in item.deletes} or None,
     },
     upgrade=_upgraded,
 )

@@ -175,7 +175,7 @@ class PublishedFilters:
     """
 
     published_at_ms: int
-    digest: str = ""
+    digest: str
     revision: int = field(default=0, compare=False)
 
 

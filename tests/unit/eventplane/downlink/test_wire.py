@@ -53,7 +53,9 @@ items = st.builds(
     attempts=numbers,
     sent=st.none() | st.builds(Identity, numbers, texts, texts, texts),
     waiting=st.lists(messages, max_size=3).map(tuple),
-    deletes=st.lists(st.builds(Deletion, parts, numbers), max_size=3).map(tuple),
+    deletes=st.dictionaries(parts, numbers, max_size=3).map(
+        lambda each: tuple(map(Deletion._make, sorted(each.items(), key=lambda one: (one[1], one[0]))))
+    ),
     recent=st.lists(texts, max_size=3).map(tuple),
     last_order=numbers,
     acknowledged_uid=texts,
