@@ -7,6 +7,7 @@ client library keeps the last of these for a dead letter; what no reader lived t
 
 from __future__ import annotations
 
+import secrets
 from dataclasses import dataclass
 from typing import Final
 
@@ -23,6 +24,7 @@ from nats.js.errors import NotFoundError
 
 from eventplane.contract import Channel, Contract
 from eventplane.resource_names import channel_queue, queue_name
+from eventplane.sqs_binding import REDRIVEN
 
 PROTOCOL: Final = "nats"
 """What contracts call it."""
@@ -95,14 +97,31 @@ async def level(jetstream: JetStreamContext, stream: str) -> Level:
 async def redrive(jetstream: JetStreamContext, stream: str) -> None:
     """Let everything in `stream` come again, also what was given up, as if for the first time.
 
-    What is in flight comes a second time: stop its readers first.
+    What is in flight comes a second time: stop its readers first. Those that connect afterwards hand out also
+    what was in hand at a crash, as the operator wants it.
     """
     config = (await jetstream.consumer_info(stream, READER)).config
+    last = (await jetstream.stream_info(stream)).state.last_seq
+    again = f"{REDRIVEN} {last} {secrets.token_hex(8)}"
     await jetstream.delete_consumer(stream, READER)
-    await jetstream.add_consumer(stream, _reader(config.ack_wait or ACK_WAIT_S, config.max_deliver or -1))
+    await jetstream.add_consumer(
+        stream, _reader(config.ack_wait or ACK_WAIT_S, config.max_deliver or -1, again)
+    )
 
 
-def _reader(ack_wait_s: float, max_deliver: int) -> ConsumerConfig:
+def redriven(config: ConsumerConfig) -> tuple[int, str | None]:
+    """Return the number of the last message that an operator sent back, and the mark of that; 0 for none."""
+    match (config.description or "").split():
+        case [word, number, mark] if word == REDRIVEN:
+            return int(number), mark
+    return 0, None
+
+
+def _reader(ack_wait_s: float, max_deliver: int, description: str | None = None) -> ConsumerConfig:
     return ConsumerConfig(
-        durable_name=READER, ack_policy=AckPolicy.EXPLICIT, ack_wait=ack_wait_s, max_deliver=max_deliver
+        durable_name=READER,
+        description=description,
+        ack_policy=AckPolicy.EXPLICIT,
+        ack_wait=ack_wait_s,
+        max_deliver=max_deliver,
     )

@@ -35,7 +35,7 @@ from eventplane_client.ports import Message, Mode
 from eventplane_client.settings import ClientSettings
 from eventplane_client.subscription import NoSubscriptions
 from eventplane_nats.connection import Connection, NatsAddressError, server_and_name
-from eventplane_nats.streams import READER, stream_name
+from eventplane_nats.streams import READER, redriven, stream_name
 from eventplane_nats.wire import ROUTE, headers_of
 
 _log = logging.getLogger(__name__)
@@ -58,7 +58,8 @@ _FAULTS: Final = (nats.errors.Error, OSError, TimeoutError)
 class NatsTransport:
     """Takes part as `participant` over `connection`, with the streams `inbox` and `outbox`.
 
-    `order` numbers what goes into ordered inboxes; without it such events come there in any order.
+    `order` numbers what goes into ordered inboxes; without it such events come there in any order. `redriven`
+    is what `streams.redriven` returns.
     """
 
     keeps_refused = False
@@ -73,6 +74,7 @@ class NatsTransport:
         visibility_s: float,
         max_receives: int,
         order: OutboxOrder | None = None,
+        redriven: tuple[int, str | None] = (0, None),
     ) -> None:
         self.visibility_s: float | None = visibility_s
         self.max_receives = max_receives
@@ -81,6 +83,7 @@ class NatsTransport:
         self._inbox = inbox
         self._outbox = outbox
         self._order = order
+        self._redriven = redriven
         self._requests = count()
         self._asking = asyncio.Lock()
         self._replies: Subscription | None = None
@@ -113,6 +116,7 @@ class NatsTransport:
             visibility_s=float(info.config.ack_wait or 0),
             max_receives=max(1, (info.config.max_deliver or 0) - 1),
             order=order,
+            redriven=redriven(info.config),
         )
 
     def put(self, event: Envelope, timeout_s: float, *, durable: bool) -> None:
@@ -145,7 +149,7 @@ class NatsTransport:
         self._check_open()
         with _unavailable(self._participant):
             found = self._connection.run(self._fetch(most, timeout_s), timeout_s + 2 * _CALL_S)
-        return [_message(each) for each in found]
+        return [_message(each, *self._redriven) for each in found]
 
     def acknowledge(self, messages: Sequence[Message], *, refused: str | None = None) -> list[Message]:  # noqa: ARG002
         if self._closed:
@@ -282,7 +286,7 @@ def _order(settings: ClientSettings) -> OutboxOrder | None:
     )
 
 
-def _message(found: Msg) -> Message:
+def _message(found: Msg, redriven_to: int, mark: str | None) -> Message:
     metadata = found.metadata
     return Message(
         body=found.data,
@@ -290,6 +294,8 @@ def _message(found: Msg) -> Message:
         handle=found,
         sent_at_ms=int(metadata.timestamp.timestamp() * 1_000),
         route=(found.headers or {}).get(ROUTE),
+        redrive=mark if metadata.sequence.stream <= redriven_to else None,
+        is_shared=True,
     )
 
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from botocore.exceptions import ConnectTimeoutError
 from nats.aio.msg import Msg
 
 from contract import load_contract
+from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.envelope import Envelope, write_event
 from eventplane.limits import MAX_SENT_EVENT_BYTES
 from eventplane.sqs_binding import to_message
@@ -30,7 +32,9 @@ from eventplane_client.errors import (
     RefusedError,
     UnavailableError,
 )
-from eventplane_client.ports import Message
+from eventplane_client.inbox import Inbox
+from eventplane_client.ports import Message, digest
+from eventplane_client.sqlite_filter import SqliteFilter
 from eventplane_nats.__main__ import main
 from eventplane_nats.connection import CREDENTIALS, SECRET, Connection
 from eventplane_nats.rights import password_variable
@@ -212,6 +216,21 @@ def test_what_is_given_up_stays_is_shown_and_comes_again_by_the_command(
     assert main(["redrive", channel.address, "desk.inbox"]) == 0
     (again,) = transport.receive(1, SECONDS)
     assert (ids([again]), again.attempt) == (["poison"], 1)
+
+
+def test_the_command_has_handled_what_was_in_hand_at_a_crash_but_not_what_comes_later(
+    channel: Channel, transport: NatsTransport, tmp_path: Path
+) -> None:
+    before, later = event("before"), event("later")
+    crashed = SqliteFilter(tmp_path / "state")
+    crashed.claim([digest(before), digest(later)])
+    crashed.close()
+    transport.put(before, SECONDS, durable=True)
+    assert main(["redrive", channel.address, "desk.inbox"]) == 0
+    transport.put(later, SECONDS, durable=True)
+    state = SqliteFilter(tmp_path / "state")
+    with closing(state), closing(channel.open()) as again, Inbox("desk", again, state) as inbox:
+        assert [inbox.get(SECONDS).id, inbox.get(SECONDS).type] == ["before", DEAD_LETTER_TYPE]
 
 
 def test_the_command_creates_the_streams_of_a_contract_and_changes_them_to_the_next(
