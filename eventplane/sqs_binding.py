@@ -48,6 +48,9 @@ _HEADROOM: Final = 0.95
 
 _IF_GIVEN: Final = ("time", REPLAYED_TIME)
 
+REPLAYED_HINT: Final = f"ce_{REPLAYED_TIME}"
+"""The hint on a replayed copy: when it was sent again."""
+
 # SQS accepts the characters of XML 1.0. Strict JSON has already kept all others out, but for these two.
 _NOT_XML: Final = re.compile("[\ufffe\uffff]")
 
@@ -90,10 +93,11 @@ class SqsMessage:
     def deduplication(self) -> str:
         """The deduplication id in a FIFO queue: a digest of the event's sender, `source` and `id`.
 
-        A replayed copy has one of its own: within five minutes SQS would accept it and drop it.
+        A replayed copy has one of its own: within five minutes SQS would accept it and drop it. An event that
+        has no room for the mark has the hint alone.
         """
         (event,) = self.events
-        replayed = event.attributes.get(REPLAYED_TIME)
+        replayed = event.attributes.get(REPLAYED_TIME) or self.hints.get(REPLAYED_HINT)
         return _digest("\n".join(event.key if replayed is None else (*event.key, str(replayed))))
 
 

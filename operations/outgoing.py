@@ -152,7 +152,7 @@ def original(letter: Letter, redriving: Redriving) -> Outgoing | Skipped:
         url = queues.channel_urls.get(letter.channel or "")
         body = letter.original.decode("utf-8", "replace")
     if url is None:
-        return Skipped(f"channel {letter.channel} has no queue here; send it again where it came from")
+        return Skipped(f"channel {letter.channel} has no queue here; have it sent again, with another id")
     entry: dict[str, Any] = {"MessageBody": body}
     if url.endswith(FIFO_SUFFIX):
         entry["MessageGroupId"] = _group(body)

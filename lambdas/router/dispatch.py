@@ -15,8 +15,10 @@ from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.envelope import Envelope
 from eventplane.guarantee import FAILED, GUARANTEE_HINT
 from eventplane.reasons import Outcome
+from eventplane.replay import REPLAY
 from eventplane.resource_names import FIFO_SUFFIX
-from eventplane.sqs_binding import SqsMessage, pack, to_message
+from eventplane.sqs_binding import REPLAYED_HINT, SqsMessage, pack, to_message
+from eventplane.values import timestamp_of_ms
 from lambdas.common.log import logger
 from lambdas.common.sender import Answer, Fate, Sender
 from lambdas.common.sqs import SCHEMES, batches
@@ -278,4 +280,6 @@ def _hints(step: Step) -> dict[str, str]:
     hints = {"route": str(step.record.route), "contract": step.record.contract_version}
     if step.tried_once:
         hints[GUARANTEE_HINT] = DeliveryGuarantee.BEST_EFFORT
+    if step.record.reason == REPLAY:
+        hints[REPLAYED_HINT] = timestamp_of_ms(step.record.decided_at_ms)
     return hints

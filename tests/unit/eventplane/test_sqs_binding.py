@@ -15,7 +15,16 @@ from hypothesis import strategies as st
 from eventplane.envelope import Envelope, parse_event, write_event
 from eventplane.errors import EnvelopeError
 from eventplane.limits import MAX_BATCH_BYTES, MAX_PACKED_MESSAGE_BYTES, MAX_SQS_ATTRIBUTES
-from eventplane.sqs_binding import COUNT, HintsError, SqsMessage, pack, send_request, split, to_message
+from eventplane.sqs_binding import (
+    COUNT,
+    REPLAYED_HINT,
+    HintsError,
+    SqsMessage,
+    pack,
+    send_request,
+    split,
+    to_message,
+)
 
 
 def event(**more: str) -> Envelope:
@@ -71,6 +80,8 @@ def test_order_is_by_partition_key_or_source_and_copies_are_known_by_source_and_
         for each in ("2026-03-01T00:00:00Z", "2026-03-01T00:00:01Z")
     }
     assert len({one.deduplication, *replayed}) == 3
+    unmarked = to_message(event(), {REPLAYED_HINT: "2026-03-01T00:00:00Z"})
+    assert unmarked.deduplication in replayed
     assert len(one.group) <= 128
 
 

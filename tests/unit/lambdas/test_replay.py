@@ -12,7 +12,9 @@ from eventplane.contract import Contract
 from eventplane.dead_letter import letter_id
 from eventplane.envelope import Envelope, parse_event
 from eventplane.ledger import TapRecord, to_line
+from eventplane.limits import MAX_EVENT_BYTES
 from eventplane.replay import Order, Owed, OwedOrder, WindowOrder, order_text
+from eventplane.sqs_binding import REPLAYED_HINT, hint_of
 from lambdas.common.archive import Archive
 from lambdas.common.queue import Invocation
 from lambdas.common.sqs import SqsSender
@@ -134,6 +136,16 @@ def test_a_lost_event_is_replayed_marked_and_recorded(cloud: Cloud, replay: Repl
         "reason": "replay",
     }
     assert expected.items() <= line.items()
+
+
+def test_an_event_without_room_for_the_mark_has_it_as_a_hint(cloud: Cloud, replay: Replay) -> None:
+    small = event("1", ALARM)
+    room = MAX_EVENT_BYTES - stamped(small).bytes
+    lost = parse_event("{" + " " * room + small.json[1:])
+    tapped(cloud, lost)
+    assert replay(owed(cloud, lost, route="daily-life-to-family")) == frozenset()
+    (received,) = cloud.received("family-app.inbox")
+    assert (received["Body"], hint_of(received, REPLAYED_HINT)) == (stamped(lost).json, MARK)
 
 
 def test_of_two_senders_of_one_id_only_the_lost_event_is_replayed(cloud: Cloud, replay: Replay) -> None:
