@@ -160,6 +160,8 @@ class HttpSinkSettings(Settings):
     """The queue for dead letters about dead letters."""
     concurrency: int
     """How many processes share the rate of an endpoint."""
+    endpoints_table: str
+    """The table of what is known of endpoints that fail."""
     archive_bucket: str
     """The archive's bucket."""
 

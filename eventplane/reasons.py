@@ -104,7 +104,7 @@ class Reason(StrEnum):
     )
     ENDPOINT_GONE = (
         "endpoint_gone",
-        "A webhook's endpoint answered 410.",
+        "A webhook's endpoint answered 410 until the event was given up.",
         "Ask its owner for a new address, set it and redrive the dead letter; or end the subscription.",
     )
     ENDPOINT_MOVED = (

@@ -132,7 +132,7 @@ class DownlinkStack(StateStack):
 
 class MessagingStack(StateStack):
     """All queues of `contract`: a pair for each cloud service, those on the way in, the one down, and the
-    orders to replay."""
+    orders to replay. With them what is known of endpoints that events are posted to."""
 
     def __init__(self, scope: Construct, environment: Environment, contract: Contract) -> None:
         super().__init__(scope, environment, "messaging")
@@ -156,7 +156,10 @@ class MessagingStack(StateStack):
         visibility = environment.replay.visibility
         replay = DurableQueue(self, "Replay", REPLAY, visibility=visibility, max_receives=MAX_ORDER_RECEIVES)
         self.output_queue("Replay", replay)
-        for participant in contract.of_kind(ParticipantKind.CLOUD_SERVICE):
+        services = [*contract.of_kind(ParticipantKind.CLOUD_SERVICE)]
+        if any(map(_is_posted, services)):
+            self.output("EndpointsTable", tables.endpoints_table(Construct(self, "Endpoints")).table_name)
+        for participant in services:
             self._service(participant)
 
     def _device_queue(
@@ -199,9 +202,14 @@ class MessagingStack(StateStack):
         if participant.replies is not None:
             replies = reply_queue(self, f"{name}Replies", participant.replies)
             self.output(f"{name}RepliesUrl", replies.queue_url)
-        if participant.inbox.webhook or participant.name == SUBSCRIBERS:
+        if _is_posted(participant):
             secret = webhook_secret(self, f"{name}Webhook", participant.name)
             self.output(f"{name}WebhookSecret", secret)
+
+
+def _is_posted(participant: Participant) -> bool:
+    """Return whether the events of the inbox are posted to endpoints."""
+    return participant.inbox.webhook is not None or participant.name == SUBSCRIBERS
 
 
 def _inbox_visibility(environment: Environment, participant: Participant) -> Duration:
@@ -210,7 +218,7 @@ def _inbox_visibility(environment: Environment, participant: Participant) -> Dur
         return environment.presence.recorder.visibility
     if participant.name == DOWNLINK:
         return environment.downlink.reader.visibility
-    if participant.inbox.webhook or participant.name == SUBSCRIBERS:
+    if _is_posted(participant):
         return environment.webhook.visibility
     return Duration.seconds(environment.inbox_visibility_s)
 

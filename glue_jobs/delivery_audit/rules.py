@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from eventplane.contract import Contract, DeliveryGuarantee, Place, SchemaCheck
 from eventplane.dead_letter import DEAD_LETTER_TYPE
+from eventplane.endpoints import GONE_S
 from eventplane.guarantee import channel_expiry_ms, guarantee_of_type
 from eventplane.plane_types import DEVICE_REPORTS
 from eventplane.reasons import Outcome, Reason
@@ -265,7 +266,8 @@ class AuditRules:
         for each in history.inboxes:
             if each.webhook is None:
                 continue
-            self.patience_ms[each.address] = 1_000 * each.webhook.give_up_after_s
+            # A pause of the endpoint ends no event: each waits for the request that follows.
+            self.patience_ms[each.address] = 1_000 * (each.webhook.give_up_after_s + GONE_S)
             if (worth_ms := channel_expiry_ms(each)) is not None:
                 # By the strictest contract: functions of several may run side by side.
                 known = self._webhook_worth_ms.get(each.address, worth_ms)

@@ -61,9 +61,9 @@ def client(service: str, patience: Patience = PATIENT) -> Any:
     )
 
 
-def tables() -> DynamoDbTables:
+def tables(patience: Patience = PATIENT) -> DynamoDbTables:
     """Return the tables of the function's own account."""
-    return DynamoDbTables(client("dynamodb"))
+    return DynamoDbTables(client("dynamodb", patience))
 
 
 def error_code(error: Exception) -> str:

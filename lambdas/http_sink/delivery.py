@@ -6,12 +6,16 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from email.utils import parsedate_to_datetime
-from typing import Final, TypeAlias
+from typing import Final, TypeVar
+
+from botocore.exceptions import BotoCoreError, ClientError
 
 from eventplane.contract import Webhook
+from eventplane.endpoints import EndpointState
 from eventplane.envelope import Envelope
 from eventplane.reasons import Reason
-from lambdas.common.aws import WORST_CALL_MS
+from eventplane.records import ATTEMPTS, ConflictError, RecordError, Records
+from lambdas.common.aws import QUICK, WORST_CALL_MS
 from lambdas.common.clock import Clock
 from lambdas.common.log import logger
 from lambdas.http_sink.endpoint import Endpoint, EndpointResponse, ForbiddenTargetError, UnreachableError
@@ -28,6 +32,9 @@ retries 404 and 409 as well."""
 _BUSY: Final = frozenset({429, 503})
 """Answers that speak of the endpoint, not of this one event."""
 
+_GONE: Final = 410
+"""No further notifications (CloudEvents http-webhook, 2.2); a receiver's wrong deployment says so as well."""
+
 _MOVED: Final = frozenset({301, 308})
 
 
@@ -36,7 +43,8 @@ class Failure:
     """Why an attempt did not deliver.
 
     `status` is the HTTP status, None without an answer; `is_permanent`: no attempt at this event will do
-    better; `is_general`: the next event would fail just so; `retry_after_s`: what the endpoint asked for.
+    better; `is_general`: the next event would fail just so; `retry_after_s`: how long nothing may be sent.
+    `failed_at_ms`: when the endpoint failed, of an attempt that was not made; None for one that was.
     """
 
     reason: str
@@ -45,6 +53,7 @@ class Failure:
     is_permanent: bool = False
     is_general: bool = False
     retry_after_s: float | None = None
+    failed_at_ms: int | None = None
 
 
 def unreachable(detail: str) -> Failure:
@@ -72,10 +81,11 @@ def judge(answer: EndpointResponse, now_ms: int) -> Failure | None:
         # Not followed: who may redirect alarms is not the old address's to say.
         detail += f" (to {answer.headers.get('location', 'an unknown place')[:200]})"
         return Failure(Reason.ENDPOINT_MOVED, detail, status, is_permanent=True)
+    if status == _GONE:
+        return Failure(Reason.ENDPOINT_GONE, detail, status, is_general=True)
     is_refusal = 400 <= status < 500 and status not in _TRY_AGAIN
     if is_refusal and status not in _PASSING:
-        reason = Reason.ENDPOINT_GONE if status == 410 else Reason.ENDPOINT_REFUSED
-        return Failure(reason, detail, status, is_permanent=True)
+        return Failure(Reason.ENDPOINT_REFUSED, detail, status, is_permanent=True)
     retry_after_s = _retry_after_s(answer.headers.get("retry-after", ""), now_ms)
     return Failure(
         Reason.ENDPOINT_REFUSED if is_refusal else Reason.ENDPOINT_FAILED,
@@ -98,13 +108,18 @@ def _retry_after_s(value: str, now_ms: int) -> float | None:
         return None
 
 
-RESERVE_MS: Final = 3 * WORST_CALL_MS
-"""What is kept for the time after an attempt, milliseconds: a dead letter, a visibility, the records."""
+RESERVE_MS: Final = 3 * WORST_CALL_MS + QUICK.worst_call_ms
+"""What is kept for the time after an attempt, milliseconds: a dead letter, a visibility, the records, and one
+call to the table of endpoints, which is left alone after one that fails."""
 
+KNOWN_MS: Final = 1_000
+"""How old the knowledge of a healthy endpoint may become within an invocation, milliseconds. Ours: one read
+covers the batch of an endpoint that answers quickly."""
 
-BREAK_FIRST_S: Final = 2
-BREAK_LONGEST_S: Final = 60
-"""How long an endpoint is not tried after a failure of its own, and after many, seconds."""
+ALONE_MS: Final = 10_000
+"""How long a process does without the record of an endpoint after a call that failed, milliseconds."""
+
+T = TypeVar("T")
 
 
 class NoTimeError(Exception):
@@ -112,10 +127,6 @@ class NoTimeError(Exception):
 
     def __init__(self, seconds: int) -> None:
         self.seconds = seconds
-
-
-Attempt: TypeAlias = Callable[[Envelope, Callable[[], int]], int | Failure]
-"""Makes an attempt at an event, as `Delivery.attempt` does."""
 
 
 class Pace:
@@ -139,6 +150,108 @@ class Pace:
         self._next_ms = self._clock() + self._interval_ms
 
 
+class CircuitBreaker:
+    """Keeps requests from an endpoint that failed, in all processes that share the record at `key`.
+
+    While the table of `records` does not answer, the process goes by what it has seen itself. `longest_ms` is
+    how long one request takes at most.
+    """
+
+    def __init__(self, records: Records[EndpointState], key: str, clock: Clock, longest_ms: int) -> None:
+        self._records = records
+        self._clock = clock
+        self._longest_ms = longest_ms
+        self._healthy = EndpointState(endpoint=key)
+        self._known = self._healthy
+        self._known_until_ms = 0
+        self._alone_until_ms = 0
+
+    def begin(self) -> None:
+        """Have the record read before the next request: an invocation begins."""
+        self._known_until_ms = 0
+
+    def pause(self) -> Failure | None:
+        """Return the endpoint's last failure while nothing may be sent to it, else None."""
+        now_ms = self._clock()
+        # A pause does not end early; the process that asks may be done before its time.
+        if now_ms >= max(self._known.paused_until_ms, self._known_until_ms):
+            self._known_until_ms = now_ms + KNOWN_MS
+            self._known = self._shared(self._read, lambda: self._known)
+        left_ms = self._known.left_ms(now_ms)
+        return self._not_asked(left_ms) if left_ms else None
+
+    def enter(self) -> Failure | None:
+        """Return None if this process may send a request, and then calls `learn`; else the last failure."""
+        for _ in range(ATTEMPTS):
+            if (failure := self.pause()) or not self._known.failures:
+                return failure
+            if self._claim():
+                return None
+            self.begin()
+        return self._not_asked(1_000)
+
+    def learn(self, failure: Failure | None, sent_at_ms: int) -> Failure | None:
+        """Keep what a request sent at `sent_at_ms` showed; return `failure` with the pause that follows."""
+        if failure is None or not failure.is_general:
+            if self._known.failures:
+                self._shared(lambda: self._records.remove(self._known), lambda: True)
+                self._known = self._healthy
+                self.begin()
+            return failure
+        now_ms = self._clock()
+
+        def failed(before: EndpointState | None) -> EndpointState:
+            return (before or self._healthy).failed(
+                failure.reason,
+                failure.detail,
+                failure.status,
+                retry_after_s=failure.retry_after_s,
+                sent_at_ms=sent_at_ms,
+                now_ms=now_ms,
+            )
+
+        self._known = self._shared(
+            lambda: self._records.change(failed, self._healthy.endpoint), lambda: failed(self._known)
+        )
+        return replace(failure, retry_after_s=self._known.left_ms(now_ms) / 1_000)
+
+    def _claim(self) -> bool:
+        """Return whether this process asks after a pause: it is the one whose write is the first."""
+        asked = self._known.asked(self._clock(), self._longest_ms)
+        stored = self._shared(lambda: self._records.write(asked), lambda: asked)
+        self._known = stored or self._known
+        return stored is not None
+
+    def _read(self) -> EndpointState:
+        return self._records.read(self._healthy.endpoint) or self._healthy
+
+    def _shared(self, call: Callable[[], T], alone: Callable[[], T]) -> T:
+        """Return what `call` to the table returns; while the table does not answer, what `alone` does."""
+        now_ms = self._clock()
+        if not now_ms < self._alone_until_ms <= now_ms + ALONE_MS:
+            try:
+                return call()
+            except (ClientError, BotoCoreError, ConflictError, RecordError) as error:
+                self._alone_until_ms = now_ms + ALONE_MS
+                logger.warning(
+                    "the record of an endpoint is out of reach: this process goes by what it has seen itself",
+                    endpoint=self._healthy.endpoint,
+                    error=str(error),
+                )
+        return alone()
+
+    def _not_asked(self, left_ms: int) -> Failure:
+        known = self._known
+        return Failure(
+            known.reason,
+            f"not tried: {known.detail}",
+            known.status,
+            is_general=True,
+            retry_after_s=left_ms / 1_000,
+            failed_at_ms=known.failed_at_ms,
+        )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:
     """Posts events to `endpoint` as `webhook` says, in the name of `origin`."""
@@ -148,6 +261,7 @@ class Delivery:
     endpoint: Endpoint
     keys: Keys
     pace: Pace
+    breaker: CircuitBreaker
     clock: Clock
     sleep: Callable[[float], None] = time.sleep
 
@@ -156,6 +270,8 @@ class Delivery:
 
         Raises `NoTimeError`, and `EnvelopeError` for an event that cannot be written as a request.
         """
+        if failure := self.breaker.pause():
+            return failure
         request = to_request(event, self.webhook.mode)
         try:
             keys = self.keys()
@@ -167,45 +283,18 @@ class Delivery:
             raise NoTimeError(max(1, round(wait_ms / 1_000)))
         if wait_ms:
             self.sleep(wait_ms / 1_000)
-        signed = signature_headers(keys, request.id, self.clock() // 1_000, request.body)
+        if failure := self.breaker.enter():
+            return failure
+        sent_at_ms = self.clock()
+        signed = signature_headers(keys, request.id, sent_at_ms // 1_000, request.body)
         own = {"webhook-request-origin": self.origin, "user-agent": "eventplane"}
         self.pace.take()
+        status = 0
         try:
             answer = self.endpoint.send("POST", {**request.headers, **own, **signed}, request.body)
+            status, failure = answer.status, judge(answer, self.clock())
         except UnreachableError as error:
-            return unreachable(error.detail)
+            failure = unreachable(error.detail)
         except ForbiddenTargetError as error:
-            return forbidden(error.detail)
-        return judge(answer, self.clock()) or answer.status
-
-
-class CircuitBreaker:
-    """Attempts by `attempt`; while the circuit is open, the last failure again without an attempt.
-
-    So an endpoint without an answer costs the others no time.
-    """
-
-    def __init__(self, attempt: Attempt, clock: Clock) -> None:
-        self._attempt = attempt
-        self._clock = clock
-        self._failures = 0
-        self._open_until_ms = 0
-        self._last: Failure | None = None
-
-    def attempt(self, event: Envelope, remaining_ms: Callable[[], int]) -> int | Failure:
-        """See `Delivery`."""
-        left_ms = self._open_until_ms - self._clock()
-        if self._last is not None and left_ms > 0:
-            return replace(
-                self._last, detail=f"not tried: {self._last.detail}", retry_after_s=left_ms / 1_000
-            )
-        answer = self._attempt(event, remaining_ms)
-        if isinstance(answer, Failure) and answer.is_general:
-            self._failures += 1
-            self._last = answer
-            pause_s = min(BREAK_LONGEST_S, BREAK_FIRST_S * 2 ** min(self._failures - 1, 10))
-            self._open_until_ms = self._clock() + 1_000 * pause_s
-        else:
-            self._failures = 0
-            self._last = None
-        return answer
+            failure = forbidden(error.detail)
+        return self.breaker.learn(failure, sent_at_ms) or status

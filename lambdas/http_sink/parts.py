@@ -5,9 +5,11 @@ from __future__ import annotations
 import ssl
 
 from eventplane.contract import Channel, Contract, Webhook
+from eventplane.endpoints import ENDPOINT, endpoint_key
 from eventplane.function_settings import HttpSinkSettings
+from eventplane.records import Records
 from lambdas.common.archive import Archive
-from lambdas.common.aws import client
+from lambdas.common.aws import QUICK, client, tables
 from lambdas.common.clock import system_clock
 from lambdas.common.dead_letters import DeadLetterWriter
 from lambdas.common.sqs import SqsSender
@@ -26,32 +28,36 @@ class Parts:
         self._channel = channel
         self._sender = SqsSender(client("sqs"))
         self._archive = Archive(client("s3"), settings.archive_bucket)
+        self._endpoints = Records(tables(QUICK), settings.endpoints_table, ENDPOINT)
         self._tls = ssl.create_default_context()
         self.signing_keys: Keys = SigningKeys(
             client("secretsmanager"), settings.webhook_secret, system_clock
         ).get
 
-    def endpoint(self, url: str, webhook: Webhook) -> Endpoint:
-        """Return the connection to `url`."""
-        return Endpoint(
-            url, timeout_s=webhook.timeout_s, clock=system_clock, reach=self._settings.reach, tls=self._tls
-        )
-
     def service(
-        self, endpoint: Endpoint, webhook: Webhook, keys: Keys, letter_source: str, route: str | None = None
+        self, url: str, webhook: Webhook, keys: Keys, letter_source: str, route: str | None = None
     ) -> WebhookService:
-        """Return what delivers to `endpoint`.
-
-        Where only the events of one `route` go there, a circuit breaker protects the others of a batch.
-        """
+        """Return what delivers to the endpoint at `url`, of one `route` or of all."""
         delivery = Delivery(
             webhook=webhook,
             origin=self._settings.webhook_origin,
-            endpoint=endpoint,
+            endpoint=Endpoint(
+                url,
+                timeout_s=webhook.timeout_s,
+                clock=system_clock,
+                reach=self._settings.reach,
+                tls=self._tls,
+            ),
             keys=keys,
             pace=Pace(webhook.requests_per_minute, self._settings.concurrency, system_clock),
+            breaker=CircuitBreaker(
+                self._endpoints,
+                endpoint_key(self._channel.participant, url),
+                system_clock,
+                1_000 * webhook.timeout_s + QUICK.worst_call_ms,
+            ),
             clock=system_clock,
-        ).attempt
+        )
         letters = DeadLetterWriter(
             source=letter_source,
             contract=self._contract,
@@ -64,7 +70,7 @@ class Parts:
         )
         return WebhookService(
             webhook=webhook,
-            attempt=CircuitBreaker(delivery, system_clock).attempt if route else delivery,
+            delivery=delivery,
             letters=letters,
             archive=self._archive,
             clock=system_clock,

@@ -13,6 +13,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from eventplane.contract import Webhook
 from eventplane.dead_letter import Refusal
+from eventplane.endpoints import GONE_S
 from eventplane.envelope import Envelope, parse_event
 from eventplane.errors import EnvelopeError
 from eventplane.guarantee import why_expired
@@ -26,14 +27,15 @@ from lambdas.common.dead_letters import DeadLetterWriter
 from lambdas.common.log import logger
 from lambdas.common.metrics import count_outcomes
 from lambdas.common.queue import Invocation, QueueMessage
-from lambdas.http_sink.delivery import RESERVE_MS, Attempt, Failure, NoTimeError
+from lambdas.http_sink.delivery import RESERVE_MS, Delivery, Failure, NoTimeError
 
 FIRST_S: Final = 2
 LONGEST_S: Final = 300
 """Bounds of the backoff, seconds: the first wait is at most the one, every wait at most the other."""
 
-LONGEST_ASKED_S: Final = 900
-"""Most of a Retry-After that is honoured, seconds: an endpoint cannot put an alarm off for ever."""
+MAX_WAIT_S: Final = 42_000
+"""Longest wait of all, seconds: 12 hours from the receive is what SQS allows (Amazon SQS quotas), less the
+function's own time."""
 
 LISTING_MS: Final = 2 * WORST_CALL_MS
 """An object is not listed with less time left, milliseconds: it covers that, and the answer to the queue."""
@@ -61,13 +63,13 @@ class _Batch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebhookService:
-    """Hands over the events of an inbox to its `webhook` by `attempt`, one after the other.
+    """Hands over the events of an inbox to its `webhook` by `delivery`, one after the other.
 
     A message with several events comes again for those that failed, after the longest of their waits.
     """
 
     webhook: Webhook
-    attempt: Attempt
+    delivery: Delivery
     letters: DeadLetterWriter
     archive: Archive
     clock: Clock
@@ -77,6 +79,7 @@ class WebhookService:
     def process(self, messages: Sequence[QueueMessage], invocation: Invocation) -> dict[str, int]:
         """Deliver `messages`; return the ids of those that have to come again, and in how many seconds."""
         batch = _Batch(invocation.remaining_ms)
+        self.delivery.breaker.begin()
         records: list[HandoverRecord] = []
         again: dict[str, int] = {}
         for message in messages:
@@ -135,7 +138,7 @@ class WebhookService:
             if reason := why_expired(event, self.clock(), message.sent_at_ms, self.letters.channel):
                 logger.info("expired", **correlation(message, event), reason=reason)
                 return self._record(message, event, Outcome.EXPIRED, reason, None)
-            answer = batch.failure or self.attempt(event, batch.remaining_ms)
+            answer = batch.failure or self.delivery.attempt(event, batch.remaining_ms)
         except EnvelopeError as error:
             answer = Failure(error.reason, error.detail, None, is_permanent=True)
         except NoTimeError as error:
@@ -146,7 +149,7 @@ class WebhookService:
         if isinstance(answer, int):
             return self._record(message, event, Outcome.DELIVERED, None, answer)
         if answer.is_general:
-            batch.failure = answer
+            batch.failure = replace(answer, failed_at_ms=answer.failed_at_ms or self.clock())
         return self._failed(message, event, answer)
 
     def _failed(
@@ -154,18 +157,28 @@ class WebhookService:
     ) -> HandoverRecord | int:
         """A dead letter if nothing helps or nothing is left to try; otherwise another attempt, later.
 
-        An event at best effort is dropped instead: it had its one attempt.
+        The age ends an event once the endpoint has failed since, for it or for all: a pause alone ends none.
+        An event at best effort is dropped instead: it has one attempt, and none in a pause.
         """
         if message.is_best_effort and event is not None:
             logger.info(
                 "dropped", **correlation(message, event), reason=failure.reason, detail=failure.detail
             )
             return self._record(message, event, Outcome.DROPPED, failure.reason, failure.status)
-        age_s = (self.clock() - message.sent_at_ms) / 1_000
+        now_ms, channel = self.clock(), self.letters.channel
+        age_s = (now_ms - message.sent_at_ms) / 1_000
         left_s = self.webhook.give_up_after_s - age_s
-        is_last = failure.is_permanent or left_s <= 0 or message.attempt >= self.letters.channel.max_receives
-        delay = delay_s(
-            message.attempt, failure.retry_after_s, left_s if left_s > 0 else LONGEST_S, self.uniform
+        delay = delay_s(message.attempt, failure.retry_after_s, left_s, self.uniform)
+        since_s = 0.0
+        if failure.failed_at_ms is not None:
+            since_s = (now_ms - failure.failed_at_ms) / 1_000
+            delay = max(delay, saving_s(message.attempt, channel.max_receives, left_s))
+        is_last = (
+            failure.is_permanent
+            or left_s + since_s <= 0
+            or message.attempt >= channel.max_receives
+            # What the queue deletes by itself has no dead letter.
+            or age_s + delay >= channel.retention_s
         )
         logger.warning(
             "not delivered",
@@ -229,14 +242,27 @@ class WebhookService:
 def delay_s(attempt: int, retry_after_s: float | None, left_s: float, uniform: Uniform) -> int:
     """Seconds until the attempt after number `attempt` (from 1), at least 1.
 
-    Exponential with full jitter, so that what failed together does not come back together; on top of what
-    the endpoint asked for. The wait does not pass `left_s`, after which the event is given up: the last
-    attempt is made then.
+    Exponential with full jitter, so that what failed together does not come back together; on top of the
+    pause of the endpoint. Without a pause the wait does not pass `left_s`, after which the event is given up:
+    the last attempt is made then.
     """
     # Beyond that every bound is the longest; the power of a large attempt would be a huge number.
-    bound = min(LONGEST_S, FIRST_S * 2.0 ** min(attempt - 1, 16))
-    asked = min(retry_after_s or 0, LONGEST_ASKED_S)
-    return max(1, math.ceil(min(asked + uniform(0, bound), left_s)))
+    spread_s = uniform(0, min(LONGEST_S, FIRST_S * 2.0 ** min(attempt - 1, 16)))
+    paused_s = retry_after_s or 0
+    if left_s > paused_s:
+        spread_s = min(spread_s, left_s - paused_s)
+    return max(1, math.ceil(paused_s + spread_s))
+
+
+def saving_s(attempt: int, max_receives: int, left_s: float) -> int:
+    """Least seconds until a message comes again that was not tried, so that its receives outlast the pauses.
+
+    The first half of them is free: with the 1,000 that a webhook has by default the backoff needs no more.
+    """
+    if attempt < max_receives // 2:
+        return 0
+    longest_s = max(left_s, 0) + GONE_S + LONGEST_S
+    return min(MAX_WAIT_S, math.ceil(longest_s / max(1, max_receives - attempt)))
 
 
 def correlation(message: QueueMessage, event: Envelope | None) -> dict[str, Any]:

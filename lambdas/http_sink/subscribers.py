@@ -31,7 +31,6 @@ from lambdas.common.metrics import Metric, count
 from lambdas.common.queue import Invocation, QueueMessage
 from lambdas.common.queue_function import QueueReader, queue_function
 from lambdas.http_sink.delivery import RESERVE_MS
-from lambdas.http_sink.endpoint import Endpoint
 from lambdas.http_sink.parts import Parts
 from lambdas.http_sink.service import WebhookService, correlation
 from lambdas.http_sink.signing import subscription_key
@@ -65,7 +64,7 @@ class SubscriptionEndpoints:
         self._clock = clock
         self._known: Mapping[str, Subscription] = {}
         self._read_at_ms: int | None = None
-        self._services: dict[str, tuple[str, WebhookService, Endpoint]] = {}
+        self._services: dict[str, tuple[str, WebhookService]] = {}
 
     def refresh(self, routes: frozenset[str]) -> None:
         """Look again, if that was long ago or one of `routes` is not known; idle connections are closed.
@@ -73,8 +72,8 @@ class SubscriptionEndpoints:
         Raises what botocore raises, where one of `routes` is still not known.
         """
         # A plane may have more subscriptions than a process may have open files.
-        for _, _, endpoint in self._services.values():
-            endpoint.close_if_idle()
+        for _, service in self._services.values():
+            service.delivery.endpoint.close_if_idle()
         now_ms = self._clock()
         is_due = self._read_at_ms is None or now_ms - self._read_at_ms >= REFRESH_MS
         if not is_due and routes <= self._known.keys():
@@ -89,7 +88,7 @@ class SubscriptionEndpoints:
             return
         self._read_at_ms = now_ms
         for route in self._services.keys() - self._known.keys():
-            self._services.pop(route)[2].close()
+            self._services.pop(route)[1].delivery.endpoint.close()
 
     def service(self, route: str) -> WebhookService | None:
         """What delivers for `route`; None where nobody subscribes by it any more."""
@@ -99,16 +98,16 @@ class SubscriptionEndpoints:
         known = self._services.get(route)
         if known is None or known[0] != subscription.document:
             if known is not None:
-                known[2].close()
-            known = self._services[route] = self._made(subscription)
+                known[1].delivery.endpoint.close()
+            known = self._services[route] = subscription.document, self._made(subscription)
         return known[1]
 
     def close(self) -> None:
         """Let go of all connections."""
-        for _, _, endpoint in self._services.values():
-            endpoint.close()
+        for _, service in self._services.values():
+            service.delivery.endpoint.close()
 
-    def _made(self, subscription: Subscription) -> tuple[str, WebhookService, Endpoint]:
+    def _made(self, subscription: Subscription) -> WebhookService:
         url, route = str(subscription.endpoint), subscription.route
         if problem := self._reach.url_problem(url):
             # The API lets none in; a participant who writes the table himself may.
@@ -122,14 +121,12 @@ class SubscriptionEndpoints:
             give_up_after_s=GIVE_UP_AFTER_S,
             requests_per_minute=rate if isinstance(rate, int) and rate > 0 else None,
         )
-        endpoint = self._parts.endpoint(url, webhook)
 
         def keys() -> tuple[bytes, ...]:
             return tuple(subscription_key(each, route) for each in self._parts.signing_keys())
 
         # An event may fail at several endpoints: each has a letter of its own.
-        service = self._parts.service(endpoint, webhook, keys, f"{LETTER_SOURCE}/{route}", route)
-        return subscription.document, service, endpoint
+        return self._parts.service(url, webhook, keys, f"{LETTER_SOURCE}/{route}", route)
 
 
 class SubscriberService:

@@ -24,9 +24,8 @@ def service() -> QueueReader:
     if webhook is None:
         raise SettingsError(variable_of("source"), f"names {settings.source}, which is no webhook")
     parts = Parts(settings, contract, channel)
-    endpoint = parts.endpoint(settings.webhook_url, webhook)
     source = f"{LETTER_SOURCE}{channel.participant}"
-    return QueueReader(parts.service(endpoint, webhook, parts.signing_keys, source).process)
+    return QueueReader(parts.service(settings.webhook_url, webhook, parts.signing_keys, source).process)
 
 
 handle = queue_function(service)

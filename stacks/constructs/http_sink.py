@@ -13,6 +13,7 @@ from constructs import Construct
 
 from eventplane.contract import Contract, Participant, Priority
 from eventplane.contract.subscription_table import SUBSCRIPTIONS_TABLE
+from eventplane.endpoints import ENDPOINTS_TABLE
 from eventplane.function_settings import SubscribersSettings, WebhookSettings
 from eventplane.ledger import HANDOVERS
 from eventplane.names import SUBSCRIBERS
@@ -21,7 +22,7 @@ from stacks.constructs.archive import allow_writing
 from stacks.constructs.permissions import accept, allow, arn
 from stacks.constructs.python_function import PythonFunction
 from stacks.constructs.queues import allow_send, find_channel_dead_letters, find_channel_queue
-from stacks.constructs.tables import allow_table
+from stacks.constructs.tables import allow_own_items, allow_table
 from stacks.environment import PROJECT, Environment
 from stacks.names import pascal
 from stacks.plane_stack import charge_to, environment_of
@@ -119,6 +120,9 @@ class _HttpSink:
             allow_send(outbox, last_resort),
             allow_read_secret(scope, secret),
             allow_writing(scope, archive, [HANDOVERS]),
+            allow_own_items(
+                scope, ENDPOINTS_TABLE, ("GetItem", "PutItem", "DeleteItem"), f"{participant.name}/*"
+            ),
         ]
         self.settings: dict[str, Any] = {
             "webhook_secret": secret,
@@ -126,6 +130,7 @@ class _HttpSink:
             "dead_letter_queue": last_resort.queue_url,
             "concurrency": environment.webhook.max_concurrency,
             "archive_bucket": archive.bucket_name,
+            "endpoints_table": environment.resource_name(ENDPOINTS_TABLE),
         }
 
 

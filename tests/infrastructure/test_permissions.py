@@ -56,6 +56,7 @@ _CONTRACT_IN_FORCE = [
 ]
 _WEBHOOK_KEY = ("secretsmanager:GetSecretValue", "subscribers-webhook-??????")
 _LEDGER = ("s3:PutObject", "/contracts/* /ledger/* /written/ledger/*")
+_ENDPOINTS = ("dynamodb:GetItem dynamodb:PutItem dynamodb:DeleteItem", "table/endpoints")
 _HANDOVERS = ("s3:PutObject", "/handovers/* /written/handovers/*")
 
 FUNCTIONS = {
@@ -88,7 +89,7 @@ FUNCTIONS = {
     ],
     "subscribers": [
         *((CONSUME, "subscribers-inbox"), ("sqs:SendMessage", "subscribers-inbox-dlq subscribers-outbox")),
-        *(_WEBHOOK_KEY, _HANDOVERS, ("dynamodb:Scan", "table/subscriptions")),
+        *(_WEBHOOK_KEY, _HANDOVERS, _ENDPOINTS, ("dynamodb:Scan", "table/subscriptions")),
     ],
     "provisioning-hook": [("dynamodb:GetItem dynamodb:PutItem", "table/fleet")],
     "certificate-keeper": [
@@ -149,7 +150,7 @@ OPTIONAL = {
     ],
     "webhook-alarm-centre": [
         (CONSUME, "alarm-centre-inbox"),
-        _HANDOVERS,
+        *(_HANDOVERS, _ENDPOINTS),
         ("secretsmanager:GetSecretValue", "alarm-centre-webhook-??????"),
         ("sqs:SendMessage", "alarm-centre-outbox alarm-centre-inbox-dlq"),
     ],
@@ -446,3 +447,19 @@ def test_the_provisioning_role_registers_devices_and_is_lent_to_this_accounts_io
     (trust,) = role.find("AssumeRolePolicyDocument")["Statement"]
     assert trust["Principal"] == {"Service": "iot.amazonaws.com"}
     assert trust["Condition"] == {"StringEquals": {"aws:SourceAccount": {"Ref": "AWS::AccountId"}}}
+
+
+@pytest.mark.parametrize(
+    ("function", "participant"), [("webhook-alarm-centre", "alarm-centre"), ("subscribers", "subscribers")]
+)
+def test_a_function_that_posts_keeps_records_of_its_own_endpoints_only(
+    full: Templates, function: str, participant: str
+) -> None:
+    policies = full.of("AWS::IAM::Policy", stack=(role := full.role(full.functions[function])).stack)
+    conditions = [
+        statement.get("Condition")
+        for holder in (role, *(each for each in policies if {"Ref": role.id} in each.find("Roles")))
+        for statement in statements(holder)
+        if "endpoints" in json.dumps(statement.get("Resource"))
+    ]
+    assert conditions == [{"ForAllValues:StringLike": {"dynamodb:LeadingKeys": [f"{participant}/*"]}}]

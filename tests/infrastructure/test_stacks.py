@@ -37,7 +37,7 @@ STATEFUL = {
         "CarersOutboxDeadLetters13635497 CarersOutboxQueueCE030BA3 "
         "DeviceInboxDeadLettersABC3964A DeviceInboxQueueDD173DD8 "
         "DownlinkInboxDeadLetters29BA75BC DownlinkInboxQueue47EDC989 "
-        "DownlinkOutboxDeadLetters71224B18 DownlinkOutboxQueue5FBF3D6D "
+        "DownlinkOutboxDeadLetters71224B18 DownlinkOutboxQueue5FBF3D6D EndpointsTable1F54A679 "
         "FamilyAppInboxDeadLetters002F4C4B FamilyAppInboxQueueA2F44A8F "
         "FamilyAppOutboxDeadLetters48A0134F FamilyAppOutboxQueueDDA3327C "
         "IngestDeadLetters1228E37E IngestQueue95F6DB49 "

@@ -8,9 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from eventplane.endpoints import ENDPOINT, EndpointState
 from eventplane.envelope import Envelope, write_event
+from eventplane.records import Records
 from eventplane.sender import SENDER_DEVICE
 from eventplane.topics import basic_ingest_topic
+from eventplane_aws.tables import DynamoDbTables
 from local.certificates import Authority
 from local.deploy import ROOT
 from local.plane import Plane
@@ -38,6 +41,11 @@ class Home:
             assert device.publish(topic, event.json.encode())
         return event.stamped(**{SENDER_DEVICE: self.thing.name})
 
+    def endpoints(self) -> list[EndpointState]:
+        """What the functions know of endpoints that fail."""
+        tables = DynamoDbTables(self.plane.cloud.client("dynamodb"))
+        return [*Records(tables, self.plane.outputs["EndpointsTable"], ENDPOINT).all()]
+
     def key(self) -> str:
         secrets = self.plane.cloud.client("secretsmanager")
         return str(
@@ -64,9 +72,11 @@ def home(plane: Plane, authority_of_rescuers: Authority, tmp_path: Path) -> Home
 def test_an_event_arrives_exactly_and_signed_after_a_failure_and_a_refusal_is_told(
     home: Home, rescuers: EndpointServer, inboxes: Inboxes, archive: Archive
 ) -> None:
-    rescuers.play(answer(500), answer(202), answer(422, b"no such home"))
+    rescuers.play(answer(503, retry_after="5"), answer(202), answer(422, b"no such home"))
     event = home.sends("hooked-1")
+    assert eventually(lambda: [each.detail for each in home.endpoints()] == ["HTTP 503 Words"], SECONDS)
     assert eventually(lambda: len(rescuers.received) == 2, SECONDS)
+    assert eventually(lambda: not home.endpoints(), SECONDS)
     failed, taken = rescuers.received
     assert failed.body == taken.body == event.json.encode()
     assert failed.headers["webhook-id"] == taken.headers["webhook-id"]

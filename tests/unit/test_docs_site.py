@@ -72,3 +72,11 @@ def test_the_scripts_of_the_site_are_pinned() -> None:
     for script in SCRIPTS.values():
         package = "/".join(script.split("/")[: 2 if script.startswith("@") else 1])
         assert pinned[f"node_modules/{package}"]["integrity"]
+
+
+def test_the_tests_of_the_web_hooks_specification_exist() -> None:
+    page = (DOCS / "reference" / "http-webhook.md").read_text()
+    named = re.findall(r"`U/(\w+\.py)::(\w+)`", page)
+    assert len(named) > 10
+    for file, test in named:
+        assert f"def {test}(" in (ROOT / "tests/unit/lambdas/http_sink" / file).read_text(), test

@@ -28,6 +28,7 @@ def test_every_variable_that_the_stacks_write_is_in_the_reference() -> None:
         dead_letter_queue="dead",
         concurrency=1,
         archive_bucket="archive",
+        endpoints_table="endpoints",
         source="inbox",
         webhook_url="https://example.org",
     )

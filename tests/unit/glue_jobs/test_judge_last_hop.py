@@ -104,7 +104,10 @@ def test_each_webhook_has_its_own_patience(archive: SmallArchive) -> None:
     archive.use(small_contract(inboxes={"help": WEBHOOK, "care": patient}))
     archive.send(ALARM)
     archive.send(READING)
-    # Three hours after noon, an hour of them for the records: ten minutes are over, a day is not.
+    # An hour is for the records, one for a pause of the endpoint.
+    report = judged(archive, as_of="2026-03-01T14:00:00Z")
+    assert report.consumed() == {("help.inbox", "pending"): 1, ("care.inbox", "pending"): 1}
+    # Three hours after noon ten minutes are over, a day is not.
     report = judged(archive, as_of="2026-03-01T15:00:00Z")
     assert report.consumed() == {("help.inbox", "lost"): 1, ("care.inbox", "pending"): 1}
 

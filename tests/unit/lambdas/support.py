@@ -22,6 +22,7 @@ from eventplane.contract.publication import (
     published,
 )
 from eventplane.contract.subscription import new_subscription
+from eventplane.endpoints import ENDPOINT
 from eventplane.envelope import Envelope, parse_event, write_event
 from eventplane.interest import table as interest_table
 from eventplane.sender import Sender
@@ -52,6 +53,7 @@ BUCKET = "archive"
 TABLE = "contracts"
 SUBSCRIPTIONS = "subscriptions"
 INTEREST = "interest"
+ENDPOINTS = "endpoints"
 ALARM = "org.eventplane.alarm.keyword.v1"
 READING = "org.eventplane.health.reading.v1"
 LETTERS = "operations.inbox"
@@ -218,6 +220,7 @@ class Cloud:
         create_table(self.dynamodb, TABLE, KEY)
         for table, of in {SUBSCRIPTIONS: subscription_table, INTEREST: interest_table}.items():
             create_table(self.dynamodb, table, of.PARTITION, of.SORT)
+        create_table(self.dynamodb, ENDPOINTS, *ENDPOINT.key)
         self.tables = DynamoDbTables(self.dynamodb)
         self.contracts = ContractTable(self.tables, TABLE)
         self.subscriptions = subscription_table.SubscriptionTable(self.tables, SUBSCRIPTIONS)

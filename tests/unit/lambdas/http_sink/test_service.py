@@ -16,6 +16,7 @@ import pytest
 from contract import load_contract
 from eventplane.contract import Contract, compile_contract
 from eventplane.dead_letter import DEAD_LETTER_TYPE
+from eventplane.endpoints import BREAK_FIRST_S
 from eventplane.envelope import Envelope, parse_event
 from eventplane.settings import SettingsError
 from eventplane.sqs_binding import pack
@@ -32,6 +33,7 @@ from tests.unit.lambdas.http_sink.test_request import NOW_S, verify
 from tests.unit.lambdas.support import (
     ALARM,
     BUCKET,
+    ENDPOINTS,
     NOW_MS,
     READ,
     Cloud,
@@ -74,10 +76,9 @@ class Hook:
         for name, value in {"WEBHOOK_URL": url, "SINKS": sinks}.items():
             self.patch.setenv(f"EVENTPLANE_{name}", value)
         made: WebhookService = handler.service().process.__self__  # type: ignore[attr-defined]
-        delivery = made.attempt.__self__  # type: ignore[attr-defined]
-        self.endpoint: Endpoint = delivery.endpoint
-        attempt = replace(delivery, sleep=self._sleep).attempt
-        return replace(made, attempt=attempt, uniform=lambda _low, high: high)
+        self.endpoint: Endpoint = made.delivery.endpoint
+        delivery = replace(made.delivery, sleep=self._sleep)
+        return replace(made, delivery=delivery, uniform=lambda _low, high: high)
 
     def letters(self) -> list[dict[str, Any]]:
         return [parse_event(body).data() for body in self.cloud.bodies("outbox")]
@@ -103,6 +104,7 @@ def webhook_settings(cloud: Cloud) -> dict[str, Any]:
         "WEBHOOK_ORIGIN": "plane.example",
         "CONCURRENCY": "2",
         "ARCHIVE_BUCKET": BUCKET,
+        "ENDPOINTS_TABLE": ENDPOINTS,
         "OUTBOX_QUEUE": cloud.queues["outbox"],
         "DEAD_LETTER_QUEUE": cloud.queues["last-resort"],
     }
@@ -185,9 +187,10 @@ def test_a_failure_is_tried_again_later_and_then_delivered(hook: Hook) -> None:
     [
         (answer(429, retry_after="30"), 32),
         (answer(503, retry_after="Thu, 01 Jan 2026 00:01:00 GMT"), 62),
-        (answer(503), 2),
-        (answer(429, retry_after="86400"), 600),
-        (says(b""), 2),
+        (answer(503), 4),
+        (answer(429, retry_after="86400"), 902),
+        (answer(410), 3_602),
+        (says(b""), 4),
     ],
 )
 def test_a_busy_endpoint_gets_one_request_and_all_events_wait_for_its_retry_after(
@@ -198,6 +201,22 @@ def test_a_busy_endpoint_gets_one_request_and_all_events_wait_for_its_retry_afte
     assert len(server.received) == 1
     assert hook.waits == {"m1": wait_s, "m2": wait_s, "m3": wait_s}
     assert not hook.outcomes()
+
+
+def test_two_processes_of_a_function_share_the_pause_of_their_endpoint(hook: Hook) -> None:
+    with EndpointServer(answer(204), answer(204), answer(429, retry_after="30"), answer(204)) as server:
+        processes = [hook.service(server.url()) for _ in range(2)]
+
+        def sent(at: int, id: str) -> dict[str, int]:
+            return processes[at].process([alarm(id)], invocation(60_000, f"i{id}"))
+
+        assert [sent(0, "1"), sent(1, "2"), sent(0, "3"), sent(1, "4")] == [{}, {}, {"m3": 32}, {"m4": 32}]
+        assert len(server.received) == 3
+        hook.cloud.clock.advance(30)
+        assert [sent(1, "4"), sent(0, "3")] == [{}, {}]
+        for each in processes:
+            each.delivery.endpoint.close()
+    assert hook.outcomes() == [(id, "delivered", None, 204) for id in "1234"]
 
 
 def test_an_event_that_failed_for_too_long_is_a_dead_letter(hook: Hook) -> None:
@@ -424,13 +443,14 @@ def test_the_order_of_attempts_in_a_packed_message_changes(hook: Hook) -> None:
             uniform=lambda low, high: high if (low, high) != (0, 1) else next(places),
         )
         service.process([packed("1", "2", "3")], invocation(60_000, "i1"))
+        hook.cloud.clock.advance(BREAK_FIRST_S)
         service.process([packed("1", "2", "3", attempt=2)], invocation(60_000, "i2"))
         hook.endpoint.close()
     assert [json.loads(each.body)["id"] for each in server.received] == ["1", "3", "2", "1"]
 
 
 def test_only_the_refused_event_of_a_packed_message_is_a_dead_letter(hook: Hook) -> None:
-    failed, _ = delivered(hook, packed("1", "2"), plays=(answer(204), answer(410)))
+    failed, _ = delivered(hook, packed("1", "2"), plays=(answer(204), answer(400)))
     assert failed == frozenset()
     assert [(id, outcome) for id, outcome, *_ in hook.outcomes()] == [
         ("1", "delivered"),
@@ -472,7 +492,7 @@ def test_an_invocation_writes_its_figures_and_logs_each_event_that_did_not_arriv
         hook.service(server.url())
         reader = cache(handler.service)
         assert queue_function(reader)(batch, LambdaContext(remaining_ms=60_000)) == failures("m2")
-        reader().process.__self__.attempt.__self__.endpoint.close()  # type: ignore[attr-defined]
+        reader().process.__self__.delivery.endpoint.close()  # type: ignore[attr-defined]
     assert figures(capsys.readouterr().out) == {
         "Messages": 4,
         "Delivered": 1,

@@ -18,7 +18,6 @@ from eventplane.envelope import parse_event
 from lambdas.common.clock import system_clock
 from lambdas.common.queue_function import queue_function
 from lambdas.http_sink import parts, subscribers
-from lambdas.http_sink.delivery import BREAK_FIRST_S, BREAK_LONGEST_S, CircuitBreaker, Failure
 from lambdas.http_sink.endpoint import MAX_IDLE_MS, Endpoint
 from lambdas.http_sink.signing import subscription_key
 from tests.endpoint import EndpointServer, answer, silence
@@ -26,6 +25,7 @@ from tests.plane import shipped_contract
 from tests.unit.lambdas.http_sink.test_request import verify
 from tests.unit.lambdas.support import (
     BUCKET,
+    ENDPOINTS,
     SUBSCRIPTIONS,
     Cloud,
     LambdaContext,
@@ -55,6 +55,7 @@ def table(cloud: Cloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
         "SINKS": "anywhere",
         "CONCURRENCY": "2",
         "ARCHIVE_BUCKET": BUCKET,
+        "ENDPOINTS_TABLE": ENDPOINTS,
         **{f"{name}_QUEUE": cloud.queue(name) for name in ("SOURCE", "OUTBOX", "DEAD_LETTER")},
     }
     deploy(monkeypatch, tmp_path, shipped_contract(), settings)
@@ -216,7 +217,7 @@ def test_a_route_that_cannot_be_read_is_not_presumed_ended(cloud: Cloud, table: 
 def test_an_event_for_two_sinks_has_a_dead_letter_and_a_record_for_each(
     cloud: Cloud, table: SubscriptionTable
 ) -> None:
-    with EndpointServer(answer(410), answer(204)) as one, EndpointServer(answer(410), answer(410)) as other:
+    with EndpointServer(answer(400), answer(204)) as one, EndpointServer(answer(400), answer(400)) as other:
         for name, server in (("one", one), ("other", other)):
             table.write(subscription(name, server.url()))
         for first in (1, 3):
@@ -227,7 +228,7 @@ def test_an_event_for_two_sinks_has_a_dead_letter_and_a_record_for_each(
     letters = [parse_event(body) for body in cloud.bodies("outbox")]
     assert len({each.key for each in letters}) == 3
     assert {(each.data()["reason"], each.data()["channel"]) for each in letters} == {
-        ("endpoint_gone", "subscribers.inbox")
+        ("endpoint_refused", "subscribers.inbox")
     }
     routes = sorted(each.data()["route"] for each in letters)
     assert routes == ["carers-subscribes-one", *["carers-subscribes-other"] * 2]
@@ -248,35 +249,3 @@ def test_a_sink_that_is_not_on_the_internet_gets_no_request(
         table.write(subscription("inside", server.url()))
         assert failed(batch("inside")) == ["m1"]
         assert server.connections == 0
-
-
-class Plays:
-    """Attempts with these results."""
-
-    def __init__(self, *answers: int | Failure) -> None:
-        self.answers = list(answers)
-
-    def attempt(self, _event: Any, _remaining_ms: Any) -> int | Failure:
-        return self.answers.pop(0)
-
-
-def test_a_failing_sink_is_tried_after_growing_pauses_until_its_first_answer() -> None:
-    down = Failure("endpoint_failed", "no answer", None, is_general=True)
-    own = Failure("endpoint_failed", "HTTP 500", 500)
-    now_ms = 0
-    plays = Plays(*[down] * 10, 204, own, down)
-    breaker = CircuitBreaker(plays.attempt, lambda: now_ms)
-    pauses = []
-    for _ in range(10):
-        assert breaker.attempt(event("1"), lambda: 1) == down
-        left = len(plays.answers)
-        told = breaker.attempt(event("1"), lambda: 1)
-        assert isinstance(told, Failure)
-        assert (told.detail, told.is_general) == ("not tried: no answer", True)
-        assert len(plays.answers) == left
-        pauses.append(told.retry_after_s)
-        now_ms += round(1_000 * (told.retry_after_s or 0))
-    assert pauses == [min(BREAK_LONGEST_S, BREAK_FIRST_S * 2**at) for at in range(10)]
-    assert breaker.attempt(event("1"), lambda: 1) == 204
-    assert breaker.attempt(event("1"), lambda: 1) == own
-    assert breaker.attempt(event("1"), lambda: 1) == down
