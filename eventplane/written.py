@@ -24,8 +24,11 @@ _TIMES: Final = re.compile(r'\{"\w+_at_ms":(\d{1,14}),"\w+_at_ms":(\d{1,14})[,}]
 
 _ENTRY: Final = re.compile(
     rf"{WRITTEN}/(.+)\.(\d{{1,14}}-[0-9a-f]{{16}})\.(\d{{1,9}})\.(\d{{1,15}})\.(\d{{1,9}})"
-    r"\.(\d{1,14})\.(\d{1,14})\.([0-9a-f]{64})"
+    r"\.(\d{1,14})\.(\d{1,14})\.([0-9a-f]{64})(?:\.([0-9a-f]{32}-\d{1,12}))?"
 )
+
+_MARK: Final = re.compile(r"[0-9a-f]{32}-\d{1,12}")
+"""An ETag as S3 gives it to what one request wrote, and a size in bytes."""
 
 
 def list_of(folder: str) -> str:
@@ -54,7 +57,8 @@ class Entry(NamedTuple):
     """The entry of one object, called `key`, in the list of a `writer`.
 
     `number` counts from 1, `rows_before` are those of the entries before it. The `rows` of the object are of
-    the times `first_ms` to `last_ms` (Unix milliseconds), `digest` is the SHA-256 of its bytes.
+    the times `first_ms` to `last_ms` (Unix milliseconds), `digest` is the SHA-256 of its bytes. `mark` is
+    what a bucket's listing shows of it, `<ETag>-<bytes>`, so that nobody reads it to compare ('': not known).
     """
 
     key: str
@@ -65,11 +69,12 @@ class Entry(NamedTuple):
     first_ms: int
     last_ms: int
     digest: str
+    mark: str = ""
 
     @property
     def name(self) -> str:
         """The key of the entry itself."""
-        return f"{WRITTEN}/{'.'.join(map(str, self))}"
+        return f"{WRITTEN}/{'.'.join(map(str, self))}".removesuffix(".")
 
     @property
     def began_ms(self) -> int:
@@ -82,8 +87,9 @@ def read_entry(name: str) -> Entry | None:
     found = _ENTRY.fullmatch(name)
     if found is None:
         return None
-    key, writer, *numbers, digest = found.groups()
-    return Entry._make((key, writer, *map(int, numbers), digest))
+    key, writer, *numbers, digest, mark = found.groups()
+    entry = Entry._make((key, writer, *map(int, numbers), digest, mark or ""))
+    return entry if entry.first_ms <= entry.last_ms else None
 
 
 class WriterList:
@@ -93,10 +99,14 @@ class WriterList:
         self._writer = f"{began_ms}-{token}"
         self._number = self._rows = 0
 
-    def next(self, key: str, extent: Extent, digest: str) -> Entry:
-        """Return the entry of the object `key`; it counts once it is `kept`."""
+    def next(self, key: str, extent: Extent, digest: str, mark: str = "") -> Entry:
+        """Return the entry of the object `key`; it counts once it is `kept`.
+
+        A `mark` of another form is left out.
+        """
         times = extent.rows, extent.first_ms, extent.last_ms
-        return Entry(key, self._writer, self._number + 1, self._rows, *times, digest)
+        known = mark if _MARK.fullmatch(mark) else ""
+        return Entry(key, self._writer, self._number + 1, self._rows, *times, digest, known)
 
     def kept(self, entry: Entry) -> None:
         """Go on behind `entry`, which is durable."""

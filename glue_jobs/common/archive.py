@@ -8,9 +8,10 @@ asked for are listed.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add, or_
 from typing import Final, TypeVar
@@ -34,6 +35,7 @@ from eventplane.archive_layout import COMPACTED, DIGEST, TAP_ATTRIBUTES, Column,
 from eventplane.attributes import STRINGS
 from eventplane.device_reports import DISCARDED, MANIFEST, STARTED
 from eventplane.ledger import TAP
+from eventplane.written import Entry
 from glue_jobs.common.attestation import AttestationKey
 from glue_jobs.common.hours import Days, Hour, hour_of
 from glue_jobs.common.listing import (
@@ -97,8 +99,8 @@ class Part:
     """The rows of one folder and of some days, the objects that they were read from, and their faults.
 
     `hours` are those for which the archive has at least one object, raw or compacted; `receipts` the attested
-    ones of their compactions. `gone` is what writers list and is not there; without `has_lists` only hours
-    without any object are missed.
+    ones of their compactions. `gone` is what writers list and is not there, `entries` all that they list;
+    without any only hours without an object are missed.
     """
 
     rows: DataFrame
@@ -107,7 +109,7 @@ class Part:
     hours: frozenset[Hour]
     receipts: tuple[Receipt, ...] = ()
     gone: tuple[Gone, ...] = ()
-    has_lists: bool = False
+    entries: tuple[Entry, ...] = ()
 
 
 class Archive:
@@ -150,17 +152,24 @@ class Archive:
         data; `event_digest`; `event_bytes`; and `report`, the event's text if it is one of `REPORTS`.
         """
         ask = {"texts": texts, "integers": integers, "booleans": booleans}
-        frames = [(self._records(listing), False), *self._compacted(listing)]
+        compacted = [*self._compacted(listing)]
+        frames = [(self._records(listing), False), *compacted]
+        held = _unattested_rows(listing, [rows for rows, _ in compacted])
+        gone = (each._replace(rows=max(0, each.rows - held.get(each.name, 0))) for each in listing.gone)
+        faults = (
+            replace(each, rows=held[each.name]) if each.kind == "gone" and each.name in held else each
+            for each in listing.faults
+        )
         shaped = [_shaped(rows, listing.folder, ask, has_envelope) for rows, has_envelope in frames]
         rows = reduce(DataFrame.unionByName, shaped)
         return Part(
             rows,
             tuple(listing.objects),
-            tuple(listing.faults),
+            tuple(faults),
             frozenset(listing.plans),
             tuple(plan.receipt for plan in listing.plans.values() if plan.receipt),
-            tuple(listing.gone),
-            listing.has_lists,
+            tuple(gone),
+            tuple(listing.entries),
         )
 
     def isolating(self, work: Callable[[], T]) -> T:
@@ -272,6 +281,21 @@ class Archive:
         except (PySparkException, Py4JError):
             return False
         return True
+
+
+def _unattested_rows(listing: Listing, compacted: Iterable[DataFrame]) -> Mapping[str, int]:
+    """Count the rows of gone objects in files of compactions that are not attested; none where all are.
+
+    They are judged, so that they are not missing: a wrong key excuses no loss. Equal rows count once.
+    """
+    plans = [plan for each in listing.gone if (plan := listing.plans.get(each.hour))]
+    if listing.folder.compaction is None or not any(plan.files and not plan.receipt for plan in plans):
+        return {}
+    row = sf.struct(*listing.folder.compaction.identity)
+    counts = Counter[str]()
+    for rows in compacted:
+        counts.update(dict(rows.groupBy("file").agg(sf.count_distinct(row)).collect()))
+    return counts
 
 
 def parquet_problem(content: bytes) -> str:

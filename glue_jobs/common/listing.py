@@ -148,7 +148,8 @@ class ObjectFault:
     unreadable: its content is damaged, empty or gone; `rows` are those that could be read all the same.
     misplaced: it is no raw object in the folder of an hour. Lines in it are read.
     duplicate: an earlier object, named in `detail`, has the same bytes. Its rows are read once.
-    gone: a writer lists it; or (`name` is a folder of the lists) entries of a list are gone.
+    gone: a writer lists it; or (`name` is a folder of the lists) entries of a list are gone. `rows` are those
+    that files have which no attested receipt names.
     unattested: a receipt, or a list of files, that no job with the key has attested. What raw objects hold is
     read from them, and what only its files hold from these.
     """
@@ -181,8 +182,8 @@ class HourPlan:
 class Gone(NamedTuple):
     """What writers list, and the archive lacks: an object called `name`, or entries of a list in that folder.
 
-    It had `rows` of the times `first_ms` to `last_ms` (Unix milliseconds); entries whose objects are there
-    have none.
+    At most `rows` of the times `first_ms` to `last_ms` (Unix milliseconds) are missing; of entries whose
+    objects are there none is. `objects` is 0 where the object is there, with other content.
     """
 
     name: str
@@ -214,7 +215,8 @@ class Listing:
         self._all: dict[str, list[Stored]] = {}
         self._stray: list[Stored] = []
         # Before the objects: each of them is there before its entry.
-        entries = list(self._entries(days)) if folder.name in LISTED else []
+        self.entries = list(self._entries(days)) if folder.name in LISTED else []
+        """What writers listed."""
         by_hour: defaultdict[Hour, list[Stored]] = defaultdict(list)
         for day_folder in self._days(folder.name, days):
             found = objects.beneath(f"{folder.name}/{day_folder}")
@@ -232,15 +234,19 @@ class Listing:
                 self.plans[hour] = plan
         self._drop_duplicates()
         self._note_damage()
-        self.has_lists = bool(entries)
-        """Whether writers listed what they wrote."""
-        self.gone = list(self._gone(entries))
+        self.gone = list(self._gone(self.entries))
         # Of an hour without any object other folders show what was in it.
         self.faults += (
             ObjectFault("gone", each.name, each.hour, folder.name, each.detail, None)
             for each in self.gone
             if each.hour in self.plans
         )
+        self._cite_writers()
+
+    @property
+    def has_lists(self) -> bool:
+        """Whether writers listed what they wrote."""
+        return bool(self.entries)
 
     @property
     def objects(self) -> list[Stored]:
@@ -273,29 +279,29 @@ class Listing:
         lists = list_of(self.folder.name)
         for day_folder in self._days(lists, days):
             for each in self._objects.beneath(f"{lists}/{day_folder}"):
-                if entry := read_entry(each.name):
+                entry = read_entry(each.name)
+                hour = hour_of(each.name)
+                if entry and hour and entry.key.rpartition("/")[0] == hour.raw(self.folder.name):
                     yield entry
+                else:
+                    self._fault("misplaced", each.name, "it is no entry of a writer's list", 0)
 
     def _gone(self, entries: Sequence[Entry]) -> Iterator[Gone]:
         """Find what is listed and not there; an object that was moved to another hour is."""
         receipts = [plan.receipt for plan in self.plans.values() if plan.receipt]
         there = {name: hour_of(name) for receipt in receipts for name in receipt.inputs}
         there |= {each.name: hour_of(each.name) for found in self._all.values() for each in found}
-        names = {*map(_last, there)}
-        # What was compacted by a damaged receipt is unknown. One that is not attested, or a list without a
-        # receipt, excuses nothing: else whoever writes it could hide what is gone.
-        receipt_faults = [each for each in self.faults if each.name.startswith(f"{COMPACTIONS}/")]
-        damaged = {each.hour for each in receipt_faults if each.kind == "unreadable"}
-        unknown = {hour for hour, plan in self.plans.items() if plan.files and hour in damaged}
+        names = {*map(last_part, there)}
+        # A receipt that is damaged or not attested, or a list without a receipt, excuses nothing: else who
+        # writes it could hide what is gone.
         listed = {each.key: each for each in entries}
         for each in listed.values():
             hour = hour_of(each.key)
-            if hour and hour not in unknown and _last(each.key) not in names:
+            if hour and last_part(each.key) not in names:
                 extent = each.rows, each.first_ms, each.last_ms
-                told = f"it is gone, and its writer lists it with {_told(*extent)}, SHA-256 {each.digest}"
-                yield Gone(each.key, hour, 1, *extent, told)
-        listed_names = {*map(_last, listed)}
-        unlisted = [hour for name, hour in there.items() if hour and _last(name) not in listed_names]
+                yield Gone(each.key, hour, 1, *extent, f"it is gone, and {statement_of(each)}")
+        listed_names = {*map(last_part, listed)}
+        unlisted = [hour for name, hour in there.items() if hour and last_part(name) not in listed_names]
         for before, behind in _gaps(entries):
             hour = hour_of(behind.key)
             first = hour_of(before.key) if before else hour
@@ -304,13 +310,24 @@ class Listing:
             entry, rows = before.number + 1 if before else 1, behind.rows_before
             rows -= before.rows_before + before.rows if before else 0
             first_ms = min(before.first_ms if before else behind.began_ms, behind.first_ms)
-            missing = behind.number - entry
+            rows, missing = max(0, rows), behind.number - entry
             told = f"entries {entry} to {behind.number - 1} of the list of writer {behind.writer} are gone"
             told = f"{told}: {missing} objects with {_told(rows, first_ms, behind.last_ms)}"
             if sum(first <= each <= hour for each in unlisted) >= missing:
                 told, missing, rows = f"{told}; as many that no list names are there", 0, 0
             place = hour.raw(list_of(self.folder.name))
             yield Gone(place, hour, missing, rows, first_ms, behind.last_ms, told)
+
+    def _cite_writers(self) -> None:
+        """Add to the faults of unreadable objects what their writers list."""
+        listed = {each.key: each for each in self.entries}
+        for at, fault in enumerate(self.faults):
+            entry, hour = listed.get(fault.name), fault.hour
+            if entry and hour and fault.kind == "unreadable":
+                told = f"{fault.detail}; {statement_of(entry)}"
+                rows = max(0, entry.rows - (fault.rows or 0))
+                self.faults[at] = replace(fault, detail=told)
+                self.gone.append(Gone(entry.key, hour, 0, rows, entry.first_ms, entry.last_ms, told))
 
     def _misplace(self, stored: Stored) -> None:
         if _is_listed(stored.name):
@@ -422,7 +439,7 @@ def _gaps(entries: Sequence[Entry]) -> Iterator[tuple[Entry | None, Entry]]:
 
     A list may begin on a day that was not read.
     """
-    settled_ms = max((each.last_ms for each in entries), default=0) - _LISTED_MS
+    settled_ms = max((_written_ms(each) for each in entries), default=0) - _LISTED_MS
     first_day = min((hour.start.date() for each in entries if (hour := hour_of(each.key))), default=None)
     before: Entry | None = None
     for each in sorted(entries, key=lambda each: (each.writer, each.number)):
@@ -435,17 +452,30 @@ def _gaps(entries: Sequence[Entry]) -> Iterator[tuple[Entry | None, Entry]]:
         before = each
 
 
+def _written_ms(entry: Entry) -> int:
+    """Return until when at most the object was written: a wrong time does not reach beyond its hour."""
+    hour = hour_of(entry.key)
+    return min(entry.last_ms, Hour.at(hour.number + 1).start_ms) if hour else 0
+
+
+def statement_of(entry: Entry) -> str:
+    """Return what the writer says of its object."""
+    extent = _told(entry.rows, entry.first_ms, entry.last_ms)
+    return f"its writer {entry.writer} listed it with {extent}, SHA-256 {entry.digest}"
+
+
 def _told(rows: int, first_ms: int, last_ms: int) -> str:
     return f"{rows} rows of {timestamp_of_ms(first_ms)} to {timestamp_of_ms(last_ms)}"
 
 
-def _last(name: str) -> str:
+def last_part(name: str) -> str:
+    """Return the name of an object within its folder."""
     return name.rpartition("/")[2]
 
 
 def _is_listed(name: str) -> bool:
     """Return whether Spark finds the object in a folder when it looks for lines."""
-    last = _last(name)
+    last = last_part(name)
     return last.endswith(LINES) and not last.startswith(_HIDDEN)
 
 

@@ -49,6 +49,7 @@ from glue_jobs.delivery_audit.coverage import (
     hole_findings,
     hours_of_gone,
     missing_rows,
+    with_altered,
 )
 from glue_jobs.delivery_audit.devices import Fleet, Registry, judge_fleet, read_registry
 from glue_jobs.delivery_audit.errors import EmptyWindowError, NoArchiveError
@@ -220,6 +221,7 @@ class _Run:
         chain = self._chain([contracts[each.version] for each in history.contracts])
         seen = ledger_hours(decisions, history.uplinks, history.webhooks)
         unreadable = unreadable_hours(events.nameless(tap, handovers))
+        self._parts = with_altered(self._parts, chain.removed())
         damaged = damaged_hours(self._parts, seen, unreadable, chain.removed())
         redacted = chain.attested.erased_hours(TAP)
         missing = missing_rows(self._parts)

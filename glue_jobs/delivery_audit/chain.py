@@ -3,16 +3,19 @@
 Each verdict has the digest of its inventory, of its report and of the verdict before it, and goes to
 `operations.inbox`, out of reach of those who can write to the archive. Compaction and erasure change objects
 lawfully where the key has attested their receipts: those of the first stand for the raw objects that they
-name, those of the second say what a digest was and is. No other receipt allows anything.
+name, those of the second say what a digest was and is. No other receipt allows anything. Before the first
+audit, the lists of the writers say what an object was.
 """
 
 from __future__ import annotations
 
 import gzip
+import hashlib
 import json
 import zlib
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from operator import itemgetter
@@ -24,8 +27,10 @@ from eventplane.errors import EnvelopeError
 from eventplane.fleet import FLEET
 from eventplane.ledger import CONTRACTS
 from eventplane.values import timestamp_of_ms
+from eventplane.written import Entry
 from glue_jobs.common.attestation import AttestationKey, read_attested, refusal
 from glue_jobs.common.hours import Days, Hour, hour_of, hours_of
+from glue_jobs.common.listing import TOGETHER, last_part, statement_of
 from glue_jobs.common.objects import Objects, Stored
 from glue_jobs.delivery_audit.errors import OtherArchiveError
 from glue_jobs.delivery_audit.findings import Finding, Hop, Kind
@@ -100,6 +105,15 @@ class Attested:
             return Change(key, UNFINISHED, expected, new, since)
         what = ADDED if expected is None else REMOVED if new is None else ALTERED
         return Change(key, what, expected, new, since)
+
+    def unlike_list(self, key: str, entry: Entry, now: str) -> Change | None:
+        """Return how an object unlawfully differs from what its writer lists; None where it does not."""
+        listed = [f"sha256:{entry.digest}", *([f"etag:{entry.mark}"] if entry.mark else ())]
+        erased = {each: after for each in listed if (after := self.erase(key, each)) != each}
+        if not all(_is_comparable(after, now) for after in erased.values()):
+            return None  # a copy in a folder, of what was erased in a bucket
+        changes = (self.change(key, each, now, statement_of(entry)) for each in listed)
+        return next((each for each in changes if each), None)
 
     def erased_hours(self, folder: str) -> frozenset[Hour]:
         """Return the hours of a folder in which erasures changed an object, ended or not."""
@@ -295,12 +309,13 @@ class History:
             yield verdict_event(body)
             revision += 1
 
-    def follow(self, inventory: Inventory, attested: Attested) -> Chain:
+    def follow(self, inventory: Inventory, attested: Attested, unlisted: Iterable[Change] = ()) -> Chain:
         """Compare `inventory` with the last audit of the window and with the receipts of the compaction.
 
-        Raises `OtherArchiveError`.
+        `unlisted` is what differs from the writers' lists. Raises `OtherArchiveError`.
         """
-        changes = list(attested.unlike(inventory))
+        by_key = {each.key: each for each in (*unlisted, *attested.unlike(inventory))}
+        changes = [*by_key.values()]
         last = self.last()
         if last is None:
             return Chain(inventory, None, None, tuple(changes), attested)
@@ -417,4 +432,48 @@ def chain_of(
     objects |= {each.name: archive.digest(each) for each in read}
     first, last = (str(each) if each else None for each in (days.first, days.last))
     inventory = Inventory(listed_at_ms, dict.fromkeys((*parts, FLEET), (first, last)), objects)
-    return history.follow(inventory, attested)
+    return history.follow(inventory, attested, _unlisted(archive, attested, objects, parts.values()))
+
+
+def _unlisted(
+    archive: Objects, attested: Attested, objects: Mapping[str, str], parts: Iterable[Part]
+) -> Iterator[Change]:
+    """Yield the objects that are not what their writers list; of unreadable ones the faults say it.
+
+    An object that was moved is compared by its name.
+    """
+    listed: defaultdict[tuple[str, str], list[Entry]] = defaultdict(list)
+    unreadable = set[str]()
+    for part in parts:
+        unreadable |= {each.name for each in part.faults if each.kind == "unreadable"}
+        for each in part.entries:
+            listed[_place(each.key)].append(each)
+
+    found: dict[str, tuple[Change, list[Entry]]] = {}
+    for key, now in objects.items():
+        entries = listed.get(_place(key), []) if key not in unreadable else []
+        own = [each for each in entries if each.key == key]
+        changes = [
+            (change, each) for each in own or entries if (change := attested.unlike_list(key, each, now))
+        ]
+        # Several entries of one object contradict each other; of equal names one is that of a moved object.
+        if changes and (own or len(changes) == len(entries)):
+            found[key] = changes[0][0], [each for _, each in changes]
+
+    def is_copy(key: str) -> bool:
+        # Where KMS encrypts, S3 gives a copy of equal bytes another ETag.
+        change, entries = found[key]
+        if change.what != ALTERED or not objects[key].startswith("etag:"):
+            return False
+        digest = hashlib.sha256(archive.read(key) or b"").hexdigest()
+        return all(each.digest == digest for each in entries)
+
+    with ThreadPoolExecutor(TOGETHER) as together:
+        for (change, _), is_same in zip(found.values(), together.map(is_copy, found), strict=True):
+            if not is_same:
+                yield change
+
+
+def _place(key: str) -> tuple[str, str]:
+    """Return the folder and the name of an object, which it keeps if it is moved to another hour."""
+    return key.partition("/")[0], last_part(key)

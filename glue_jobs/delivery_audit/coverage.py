@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from enum import StrEnum
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
+from eventplane.archive_layout import COMPACTIONS
 from eventplane.ledger import HANDOVERS, LEDGER, TAP
 from eventplane.written import WRITTEN
 from glue_jobs.common.hours import Hour, hour_of
+from glue_jobs.common.listing import Gone, last_part, statement_of
 from glue_jobs.delivery_audit.completeness import Completeness
 from glue_jobs.delivery_audit.device_reports import (
     USUAL_INTERVAL_S,
@@ -25,7 +28,7 @@ from glue_jobs.delivery_audit.rules import LATE_DAYS, MissingRows
 
 if TYPE_CHECKING:
     from glue_jobs.common.archive import Part
-    from glue_jobs.common.listing import Gone, ObjectFault
+    from glue_jobs.common.listing import ObjectFault
 
 RESTS: Final = ("manifest", "numbering", "tap", "nothing")
 """What an event of a device can rest on: a manifest states its number; it has one that no manifest states; it
@@ -160,6 +163,22 @@ class LedgerHours:
     to_webhooks: frozenset[Hour] = frozenset()
 
 
+def with_altered(parts: Mapping[str, Part], altered: Iterable[str]) -> dict[str, Part]:
+    """Return the parts with what the objects `altered` (keys) may lack of the rows that lists give them."""
+    keys = {(key.partition("/")[0], last_part(key)): key for key in altered}
+    found = {}
+    for folder, part in parts.items():
+        known = {each.name for each in part.gone}
+        listed = {keys.get((folder, last_part(each.key))): each for each in part.entries}
+        lacking = (
+            Gone(key, hour, 0, each.rows, each.first_ms, each.last_ms, statement_of(each))
+            for key, each in listed.items()
+            if key and key not in known and (hour := hour_of(key))
+        )
+        found[folder] = replace(part, gone=(*part.gone, *lacking))
+    return found
+
+
 def damaged_hours(
     parts: Mapping[str, Part],
     seen: LedgerHours,
@@ -171,13 +190,13 @@ def damaged_hours(
     An object is unreadable or was there before (`removed`, by key), lines cannot be read and name no event
     (`unreadable`), or the hour has no object although another folder proves that it had records. That by
     itself is no hole: records may lie in the hour behind. Of an object that a writer lists it is known which
-    rows it had (`missing_rows`); of the tap each hour of theirs lacks records.
+    rows it had (`missing_rows`); of the tap each hour of theirs lacks records. A receipt that cannot be read,
+    or a file that no attested receipt names, damages no hour of which there are lists.
     """
     found: dict[str, set[Hour]] = defaultdict(set)
     for folder, part in parts.items():
-        for fault in part.faults:
-            if fault.kind == "unreadable" and fault.hour is not None:
-                found[folder].add(fault.hour)
+        told = _told_by_lists(part)
+        found[folder] |= {hour for each in part.faults if (hour := each.hour) and _is_hole(each, told)}
     for folder, hour in unreadable:
         found[folder].add(hour)
     found[TAP] |= {Hour.at(each) for each in hours_of_gone(parts[TAP])}
@@ -191,13 +210,30 @@ def damaged_hours(
     return {folder: frozenset(hours) for folder, hours in found.items()}
 
 
+def _told_by_lists(part: Part) -> frozenset[Hour]:
+    """Return the hours of which lists say what is missing, and no attested receipt what is there."""
+    listed = {hour_of(each.key) for each in part.entries}
+    named = (name for receipt in part.receipts for name in (*receipt.inputs, *receipt.files))
+    return frozenset(hour for hour in listed - {*map(hour_of, named)} if hour)
+
+
+def _is_hole(fault: ObjectFault, told: Collection[Hour]) -> bool:
+    """Return whether unknown records may be missing by the fault; of the hours `told` lists know them."""
+    is_raw = fault.name.startswith(f"{fault.folder}/")
+    return fault.kind == "unreadable" and (is_raw or fault.hour not in told)
+
+
 def missing_rows(parts: Mapping[str, Part]) -> dict[str, list[MissingRows]]:
     """Return by folder the rows of objects that are gone, with the seconds in which they may have been."""
     found: dict[str, list[MissingRows]] = {}
     for folder, part in parts.items():
         merged = found.setdefault(folder, [])
-        for each in sorted(filter(_had_rows, part.gone), key=lambda each: each.first_ms):
-            now = MissingRows(each.first_ms // 1_000, each.last_ms // 1_000, each.rows, each.hour.number)
+        oldest = _oldest(part)
+        times = ((_times_of(each, oldest), each) for each in part.gone if each.rows > 0)
+        for (first_ms, last_ms), each in sorted(times, key=itemgetter(0)):
+            if first_ms > last_ms:
+                continue
+            now = MissingRows(first_ms // 1_000, last_ms // 1_000, each.rows, each.hour.number)
             if merged and now.first_s <= (last := merged[-1]).last_s:
                 both = max(last.last_s, now.last_s), last.rows + now.rows
                 merged[-1] = last._replace(last_s=both[0], rows=both[1])
@@ -206,21 +242,28 @@ def missing_rows(parts: Mapping[str, Part]) -> dict[str, list[MissingRows]]:
     return found
 
 
-def _had_rows(gone: Gone) -> bool:
-    return gone.rows > 0
+def _times_of(gone: Gone, oldest: int) -> tuple[int, int]:
+    """Return from when to when its rows may be, Unix milliseconds; the later comes first where they cannot.
+
+    The times of an entry are not attested: they count as far as its folder allows, since a row lies there at
+    most `LATE_DAYS` late. What a gap in a list lacks may have lain in any folder before, from the `oldest`
+    hour on, counted from 1970.
+    """
+    folder = min(oldest, gone.hour.number) if gone.name.startswith(WRITTEN) else gone.hour.number
+    first = max(gone.first_ms, HOUR_MS * (folder - 24 * (LATE_DAYS + 1)))
+    return first, min(gone.last_ms, HOUR_MS * (gone.hour.number + 2) - 1)
+
+
+def _oldest(part: Part) -> int:
+    return min((each.number for each in part.hours), default=_NO_END)
 
 
 def hours_of_gone(tap: Part) -> Counter[int]:
     """Return how many rows are gone at most, with listed objects of the tap, by hour (counted from 1970)."""
-    rows = Counter[int]()
-    oldest = min((each.number for each in tap.hours), default=_NO_END)
+    rows, oldest = Counter[int](), _oldest(tap)
     for each in tap.gone:
-        # The times of an entry are not attested: they count as far as its folder allows, since a row lies
-        # there at most `LATE_DAYS` late. What a gap in a list lacks may have lain in any folder before.
-        folder = min(oldest, each.hour.number) if each.name.startswith(WRITTEN) else each.hour.number
-        first = max(each.first_ms // HOUR_MS, folder - 24 * (LATE_DAYS + 1))
-        last = min(each.last_ms // HOUR_MS, each.hour.number + 1)
-        rows.update(dict.fromkeys(range(first, last + 1), each.rows))
+        first_ms, last_ms = _times_of(each, oldest)
+        rows.update(dict.fromkeys(range(first_ms // HOUR_MS, last_ms // HOUR_MS + 1), each.rows))
     return +rows
 
 
@@ -241,11 +284,14 @@ def hole_findings(
     `counts` are the judge's, `in_tap` counts by hour what devices and ledger prove that the tap had.
     """
     extents = Counter({(TAP, hour): count for hour, count in in_tap.items()})
+    told = {folder: _told_by_lists(part) for folder, part in parts.items()}
     for key, count in counts.items():
         extents[key.archive, key.hour] += count
-    for fault in faults:
+    # What is gone comes before the files that may have held it.
+    for fault in sorted(faults, key=lambda each: each.kind != "gone"):
         read = "" if fault.rows is None else f"; {fault.rows} rows of it were read"
-        if fault.kind in ("unreadable", "gone") and fault.hour is not None:
+        is_hole = _is_hole(fault, told.get(fault.folder, ())) and not fault.name.startswith(f"{COMPACTIONS}/")
+        if fault.hour is not None and (fault.kind == "gone" or is_hole):
             # The first such object of an hour has the hour's extent: how many each held nobody knows.
             lacking = extents.pop((fault.folder, fault.hour.number), 0)
             read += f"; {lacking} events of its hour are without a record" if lacking else ""

@@ -9,7 +9,7 @@ from heapq import nsmallest
 from math import floor
 from typing import TYPE_CHECKING, Any, Final
 
-from eventplane.archive_layout import COMPACTED
+from eventplane.archive_layout import COMPACTED, COMPACTIONS
 from eventplane.ledger import TAP
 from glue_jobs.common.hours import hour_of
 from glue_jobs.delivery_audit.devices import MAX_DEVICES, MAX_HOURLY
@@ -107,7 +107,7 @@ def report(audit: Audit, chain: Chain, changes: Sequence[Finding], trend: Rows) 
             "folders": [_folder(name, part) for name, part in audit.parts.items()],
             "holes": _holes(findings, audit),
             "completeness": {
-                name: "object" if part.has_lists else "hour" for name, part in audit.parts.items()
+                name: "object" if part.entries else "hour" for name, part in audit.parts.items()
             },
         },
         "contract_versions": [
@@ -181,8 +181,18 @@ def _totals(audit: Audit, routes: Rows, kinds: Rows) -> dict[str, int]:
         "findings": sum(row["count"] for row in kinds if row["weight"] == "broken"),
         "devices": fleet["devices"],
         "to_replay": figures.to_replay,
+        "refused_receipts": _refused_receipts(audit),
         "gone_objects": sum(each.objects for part in audit.parts.values() for each in part.gone),
     }
+
+
+def _refused_receipts(audit: Audit) -> int:
+    """Return how many receipts the key has not attested if it attested none: it may be the wrong key."""
+    attested, parts = audit.chain.attested, audit.parts.values()
+    if attested.erased or attested.unfinished or any(part.receipts for part in parts):
+        return 0
+    refused = (fault.name for part in parts for fault in part.faults if fault.kind == "unattested")
+    return len(attested.refused) + sum(name.startswith(f"{COMPACTIONS}/") for name in refused)
 
 
 def _sum(rows: Iterable[Mapping[str, Any]], name: str) -> int:

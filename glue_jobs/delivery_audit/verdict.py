@@ -88,6 +88,11 @@ def _unjudged(totals: Members, kinds: list[Members]) -> Iterator[str]:
             yield _found(row)
     if totals["unrecorded"]:
         yield f"{_count(totals['unrecorded'], 'delivery')} without a record: the archive has a hole there."
+    if refused := totals.get("refused_receipts"):
+        yield (
+            f"{_count(refused, 'receipt')} of compaction and erasure, and none attested by the audit's key: "
+            "if the jobs have another, name it by --ATTESTATION_KEY."
+        )
     if gone := totals.get("gone_objects"):
         yield f"{_count(gone, 'object')} of the archive gone that writers list."
     if totals["quarantined"]:

@@ -45,7 +45,8 @@ class Archive:
 
         The partition is the UTC hour of `written_at_ms` (Unix milliseconds): events of any age may lie in it.
         A `name` that depends on the lines is called when they have all been read. Objects of some folders are
-        listed (`eventplane.written`) with a second request, if the function `has_time`.
+        listed (`eventplane.written`) with a second request, if the function `has_time`. Such an object is
+        written once: what has its name has its messages, and stays what its list says that it is.
         """
         extent = Extent()
         body = _compressed(lines, extent)
@@ -54,9 +55,12 @@ class Archive:
         moment = datetime.fromtimestamp(written_at_ms / 1_000, UTC)
         called = name if isinstance(name, str) else name()
         key = f"{folder}/date={moment:%Y-%m-%d}/hour={moment:%H}/{called}.json.gz"
-        self._client.put_object(Bucket=self._bucket, Key=key, Body=body, ContentType="application/x-ndjson")
-        if folder in LISTED and has_time():
-            self._enter(folder, key, written_at_ms, extent, hashlib.sha256(body).hexdigest())
+        content: dict[str, Any] = {"Key": key, "Body": body, "ContentType": "application/x-ndjson"}
+        if folder not in LISTED:
+            self._client.put_object(Bucket=self._bucket, **content)
+        elif (etag := self._create(**content)) is not None and has_time():
+            digest, mark = hashlib.sha256(body).hexdigest(), f"{etag}-{len(body)}"
+            self._enter(folder, key, written_at_ms, extent, (digest, mark))
         return key
 
     def put_messages(
@@ -65,7 +69,7 @@ class Archive:
         """Write `lines` as `put_lines` does, and return the ids of the messages that are safe by it.
 
         `held` are the ids when all lines are read. They name the object, so that a batch that comes again
-        within the hour replaces it. If S3 refuses, it is logged, and none is safe.
+        within the hour is not written twice. If S3 refuses, it is logged, and none is safe.
         """
         try:
             self.put_lines(folder, lambda: object_name(held), written_at_ms, lines)
@@ -74,14 +78,16 @@ class Archive:
             return frozenset()
         return frozenset(held)
 
-    def _enter(self, folder: str, key: str, written_at_ms: int, extent: Extent, digest: str) -> None:
+    def _enter(
+        self, folder: str, key: str, written_at_ms: int, extent: Extent, digests: tuple[str, str]
+    ) -> None:
         """List an object that is there. If S3 refuses, the object counts as one that no list names."""
         # Each thread has a list of its own: a number counts once its entry is there, and no thread waits.
         place = folder, get_ident()
         if place not in self._lists:
             # Not at import: all clones of a snapshot would be one writer.
             self._lists[place] = WriterList(written_at_ms, secrets.token_hex(8))
-        entry = self._lists[place].next(key, extent, digest)
+        entry = self._lists[place].next(key, extent, *digests)
         try:
             self._client.put_object(Bucket=self._bucket, Key=entry.name, Body=b"")
         except (ClientError, BotoCoreError):
@@ -94,26 +100,27 @@ class Archive:
 
         Raises botocore's errors; after `ConditionalRequestConflict` nobody knows whether it lies there.
         """
-        if version in self._filed:
-            return
+        if version not in self._filed:
+            # The version is the content's hash: what lies there is this contract, whoever filed it.
+            self._create(Key=f"{CONTRACTS}/{version}.json", Body=compiled, ContentType="application/json")
+            self._filed.add(version)
+
+    def _create(self, **content: Any) -> str | None:
+        """Write an object where none is; return its ETag, None where one was.
+
+        So it is too when the answer was lost and botocore's repeat met its own object.
+        """
         try:
-            self._client.put_object(
-                Bucket=self._bucket,
-                Key=f"{CONTRACTS}/{version}.json",
-                Body=compiled,
-                ContentType="application/json",
-                IfNoneMatch="*",
-            )
+            answer = self._client.put_object(Bucket=self._bucket, IfNoneMatch="*", **content)
         except ClientError as error:
-            # The version is the content's hash: what lies there is this contract, whoever filed it. So it is
-            # when the answer was lost and the repeat met its own object.
             if error_code(error) != _EXISTS:
                 raise
-        self._filed.add(version)
+            return None
+        return str(answer["ETag"]).strip('"')
 
 
 def object_name(message_ids: Iterable[str]) -> str:
-    """Name an object by the messages in it, so that a batch that comes again replaces it."""
+    """Name an object by the messages in it, so that a batch that comes again has the same name."""
     return hashlib.sha256("\n".join(sorted(message_ids)).encode()).hexdigest()[:32]
 
 

@@ -53,7 +53,8 @@ TOGETHER: Final = (
     "older_digests",
     "object_gone_tap object_gone_ledger object_gone_handovers objects_gone_tap objects_gone_ledger "
     "objects_gone_handovers last_object_gone_tap last_object_gone_ledger last_object_gone_handovers "
-    "object_gone_twice late_object_gone list_gone list_and_object_gone",
+    "object_gone_twice late_object_gone list_gone list_and_object_gone replaced_tap replaced_ledger "
+    "replaced_handovers hidden_ledger",
     "more_lost_than_gone",
     "newer_manifests counts_more manifests_overlap acknowledged_back epoch_imitated",
     "names_a_finding birth_as_object many_ranges numbers_unread range_reversed one_number_twice",
@@ -136,6 +137,23 @@ def test_what_compaction_and_erasure_change_is_no_tampering(
     assert altered == [file.relative_to(archive).as_posix()]
     assert report["lost_by_hop"] == erased["lost_by_hop"]
     assert "forged" not in {each["kind"] for each in report["kinds"]}
+
+
+def test_a_wrong_key_makes_no_verdict_better_and_accuses_no_hop(spark: SparkSession, tmp_path: Path) -> None:
+    generate(tmp_path, SMALL, audited_contracts())
+    archive, other = tmp_path / "archive", ("--ATTESTATION_KEY", str(tmp_path / "other.key"))
+    expected = damage(archive, ["lost_on_a_route"])
+    compact(["--INPUT", str(archive), "--DATE", "all", "--RAW_DAYS", "16"], LATER)
+    right, wrong = (_audit(archive, tmp_path / str(len(key)), *ALL_DAYS, *key) for key in ((), other))
+    assert (right["verdict"], wrong["verdict"]) == ("broken", "broken")
+    assert right["totals"]["lost"] == expected.totals["lost"] > 0
+    same = "lost", "to_replay", "unrecorded", "pending", "misrouted", "unexplained"
+    assert {name: wrong["totals"][name] for name in same} == {name: right["totals"][name] for name in same}
+    assert (right["totals"]["refused_receipts"], wrong["totals"]["refused_receipts"] > 0) == (0, True)
+    assert any("--ATTESTATION_KEY" in each for each in wrong["reasons"])
+    others = [each for each in wrong["findings"] if each not in right["findings"]]
+    assert {each["kind"] for each in others} == {"unattested_object", "missing_records"}
+    assert {each["hop"] for each in others} == {"archive"}
 
 
 def _audit(archive: Path, output: Path, *more: str) -> dict[str, Any]:

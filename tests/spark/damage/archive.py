@@ -53,8 +53,16 @@ class Archive:
             return []
 
     def write(self, path: Path, lines: list[str]) -> None:
-        """Write an object; one without lines stays, since its writer lists it, and is like no other."""
+        """Write an object and list it, as its writer would; one without lines stays, and is like no other."""
         path.parent.mkdir(parents=True, exist_ok=True)
+        self.replace(path, lines)
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+        for entry in self.entries(path):
+            head, _, first, last, _ = entry.name.rsplit(".", 4)
+            entry.rename(entry.with_name(f"{head}.{len(lines)}.{first}.{last}.{digest}"))
+
+    def replace(self, path: Path, lines: list[str]) -> None:
+        """Write an object as somebody else would: no list knows of it."""
         mark = 0 if lines else zlib.crc32(self.name(path).encode())
         path.write_bytes(gzip.compress("".join(f"{line}\n" for line in lines).encode(), 1, mtime=mark))
 

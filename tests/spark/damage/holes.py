@@ -102,6 +102,38 @@ def last_object_gone(archive: Archive, folder: str, hour: int) -> Expected:
     return _gone(archive, folder, [max(archive.objects(folder, hour), key=lambda each: each.name)])
 
 
+@in_each({TAP: 18, LEDGER: 19, HANDOVERS: 20})
+def replaced(archive: Archive, folder: str, hour: int) -> Expected:
+    """An object lacks half of its rows before any audit has seen it; its writer listed another digest."""
+    path = archive.objects(folder, hour)[0]
+    lines = archive.lines(path)
+    archive.replace(path, lines[: len(lines) // 2])
+    writer = archive.entries(path)[0].name.removeprefix(f"{path.name}.").partition(".")[0]
+    fact = Fact("altered_object", ARCHIVE, files=(archive.name(path),), said=f"its writer {writer} listed it")
+    may = (Fact("missing_records", ARCHIVE, files=(archive.hour_name(folder, hour),)),)
+    return Expected((BROKEN,), (fact,), may, devices=_devices(archive, folder))
+
+
+@in_each({LEDGER: 16})
+def hidden(archive: Archive, folder: str, hour: int) -> Expected:
+    """An object is gone; a receipt that nobody can read, and a list of no file, lie in its hour."""
+    expected = _gone(archive, folder, archive.objects(folder, hour)[:1])
+    receipt, published = (
+        archive.root / f"{root}/{archive.hour_name(folder, hour)}/{name}"
+        for root, name in (("compactions", "receipt.json"), ("published", "files"))
+    )
+    file = f"compacted/{archive.hour_name(folder, hour)}/run=0/part-0.parquet"
+    for path, text in ((receipt, "{"), (published, f"{archive.root}/{file}\n")):
+        path.parent.mkdir(parents=True)
+        path.write_text(text)
+    facts = (
+        Fact("unreadable_object", ARCHIVE, files=(archive.name(receipt),)),
+        Fact("unreadable_object", ARCHIVE, files=(file,)),
+        Fact("unattested_object", ARCHIVE, files=(archive.name(published),)),
+    )
+    return expected.and_(Expected((INCOMPLETE,), facts))
+
+
 @kind
 def object_gone_twice(archive: Archive) -> Expected:
     """An object of the tap is gone, and with it those of the ledger: only devices and lists know of it."""

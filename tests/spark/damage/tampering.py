@@ -17,7 +17,7 @@ def altered(archive: Archive, folder: str, hour: int) -> Expected:
     lines = archive.lines(path)
     member = '"principal":"' if folder == TAP else '"attempt":1'
     lines[-1] = lines[-1].replace(member, '"principal":"x' if folder == TAP else '"attempt":2')
-    archive.write(path, lines)
+    archive.replace(path, lines)
     return _second(Fact("altered_object", ARCHIVE, files=(archive.name(path),), said="altered"))
 
 

@@ -17,7 +17,13 @@ def test_the_key_of_an_entry_has_all_of_it() -> None:
     mine.kept(first)
     second = mine.next(KEY, Extent(2), DIGEST)
     assert (first.number, second.number, second.rows_before) == (1, 2, 3)
-    for each in (first, second):
+    mark = f"{'f' * 32}-123"
+    marked = mine.next(KEY, Extent(), DIGEST, mark)
+    assert (marked.mark, mine.next(KEY, Extent(), DIGEST, f"{mark}-2")) == (
+        mark,
+        mine.next(KEY, Extent(), DIGEST),
+    )
+    for each in (first, second, marked):
         assert each.name.startswith(f"{list_of('tap')}/date=2026-03-01/hour=04/")
         assert read_entry(each.name) == each
     assert second.began_ms == 1_772_323_200_000
@@ -37,6 +43,7 @@ def test_a_time_that_no_date_has_makes_no_entry(place: str) -> None:
         began_ms, *others = {**times, **({place: most} if most else {})}.values()
         name = WriterList(began_ms, "0" * 16).next(KEY, Extent(1, *others), DIGEST).name
         assert (read_entry(name) is not None) is is_entry
+    assert read_entry(WriterList(1, "0" * 16).next(KEY, Extent(1, 8, 7), DIGEST).name) is None
 
 
 def test_an_extent_has_the_times_with_which_records_begin() -> None:

@@ -6,18 +6,21 @@ import json
 import shutil
 from collections.abc import Callable
 from datetime import UTC, datetime
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from eventplane.archive_layout import LEDGER_FOLDER, TAP_FOLDER, Folder
+from eventplane.written import Entry, Extent, WriterList
 from glue_jobs.common.archive import Part
 from glue_jobs.common.attestation import FileKey, attest, attest_old, open_key
 from glue_jobs.common.hours import Days, Hour
 from glue_jobs.common.listing import Listing, Receipt, publish, write_receipt
-from glue_jobs.common.objects import FolderObjects
+from glue_jobs.common.objects import BucketObjects, FolderObjects
 from glue_jobs.delivery_audit.chain import ADDED, ALTERED, REMOVED, UNFINISHED, Chain, chain_of
+from tests.fakes.s3 import FakeS3
 from tests.unit.glue_jobs.test_chain import LISTED_MS, Verdicts
 
 RAW, SEALED, RAW_TOO = (Hour(datetime(2026, 3, 1, hour, tzinfo=UTC)) for hour in (12, 13, 14))
@@ -46,6 +49,7 @@ class World:
         self.verdicts = Verdicts()
         for name in (A, B, ERASED, E, SEALED_RAW, f"{SEALED.raw('ledger')}/d.json.gz"):
             self.write(name)
+            self.enter(name)
         self.compact(SEALED)
         self.compact(SEALED, LEDGER_FOLDER)
         self.compact(RAW_TOO, keeps_raw=True)
@@ -53,6 +57,11 @@ class World:
 
     def write(self, name: str, body: bytes | None = None) -> None:
         self.objects.write(name, body or name.encode())
+
+    def enter(self, name: str, writer: str = "1-0123456789abcdef") -> None:
+        """List an object as it is."""
+        digest = self.digest(name).removeprefix("sha256:")
+        self.objects.write(Entry(name, writer, 1, 0, 1, 5, 7, digest).name, b"")
 
     def digest(self, name: str) -> str:
         return {each.name: self.objects.digest(each) for each in self.objects.beneath("")}[name]
@@ -96,7 +105,8 @@ class World:
             receipts = tuple(plan.receipt for plan in found.plans.values() if plan.receipt)
             rows: Any = None
             read, faults, hours = tuple(found.objects), tuple(found.faults), frozenset(found.plans)
-            parts[folder.name] = Part(rows, read, faults, hours, receipts)
+            entries = tuple(found.entries)
+            parts[folder.name] = Part(rows, read, faults, hours, receipts, entries=entries)
             self.refused |= {each.name for each in faults if each.kind == "unattested"}
         history = self.verdicts.history()
         chain = chain_of(self.objects, self.key, history, parts, Days(), [], LISTED_MS)
@@ -261,6 +271,78 @@ def test_an_older_receipt_of_the_hour_does_not_hide_what_a_later_one_has(world: 
     assert world.audit() == ({late: REMOVED}, set())
 
 
+MOVED = B.replace("hour=12", "hour=14")
+
+BEFORE_AN_AUDIT: dict[str, tuple[set[str], tuple[_Step, ...]]] = {
+    "nothing": (set(), ()),
+    "other rows": ({A}, (lambda w: w.write(A, b"forged"),)),
+    "another object": ({A}, (lambda w: w.write(A, w.objects.read(B)),)),
+    "before its compaction": ({A}, (lambda w: w.write(A, b"forged"), lambda w: w.compact(RAW))),
+    "before an erasure": (
+        {A},
+        (lambda w: w.write(A, b"forged"), lambda w: w.erase(FORGED, {A: b"without"})),
+    ),
+    "behind an erasure": (
+        {A},
+        (lambda w: w.erase(FORGED, {A: b"without"}), lambda w: w.write(A, b"forged")),
+    ),
+    "compacted and behind an erasure": (
+        {FILE},
+        (lambda w: w.erase(FORGED, {FILE: b"without"}), lambda w: w.write(FILE, b"forged")),
+    ),
+    "listed again": ({A}, (lambda w: w.write(A, b"forged"), lambda w: w.enter(A, "2-0123456789abcdef"))),
+    "moved": (set(), (lambda w: w.objects.move(B, MOVED),)),
+    "moved and replaced": ({MOVED}, (lambda w: w.objects.delete([B]), lambda w: w.write(MOVED, b"forged"))),
+    "never listed": (set(), (lambda w: w.write(A.replace("a.json", "unlisted.json")),)),
+    "an entry is garbage": (set(), (lambda w: w.write(f"written/{A}.0.json.gz"),)),
+    "erased": (set(), (lambda w: w.erase(FORGED, {A: b"without", FILE: b"other"}),)),
+    "erased and compacted": (set(), (lambda w: w.erase(FORGED, {A: b"without"}), lambda w: w.compact(RAW))),
+}
+"""What is done to objects before the first audit of their window, and what that names."""
+
+
+@pytest.mark.parametrize(("named", "steps"), BEFORE_AN_AUDIT.values(), ids=BEFORE_AN_AUDIT)
+def test_the_first_audit_finds_what_is_not_as_its_writer_listed_it(
+    named: set[str], steps: tuple[_Step, ...], world: World
+) -> None:
+    world.verdicts = Verdicts()
+    for step in steps:
+        step(world)
+    details = {each.archive_file: str(each.detail) for each in world.chain().findings(None)}
+    assert {*details} == named
+    assert named == {FILE} or all(
+        "its writer 1-0123456789abcdef listed it with 1 rows" in each for each in details.values()
+    )
+    found, refused = world.audit()
+    assert ({*found}, refused) == (named, set())
+    assert world.audit() == (found, refused)
+
+
+def test_in_a_bucket_the_list_is_compared_by_what_a_listing_shows() -> None:
+    s3 = FakeS3()
+    s3.create_bucket(Bucket="archive")
+    objects, key = BucketObjects(s3, "archive"), open_key(None)
+    names = [RAW.raw("tap") + f"/{name}.json.gz" for name in "abcd"]
+    writer = WriterList(1, "0" * 16)
+    for name in names:
+        etag = s3.put_object(Bucket="archive", Key=name, Body=name.encode())["ETag"].strip('"')
+        mark = f"{etag}-{len(name)}" if name != names[3] else f"{'f' * 32}-{len(name)}"
+        entry = writer.next(name, Extent(1, 5, 7), sha256(name.encode()).hexdigest(), mark)
+        objects.write(entry.name, b"")
+        writer.kept(entry)
+    objects.write(names[1], b"forged")
+    before = next(objects.digest(each) for each in objects.beneath("tap") if each.name == names[2])
+    objects.write(names[2], b"without")
+    digests = {each.name: objects.digest(each) for each in objects.beneath("tap")}
+    members = {"changes": {names[2]: [before, digests[names[2]]]}, "erased_at_ms": 5}
+    objects.write(TRUE, attest(key, TRUE, members))
+    found = Listing(objects, key, TAP_FOLDER, Days(), {})
+    rows: Any = None
+    part = Part(rows, tuple(found.objects), (), frozenset(found.plans), entries=tuple(found.entries))
+    chain = chain_of(objects, key, Verdicts().history(), {"tap": part}, Days(), [], LISTED_MS)
+    assert {each.key: each.what for each in chain.changes} == {names[1]: ALTERED}
+
+
 @pytest.mark.parametrize("audits", [False, True], ids=["at once", "with audits between"])
 def test_what_compaction_and_erasure_attest_is_lawful_in_any_order(audits: bool, world: World) -> None:
     def audited() -> None:
@@ -318,6 +400,6 @@ def test_findings_say_since_when_and_what_to_do(world: World) -> None:
     chain = world.chain()
     details = {each.archive_file: str(each.detail) for each in chain.findings(None)}
     assert "altered since the compaction attested at 1970-01-01T00:00:00.001Z" in details[FILE]
-    assert "altered since the audit of " in details[A]
+    assert "altered since its writer 1-0123456789abcdef listed it with 1 rows of " in details[A]
     assert "removed, or named by no attested receipt any more, since the audit of " in details[FILE_TOO]
     assert "run the erasure once with --ATTEST true" in details[FORGED]

@@ -7,9 +7,12 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
+import pytest
+
+from eventplane.written import Entry
 from glue_jobs.common.archive import Part
 from glue_jobs.common.hours import Hour
-from glue_jobs.common.listing import Gone, ObjectFault
+from glue_jobs.common.listing import Gone, ObjectFault, Receipt
 from glue_jobs.delivery_audit.coverage import (
     LedgerHours,
     absent_hours,
@@ -18,6 +21,7 @@ from glue_jobs.delivery_audit.coverage import (
     hole_findings,
     hours_of_gone,
     missing_rows,
+    with_altered,
 )
 from glue_jobs.delivery_audit.event_group import HoleCount
 from glue_jobs.delivery_audit.rules import MissingRows
@@ -133,6 +137,67 @@ def test_times_of_entries_count_as_far_as_their_folders_allow() -> None:
     # What a gap lacks may have been in any folder.
     tap = replace(tap, gone=(wide._replace(name=f"written/{hour(1).raw('tap')}"),))
     assert [*hours_of_gone(tap)] == [*range(hour(-500).number - reach, hour(2).number + 1)]
+
+
+def test_wrong_times_of_an_entry_are_cut_or_do_not_count() -> None:
+    wide, none = gone(1, -1_000 * HOUR_S, 1_000_000 * HOUR_S, 7), gone(1, 50 * HOUR_S, 60 * HOUR_S, 7)
+    parts = {"ledger": replace(part([1]), gone=(wide, none))}
+    start = hour(1).number * HOUR_S
+    spans = [MissingRows(start - 15 * 24 * HOUR_S, start + 2 * HOUR_S - 1, 7, hour(1).number)]
+    assert missing_rows(parts) == {"ledger": spans}
+
+
+def entry(at: int, name: str = "a", rows: int = 3) -> Entry:
+    start_ms = hour(at).start_ms
+    return Entry(f"{hour(at).raw('ledger')}/{name}.json.gz", "1-0", 1, 0, rows, start_ms, start_ms, "d" * 64)
+
+
+def test_an_altered_object_lacks_at_most_what_its_writer_listed() -> None:
+    listed = replace(
+        part([1]), gone=(gone(1, 0, 5, 2, "b"),), entries=(entry(1), entry(1, "b"), entry(1, "c"))
+    )
+    keys = [f"{hour(1).raw('ledger')}/{name}.json.gz" for name in ("a", "b", "run=1/part-0.parquet")]
+    parts = {"tap": part([1]), "handovers": part([]), "ledger": listed}
+    found = with_altered(parts, keys)
+    assert [(each.name, each.objects, each.rows) for each in found["ledger"].gone] == [
+        (keys[1], 1, 2),
+        (keys[0], 0, 3),
+    ]
+    # Of a compacted file it is not known what it had.
+    assert damaged_hours(found, LedgerHours(), removed=keys)["ledger"] == {hour(1)}
+    assert damaged_hours(found, LedgerHours(), removed=keys[:2])["ledger"] == frozenset()
+
+
+@pytest.mark.parametrize(
+    "name", [f"{hour(1).receipt('ledger')}", f"{hour(1).compacted('ledger')}/run=0/p.parquet"]
+)
+@pytest.mark.parametrize("lists", ["none", "lists", "attested"])
+def test_what_no_key_attested_damages_no_hour_of_which_there_are_lists(name: str, lists: str) -> None:
+    """It hides neither a loss nor what is gone."""
+    false, missing = (
+        ObjectFault(kind, each, hour(1), "ledger", "damaged", None)
+        for kind, each in (("unreadable", name), ("gone", entry(1).key))
+    )
+    receipt = Receipt(1, "0", 1, 0, 0, {entry(1, "z").key: "x"}, {}, 1)
+    listed = replace(
+        part([1], false, missing),
+        entries=() if lists == "none" else (entry(1),),
+        receipts=(receipt,) if lists == "attested" else (),
+    )
+    parts = {"tap": part([1]), "handovers": part([]), "ledger": listed}
+    assert damaged_hours(parts, LedgerHours())["ledger"] == (frozenset() if lists == "lists" else {hour(1)})
+    found = list(hole_findings(parts, listed.faults, {HoleCount("ledger", hour(1).number): 5}, {}))
+    assert [(each.archive_file, "5 events" in str(each.detail)) for each in found] == [
+        (entry(1).key, True),
+        (name, False),
+    ]
+
+
+def test_a_hole_beside_a_receipt_that_cannot_be_read_is_a_finding_of_its_own() -> None:
+    receipt = ObjectFault("unreadable", hour(1).receipt("ledger"), hour(1), "ledger", "damaged", None)
+    parts = {"ledger": part([0], receipt)}
+    found = list(hole_findings(parts, [receipt], {HoleCount("ledger", hour(1).number): 5}, {}))
+    assert [each.archive_file for each in found] == [receipt.name, hour(1).raw("ledger")]
 
 
 def test_a_gone_object_is_a_finding_with_its_key_and_what_its_hour_lacks() -> None:

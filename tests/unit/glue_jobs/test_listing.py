@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eventplane.archive_layout import LEDGER_FOLDER, QUARANTINE_FOLDER, TAP_FOLDER, Folder
-from eventplane.written import Extent, WriterList
+from eventplane.written import Entry, Extent, WriterList
 from glue_jobs.common.attestation import open_key
 from glue_jobs.common.hours import Days, Hour, hour_of
 from glue_jobs.common.listing import Listing, ObjectFault, Receipt, publish, whole_lines, write_receipt
@@ -357,22 +357,75 @@ def test_what_was_moved_compacted_or_never_listed_is_not_gone(objects: Objects) 
     compacted(objects, A, B, C, D)
     objects.delete([A, B, C, D])
     assert listing(objects).gone == []
-    # What was compacted by a receipt that cannot be read is unknown.
-    objects.write(HOUR.receipt("tap"), b"{")
-    assert listing(objects).gone == []
     objects.delete([*names.values(), LATER])
     assert (listing(objects).gone, listing(objects).has_lists) == ([], False)
 
 
-@pytest.mark.parametrize("at_ms", [None, 0], ids=["a receipt", "a list"])
-def test_what_is_not_attested_hides_nothing_that_is_gone(objects: Objects, at_ms: int | None) -> None:
+@pytest.mark.parametrize("text", [b"{}", b"{", gzip.compress(b"\0"), b"[" * 99_999, None])
+@pytest.mark.parametrize("is_published", [True, False])
+def test_what_is_not_attested_hides_nothing_that_is_gone(
+    objects: Objects, text: bytes | None, is_published: bool
+) -> None:
     enter(objects, *LISTED)
-    compacted(objects, A, B, C, D, at_ms=at_ms)
-    if at_ms is not None:
-        objects.delete([HOUR.receipt("tap")])
-    objects.delete([B])
+    compacted(objects, A, B, C, D, at_ms=None)
+    receipt, published = HOUR.receipt("tap"), HOUR.published("tap")
+    if text is None:
+        objects.delete([receipt])
+    elif text != b"{}":
+        objects.write(receipt, text)
+    objects.delete([B, *([] if is_published else [published])])
     found = listing(objects)
-    assert ([each.name for each in found.gone], files(found)) == ([B], [FILE])
+    assert ([each.name for each in found.gone], files(found)) == ([B], [FILE] * is_published)
+    assert ("gone", B) in faults(found)
+    assert ({receipt, published} & {each.name for each in found.faults} != set()) == (
+        is_published or text is not None
+    )
+
+
+@pytest.mark.parametrize(
+    ("key", "numbers", "is_entry"),
+    [
+        # Out of numbering: it names an object that never was, and does not count for less than no rows.
+        (B.replace("b.json", "x.json"), (2, 10**14, 1, 5, 9), True),
+        (B.replace("b.json", "x.json"), (2, 0, 0, 0, 0), True),
+        # Its times are reversed, or it is not in the folder of an hour.
+        (B.replace("b.json", "x.json"), (9, 0, 1, 9, 5), False),
+        (f"{DAY}/x.json.gz", (9, 0, 1, 5, 9), False),
+        (f"{DAY}/hour=12/hour=13/x.json.gz", (9, 0, 1, 5, 9), False),
+        (f"{DAY}/hour=99/x.json.gz", (9, 0, 1, 5, 9), False),
+    ],
+)
+@pytest.mark.parametrize("writer", [WRITER, "e" * 16])
+def test_a_wrong_entry_hides_no_hole_of_another_writer(
+    objects: Objects, key: str, numbers: tuple[int, ...], is_entry: bool, writer: str
+) -> None:
+    enter(objects, *LISTED)
+    objects.delete([B])
+    name = Entry(key, f"{HOUR.start_ms}-{writer}", *numbers, "d" * 64).name
+    objects.write(name, gzip.compress(b"no list"))
+    found = listing(objects)
+    assert (B, 2) in [(each.name, each.rows) for each in found.gone]
+    assert all(each.rows >= 0 for each in found.gone)
+    assert ("gone" if is_entry else "misplaced", key if is_entry else name) in faults(found)
+
+
+def test_what_is_no_entry_is_named_and_counts_for_nothing(objects: Objects) -> None:
+    names = enter(objects, *LISTED)
+    garbage = f"written/{DAY}/hour=12/list.json.gz", f"{names[B]}.gz"
+    for name in garbage:
+        objects.write(name, gzip.compress(b"no list"))
+    objects.delete([C])
+    assert faults(listing(objects)) == [("gone", C), *sorted(("misplaced", name) for name in garbage)]
+
+
+def test_an_unreadable_object_is_named_with_what_its_writer_listed(objects: Objects) -> None:
+    enter(objects, *LISTED)
+    known = {B: ObjectFault("unreadable", B, HOUR, "tap", "it is cut short", 1)}
+    objects.write(C, b"")
+    found = listing(objects, known=known)
+    assert [(each.name, each.objects, each.rows) for each in found.gone] == [(B, 0, 1), (C, 0, 3)]
+    assert faults(found) == [("unreadable", B), ("unreadable", C)]
+    assert all(f"its writer {HOUR.start_ms}-{WRITER} listed it with " in each.detail for each in found.faults)
 
 
 def test_a_list_may_begin_before_what_is_read(objects: Objects) -> None:
