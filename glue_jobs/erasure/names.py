@@ -303,13 +303,18 @@ class _Search:
     def _named(self, text: str, depth: int) -> bool:
         if not self._names_in(text, depth):
             return False
-        parts = list[str]()
+        is_named = False
+
+        def change(part: str) -> str:
+            nonlocal is_named
+            is_named = is_named or self._names_in(part, depth)
+            return part
 
         def keep(part: str) -> None:
             self.may_remain |= self._names.equal_numbers(part)
 
-        _mapped(text, lambda part: parts.append(part) or part, keep)
-        return any(self._names_in(part, depth) for part in parts)
+        _mapped(text, change, keep)
+        return is_named
 
     def _names_in(self, text: str, depth: int) -> bool:
         view, unread = _unescaped(text)
