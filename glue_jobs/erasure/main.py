@@ -33,6 +33,7 @@ from glue_jobs.erasure.portions import (
     documents,
     open_hours,
     portions,
+    settle_all,
 )
 from glue_jobs.erasure.search import naming
 
@@ -118,6 +119,8 @@ def main(argv: Sequence[str], now: datetime | None = None) -> dict[str, Any]:
     spark = job_session()
     person = arguments.person
     _refuse_names_of_the_contract(objects, person)
+    if not arguments.is_dry_run:
+        settle_all(objects, key)
     progress = Progress.resumed(objects, key, person)
     job = _Job(spark, objects, now, Eraser(person, progress.shared))
     progress.shared = job.find_shared()
@@ -130,10 +133,7 @@ def main(argv: Sequence[str], now: datetime | None = None) -> dict[str, Any]:
     for portion, survey in job.portions():
         progress.count(survey)
         if changed := {*survey.rows, *survey.redacted}:
-            mine = portion.only(changed)
-            progress.note(objects, mine.stored)
-            mine.rewrite(spark, objects, job.eraser)
-            progress.settle(objects)
+            portion.only(changed).rewrite(spark, objects, job.eraser, progress)
     if documents := job.documents():
         # The next audit writes them again, without the person.
         progress.note(objects, (), documents)

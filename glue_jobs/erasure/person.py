@@ -20,7 +20,7 @@ from eventplane.errors import EnvelopeError, EventPlaneError
 from eventplane.reasons import Outcome
 from eventplane.sender import parse_sender
 from eventplane.strict_json import loads, member_spans, with_member
-from glue_jobs.erasure.names import Names, Redacted, encoded_mark, mark
+from glue_jobs.erasure.names import NUMBER, Names, Redacted, encoded_mark, mark
 
 _SHORTEST: Final = 4
 _BORDERS: Final = "/#?"
@@ -166,7 +166,8 @@ class Eraser:
     def line(self, text: str) -> tuple[str, Fate]:
         """Return a line of JSON as it is to be, and what becomes of it."""
         redacted = self._names.redact(text)
-        if redacted.text == text:
+        # Numbers of the archive's own columns stand for nobody.
+        if redacted.text == text and NUMBER not in redacted.may_remain:
             return text, Fate(may_remain=redacted.may_remain)
         members = _members(text)
         if members is None:
@@ -186,7 +187,7 @@ class Eraser:
         if name == _LINE and _members(value) is not None:
             line, fate = self.line(value)
             return Redacted(line, fate.may_remain)
-        return self._names.redact(value)
+        return self._names.redact(value, name)
 
     def _event(self, members: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return what a row says of its event: that itself, or the row."""

@@ -1,17 +1,20 @@
 """Where the archive holds rows about persons, in portions, and the objects without the person.
 
-Each is put in the place of the one with them at once. An interrupted erasure goes on from its `Progress`.
+All of a portion are made aside, and then put one by one in the place of those with the person. An interrupted
+erasure goes on from its `Progress`.
 """
 
 from __future__ import annotations
 
 import gzip
+import hashlib
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as sf
@@ -30,6 +33,7 @@ _AT_ONCE = 20
 """Raw objects that are in memory together. A writer's batch makes one of some MB of lines."""
 
 _STAGING = f"{ERASURES}/staging"
+_PLAN = "plan.json"
 
 FORMAT = 3
 """The version of plan and receipt."""
@@ -71,16 +75,18 @@ class Portion:
         found = self.rows(spark, objects).rdd.mapPartitions(lambda rows: [_survey(rows, eraser)])
         return found.fold(Survey(), Survey.and_)
 
-    def rewrite(self, spark: SparkSession, objects: Objects, eraser: Eraser) -> None:
-        """Replace its objects by those without the person."""
+    def rewrite(self, spark: SparkSession, objects: Objects, eraser: Eraser, progress: Progress) -> None:
+        """Replace its objects by those without the person, and note it in `progress`."""
         at_once = _AT_ONCE if self.is_raw else 1
+        made: dict[str, str] = {}
         for start in range(0, len(self.stored), at_once):
             some = replace(self, stored=self.stored[start : start + at_once])
             rows = some.rows(spark, objects)
-            if self.is_raw:
-                _replace_lines(objects, some, rows, eraser)
-            else:
-                _replace_parquet(objects, some, rows, eraser)
+            made |= (_make_lines if self.is_raw else _make_parquet)(objects, some, rows, eraser)
+        progress.note(objects, self.stored, made=made)
+        for name, aside in made.items():
+            objects.move(aside, name)
+        progress.settle(objects)
 
 
 @dataclass(slots=True)
@@ -130,17 +136,24 @@ def _left(rows: Iterable[Row], eraser: Eraser) -> Iterator[tuple[str, Any]]:
             yield row["file"], made
 
 
-def _replace_lines(objects: Objects, portion: Portion, rows: DataFrame, eraser: Eraser) -> None:
+def _aside(name: str, eraser: Eraser) -> str:
+    return f"{_STAGING}/{eraser.person.pseudonym}/{name}"
+
+
+def _make_lines(objects: Objects, portion: Portion, rows: DataFrame, eraser: Eraser) -> dict[str, str]:
+    """Make the portion's objects anew, without the person, and return where each is."""
     lines: dict[str, list[str]] = {each.name: [] for each in portion.stored}
     for name, line in rows.rdd.mapPartitions(lambda each: _left(each, eraser)).collect():
         lines[name].append(line)
     for name, texts in lines.items():
         # As the writers do it: no time stamp, so that equal lines make equal bytes.
         body = "".join(f"{text}\n" for text in texts).encode()
-        objects.write(name, gzip.compress(body, compresslevel=1, mtime=0))
+        objects.write(_aside(name, eraser), gzip.compress(body, compresslevel=1, mtime=0))
+    return {name: _aside(name, eraser) for name in lines}
 
 
-def _replace_parquet(objects: Objects, portion: Portion, rows: DataFrame, eraser: Eraser) -> None:
+def _make_parquet(objects: Objects, portion: Portion, rows: DataFrame, eraser: Eraser) -> dict[str, str]:
+    """Make the portion's one object anew, without the person, and return where it is."""
     columns = rows.drop("file").schema
     if (folder := portion.folder) and folder.compaction:
         columns = struct_of(folder.compacted_columns)
@@ -153,10 +166,11 @@ def _replace_parquet(objects: Objects, portion: Portion, rows: DataFrame, eraser
         made_of_event = {*folder.compaction.attributes, *(each.name for each in folder.compaction.derived)}
         one = with_envelope(one.drop(*made_of_event), folder).select(*names)
         one = one.sortWithinPartitions(*folder.compaction.order)
-    place = f"{_STAGING}/{eraser.person.pseudonym}"
+    name = portion.stored[0].name
+    place = _aside(name, eraser)
     one.write.mode("overwrite").option("compression", CODEC).parquet(f"{objects.uri}/{place}")
     (written,) = (each.name for each in objects.beneath(place) if each.name.endswith(PARQUET))
-    objects.move(written, portion.stored[0].name)
+    return {name: written}
 
 
 def portions(objects: Objects, now: datetime) -> Iterator[Portion]:
@@ -229,6 +243,12 @@ class UnattestedPlanError(EventPlaneError):
     message = "{name}: {problem}"
 
 
+class Unnamed(NamedTuple):
+    """Somebody whose erasure was interrupted, by the name of its plan."""
+
+    pseudonym: str
+
+
 @dataclass(slots=True)
 class Progress:
     """What an erasure has found so far, and the `changes`.
@@ -238,19 +258,22 @@ class Progress:
     It is written down before anything is removed: only by it a later run knows whose old versions to delete.
     `changes` has of each object the digest before, and the one after: None where it was deleted, '' while it
     is being replaced. By these an audit knows that the change was lawful, once `key` has attested them.
+    `intended` has of those that are being replaced the SHA-256 of the new content, None of those that are
+    being deleted. Digests of a bucket depend on how an object is written, so none is known in advance.
     """
 
     key: AttestationKey
-    person: Person
+    person: Person | Unnamed
     rows: dict[str, int] = field(default_factory=dict)
     redacted: dict[str, int] = field(default_factory=dict)
     may_remain: dict[str, dict[str, int]] = field(default_factory=dict)
     documents: list[str] = field(default_factory=list)
     changes: dict[str, list[str | None]] = field(default_factory=dict)
+    intended: dict[str, str | None] = field(default_factory=dict)
     shared: Shared = field(default_factory=Shared)
 
     @classmethod
-    def resumed(cls, objects: Objects, key: AttestationKey, person: Person) -> Progress:
+    def resumed(cls, objects: Objects, key: AttestationKey, person: Person | Unnamed) -> Progress:
         """Return where an interrupted erasure of the person ended, or at the beginning.
 
         Raises `UnattestedPlanError`: with a plan of another author the receipt would attest foreign changes.
@@ -276,22 +299,43 @@ class Progress:
             reasons = self.may_remain.setdefault(name, {})
             reasons[reason] = max(count, reasons.get(reason, 0))
 
-    def note(self, objects: Objects, stored: Iterable[Stored], documents: Iterable[Stored] = ()) -> None:
-        """Write down which objects are about to be replaced, and which documents deleted."""
+    def note(
+        self,
+        objects: Objects,
+        stored: Iterable[Stored],
+        documents: Iterable[Stored] = (),
+        made: Mapping[str, str] | None = None,
+    ) -> None:
+        """Write down which objects are about to be replaced, and which documents deleted.
+
+        `made` says where the new content of an object is.
+        """
         documents = list(documents)
         self.documents = sorted({*self.documents, *(each.name for each in documents)})
         for each in (*stored, *documents):
-            before, _ = self.changes.get(each.name, (objects.digest(each), ""))
-            self.changes[each.name] = [before, ""]
+            digest = objects.digest(each)
+            before, after = self.changes.get(each.name, (digest, ""))
+            # What somebody else made of it since is not attested.
+            self.changes[each.name] = [before if after in ("", digest) else digest, ""]
+        self.intended |= {name: _content(objects, aside) for name, aside in (made or {}).items()}
+        self.intended |= dict.fromkeys((each.name for each in documents), None)
         self._write(objects)
 
     def settle(self, objects: Objects) -> None:
-        """Take the digests of what has been replaced."""
+        """Take the digests of what has been replaced, and forget what has not been, or holds something else.
+
+        A plan of version 0.3.0 does not say what was intended, so what is there counts.
+        """
         open_ones = [name for name, (_, after) in self.changes.items() if after == ""]
+        if not open_ones:
+            return
         folders = {name.rpartition("/")[0] for name in open_ones}
         now = {each.name: each for folder in folders for each in objects.beneath(folder)}
         for name in open_ones:
-            self.changes[name][1] = objects.digest(now[name]) if name in now else None
+            if name in self.intended and self.intended.pop(name) != _content(objects, name):
+                del self.changes[name]
+            else:
+                self.changes[name][1] = objects.digest(now[name]) if name in now else None
         self._write(objects)
 
     def _write(self, objects: Objects) -> None:
@@ -340,7 +384,22 @@ class Progress:
         objects.delete_old_versions(_plan(self.person))
 
 
-_PLANNED = ("rows", "redacted", "may_remain", "documents", "changes")
+_PLANNED = ("rows", "redacted", "may_remain", "documents", "changes", "intended")
+
+
+def settle_all(objects: Objects, key: AttestationKey) -> None:
+    """Settle all interrupted erasures, before the same objects are changed again."""
+    for each in objects.beneath(ERASURES):
+        folder, _, file = each.name.rpartition("/")
+        if file == _PLAN:
+            # The audit reports a plan that is not attested.
+            with suppress(UnattestedPlanError):
+                Progress.resumed(objects, key, Unnamed(folder.rpartition("/")[2])).settle(objects)
+
+
+def _content(objects: Objects, name: str) -> str | None:
+    body = objects.read(name)
+    return None if body is None else hashlib.sha256(body).hexdigest()
 
 
 def _by_table(counts: Mapping[str, int]) -> dict[str, int]:
@@ -350,5 +409,5 @@ def _by_table(counts: Mapping[str, int]) -> dict[str, int]:
     return dict(sorted(tables.items()))
 
 
-def _plan(person: Person) -> str:
-    return f"{ERASURES}/{person.pseudonym}/plan.json"
+def _plan(person: Person | Unnamed) -> str:
+    return f"{ERASURES}/{person.pseudonym}/{_PLAN}"

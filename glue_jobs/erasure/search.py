@@ -39,7 +39,7 @@ def naming(
         if suffix and name not in damaged:
             day = _DAY.match(name)
             by_day[suffix, day[0] if day else name].append(name)
-        if eraser.names(name if suffix else f"{name} {_document(objects, name)}"):
+        if eraser.names(name) or (not suffix and eraser.names(_document(objects, name))):
             found.append(name)
     for (suffix, _), names in by_day.items():
         texts = _texts(spark, suffix, [f"{objects.uri}/{name}" for name in names])

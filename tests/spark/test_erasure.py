@@ -22,12 +22,16 @@ from glue_jobs.common.objects import FolderObjects
 from glue_jobs.compaction.main import main as compact
 from glue_jobs.delivery_audit.main import main as audit_main
 from glue_jobs.erasure.main import LeftOverError, main
+from glue_jobs.erasure.names import NUMBER as NUMBER_REASON
 from glue_jobs.erasure.names import Names, mark
 from glue_jobs.erasure.person import UNREADABLE, Eraser, Person, TooWideError
 from glue_jobs.erasure.portions import Portion
 from tests.spark.small_archive import ALARM, DAY, HOUR_MS, NOON_MS, SmallArchive, small_contract
 from tests.spark.test_compaction import HOUR, table
 from tests.unit.glue_jobs.test_erasure_names import NAME, generated
+
+NUMBER = 123_456_789_012
+"""A client id, and a number that fits `devicesequence`."""
 
 LATER = datetime.fromtimestamp(NOON_MS / 1000, UTC) + timedelta(hours=5)
 
@@ -223,7 +227,13 @@ def with_faults(archive: SmallArchive) -> None:
     """Faults of all kinds at home-2, and at services, half of which name home-1."""
     archive.send(data={"pulse": 80})
     own = archive.send(data={"pulse": 81})
-    archive.send(home="home-3")
+    # A device with a number as its name, and equal numbers in rows of others, which stay what they are.
+    for home, client, number in (("home-3", str(NUMBER), 1), ("home-2", "home-2", NUMBER)):
+        counted = archive.event(ALARM, home, data={"n": number, "l": [number]}, sequence=str(number))
+        counted = counted.without(("devicesequence",)).stamped(devicesequence=f"{number:012d}")
+        archive.accept(counted, client)
+        archive.route(counted, client)
+        archive.alter(attempt=number)
     for text in (
         "nobody",
         "ask home-1.",
@@ -265,7 +275,9 @@ def test_audits_before_and_after_agree_on_everybody_else(
     if is_compacted_before:
         compact(["--INPUT", str(archive.folder), "--DATE", "all"], LATER)
     receipt = erase(archive)
-    main(["--INPUT", str(archive.folder), "--SOURCE", "//home-3/"], LATER)
+    numbered = main(["--INPUT", str(archive.folder), "--SOURCE", "//home-3/", "--CLIENT", str(NUMBER)], LATER)
+    assert (numbered["rows"]["tap"], numbered["redacted"]) == (1, {})
+    assert {each["reason"] for each in numbered["may_remain"]} >= {NUMBER_REASON}
     texts = "".join(_raw_texts(archive))
     assert re.search(r"(?<![\w:-])home-[13](?![\w:-])|pulse", texts) is None
     assert "home-10" in texts

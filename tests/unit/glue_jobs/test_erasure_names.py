@@ -114,8 +114,80 @@ def test_different_texts_stay_different_and_json_stays_json() -> None:
     events = ['{"id":"home-17.1","n":[1.0,2]}', r'{"id":"\u0068ome-17.1","n":[1.0,2]}']
     assert len({NAMES.redact(each).text for each in events}) == 1
     assert json.loads(NAMES.redact(events[0]).text)["n"] == [1.0, 2]
-    number = Names(("4829173",)).redact('{"serial":4829173,"more":48291730}').text
-    assert json.loads(number)["more"] == 48291730
+
+
+NUMBER_NAME = "123456789012345"
+
+
+def _packed(members: object) -> str:
+    return _base64(json.dumps(members).encode())
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        '{"n":123456789012345,"l":[123456789012345, -123456789012345.5],"o":{"n": 123456789012345}}',
+        '{"devicesequence":"123456789012345","orderin":"a/low/12345678/123456789012345 b/low/12345678/1"}',
+        '{"type":"org.eventplane.device.acknowledged.v1","data":{"version":"123456789012345"}}',
+        json.dumps({"event": json.dumps({"data": json.dumps({"n": [123456789012345]}), "é": "\n"})}),
+        json.dumps({"event": json.dumps({"data": {"n": [123456789012345]}})})[:-6],
+        json.dumps({"data_base64": _packed({"n": 123456789012345})}),
+        '{"a":1,"a":123456789012345}\n{"b":123456789012345}',
+        "[123456789012345, 5]",
+    ],
+)
+def test_a_number_of_json_is_kept(kept: str) -> None:
+    names = Names((NUMBER_NAME,))
+    assert names.redact(kept).text == kept
+    # A text beside it is replaced, and nothing else.
+    for more in ("123456789012345", "imei 123456789012345", _packed("123456789012345")):
+        text = f'{{"s":{json.dumps(more)},"x":{kept}' if kept[0] == "[" else f'{{"s":"{more}",{kept[1:]}'
+        redacted = names.redact(text).text
+        assert NUMBER_NAME not in redacted.partition('",')[0]
+        assert redacted.partition('",')[2] == text.partition('",')[2]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "123456789012345",
+        "[123456789012345] fell",
+        "imei=123456789012345, seen",
+        '{"123456789012345":0}',
+        '{"serial":"123456789012345"}',
+        '{"version":"123456789012345"}',
+        '{"sequence":"imei/123456789012345"}',
+        '{"data":{"sequence":"123456789012345"}}',
+        json.dumps({"note": json.dumps({"123456789012345": "123456789012345"})}),
+        json.dumps({"data_base64": _packed({"serial": "123456789012345"})}),
+        "{123456789012345}",
+    ],
+)
+def test_a_text_that_is_a_number_is_replaced(text: str) -> None:
+    names = Names((NUMBER_NAME,))
+    redacted = names.redact(text).text
+    assert NUMBER_NAME not in redacted
+    assert names.redact(redacted) == (redacted, frozenset())
+
+
+@pytest.mark.parametrize(
+    "name", ["true", "null", 'a"b.c*d', "dom\\bob", "x+y(z", "caf%C3%A9", "josé", "jose\u0301"]
+)
+def test_a_name_of_any_characters_is_found_and_the_rest_is_kept(name: str) -> None:
+    text = json.dumps({"a": f"//{name}/bell", name: [True, None], "b": json.dumps({"c": name})})
+    for each in (text, text.replace("é", "É"), json.dumps(json.loads(text), ensure_ascii=False)):
+        redacted = json.loads(Names((name,)).redact(each).text)
+        assert [each.startswith("+erased-") for each in redacted] == [False, True, False]
+        assert [True, None] in redacted.values()
+        assert name not in str(redacted.values())
+
+
+@pytest.mark.parametrize("spelled", ["josé", "jose\u0301", "JOSÉ", "JOSE\u0301", "jos%C3%A9", "jos\\u00e9"])
+@pytest.mark.parametrize("name", ["josé", "jose\u0301", "jos%c3%a9"])
+def test_accents_are_found_composed_decomposed_and_encoded(name: str, spelled: str) -> None:
+    assert Names((name,)).redact(f"//{spelled}/ jose").text.endswith("/ jose")
+    assert Names((name,)).redact(spelled).text.startswith("+erased-")
+    assert Names(("jose",)).redact(spelled).text == spelled
 
 
 def test_a_name_that_ends_with_a_separator_begins_longer_ones() -> None:

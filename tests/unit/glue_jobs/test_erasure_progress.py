@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections import Counter
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
+from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
+from pyspark.sql import Row
 
 from eventplane.dead_letter import letter_id
-from eventplane.device_reports import short_digest
+from eventplane.device_reports import MANIFEST, short_digest
+from eventplane.names import ERASED
 from glue_jobs.common.attestation import attest, open_key
 from glue_jobs.common.objects import FolderObjects, OldVersions, Stored
+from glue_jobs.delivery_audit.chain import ALTERED, attested_by
+from glue_jobs.erasure import main as job
+from glue_jobs.erasure.names import NUMBER, mark
 from glue_jobs.erasure.person import Eraser, Person, Shared, TooWideError
-from glue_jobs.erasure.portions import Progress, Survey
+from glue_jobs.erasure.portions import Portion, Progress, Survey
 
 PERSON = Person("//home-1/", "home-1")
 HOUR = "date=2026-03-01/hour=12"
@@ -88,6 +97,109 @@ def test_the_plan_of_an_earlier_version_is_resumed(tmp_path: Path) -> None:
     resumed = Progress.resumed(objects, open_key(None), PERSON)
     assert (resumed.rows, resumed.redacted, resumed.documents) == ({"tap/a": 3}, {}, ["audit/b"])
     assert resumed.shared == Shared()
+
+
+class PowerCutError(Exception):
+    pass
+
+
+class CutObjects(FolderObjects):
+    """A folder whose power fails at a step: before or behind a write, or within a move, as in a bucket."""
+
+    def __init__(self, root: Path, cut: int) -> None:
+        super().__init__(root)
+        self._left = cut
+
+    def write(self, name: str, body: bytes) -> None:
+        self._cut(super().write, name, body)
+
+    def move(self, name: str, target: str) -> None:
+        self.write(target, self.read(name) or b"")
+        self.delete([name])
+
+    def delete(self, names: Iterable[str]) -> None:
+        for name in names:
+            self._cut(super().delete, [name])
+
+    def _cut(self, work: Callable[..., None], *arguments: Any) -> None:
+        for step in (lambda: None, lambda: work(*arguments)):
+            step()
+            self._left -= 1
+            if self._left == 0:
+                raise PowerCutError
+
+
+class LocalRows:
+    """Rows in memory, read as `Portion` reads those of Spark."""
+
+    def __init__(self, rows: Iterable[Any]) -> None:
+        self.rdd = self
+        self._rows = list(rows)
+
+    def mapPartitions(self, made: Callable[[Iterable[Any]], Iterable[Any]]) -> LocalRows:  # noqa: N802
+        return LocalRows(made(self._rows))
+
+    def fold(self, first: Any, add: Callable[[Any, Any], Any]) -> Any:
+        return add(first, *self._rows)
+
+    def collect(self) -> list[Any]:
+        return self._rows
+
+
+def rows_in_memory(portion: Portion, _: object, objects: FolderObjects) -> LocalRows:
+    texts = ((each.name, gzip.decompress(objects.read(each.name) or b"").decode()) for each in portion.stored)
+    return LocalRows(Row(value=line, file=name) for name, text in texts for line in text.splitlines())
+
+
+def erase(objects: FolderObjects, home: str, hour: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run the job, but for the search that follows it."""
+    with monkeypatch.context() as patched:
+        patched.setattr(job, "open_archive", lambda _: objects)
+        patched.setattr(job, "job_session", lambda: None)
+        patched.setattr(job, "naming", lambda *_: [])
+        patched.setattr(Portion, "rows", rows_in_memory)
+        job.main(["--INPUT", "", "--SOURCE", f"//{home}/"], datetime(2026, 3, 2, hour, tzinfo=UTC))
+
+
+@pytest.mark.parametrize("between", ["nothing", "another erasure", "a foreign write"])
+def test_an_erasure_that_is_killed_at_any_step_attests_its_own_changes_and_no_others(
+    between: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    foreign, is_cut = f"tap/{HOUR}/a.json.gz", True
+    for cut in count(1):
+        objects = FolderObjects(_made(tmp_path / str(cut)))
+        for name in ("a", "b"):
+            rows = (tap_line(f"home-{at}", subject=f"home-1 home-2 of {name}") for at in (1, 2, 3))
+            objects.write(f"tap/{HOUR}/{name}.json.gz", gzip.compress("\n".join(rows).encode()))
+        objects.write("audit/report.json", b'{"of":"home-1"}')
+        before = {each.name: objects.digest(each) for each in objects.beneath("")}
+        try:
+            erase(CutObjects(tmp_path / str(cut), cut), "home-1", 1, monkeypatch)
+            is_cut = False
+        except PowerCutError:
+            pass
+        if between == "another erasure":
+            erase(objects, "home-2", 2, monkeypatch)
+        elif between == "a foreign write":
+            objects.write(foreign, gzip.compress(tap_line("home-4").encode()))
+        erase(objects, "home-1", 3, monkeypatch)
+        now = {each.name: objects.digest(each) for each in objects.beneath("")}
+        attested = attested_by(open_key(None), objects, [])
+        changes = {name: attested.change(name, old, now.get(name), "then") for name, old in before.items()}
+        if between == "a foreign write":
+            change = changes.pop(foreign)
+            assert change is not None
+            assert change.what == ALTERED
+        assert {each for each in changes.values() if each} == set()
+        assert attested.unfinished == {}
+        if not is_cut:
+            break
+    assert cut > 20
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir()
+    return folder
 
 
 EVENT = {"specversion": "1.0", "id": "1", "source": "//home-2/bell", "type": "org.example.a.v1"}
@@ -223,6 +335,36 @@ def test_what_others_share_with_the_person_s_rows_stays_together() -> None:
     assert {name: kept.members[name] for name in ("source", "id")} == {
         name: said[name] for name in ("source", "id")
     }
+
+
+@pytest.mark.parametrize("client", ["1234", "123456789012345"])
+@pytest.mark.parametrize(
+    ("members", "may_remain"),
+    [
+        ({"devicesequence": "{}", "sequence": "{}", "routerhops": 0, "orderin": "a/low/12345678/{}"}, False),
+        ({"type": MANIFEST, "data": {"first": 0, "version": "{}", "list": [0]}}, False),
+        ({"data": {"serial": 0}}, True),
+        ({"data": '{"list":[0]}'}, True),
+        ({"data_base64": "eyJhIjogMH0="}, False),
+    ],
+)
+def test_numbers_that_equal_the_name_stay_in_rows_of_others(
+    client: str, members: dict[str, Any], may_remain: bool
+) -> None:
+    text = json.dumps(members).replace("0", client).replace("{}", client)
+    line = tap_line("home-2", **json.loads(text))
+    row = {**json.loads(line), "attempt": int(client), "devicesequence": client}
+    fate = Eraser(Person("//home-1/", client)).line(json.dumps(row))
+    assert fate[0] == json.dumps(row)
+    assert fate[1].may_remain == ({NUMBER} if may_remain and len(client) > 6 else set())
+
+
+def test_a_device_with_a_number_as_its_name_has_the_mark_of_an_erased_one() -> None:
+    eraser = Eraser(Person("//home-1/", "4829173"))
+    line, fate = eraser.line(tap_line("home-2", subject="4829173", replydevice="4829173"))
+    assert not fate.own
+    assert row_of(line)["replydevice"] == mark("4829173")
+    assert mark("4829173").startswith(ERASED)
 
 
 @pytest.mark.parametrize("source", ["", "/", "//", "//a", "urn"])
