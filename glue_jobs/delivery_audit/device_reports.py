@@ -135,13 +135,16 @@ def one_by_one(ranges: Iterable[Range], most: int = MAX_NUMBERED) -> Iterator[Ra
             yield first, last
 
 
+Event = tuple[int, ...]
+"""Number of an event and its digest by each of `RULES`, unsigned words of 64 bits."""
+
 _EVENT: Final = Struct(">QQQ")
-"""Number of an event and its digest by each of `RULES`, 64 bits each: objects would take ten times more."""
+"""An event packed: objects would take ten times more."""
 
 EVENT_BYTES: Final = _EVENT.size
 
 
-def pack_events(events: Iterable[tuple[int, int, int]]) -> bytes:
+def pack_events(events: Iterable[Event]) -> bytes:
     """Return events, each as three words of 64 bits, as `in_order` reads them."""
     words = sorted(tuple(word % DIGESTS for word in each) for each in events)
     return b"".join(_EVENT.pack(*each) for each in words)
@@ -157,9 +160,9 @@ def numbers_in(events: bytes) -> set[int]:
     return {number for number, *_ in _EVENT.iter_unpack(events)}
 
 
-def in_order(rows: Iterable[tuple[int, bytes]]) -> Iterator[tuple[tuple[int, ...], int]]:
+def in_order(rows: Iterable[tuple[int, bytes]]) -> Iterator[tuple[Event, int]]:
     """Yield each different event of some hours' packed events, in order, and its first hour."""
-    before: tuple[int, ...] | None = None
+    before: Event | None = None
     hours = (zip(_EVENT.iter_unpack(events), repeat(hour), strict=False) for hour, events in rows)
     # Copies of an event are ordered by the hour.
     for event, hour in merge(*hours):
