@@ -500,7 +500,24 @@ NOT_UNDERSTOOD: list[tuple[str, Change]] = [
     ("manifest", stating(first=1.5)),
     ("manifest", stating(last=10**30)),
     ("manifest", stating(count=True)),
-    ("manifest", stating(digest="no digits")),
+    *(("manifest", stating(first=each)) for each in ("7", "\u0667", True, 7.0, [7], None)),
+    *(("manifest", with_(interval_s=each)) for each in ("3600", 3_600.0, True, 0)),
+    *(("manifest", with_(final=each)) for each in (1, 0, 1.0, "true", None, [])),
+    *(
+        ("manifest", stating(digest=each))
+        for each in (
+            "no digits",
+            "",
+            "7",
+            "-" + "7" * 31,
+            "0x" + "7" * 30,
+            " " + "7" * 31,
+            "7_" * 15 + "77",
+            "\u0667" * 32,
+            "7" * 33,
+            "A" * 32,
+        )
+    ),
     ("manifest", lambda data: {**data, "statements": data["statements"] * 2_001}),
     ("start", with_(birth={"of": "venus"})),
     ("start", with_(birth="lost")),
@@ -529,6 +546,10 @@ CONTRADICTIONS: list[tuple[str, Change]] = [
     ("start", with_(birth="recovered", lost_epoch="e0")),
     ("expire 3", giving_up(ranges=[[3, 2]])),
     ("expire 3", giving_up(ranges=[[-3, 3]])),
+    ("expire 3", giving_up(ranges=[[0, 3]])),
+    ("expire 3", giving_up(count=-1)),
+    ("start", with_(salvaged=-1)),
+    ("start", with_(lost=-1)),
     ("expire 3", with_(not_stored=[{"channel": "c", "type": "t", "reason": "r", "count": -1}])),
 ]
 
