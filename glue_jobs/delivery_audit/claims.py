@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from glue_jobs.delivery_audit.completeness import Share
 from glue_jobs.delivery_audit.device_reports import (
@@ -30,13 +30,32 @@ from glue_jobs.delivery_audit.device_reports import (
 )
 from glue_jobs.delivery_audit.rules import date_of
 
-if TYPE_CHECKING:
-    from glue_jobs.delivery_audit.device import HourRow
-
-
 MOST_CLAIMS: Final = 8
 """Most epochs that a device claims beside one with more numbers, and most such devices of an epoch, for which
 rows of other devices are read. Ours: so that false claims make an audit a few times longer at most."""
+
+
+class HourRow(NamedTuple):
+    """What came from one client in one epoch in one `hour` (counted from 1970), in the window or beside it.
+
+    `events` have numbers and both digests, packed (`pack_events`). `others` are events without a number,
+    packed in the same way with a hash of their names as the number, `best_effort` counts such events that are
+    at best effort. `unread` are epoch and both digests of those with a number that cannot be read. `first`
+    has time and file of the first, `quickest` the least time from recording to acceptance, time and file.
+    """
+
+    client_id: str
+    epoch: str | None
+    hour: int
+    within: bool
+    events: bytes
+    others: bytes
+    best_effort: int
+    unread: Sequence[tuple[str | None, int, int]]
+    first: tuple[int, str]
+    quickest: tuple[int, int, str] | None
+    samples: int
+    reports: Sequence[Any]
 
 
 class Sender(NamedTuple):

@@ -12,7 +12,7 @@ from eventplane.archive_layout import AUDIT_DEVICES_FOLDER
 from eventplane.device_reports import MANIFEST, key_digest
 from eventplane.fleet import LifecycleState
 from eventplane.reasons import Outcome
-from glue_jobs.delivery_audit.claims import Claims, reports_of, seen_in
+from glue_jobs.delivery_audit.claims import Claims, HourRow, reports_of, seen_in
 from glue_jobs.delivery_audit.completeness import Arrival, Completeness, Life, Scope, new_lives
 from glue_jobs.delivery_audit.coverage import RESTS, Attestation, Standing
 from glue_jobs.delivery_audit.device_reports import (
@@ -73,29 +73,6 @@ clock is ahead (null: unknown), `coverage` the device's `Standing`."""
 _ZEROS: Final = dict.fromkeys(("events", "tap_copies", *COUNTS), 0)
 
 _OF_DELIVERY: Final = ("source", "id", "type", "route", "destination", "contract_version")
-
-
-class HourRow(NamedTuple):
-    """What came from one client in one epoch in one `hour` (counted from 1970), in the window or beside it.
-
-    `events` have numbers and both digests, packed (`pack_events`). `others` are events without a number,
-    packed in the same way with a hash of their names as the number, `best_effort` counts such events that are
-    at best effort. `unread` are epoch and both digests of those with a number that cannot be read. `first`
-    has time and file of the first, `quickest` the least time from recording to acceptance, time and file.
-    """
-
-    client_id: str
-    epoch: str | None
-    hour: int
-    within: bool
-    events: bytes
-    others: bytes
-    best_effort: int
-    unread: Sequence[tuple[str | None, int, int]]
-    first: tuple[int, str]
-    quickest: tuple[int, int, str] | None
-    samples: int
-    reports: Sequence[Any]
 
 
 class DeviceRows(NamedTuple):

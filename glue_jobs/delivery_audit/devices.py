@@ -31,14 +31,13 @@ from glue_jobs.common.hours import day_of_folder, hour_of
 from glue_jobs.common.listing import ObjectFault
 from glue_jobs.common.objects import Objects
 from glue_jobs.common.session import local_rows, schema_of
-from glue_jobs.delivery_audit.claims import Sender, judged_with, owners_of, readers_of
+from glue_jobs.delivery_audit.claims import HourRow, Sender, judged_with, owners_of, readers_of
 from glue_jobs.delivery_audit.completeness import Scope
 from glue_jobs.delivery_audit.coverage import RESTS, Coverage, Standing
 from glue_jobs.delivery_audit.device import (
     COUNTS,
     DeviceJudgement,
     DeviceRows,
-    HourRow,
     judge_device,
     usual_ms,
 )
