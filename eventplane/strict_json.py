@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Collection, Iterator
 from typing import Any, NoReturn
 
@@ -91,8 +92,8 @@ def without_members(event: str, names: Collection[str]) -> str:
 def _unique_members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) != len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
+        counts = Counter(name for name, _ in pairs)
+        twice = next(name for name, count in counts.items() if count > 1)
         raise EnvelopeError(Reason.DUPLICATE_KEY, f"member {twice!r} appears more than once")
     return members
 

@@ -129,9 +129,10 @@ class Scope:
 
     `end_ms` is the window's end, None for an audit of all days, which ends with `last_ms`, the last
     acceptance of the fleet. `gone` are hours counted from 1970 of which the tap has nothing though devices
-    sent, `damaged` those in which it may lack records. `owners` are the devices that state an epoch by
-    reports of their own, the first first, for epochs that came under several client ids. The fleet's
-    quickest way up takes `usual_ms`. `has_fleet` is whether there is a list of the devices that are expected.
+    sent, `damaged` those in which it may lack records. `owners` are the devices that claim an epoch by
+    reports of their own, for epochs that came under several client ids, and the one with most numbers, which
+    is first. The fleet's quickest way up takes `usual_ms`. `has_fleet` is whether there is a list of the
+    devices that are expected.
     """
 
     uplinks: frozenset[str]
@@ -149,6 +150,19 @@ class Scope:
         """Until when manifests can be expected to be there."""
         end_ms = self.end_ms if self.end_ms is not None else self.last_ms
         return self.watermark_ms if end_ms is None else min(end_ms, self.watermark_ms)
+
+
+class Share(NamedTuple):
+    """What is judged for `client_id` of an epoch that came under several client ids.
+
+    Its own are the numbers in `span`, which came in `hours`. Numbers up to `unproven_to` came under another
+    id, and no digest proves that it had the same store.
+    """
+
+    client_id: str
+    span: Range
+    hours: Range
+    unproven_to: int
 
 
 class _Arrivals:
@@ -182,7 +196,10 @@ class _Arrivals:
 
 
 class Completeness:
-    """One device: numbers `seen` by epoch, what it `reports`, and the `arrivals` without a seen number."""
+    """One device: numbers `seen` by epoch, what it `reports`, and the `arrivals` without a seen number.
+
+    Of the epochs in `shares` another client id has a part, and `seen` has the numbers of both.
+    """
 
     def __init__(
         self,
@@ -190,8 +207,10 @@ class Completeness:
         reports: DeviceReports,
         arrivals: Sequence[Arrival],
         scope: Scope,
+        shares: Mapping[str, Share],
     ) -> None:
         self.seen = seen
+        self._shares = shares
         self.reports = reports
         self.scope = scope
         self._gone = sorted(scope.gone)
@@ -238,7 +257,8 @@ class Completeness:
         They may have been lost, or have had no route to the cloud: nobody knows.
         """
         known = [*self.attested(epoch), *self._explanations.get(epoch, ())]
-        for span in without(self._in_view.get(epoch, []), known):
+        own = self._shares[epoch].span if epoch in self._shares else (_NOTHING, _FAR)
+        for span in clipped(without(self._in_view.get(epoch, []), known), own):
             _, behind = self.seen[epoch].hours_around(span) if epoch in self.seen else (None, None)
             if behind is not None:
                 yield span, behind
@@ -248,7 +268,9 @@ class Completeness:
 
         Missing is what a manifest states, or a manifest itself.
         """
-        lives = merged((first + 1, last - 1) for first, last in (each.hours for each in self.seen.values()))
+        own = {epoch: each.hours for epoch, each in self.seen.items()}
+        own |= {epoch: each.hours for epoch, each in self._shares.items()}
+        lives = merged((first + 1, last - 1) for first, last in own.values())
         missing = merged(self._hours_of(*each) for each in self._missing()) if hours else []
         for hour in hours:
             if clipped(lives, (hour, hour)):
@@ -309,6 +331,7 @@ class Completeness:
                 (each, after)
                 for each in counting
                 if each.span
+                and self._is_own(each)
                 and (after := placed[each]) is not None
                 and self._is_gap(epoch, after, each.span[0])
             ]
@@ -398,7 +421,7 @@ class Completeness:
     def _judge(self) -> Iterator[JudgedStatement]:
         for epoch, manifests in self.manifests.items():
             explanations, to = self._explanations.get(epoch, []), self._acknowledged_to(manifests)
-            for manifest in manifests:
+            for manifest in filter(self._is_own, manifests):
                 for each in manifest.statements:
                     unseen = clipped(self._in_view[epoch], each.span)
                     # Of the numbers in between, those that it does not count had no route to the cloud.
@@ -407,6 +430,11 @@ class Completeness:
                     explained = min(missing, length(pieces))
                     is_open = manifest.report.accepted_at_ms > self.scope.watermark_ms
                     yield JudgedStatement(manifest, each, missing, explained, is_open, unseen, pieces, to)
+
+    def _is_own(self, manifest: Manifest) -> bool:
+        """Return whether it is judged here, and not with the other client id of its store."""
+        share = self._shares.get(manifest.epoch)
+        return share is None or share.client_id == manifest.report.client_id
 
     def _acknowledged_to(self, manifests: Iterable[Manifest]) -> int:
         """Return up to which number all was acknowledged, by the last manifest of an epoch that states it."""
@@ -440,7 +468,7 @@ class Completeness:
 
     def _unsettled(self) -> dict[str, int]:
         """Return by epoch up to which number a report that is not understood may explain what is missing."""
-        found: dict[str, int] = {}
+        found = {epoch: each.unproven_to for epoch, each in self._shares.items()}
         of_unknown_birth: set[str] = set()
         for report in self.reports.unsettled:
             epoch = report.epoch or ""

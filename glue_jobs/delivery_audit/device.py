@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, Final, NamedTuple
 
 from eventplane.archive_layout import AUDIT_DEVICES_FOLDER
 from eventplane.device_reports import MANIFEST, key_digest
 from eventplane.fleet import LifecycleState
 from eventplane.reasons import Outcome
+from glue_jobs.delivery_audit.claims import Claims, HourRow, reports_of, seen_in
 from glue_jobs.delivery_audit.completeness import Arrival, Completeness, Life, Scope, new_lives
 from glue_jobs.delivery_audit.coverage import RESTS, Attestation, Standing
 from glue_jobs.delivery_audit.device_reports import (
@@ -26,7 +27,6 @@ from glue_jobs.delivery_audit.device_reports import (
     in_order,
     length,
     merged,
-    numbers_in,
     one_by_one,
     overlap,
     read_reports,
@@ -75,29 +75,6 @@ _ZEROS: Final = dict.fromkeys(("events", "tap_copies", *COUNTS), 0)
 _OF_DELIVERY: Final = ("source", "id", "type", "route", "destination", "contract_version")
 
 
-class HourRow(NamedTuple):
-    """What came from one client in one epoch in one `hour` (counted from 1970), in the window or beside it.
-
-    `events` have numbers and both digests, packed (`pack_events`). `others` are events without a number,
-    packed in the same way with a hash of their names as the number, `best_effort` counts such events that are
-    at best effort. `unread` are epoch and both digests of those with a number that cannot be read. `first`
-    has time and file of the first, `quickest` the least time from recording to acceptance, time and file.
-    """
-
-    client_id: str
-    epoch: str | None
-    hour: int
-    within: bool
-    events: bytes
-    others: bytes
-    best_effort: int
-    unread: Sequence[tuple[str | None, int, int]]
-    first: tuple[int, str]
-    quickest: tuple[int, int, str] | None
-    samples: int
-    reports: Sequence[Any]
-
-
 class DeviceRows(NamedTuple):
     """What Spark brings together of one device; `state` and `since_ms` are the fleet registry's.
 
@@ -136,8 +113,8 @@ class DeviceJudgement(NamedTuple):
 def judge_device(rows: DeviceRows, scope: Scope, absent: Collection[int] = ()) -> DeviceJudgement:
     """Judge one device; `absent` are hours without a tap object, for which it says what it misses there.
 
-    `rows` may have those of another client id that the scope names for one of its epochs. A device that
-    cannot be judged has a finding that says so: what one says must not end the audit of all.
+    `rows` may have those of other client ids that sent in one of its epochs. A device that cannot be judged
+    has a finding that says so: what one says must not end the audit of all.
     """
     try:
         return _Device(rows, scope).judgement(absent)
@@ -179,38 +156,17 @@ def _is_expected(rows: DeviceRows, scope: Scope) -> bool:
     return rows.state == LifecycleState.PROVISIONED and (rows.since_ms or 0) < end_ms
 
 
-def _reports_of(hours: Iterable[HourRow]) -> Iterator[Report]:
-    for hour in hours:
-        for row in hour.reports:
-            yield Report(hour.client_id, hour.within, date_of(row[0]), *row)
-
-
-def _seen(hours: Iterable[HourRow]) -> SeenNumbers:
-    return SeenNumbers((each.hour, each.events) for each in hours)
-
-
-def _goes_on(hours: Sequence[HourRow], others: Sequence[HourRow], scope: Scope) -> bool:
-    """Return whether one client id goes on with the store of the other, of whose epoch these hours are.
-
-    Its numbers follow those of the other, and a manifest states numbers from before the change with the
-    digest of what came under both ids. So a device that got a new id is no imitation of itself.
-    """
-    before, after = sorted((list(hours), list(others)), key=lambda each: min(row.first for row in each))
-    first, second = _seen(before), _seen(after)
-    if not first.ranges or not second.ranges or first.ranges[-1][1] >= second.ranges[0][0]:
-        return False
-    last, both = first.ranges[-1][1], _seen([*before, *after])
-    return any(
-        manifest.span is not None
-        and manifest.span[0] <= last < manifest.sequence
-        and manifest.epoch == manifest.report.epoch
-        and all(
-            each.digest is not None
-            and (each.count, each.digest) == (both.events(each.span), both.digest(each.span, each.rule))
-            for each in manifest.statements
-        )
-        for manifest in read_reports(_reports_of(after), scope.uplinks).manifests
-    )
+def _claims_of(rows: DeviceRows, scope: Scope) -> dict[str, Claims]:
+    """Return the claims on each epoch of the device that came under several client ids."""
+    by_epoch: dict[str, list[HourRow]] = defaultdict(list)
+    for each in rows.hours:
+        if each.epoch is not None and each.epoch in scope.owners:
+            by_epoch[each.epoch].append(each)
+    return {
+        epoch: Claims(rows.client_id, scope.owners[epoch], hours, scope.uplinks)
+        for epoch, hours in sorted(by_epoch.items())
+        if any(each.client_id == rows.client_id for each in hours)
+    }
 
 
 class _Days(dict[tuple[str, str | None], dict[str, Any]]):
@@ -231,48 +187,32 @@ class _Device:
         self._not_in_tap = rows.not_in_tap
         self._is_expected = _is_expected(rows, scope)
         self._is_known = rows.state is not None
-        self._own: dict[str, SeenNumbers] = {}
-        """Of the epochs that another client id began or went on with, what came under this one."""
-        self._hours = sorted(
-            self._hours_of_store(rows.hours),
-            key=lambda each: (each.hour, each.first, each.client_id, each.epoch or ""),
-        )
-        own = [each for each in self._hours if each.client_id == self._client_id and each.quickest]
-        self._quickest = min((each.quickest for each in own if each.quickest), default=None)
-        self._samples = sum(each.samples for each in own)
+        self._claims = _claims_of(rows, scope)
+        own = (each for each in rows.hours if each.client_id == self._client_id)
+        self._own_hours = sorted(own, key=_order)
+        self._own = {epoch: each.counted for epoch, each in self._claims.items()}
+        """Of the epochs that came under several client ids, what counts for this one."""
+        joined = (row for each in self._claims.values() for row in (*each.proven, *each.joined))
+        self._hours = sorted([*self._own_hours, *joined], key=_order)
+        self._quickest = min((each.quickest for each in self._own_hours if each.quickest), default=None)
+        self._samples = sum(each.samples for each in self._own_hours)
         numbered: dict[str, list[HourRow]] = defaultdict(list)
         for each in self._hours:
             if each.epoch is not None and each.events:
                 numbered[each.epoch].append(each)
-        self._seen = {epoch: _seen(hours) for epoch, hours in numbered.items()}
+        self._seen = {epoch: seen_in(hours) for epoch, hours in numbered.items()}
         self._last_hour = max((seen.hours[1] for seen in self._seen.values()), default=0)
-        self._reports = read_reports(_reports_of(self._hours), scope.uplinks)
+        self._reports = read_reports(reports_of(self._hours), scope.uplinks)
         self._arrivals = _arrivals(rows.not_in_tap, scope.watermark_ms)
         damaged = scope.damaged.intersection(each.hour for each in self._arrivals)
         self._preceded = {hour: self._is_preceded(hour) for hour in damaged}
         arrivals = [*self._arrivals, *_unread(self._hours)]
-        self._completeness = Completeness(self._seen, self._reports, arrivals, scope)
+        shares = {epoch: claims.share for epoch, claims in self._claims.items()}
+        self._completeness = Completeness(self._seen, self._reports, arrivals, scope, shares)
         self._attestation = Attestation(self._completeness)
         self._within = {each.hour for each in self._hours if each.within}
         self._days = self._count_days()
         self._one_by_one = MAX_NUMBERED
-
-    def _hours_of_store(self, hours: Sequence[HourRow]) -> list[HourRow]:
-        """Return this device's rows, beside those of another id that has the same store and count there."""
-        found: list[HourRow] = []
-        shared: dict[str, list[HourRow]] = defaultdict(list)
-        for each in hours:
-            is_shared = each.client_id != self._client_id and each.client_id in self._owners(each)
-            (shared[each.epoch or ""] if is_shared else found).append(each)
-        for epoch, others in shared.items():
-            own = [each for each in found if each.epoch == epoch and each.client_id == self._client_id]
-            if own and _goes_on(own, others, self._scope):
-                self._own[epoch] = _seen(own)
-                found += (each._replace(within=False) for each in others)
-        return found
-
-    def _owners(self, hour: HourRow) -> tuple[str, ...]:
-        return self._scope.owners.get(hour.epoch or "", (hour.client_id,))
 
     def judgement(self, absent: Collection[int]) -> DeviceJudgement:
         keys = sorted(self._days, key=lambda key: (key[0], key[1] or ""))
@@ -451,17 +391,19 @@ class _Device:
         for report, why in self._completeness.mismatched:
             if report.within:
                 yield self._about_report(Kind.MANIFEST_MISMATCH, report, why)
-        for report, why in self._reports.forged:
+        forged = chain.from_iterable(each.forged for each in self._claims.values())
+        for report, why in chain(self._reports.forged, forged):
             if report.within:
                 yield self._about_report(Kind.FORGED, report, why, device=report.client_id)
         for report, why in self._completeness.contradictions:
             if report.within:
                 yield self._about_report(Kind.CONTRADICTION, report, why)
         yield from self._not_understood()
-        yield from self._foreign()
         yield from self._new_epochs()
         yield from self._clock()
         yield from self._forged(alone)
+        # Last, so that what names others takes no place of this device's own findings.
+        yield from self._foreign()
 
     def _not_understood(self) -> Iterator[Finding]:
         """Report what cannot be read: each reason once an hour, with the first report, and numbers."""
@@ -518,30 +460,28 @@ class _Device:
                     yield self._numbered(Kind.LOST, report, epoch, span, why, hop)
 
     def _foreign(self) -> Iterator[Finding]:
-        """Report this device's epochs under other clients, and epochs of others that it claims too."""
-        found: dict[tuple[str, str], tuple[HourRow, int]] = {}
-        for each in self._hours:
-            if each.epoch is None or not each.within or each.epoch in self._own:
-                continue
-            if each.client_id != self._owners(each)[0]:
-                first, count = found.get((each.client_id, each.epoch), (each, 0))
-                found[each.client_id, each.epoch] = first, count + len(numbers_in(each.events))
-        for (client_id, epoch), (row, count) in found.items():
-            at_ms, file = row.first
-            owner = self._scope.owners[epoch][0]
-            yield self._finding(
-                Kind.FOREIGN_EPOCH,
-                Life(epoch, date_of(at_ms), at_ms, file, None),
-                device=client_id,
-                epoch=epoch,
-                sequence=first_number(row.events),
-                detail=f"{count} events in the epoch of {owner}",
-            )
+        """Report clients that sent in one epoch and had no store in common."""
+        for epoch, claims in self._claims.items():
+            for claim, other, is_foreign in claims.disputes():
+                if not (count := claim.count):
+                    continue
+                at_ms, file = min(each.first for each in claim.rows if each.within)
+                named = f"{count} events in the epoch of {other}"
+                yield self._finding(
+                    Kind.FOREIGN_EPOCH if is_foreign else Kind.CONTRADICTION,
+                    Life(epoch, date_of(at_ms), at_ms, file, None),
+                    device=claim.client_id if is_foreign else None,
+                    epoch=epoch,
+                    sequence=claim.first,
+                    detail=named
+                    if is_foreign
+                    else f"{claim.client_id} sent {named}, and no digest proves one store",
+                )
 
     def _new_epochs(self) -> Iterator[Finding]:
         first: dict[str, Life] = {}
-        for hour in self._hours:
-            if hour.epoch is not None and hour.within and hour.client_id == self._client_id:
+        for hour in self._own_hours:
+            if hour.epoch is not None and hour.within:
                 at_ms, file = hour.first
                 life = first.get(hour.epoch) or Life(hour.epoch, date_of(at_ms), at_ms, file, None)
                 numbers = [each for each in (first_number(hour.events), life.sequence) if each is not None]
@@ -569,7 +509,7 @@ class _Device:
             return
         if skew_ms > TOLERANCE_MS or (skew_ms < -TOLERANCE_MS and self._samples >= MIN_SAMPLES):
             _, at_ms, file = self._quickest
-            date = max(date_of(each.first[0]) for each in self._hours if each.samples)
+            date = max(date_of(each.first[0]) for each in self._own_hours if each.samples)
             detail = f"{abs(skew_ms)} ms {'ahead' if skew_ms > 0 else 'behind'}, by {self._samples} events"
             yield self._finding(Kind.CLOCK_SKEW, Life("", date, at_ms, file, None), detail=detail)
 
@@ -606,6 +546,10 @@ class _Device:
                 **more,
             }
         )
+
+
+def _order(row: HourRow) -> tuple[Any, ...]:
+    return row.hour, row.first, row.client_id, row.epoch or ""
 
 
 def _row(client_id: str, figures: Mapping[str, Any], standing: Standing | None) -> dict[str, Any]:

@@ -7,6 +7,7 @@ that names another one is forged. No Spark.
 
 from __future__ import annotations
 
+import re
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
@@ -135,13 +136,16 @@ def one_by_one(ranges: Iterable[Range], most: int = MAX_NUMBERED) -> Iterator[Ra
             yield first, last
 
 
+Event = tuple[int, ...]
+"""Number of an event and its digest by each of `RULES`, unsigned words of 64 bits."""
+
 _EVENT: Final = Struct(">QQQ")
-"""Number of an event and its digest by each of `RULES`, 64 bits each: objects would take ten times more."""
+"""An event packed: objects would take ten times more."""
 
 EVENT_BYTES: Final = _EVENT.size
 
 
-def pack_events(events: Iterable[tuple[int, int, int]]) -> bytes:
+def pack_events(events: Iterable[Event]) -> bytes:
     """Return events, each as three words of 64 bits, as `in_order` reads them."""
     words = sorted(tuple(word % DIGESTS for word in each) for each in events)
     return b"".join(_EVENT.pack(*each) for each in words)
@@ -157,9 +161,9 @@ def numbers_in(events: bytes) -> set[int]:
     return {number for number, *_ in _EVENT.iter_unpack(events)}
 
 
-def in_order(rows: Iterable[tuple[int, bytes]]) -> Iterator[tuple[tuple[int, ...], int]]:
+def in_order(rows: Iterable[tuple[int, bytes]]) -> Iterator[tuple[Event, int]]:
     """Yield each different event of some hours' packed events, in order, and its first hour."""
-    before: tuple[int, ...] | None = None
+    before: Event | None = None
     hours = (zip(_EVENT.iter_unpack(events), repeat(hour), strict=False) for hour, events in rows)
     # Copies of an event are ordered by the hour.
     for event, hour in merge(*hours):
@@ -402,13 +406,16 @@ def _read(report: Report, spent: Counter[str]) -> dict[str, Any]:
     return data
 
 
+_DIGEST: Final = re.compile("[0-9a-f]{32}")
+"""A digest as forwarders write it. Python reads more: signs, spaces, underscores, digits of other scripts."""
+
 _Reader = Callable[[Any], Any]
 """Returns a value of JSON, checked. Raises `ValueError` in words of ours, never the device's."""
 
 
-def _number(value: object) -> int:
-    """Return a number that Spark can hold. Raises `ValueError`."""
-    return whole_number(value, MOST, -MOST)
+def _number(value: object, least: int = -MOST) -> int:
+    """Return a number that Spark can hold. Raises `ValueError`, for digits in a text as well."""
+    return whole_number(None if isinstance(value, str) else value, MOST, least)
 
 
 def _text(value: object, most: int = MAX_EVENT_BYTES) -> str:
@@ -423,7 +430,8 @@ def _name(value: object) -> str:
 
 def _one_of(*words: object) -> _Reader:
     def read(value: object) -> object:
-        if value not in words:
+        # 1 and 1.0 are equal to true.
+        if value not in words or isinstance(value, bool) != isinstance(words[0], bool):
             raise ValueError("a word that this version does not know")
         return value
 
@@ -489,7 +497,7 @@ _SHAPES: Final[Mapping[str, _Reader]] = {
     MANIFEST: _members(
         {"epoch": _name, "statements": _list(_STATEMENT)},
         {
-            "interval_s": lambda value: whole_number(value, MOST, 1),
+            "interval_s": lambda value: _number(value, 1),
             "key_digest": _name,
             "final": _one_of(False, True),
         },
@@ -556,11 +564,15 @@ def _self_contradiction(stated: Sequence[Mapping[str, Any]]) -> str | None:
 def _statement(stated: dict[str, Any], rule: str | None) -> Statement:
     digest = None
     if rule in RULES:
-        digest = whole_number(int(stated.get("digest", ""), 16), (1 << 128) - 1) % DIGESTS
+        if not _DIGEST.fullmatch(stated.get("digest", "")):
+            raise ValueError("digest: no 32 hexadecimal digits")
+        digest = int(stated["digest"], 16) % DIGESTS
     return Statement((stated["first"], stated["last"]), stated["count"], digest, rule or "")
 
 
 def _started(read: DeviceReports, report: Report, data: dict[str, Any], _: Collection[str]) -> None:
+    if min(data.get("salvaged", 0), data.get("lost") or 0) < 0:
+        raise _ContradictionError("it counts fewer than no events")
     birth = Birth(report, data["epoch"], data["birth"], data.get("lost_epoch") or None)
     if birth.epoch != (report.epoch or birth.epoch) or birth.epoch == birth.lost_epoch:
         raise _ContradictionError("its epoch is another than its own, or is the one before as well")
@@ -577,7 +589,7 @@ def _discarded(read: DeviceReports, report: Report, data: dict[str, Any], uplink
         for discard in _discards(read, report, each)
     ]
     counted = data.get("not_stored") or ()
-    if any(each["count"] < 0 for each in counted):
+    if any(each.get("count", 0) < 0 for each in (*counted, *(data.get("deliveries") or ()))):
         raise _ContradictionError("it counts fewer than no events")
     read.discards += given_up
     read.not_stored += [
@@ -590,7 +602,7 @@ def _discarded(read: DeviceReports, report: Report, data: dict[str, Any], uplink
 def _discards(read: DeviceReports, report: Report, ended: dict[str, Any]) -> Iterator[Discard]:
     """Yield ranges that the device gave up; negative numbers are of events saved from the epoch before."""
     for first, last in ended["ranges"]:
-        if last < first or first < 0 <= last:
+        if last < first or first <= 0 <= last:
             raise _ContradictionError(f"it gave up the numbers {first} to {last}")
         shift = SALVAGE_SHIFT if first < 0 else 0
         epoch = report.epoch

@@ -13,7 +13,7 @@ from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
 from statistics import median
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from pyspark import RDD, StorageLevel
 from pyspark.sql import Column as SparkColumn
@@ -31,13 +31,13 @@ from glue_jobs.common.hours import day_of_folder, hour_of
 from glue_jobs.common.listing import ObjectFault
 from glue_jobs.common.objects import Objects
 from glue_jobs.common.session import local_rows, schema_of
+from glue_jobs.delivery_audit.claims import HourRow, Sender, judged_with, owners_of, readers_of
 from glue_jobs.delivery_audit.completeness import Scope
 from glue_jobs.delivery_audit.coverage import RESTS, Coverage, Standing
 from glue_jobs.delivery_audit.device import (
     COUNTS,
     DeviceJudgement,
     DeviceRows,
-    HourRow,
     judge_device,
     usual_ms,
 )
@@ -275,50 +275,16 @@ class _Gathered:
     registry: Listed | None
 
 
-class _Sender(NamedTuple):
-    """What came from one client in one epoch, or a part of it; times in Unix milliseconds.
-
-    `is_vouched` is whether a report of the client itself came with it. `least_ms` is the quickest way up.
-    """
-
-    client_id: str
-    epoch: str | None
-    is_vouched: bool
-    first_ms: int
-    numbers: int
-    least_ms: int | None
-    last_ms: int
-
-
-def _of_fleet(scope: Scope, senders: Iterable[_Sender]) -> Scope:
+def _of_fleet(scope: Scope, senders: Iterable[Sender]) -> Scope:
     """Return the scope with what all devices together say: owners of epochs, usual and last times."""
-    epochs: defaultdict[str, dict[str, _Sender]] = defaultdict(dict)
+    known = list(senders)
     quickest: dict[str, int] = {}
-    last_ms: int | None = None
-    for each in senders:
-        if each.epoch is not None:
-            known = epochs[each.epoch].get(each.client_id, each._replace(numbers=0))
-            epochs[each.epoch][each.client_id] = each._replace(
-                is_vouched=known.is_vouched or each.is_vouched,
-                first_ms=min(known.first_ms, each.first_ms),
-                numbers=known.numbers + each.numbers,
-            )
+    for each in known:
         if each.least_ms is not None:
             quickest[each.client_id] = min(each.least_ms, quickest.get(each.client_id, each.least_ms))
-        last_ms = max(last_ms or 0, each.last_ms)
-    owners = {epoch: _owners(clients.values()) for epoch, clients in epochs.items() if len(clients) > 1}
     usual = usual_ms(median(quickest.values()) if quickest else None)
-    return replace(scope, owners=owners, usual_ms=usual, last_ms=last_ms)
-
-
-def _owners(clients: Collection[_Sender]) -> tuple[str, ...]:
-    """Return whose an epoch is that came under several clients: theirs who report in it, the first first.
-
-    Where nobody does, it is the one's that sent most.
-    """
-    vouched = sorted((each.first_ms, each.client_id) for each in clients if each.is_vouched)
-    most = min(clients, key=lambda each: (-each.numbers, each.first_ms, each.client_id))
-    return tuple(client for _, client in vouched) or (most.client_id,)
+    last_ms = max((each.last_ms for each in known), default=None)
+    return replace(scope, owners=owners_of(known), usual_ms=usual, last_ms=last_ms)
 
 
 class _InDriver:
@@ -331,11 +297,11 @@ class _InDriver:
         strays = gathered.not_in_tap
         self._strays = strays.collect() if isinstance(strays, RDD) else strays
 
-    def senders(self) -> Iterator[_Sender]:
+    def senders(self) -> Iterator[Sender]:
         for each, row in zip(self._hours, self._rows, strict=True):
             least_ms = each.quickest[0] if each.quickest else None
             numbers = len(each.events) // EVENT_BYTES
-            yield _Sender(
+            yield Sender(
                 each.client_id,
                 each.epoch,
                 row["is_vouched"],
@@ -347,8 +313,10 @@ class _InDriver:
 
     def judged(self, scope: Scope, absent: Collection[int]) -> Fleet:
         found: defaultdict[str, tuple[list[HourRow], list[NotInTap]]] = defaultdict(lambda: ([], []))
+        readers = readers_of(scope.owners)
         for hour in self._hours:
-            for owner in _judged_with(hour.client_id, scope.owners.get(hour.epoch or "", ())):
+            epoch = hour.epoch or ""
+            for owner in judged_with(hour.client_id, scope.owners.get(epoch, ()), readers.get(epoch, ())):
                 found[owner][0].append(hour)
         for row in self._strays:
             found[row.client_id or ""][1].append(row)
@@ -380,7 +348,7 @@ class _InSpark:
         else:
             self._strays = local_rows(self._spark, rows, schema)
 
-    def senders(self) -> Iterator[_Sender]:
+    def senders(self) -> Iterator[Sender]:
         found = self._hours.groupBy("client_id", "epoch").agg(
             sf.max("is_vouched"),
             sf.min("first.accepted_at_ms"),
@@ -388,7 +356,7 @@ class _InSpark:
             sf.min("quickest.col1"),
             sf.max("last_ms"),
         )
-        for each in map(_Sender._make, found.collect()):
+        for each in map(Sender._make, found.collect()):
             self._sent.add((each.client_id, each.epoch))
             yield each
 
@@ -396,11 +364,12 @@ class _InSpark:
         counts = self._counts
         hours = self._hours.withColumn("owner", sf.col("client_id"))
         if scope.owners:
+            readers = readers_of(scope.owners)
             pairs = [
                 (epoch, client, owner)
                 for client, epoch in self._sent
-                for owner in _judged_with(client, scope.owners.get(epoch or "", ()))
-                if epoch in scope.owners
+                if epoch is not None and epoch in scope.owners
+                for owner in judged_with(client, scope.owners[epoch], readers[epoch])
             ]
             columns = struct_of((Column("epoch"), Column("client_id"), Column("shared_by")))
             shared = sf.broadcast(local_rows(self._spark, pairs, columns))
@@ -432,16 +401,6 @@ class _InSpark:
         return fleet.keep_worst()
 
 
-def _judged_with(client_id: str, owners: Sequence[str]) -> Sequence[str]:
-    """Return by whose judgement rows of a client in an epoch are read that has these owners.
-
-    What two clients with reports of their own sent is read in both: one may go on with the other's store.
-    """
-    if client_id not in owners:
-        return owners[:1] or (client_id,)
-    return owners if len(owners) == 2 else (client_id,)
-
-
 def _gathered_rows(rows: Iterable[Any]) -> Iterator[tuple[Any, ...]]:
     """Yield the rows of a device together, which are sorted by it."""
     for owner, those in groupby(rows, itemgetter("owner")):
@@ -470,7 +429,7 @@ def _judgements(
 
 def _of_others(judged: DeviceJudgement) -> DeviceJudgement:
     """Return the judgement of a device of which an erasure left what is needed to judge others."""
-    findings = [each for each in judged.findings if each.device not in (None, judged.client_id)]
+    findings = [each for each in judged.findings if each.device != judged.client_id]
     return judged._replace(standing=None, findings=findings, days=[], epochs=[], hours=[], silences=[])
 
 

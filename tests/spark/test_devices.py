@@ -39,15 +39,18 @@ def fleet_of(spark: SparkSession) -> DataFrame:
         first.wait(1)
     second.started()
     second.send(3)
-    second.send(1, under="home-1")
-    second.send(1, tap=False)
-    second.manifest()
+    second.live("send 1 under=home-1, manifest, lose 1, manifest")
     third.simple(2)
     # The store of the fourth goes on under the client id of the fifth.
     moved = Home("home-4", "e4").live("start, send 2, manifest, wait 1, send 3")
     moved.client_id = "home-5"
     moved.live("manifest, wait 1, send 1, manifest")
-    events = [*first.events, *second.events, *third.events, *moved.events]
+    # It claims the epochs of others, one of them beside two owners.
+    liar = Home("home-6", "e4").live("send 1, manifest, wait 1")
+    liar.begin("e1")
+    liar.number = 10**6
+    liar.live("send 2, manifest")
+    events = [each for home in (first, second, third, moved, liar) for each in home.events]
     others = [
         (each, None, "/s", "i", "t", None, None, NOON_MS, None, "tap/1", True, None, False, None)
         for each in (CANARY_CLIENT, PLANE_CLIENT)
@@ -77,15 +80,18 @@ def test_the_driver_and_the_executors_judge_alike(spark: SparkSession) -> None:
     ]
     small, large = judged
     assert _plain(small) == _plain(large)
-    assert small.standings == {"attested": 1, "partly": 1, "silent": 1, "unregistered": 3, "expected": 3}
+    assert small.standings == {"attested": 1, "partly": 1, "silent": 1, "unregistered": 4, "expected": 3}
     assert [(each.kind, each.device) for each in sorted(small.findings, key=lambda each: each.kind)] == [
+        ("contradiction", None),
+        ("contradiction", None),
+        ("epoch_change", "home-6"),
         ("foreign_epoch", "home-1"),
         ("forged", "ghost"),
         ("lost", "home-2"),
     ]
     coverage = small.coverage("fleet/1", 7)
-    assert coverage.events == {"manifest": 53, "numbering": 0, "tap": 2, "nothing": 0}
-    assert coverage.share == pytest.approx(53 / 55)
+    assert coverage.events == {"manifest": 59, "numbering": 0, "tap": 2, "nothing": 0}
+    assert coverage.share == pytest.approx(59 / 61)
 
 
 def _plain(fleet: Fleet) -> tuple[Any, ...]:

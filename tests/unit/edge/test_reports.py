@@ -30,8 +30,9 @@ from eventplane.envelope import Envelope
 from eventplane.reasons import Outcome
 from eventplane.router import Router
 from eventplane_mqtt.mailbox import LinkName
+from glue_jobs.delivery_audit.claims import HourRow
 from glue_jobs.delivery_audit.completeness import Scope
-from glue_jobs.delivery_audit.device import DeviceRows, HourRow, judge_device
+from glue_jobs.delivery_audit.device import DeviceRows, judge_device
 from glue_jobs.delivery_audit.device_reports import pack_events
 from tests.plane import shipped_contract
 from tests.unit.edge.fakes import ALARM, DEAD_LETTER, READING, Device, MakeDevice, contract, event

@@ -252,3 +252,22 @@ def test_the_largest_event_of_a_sender_has_room_for_all_attributes_of_the_plane(
     for _ in range(MAX_HOPS):
         event = sent_on(event)
     assert marked(event, 0).attributes["replayedtime"]
+
+
+def test_a_duplicate_member_is_found_in_time_linear_in_the_members() -> None:
+    """Each name was compared with all: 100 kB of names took seconds of a function."""
+    compared = 0
+
+    class Name(str):
+        __slots__ = ()
+        __hash__ = str.__hash__
+
+        def __eq__(self, other: object) -> bool:
+            nonlocal compared
+            compared += 1
+            return super().__eq__(other)
+
+    names = [*map(str, range(1_000)), "last", "last"]
+    with pytest.raises(EnvelopeError, match="'last' appears more than once"):
+        strict_json._unique_members([(Name(each), None) for each in names])
+    assert compared < 10 * len(names)

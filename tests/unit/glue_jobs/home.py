@@ -5,19 +5,29 @@ from __future__ import annotations
 import json
 import sys
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from edge import reports
 from edge.counts import NotStored
 from edge.reports import Heading
 from edge.spool import LossReport, Manifest, SpoolOrigin
-from eventplane.device_reports import MANIFEST, SHA256, SHA256_EVENT, event_digest, key_digest, short_digest
+from eventplane.device_reports import (
+    MANIFEST,
+    SHA256,
+    SHA256_EVENT,
+    event_digest,
+    forwarder_source,
+    key_digest,
+    short_digest,
+)
 from eventplane.envelope import Envelope
 from eventplane.reasons import Outcome
 from eventplane.receipts import SPOOL_FULL
+from glue_jobs.delivery_audit.claims import HourRow, Sender, judged_with, owners_of, readers_of
 from glue_jobs.delivery_audit.completeness import Scope
-from glue_jobs.delivery_audit.device import DeviceJudgement, DeviceRows, HourRow, judge_device
+from glue_jobs.delivery_audit.device import DeviceJudgement, DeviceRows, judge_device
 from glue_jobs.delivery_audit.device_reports import RULES, pack_events
 from glue_jobs.delivery_audit.event_group import HOUR_MS, NotInTap
 
@@ -92,13 +102,16 @@ class Home:
     def live(self, story: str) -> Home:
         """Do one thing after the other: `send 3, lose 1, keep 2, manifest count=4, wait 1`.
 
-        What it loses never comes to the tap, what it keeps has no route to the cloud.
+        What it loses never comes to the tap, what it keeps has no route to the cloud. It moves to another
+        client id with its store.
         """
         for step in story.split(", "):
             word, *rest = step.split(" ")
             number = int(rest.pop(0)) if rest and "=" not in rest[0] and word != "wait" else 1
             more = {name: _value(text) for name, _, text in (each.partition("=") for each in rest)}
-            if word == "wait":
+            if word == "move":
+                self.client_id = f"{self.client_id}-b"
+            elif word == "wait":
                 self.wait(float(rest[0]))
             elif word == "expire":
                 self.discarded(Outcome.EXPIRED, (number, number))
@@ -253,6 +266,39 @@ class Home:
 
     def _event(self, key: tuple[str, str, str], report: tuple[Any, ...] | None = None) -> Event:
         return Event(self.client_id, self.epoch, self.at_ms, self.number, key, report)
+
+
+def judged_together(
+    *homes: Home, scope: Scope | None = None, absent: Collection[int] = ()
+) -> dict[str, DeviceJudgement]:
+    """Judge each client id of some homes, with the rows of others that it needs."""
+    rows = [hour for home in homes for hour in home.gathered().hours]
+    strays = [each for home in homes for each in home.not_in_tap]
+    owners = owners_of(
+        Sender(
+            each.client_id,
+            each.epoch,
+            any(report[3] == forwarder_source(each.client_id) for report in each.reports),
+            each.first[0],
+            len(each.events),
+            None,
+            each.first[0],
+        )
+        for each in rows
+    )
+    readers = readers_of(owners)
+    found: dict[str, list[HourRow]] = defaultdict(list)
+    for each in rows:
+        epoch = each.epoch or ""
+        for name in judged_with(each.client_id, owners.get(epoch, ()), readers.get(epoch, ())):
+            found[name].append(each)
+    scope = replace(scope or SCOPE, owners=owners)
+    return {
+        name: judge_device(
+            DeviceRows(name, those, [each for each in strays if each.client_id == name]), scope, absent
+        )
+        for name, those in sorted(found.items())
+    }
 
 
 SCOPE = Scope(frozenset({UPLINK}), DAY_END_MS + 24 * HOUR_MS, end_ms=DAY_END_MS)

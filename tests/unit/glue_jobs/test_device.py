@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections import Counter
+from collections.abc import Callable, Collection
+from copy import deepcopy
 from dataclasses import replace
 from functools import partial, reduce
 from typing import Any
@@ -11,10 +14,11 @@ import pytest
 
 from eventplane.fleet import LifecycleState
 from glue_jobs.delivery_audit import device_reports
+from glue_jobs.delivery_audit.coverage import RESTS
 from glue_jobs.delivery_audit.device import MAX_FINDINGS, DeviceJudgement, judge_device, usual_ms
 from glue_jobs.delivery_audit.device_reports import RULES
 from glue_jobs.delivery_audit.event_group import HOUR_MS
-from tests.unit.glue_jobs.home import DAY_END_MS, NOON_MS, SCOPE, Home, steps
+from tests.unit.glue_jobs.home import DAY_END_MS, NOON_MS, SCOPE, Home, judged_together, steps
 
 HOUR = NOON_MS // HOUR_MS
 
@@ -260,13 +264,6 @@ def test_an_event_under_another_client_is_seen_and_named() -> None:
     assert judged.findings[0].detail == "1 events in the epoch of home-1"
 
 
-def test_two_devices_with_the_same_store_are_named() -> None:
-    """A spool that was copied to another device goes on in the same epoch."""
-    copy = day(Home("home-2"))
-    judged = copy.judged(replace(SCOPE, owners={"e1": ("home-1", "home-2")}))
-    assert found(judged) == [("foreign_epoch", "device_cloud", "home-2", 1)]
-
-
 def test_a_new_epoch_is_a_change_and_the_old_one_s_tail_is_unattested() -> None:
     home = day(Home()).live("send 2")
     home.begin("e2")
@@ -503,7 +500,24 @@ NOT_UNDERSTOOD: list[tuple[str, Change]] = [
     ("manifest", stating(first=1.5)),
     ("manifest", stating(last=10**30)),
     ("manifest", stating(count=True)),
-    ("manifest", stating(digest="no digits")),
+    *(("manifest", stating(first=each)) for each in ("7", "\u0667", True, 7.0, [7], None)),
+    *(("manifest", with_(interval_s=each)) for each in ("3600", 3_600.0, True, 0)),
+    *(("manifest", with_(final=each)) for each in (1, 0, 1.0, "true", None, [])),
+    *(
+        ("manifest", stating(digest=each))
+        for each in (
+            "no digits",
+            "",
+            "7",
+            "-" + "7" * 31,
+            "0x" + "7" * 30,
+            " " + "7" * 31,
+            "7_" * 15 + "77",
+            "\u0667" * 32,
+            "7" * 33,
+            "A" * 32,
+        )
+    ),
     ("manifest", lambda data: {**data, "statements": data["statements"] * 2_001}),
     ("start", with_(birth={"of": "venus"})),
     ("start", with_(birth="lost")),
@@ -532,6 +546,10 @@ CONTRADICTIONS: list[tuple[str, Change]] = [
     ("start", with_(birth="recovered", lost_epoch="e0")),
     ("expire 3", giving_up(ranges=[[3, 2]])),
     ("expire 3", giving_up(ranges=[[-3, 3]])),
+    ("expire 3", giving_up(ranges=[[0, 3]])),
+    ("expire 3", giving_up(count=-1)),
+    ("start", with_(salvaged=-1)),
+    ("start", with_(lost=-1)),
     ("expire 3", with_(not_stored=[{"channel": "c", "type": "t", "reason": "r", "count": -1}])),
 ]
 
@@ -640,16 +658,141 @@ class TestNewClient:
         own = sum(each.number is not None and each.client_id == client_id for each in self.moved().events)
         assert rests(judged) == {"manifest": own, "numbering": 0, "tap": 0, "nothing": 0, "awaiting": 0}
 
-    @pytest.mark.parametrize("lie", ["first=1 last=13 count=13", "first=13 last=13 count=1", "digest=7"])
-    def test_an_imitation_is_found_and_changes_nothing_for_the_one_it_imitates(self, lie: str) -> None:
+    @pytest.mark.parametrize(
+        "story",
+        [
+            "send 2, wait 1, move, wait 1, send 2, manifest, wait 2, lose 2, wait 2, send 1, manifest",
+            "lose 2 ledger=True, send 1, manifest, move, send 2, manifest",
+            "lose 2, send 1, manifest, send 1, wait 1, move, send 2, manifest, wait 1",
+            "send 2, manifest, wait 1, lose 3, manifest tap=False, wait 1, send 2, manifest, move, send 1",
+            "send 2, move, send 2, manifest, wait 1, lose 3, manifest tap=False, wait 1, send 2, manifest",
+            "send 2, move, send 2, manifest, wait 1, lose 3 ledger=True, send 1, manifest",
+            "send 2, move, send 2, manifest, lose 2, expire 3, send 2, manifest",
+            "send 2, move, send 2, manifest, send 1, move, send 2, manifest, lose 1, manifest",
+            "keep 3, send 1, move, keep 3, send 2, manifest, keep 2, send 3, manifest tap=False",
+        ],
+    )
+    @pytest.mark.parametrize("hidden", [frozenset(), {HOUR + 4}], ids=["", "gone"])
+    def test_each_number_of_its_store_counts_for_one_id(self, story: str, hidden: frozenset[int]) -> None:
+        """Holes, silences and unseen numbers counted for both."""
+        scope = replace(SCOPE, gone=hidden)
+        start = f"start, {THREE_HOURS}"
+        one = until_midnight(Home().live(start).live(story.replace("move, ", "")))
+        absent = {*range(HOUR, HOUR + 12)}.difference(each.at_ms // HOUR_MS for each in one.events)
+        whole = judged_together(one, scope=scope, absent=absent).values()
+        parts = judged_together(until_midnight(Home().live(start).live(story)), scope=scope, absent=absent)
+        assert sums(parts.values()) == sums(whole)
+        kinds = (
+            Counter(each.kind for device in some for each in device.findings)
+            for some in (parts.values(), whole)
+        )
+        assert next(kinds) == next(kinds)
+
+    @pytest.mark.parametrize("loss", ["lose 1", "lose 1 ledger=True"])
+    def test_a_loss_at_the_change_is_judged_once_and_accuses_no_id(self, loss: str) -> None:
+        """No digest proves the store of both ids then: the later one states what came under the earlier."""
+        home = Home().live(f"start, {THREE_HOURS}, send 1, {loss}, send 1, move, send 2, manifest, wait 1")
+        parts = judged_together(until_midnight(home))
+        findings = [each for device in parts.values() for each in device.findings]
+        assert [(each.kind, each.device) for each in findings] == [("contradiction", None)]
+        assert "home-1 sent" in str(findings[0].detail)
+        assert "epoch of home-1-b" in str(findings[0].detail)
+        assert sums(parts.values())["holes"] == ("ledger" in loss)
+
+    def test_a_copied_store_is_one_contradiction_that_names_both_and_accuses_neither(self) -> None:
+        """Both go on in the epoch, at the same time and with the same numbers."""
+        one = Home().live(f"start, {THREE_HOURS}, send 2")
+        other = deepcopy(one)
+        other.client_id, other.events = "home-2", []
+        alone = until_midnight(one).judged()
+        both = judged_together(one, until_midnight(other.live("send 3")))
+        findings = [each for device in both.values() for each in device.findings]
+        assert [(each.kind, each.device) for each in findings] == [("contradiction", None)]
+        assert {"home-1", "home-2"} <= {*re.findall(r"home-\d", str(findings[0].detail))}
+        assert said(both["home-1"]) == said(alone)
+        assert figures(both["home-2"], "lost") == {"lost": 0}
+
+    @pytest.mark.parametrize(
+        "true", ["send 2", "lose 2, send 2", "send 2, move", "lose 3, send 1, manifest, move"]
+    )
+    @pytest.mark.parametrize("number", [0, 5, 15, 10**6])
+    @pytest.mark.parametrize(
+        "lie",
+        [
+            "send 1",
+            "send 3, manifest",
+            "send 9",
+            "wait -13, send 1, manifest, wait 12, send 2, manifest",
+            "send 1, manifest first=1 last=14 count=14",
+            "start birth=recovered lost_epoch=e0, send 1, manifest first=14 last=14 count=1",
+            "send 1, manifest digest=7 acknowledged_to=999",
+            "send 1, expire 14, expire 15",
+            "send 1, manifest thing=home-1",
+            "send 80, manifest",
+        ],
+    )
+    def test_what_others_say_of_an_epoch_changes_nothing_for_its_device(
+        self, true: str, number: int, lie: str
+    ) -> None:
+        """A liar fills holes, is the first, has more numbers, is one of several, or comes between two ids."""
+        home = Home().live(f"start, {THREE_HOURS}, {true}, send 2, manifest, wait 1")
+        alone = judged_together(until_midnight(home))
+        liars = [Home(name, "e1") for name in ("liar-1", "liar-2")]
+        for each in liars:
+            each.number = number
+            each.live(lie)
+        for some in (liars[:1], liars):
+            both = judged_together(home, *some)
+            for name, judged in alone.items():
+                assert said(both[name]) == said(judged)
+            others = [
+                each for device in both.values() for each in device.findings if each.device not in alone
+            ]
+            kinds = {each.kind for each in others}
+            assert kinds & {"foreign_epoch", "contradiction"}
+            assert "lost" not in kinds
+
+    @pytest.mark.parametrize("story", ["send 1", "send 1, manifest"])
+    @pytest.mark.parametrize("is_one", [True, False], ids=["many liars", "many epochs"])
+    def test_false_claims_make_an_audit_a_few_times_longer_at_most(self, story: str, *, is_one: bool) -> None:
+        """One liar claims the epochs of all devices, or many claim that of one."""
+
+        def homes(size: int) -> list[Home]:
+            devices = [Home(f"home-{number}", f"e{number}").live(THREE_HOURS) for number in range(size)]
+            liars = [
+                Home(f"liar-{number}", "e0") if is_one else Home("liar", home.epoch)
+                for number, home in enumerate(devices)
+            ]
+            for each in liars:
+                each.number = 10**6
+            return [*devices, *(each.live(story) for each in liars)]
+
+        few, many = (steps(partial(judged_together, *homes(size))) for size in (20, 160))
+        assert many < 12 * few
+
+    def test_an_imitation_that_attests_nothing_is_foreign(self) -> None:
         home = until_midnight(Home().live(f"start, {THREE_HOURS}"))
-        alone = judge_device(home.gathered(), SCOPE)
-        home.client_id, home.at_ms = "home-2", NOON_MS + HOUR_MS
-        home.live(f"send 1, manifest {lie}")
-        rows = home.gathered()
-        assert judge_device(rows._replace(client_id="home-1"), self.OWNERS) == alone
-        judged = judge_device(rows._replace(client_id="home-2"), self.OWNERS)
-        assert "foreign_epoch" in {each.kind for each in judged.findings}
+        liar = Home("home-2").live("wait 1")
+        liar.number = 999
+        judged = judged_together(home, liar.live("send 1, manifest digest=7"))
+        assert ("foreign_epoch", "device_cloud", "home-2", 1000) in found(judged["home-2"])
+
+
+def said(judged: DeviceJudgement) -> DeviceJudgement:
+    """What is said of the device itself: not of others, nor of nobody."""
+    own = [each for each in judged.findings if each.device == judged.client_id]
+    return judged._replace(findings=own)
+
+
+def sums(judged: Collection[DeviceJudgement]) -> Counter[str]:
+    """All that is counted of a store under its client ids."""
+    found = Counter(holes=sum(sum(each.holes.values()) for each in judged))
+    for each in judged:
+        found.update(figures(each, "stated", "missing", "lost", "unrecorded", "explained", *RESTS))
+        found.update(f"silent at {hour}: {is_missing}" for hour, is_missing in each.silences)
+        found.update(f"recovered on {day}" for day, *_ in each.recovered.elements())
+        found.update(events=sum(hour["events"] for hour in each.hours))
+    return +found
 
 
 def test_a_device_that_cannot_be_judged_is_named_and_ends_nothing() -> None:
