@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from contextlib import suppress
+from os import urandom
 from pathlib import Path
 from time import monotonic, time
 from typing import Any, Final
@@ -50,7 +51,7 @@ class ContractInForce:
     ) -> None:
         self._participant = participant
         self._deployed = deployed
-        tables = DynamoDbTables(dynamodb)
+        tables = DynamoDbTables(dynamodb, urandom)
         self._contracts = ContractTable(tables, contracts)
         self._subscriptions = SubscriptionTable(tables, subscriptions)
         self._interest = InterestTable(tables, interest)

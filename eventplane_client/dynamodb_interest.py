@@ -7,6 +7,7 @@ import threading
 import uuid
 from collections.abc import Callable
 from dataclasses import replace
+from os import urandom
 from time import time
 from typing import Any, Final
 
@@ -38,7 +39,7 @@ class DynamoDbInterest:
         lease_s: float = LEASE_S,
         clock: Callable[[], float] = time,
     ) -> None:
-        self._records = Records(DynamoDbTables(dynamodb), table, ANNOUNCEMENT)
+        self._records = Records(DynamoDbTables(dynamodb, urandom), table, ANNOUNCEMENT)
         self._participant = participant
         self._lease_s = lease_s
         self._clock = clock

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from os import urandom
 from typing import Any
 
 from eventplane.contract import ContractError
@@ -19,7 +20,7 @@ class DynamoDbSubscriptions:
     """Those of `participant` in `table`; in force `IN_FORCE_S` after they were written at the latest."""
 
     def __init__(self, dynamodb: Any, table: str, participant: str) -> None:
-        self._table = SubscriptionTable(DynamoDbTables(dynamodb), table)
+        self._table = SubscriptionTable(DynamoDbTables(dynamodb, urandom), table)
         self._participant = participant
 
     def subscribe(self, name: str, filter: object) -> datetime:

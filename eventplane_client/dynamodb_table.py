@@ -7,6 +7,7 @@ import secrets
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from os import urandom
 from time import time
 from typing import Any, Final
 
@@ -78,7 +79,7 @@ class DynamoDbState:
         window_s: float = WINDOW_S,
         clock: Callable[[], float] = time,
     ) -> None:
-        self._tables = DynamoDbTables(dynamodb)
+        self._tables = DynamoDbTables(dynamodb, urandom)
         self._table = table
         self._epochs = Records(self._tables, table, EPOCH)
         self._positions = Records(self._tables, table, POSITION)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from os import urandom
 from typing import Any, Final
 
 import boto3
@@ -56,7 +57,7 @@ class Cloud:
 
     @property
     def tables(self) -> DynamoDbTables:
-        return DynamoDbTables(self.dynamodb)
+        return DynamoDbTables(self.dynamodb, urandom)
 
     @cached_property
     def account(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from os import urandom
 from typing import Any
 
 from eventplane.contract import Contract
@@ -16,6 +17,8 @@ def subscribed(contract: Contract, dynamodb: Any, table: str) -> Contract:
     An environment of the time before subscriptions has no table, and none of them.
     """
     try:
-        return with_subscriptions(contract, SubscriptionTable(DynamoDbTables(dynamodb), table).all())[0]
+        return with_subscriptions(
+            contract, SubscriptionTable(DynamoDbTables(dynamodb, urandom), table).all()
+        )[0]
     except dynamodb.exceptions.ResourceNotFoundException:
         return contract

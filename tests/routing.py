@@ -29,4 +29,4 @@ def framed(event: Envelope) -> str:
 
 def routed(contract: Contract, channel: str, body: str, attempt: int = 1) -> list[Step]:
     """Return what the router of `channel` plans for a queue message."""
-    return list(Planner(contract, channel).plan(QueueMessage("m", body, 0, attempt), 0))
+    return list(Planner(contract, channel, lambda: 0.0).plan(QueueMessage("m", body, 0, attempt), 0))

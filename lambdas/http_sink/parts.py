@@ -11,6 +11,7 @@ from lambdas.common.aws import client
 from lambdas.common.clock import system_clock
 from lambdas.common.dead_letters import DeadLetterWriter
 from lambdas.common.sqs import SqsSender
+from lambdas.common.system import random_bytes, sleep, uniform
 from lambdas.http_sink.delivery import CircuitBreaker, Delivery, Pace
 from lambdas.http_sink.endpoint import Endpoint
 from lambdas.http_sink.service import WebhookService
@@ -25,7 +26,7 @@ class Parts:
         self._contract = contract
         self._channel = channel
         self._sender = SqsSender(client("sqs"))
-        self._archive = Archive(client("s3"), settings.archive_bucket)
+        self._archive = Archive(client("s3"), settings.archive_bucket, random_bytes)
         self._tls = ssl.create_default_context()
         self.signing_keys: Keys = SigningKeys(
             client("secretsmanager"), settings.webhook_secret, system_clock
@@ -51,6 +52,7 @@ class Parts:
             keys=keys,
             pace=Pace(webhook.requests_per_minute, self._settings.concurrency, system_clock),
             clock=system_clock,
+            sleep=sleep,
         ).attempt
         letters = DeadLetterWriter(
             source=letter_source,
@@ -68,4 +70,5 @@ class Parts:
             letters=letters,
             archive=self._archive,
             clock=system_clock,
+            uniform=uniform,
         )

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
+from os import urandom
 from pathlib import Path
 from typing import Final
 
@@ -239,13 +240,15 @@ class Emulated(Cloud):
     def put_contract(self, contract: Contract) -> None:
         """Publish it, as an operator does."""
         client = self._plane.cloud.client
-        Publisher(find_deployment("local", client), DynamoDbTables(client("dynamodb"))).publish(contract)
+        Publisher(find_deployment("local", client), DynamoDbTables(client("dynamodb"), urandom)).publish(
+            contract
+        )
 
     def wait_for(self, homes: Sequence[str]) -> None:
         """Events for a home that is not known to be connected would be sent an hour later."""
         presence = Presence(
             Records(
-                DynamoDbTables(self._plane.cloud.client("dynamodb")),
+                DynamoDbTables(self._plane.cloud.client("dynamodb"), urandom),
                 self._plane.outputs["PresenceTable"],
                 PRESENCE,
             )

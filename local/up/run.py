@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from os import urandom
 from pathlib import Path
 from typing import Final
 
@@ -154,7 +155,8 @@ def publish(folder: Folder, console: Console, webhooks: Mapping[str, str] | None
             try:
                 with _step(console, "publish the contract"):
                     publisher = Publisher(
-                        find_deployment("local", cloud.client), DynamoDbTables(cloud.client("dynamodb"))
+                        find_deployment("local", cloud.client),
+                        DynamoDbTables(cloud.client("dynamodb"), urandom),
                     )
                     publisher.publish(contract)
             except (DestinationsNotDeployedError, SourceMissingError) as error:
