@@ -8,12 +8,14 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from os import urandom
 from pathlib import Path
 from queue import SimpleQueue
 from time import monotonic
 from typing import Any
 
 from eventplane.conversation.questions import QuestionError
+from eventplane.randomness import random_share
 from eventplane.receipts import Receipt, ReceiptError, digest, read_receipts, write_receipts
 from eventplane.topics import interest_topic, local_topic, receipt_topic
 from eventplane_client.open_questions import OpenQuestions
@@ -29,7 +31,7 @@ _log = logging.getLogger(__name__)
 CLOSE_S = 1.0
 """Timeout of DISCONNECT and of the last messages before it, seconds."""
 
-_BACKOFF = Backoff(first_s=0.1, max_s=2.0)
+_BACKOFF = Backoff(0.1, 2.0, partial(random_share, urandom))
 
 
 @dataclass(frozen=True, slots=True)
