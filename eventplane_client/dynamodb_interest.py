@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import logging
-import threading
-import uuid
 from collections.abc import Callable
 from dataclasses import replace
-from os import urandom
-from time import time
 from typing import Any, Final
 
 from eventplane.interest.announcement import Announcement
@@ -17,6 +13,7 @@ from eventplane.records import Records
 from eventplane_aws.tables import DynamoDbTables
 from eventplane_client.aws import unavailable
 from eventplane_client.errors import ClosedError, UnavailableError
+from eventplane_client.system import SYSTEM, System
 
 _log = logging.getLogger(__name__)
 
@@ -37,18 +34,20 @@ class DynamoDbInterest:
         participant: str,
         *,
         lease_s: float = LEASE_S,
-        clock: Callable[[], float] = time,
+        clock: Callable[[], float] | None = None,
+        system: System = SYSTEM,
     ) -> None:
-        self._records = Records(DynamoDbTables(dynamodb, urandom), table, ANNOUNCEMENT)
+        self._records = Records(DynamoDbTables(dynamodb, system.random_bytes), table, ANNOUNCEMENT)
         self._participant = participant
         self._lease_s = lease_s
-        self._clock = clock
+        self._clock = clock or system.now_s
+        self._system = system
         # Two programs of one participant, an old and a new one, may handle different things.
-        self._announcer = uuid.uuid4().hex
+        self._announcer = system.random_bytes(16).hex()
         self._announced: LeasedAnnouncement | None = None
-        self._lock = threading.Lock()
-        self._ending = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._lock = system.lock()
+        self._ending = system.event()
+        self._is_started = False
 
     def announce(self, announcement: Announcement) -> None:
         with self._lock:
@@ -57,10 +56,9 @@ class DynamoDbInterest:
             leased = LeasedAnnouncement(announcement, 0, int(1_000 * self._clock()))
             self._put(leased)
             self._announced = leased
-            if self._thread is None:
-                name = f"{self._participant}-interest"
-                self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-                self._thread.start()
+            if not self._is_started:
+                self._is_started = True
+                self._system.start_thread(f"{self._participant}-interest", self._run)
 
     def withdraw(self) -> None:
         with self._lock:

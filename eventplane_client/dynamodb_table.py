@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import secrets
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from os import urandom
-from time import time
 from typing import Any, Final
 
 from eventplane.ordering import Stream
@@ -16,6 +12,7 @@ from eventplane.records import RecordKind, Records
 from eventplane_aws.tables import DynamoDbTables
 from eventplane_client.aws import no_state
 from eventplane_client.ports import Lease
+from eventplane_client.system import SYSTEM, System
 
 PARTITION: Final = "reader"
 """Starts with the participant's name and `/`, so that a role can be kept to its own items."""
@@ -77,18 +74,19 @@ class DynamoDbState:
         *,
         lease: Lease,
         window_s: float = WINDOW_S,
-        clock: Callable[[], float] = time,
+        clock: Callable[[], float] | None = None,
+        system: System = SYSTEM,
     ) -> None:
-        self._tables = DynamoDbTables(dynamodb, urandom)
+        self._tables = DynamoDbTables(dynamodb, system.random_bytes)
         self._table = table
         self._epochs = Records(self._tables, table, EPOCH)
         self._positions = Records(self._tables, table, POSITION)
         self._participant = participant
         self._lease = lease
         self._window_s = window_s
-        self._clock = clock
-        self._session = secrets.token_hex(8)
-        self._lock = threading.RLock()  # claims are renewed in a thread of its own
+        self._clock = clock or system.now_s
+        self._session = system.random_bytes(8).hex()
+        self._lock = system.lock()  # claims are renewed in a thread of its own
 
     def tries(self, key: bytes) -> int:  # noqa: ARG002 (the queue counts)
         """Return 0: the queue counts."""

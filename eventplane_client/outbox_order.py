@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
-import threading
 from collections import OrderedDict
 from typing import Final
 
@@ -13,6 +11,7 @@ from eventplane.names import ORDER, ORDER_EPOCH
 from eventplane.ordering import OrderedInboxes, next_positions, positions_text
 from eventplane.sender import Sender
 from eventplane.sending import stamp_sender
+from eventplane_client.system import SYSTEM, System
 
 _EPOCH_BYTES: Final = 8
 _REMEMBERED: Final = 1_000
@@ -24,15 +23,15 @@ class OutboxOrder:
     Each has an epoch of its own: order holds among the events of one life of one client.
     """
 
-    def __init__(self, contract: Contract, participant: str) -> None:
+    def __init__(self, contract: Contract, participant: str, system: System = SYSTEM) -> None:
         self._contract = contract
         self._sender = Sender(service=participant)
         self._outbox = contract.participants[participant].outbox
         self._inboxes = OrderedInboxes(contract)
-        self._epoch = secrets.token_hex(_EPOCH_BYTES)
+        self._epoch = system.random_bytes(_EPOCH_BYTES).hex()
         self._counted: dict[str, int] = {}
         self._numbered: OrderedDict[EventKey, str] = OrderedDict()
-        self._lock = threading.Lock()
+        self._lock = system.lock()
 
     def numbered(self, event: Envelope) -> Envelope:
         """Return `event` with its positions: the same again for one that is sent again."""

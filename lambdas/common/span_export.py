@@ -9,7 +9,6 @@ import gzip
 import http.client
 import re
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
 from typing import Final
 from urllib.parse import SplitResult
 
@@ -17,7 +16,7 @@ from eventplane.tracing.spans import Span, otlp_json
 from lambdas.common.aws import PATIENT, Patience
 from lambdas.common.log import logger
 from lambdas.common.metrics import Metric, count
-from lambdas.common.system import Threads
+from lambdas.common.system import Call, Threads
 
 VARIABLE: Final = "_X_AMZN_TRACE_ID"
 """Where Lambda's runtime puts the tracing header of the invocation under way (AWS Lambda guide)."""
@@ -75,7 +74,7 @@ class SpanExport:
         self._rests_until = 0.0
         self._threads = threads
         self._thread = threads.pool(1)
-        self._post: Future[None] | None = None
+        self._post: Call[None] | None = None
 
     def send(self, spans: Sequence[Span], remaining_ms: Callable[[], int]) -> None:
         """Send `spans`; what is not sent is counted. Never raises, and takes `PATIENCE_S` at most."""

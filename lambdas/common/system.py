@@ -15,6 +15,7 @@ from eventplane.randomness import RandomBytes, random_share
 
 Arguments = ParamSpec("Arguments")
 T = TypeVar("T")
+Result = TypeVar("Result", covariant=True)
 
 random_bytes: RandomBytes = os.urandom
 
@@ -38,12 +39,24 @@ cpu_time = time.thread_time
 sleep = time.sleep
 
 
+class Call(Protocol[Result]):
+    """A call in a pool; see `concurrent.futures.Future`."""
+
+    def done(self) -> bool: ...
+
+    def result(self, timeout: float | None = None) -> Result: ...
+
+    def exception(self, timeout: float | None = None) -> BaseException | None: ...
+
+    def cancel(self) -> bool: ...
+
+
 class Pool(Protocol):
     """Calls functions in threads of its own."""
 
     def submit(
         self, call: Callable[Arguments, T], /, *args: Arguments.args, **kwargs: Arguments.kwargs
-    ) -> Future[T]: ...
+    ) -> Call[T]: ...
 
 
 class Threads(Protocol):
@@ -52,7 +65,7 @@ class Threads(Protocol):
     def pool(self, size: int) -> Pool:
         """Return a pool of up to `size` threads."""
 
-    def ended(self, calls: Collection[Future[T]], timeout_s: float) -> list[Future[T]]:
+    def ended(self, calls: Collection[Call[T]], timeout_s: float) -> list[Call[T]]:
         """Wait for the first of `calls`, and return those that have ended, in the order of `calls`."""
 
 
@@ -62,8 +75,8 @@ class SystemThreads:
     def pool(self, size: int) -> Pool:
         return ThreadPoolExecutor(size)
 
-    def ended(self, calls: Collection[Future[T]], timeout_s: float) -> list[Future[T]]:
-        ended, _ = wait(calls, timeout_s, FIRST_COMPLETED)
+    def ended(self, calls: Collection[Call[T]], timeout_s: float) -> list[Call[T]]:
+        ended, _ = wait([each for each in calls if isinstance(each, Future)], timeout_s, FIRST_COMPLETED)
         return [each for each in calls if each in ended]
 
 

@@ -6,7 +6,6 @@ With it go the routes that participants added and what they announced that they 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Final, Generic, Protocol, TypeVar
 
@@ -22,7 +21,7 @@ from lambdas.common.aws import WORST_CALL_MS
 from lambdas.common.clock import Clock
 from lambdas.common.log import logger
 from lambdas.common.metrics import Metric, count
-from lambdas.common.system import Threads
+from lambdas.common.system import Call, Threads
 
 RETRY_MS: Final = 1_000
 """Shortest time between two looks while a table has not been read yet, milliseconds. Ours: whatever waits
@@ -301,7 +300,7 @@ class BoundedLook(Generic[Engine]):
         self._patience_s = patience_s
         self._threads = threads
         self._thread = threads.pool(1)
-        self._look: Future[None] | None = None
+        self._look: Call[None] | None = None
         self._until = 0.0
 
     def engine(self) -> Engine | Unseen[Engine]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Final
@@ -19,7 +18,7 @@ from eventplane.sqs_binding import SqsMessage, pack, to_message
 from lambdas.common.log import logger
 from lambdas.common.sender import Answer, Fate, Sender
 from lambdas.common.sqs import SCHEMES, batches
-from lambdas.common.system import Pool, Threads
+from lambdas.common.system import Call, Pool, Threads
 from lambdas.router.delivery_memory import DeliveryMemory
 from lambdas.router.engine import Engine
 from lambdas.router.planner import Step
@@ -100,7 +99,7 @@ class Dispatch:
     ) -> Iterator[tuple[Step, Answer]]:
         """Yield each step that sends something with its answer, as the answers come."""
         waiting = self._calls(contract, steps)
-        in_flight: dict[Future[list[Answer]], _Call] = {}
+        in_flight: dict[Call[list[Answer]], _Call] = {}
         broken: set[tuple[str, str]] = set()
         while in_flight or any(waiting.values()):
             while (call := _next_call(waiting, in_flight.values())) is not None:
@@ -129,7 +128,7 @@ class Dispatch:
                     else:
                         yield from ((step, answer) for step in parcel.steps)
 
-    def _given_up(self, in_flight: dict[Future[list[Answer]], _Call]) -> Iterator[tuple[Step, Answer]]:
+    def _given_up(self, in_flight: dict[Call[list[Answer]], _Call]) -> Iterator[tuple[Step, Answer]]:
         logger.error("calls do not end in time", urls=sorted({call.url for call in in_flight.values()}))
         for future, call in in_flight.items():
             # What waits for its thread must not be sent by a later invocation.
@@ -151,7 +150,7 @@ class Dispatch:
             each.sort(key=lambda call: call.place)
         return calls
 
-    def _start(self, call: _Call) -> Future[list[Answer]]:
+    def _start(self, call: _Call) -> Call[list[Answer]]:
         if call.protocol not in self._pools:
             self._pools[call.protocol] = self._threads.pool(_most_in_flight(call.protocol))
         return self._pools[call.protocol].submit(self._sender.send, call.url, call.messages)

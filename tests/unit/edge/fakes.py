@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from os import urandom
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -160,7 +161,7 @@ class FakeClock:
         self.wrong_by = timedelta()
 
     def system(self) -> System:
-        return System(lambda: self.seconds, self.now, self.uptime, lambda: 0.0, Random(1).randbytes)
+        return System(lambda: self.seconds, self.now, self.uptime, lambda: 0.0, urandom)
 
     def uptime(self) -> Uptime:
         return Uptime("boot", round(self.seconds * 1000))
