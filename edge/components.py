@@ -192,8 +192,9 @@ class Components:
     def _make_inboxes(self, channels: list[Channel]) -> None:
         kept = {address: each for address, each in self.inboxes.items() if each.channel in channels}
         urgent: list[VolatileEvent] = []
-        for address in self.inboxes.keys() - kept.keys():
-            urgent += self._queues.retire(address)
+        for address in self.inboxes:
+            if address not in kept:
+                urgent += self._queues.retire(address)
         self.inboxes = {each.address: kept.get(each.address) or self._inbox(each) for each in channels}
         # To an inbox without a route nothing goes any more, until the sender repeats it under other routes.
         self.send_volatile([each for each in urgent if each.destination in self.inboxes])

@@ -266,7 +266,7 @@ class QueueAsker(Asker):
 
     def _look(self, request: Envelope, _timeout_s: float) -> Found | None:
         try:
-            return Found(self._handlers(request), self._announced())
+            return Found(sorted(self._handlers(request), key=str), self._announced())
         except UnavailableError as error:
             _log.warning("%s: it is not known now who handles the event: %s", self._participant, error)
             return None

@@ -16,6 +16,9 @@ from typing import Final, Protocol
 
 from eventplane.randomness import RandomBytes
 
+TIMEOUT_MAX: Final = threading.TIMEOUT_MAX
+"""Longest that a thread can wait, seconds."""
+
 
 class Event(Protocol):
     """See `threading.Event`."""

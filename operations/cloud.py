@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from os import urandom
 from typing import Any, Final
 
 import boto3
@@ -14,6 +13,7 @@ from botocore.exceptions import ClientError, NoCredentialsError, NoRegionError, 
 from eventplane.fleet import FLEET_TABLE
 from eventplane.resource_names import resource_name
 from eventplane_aws.tables import DynamoDbTables
+from operations import system
 from operations.errors import ELSEWHERE, CloudRefusedError
 
 _CONFIG = Config(retries={"mode": "standard", "total_max_attempts": 5}, max_pool_connections=16)
@@ -57,7 +57,7 @@ class Cloud:
 
     @property
     def tables(self) -> DynamoDbTables:
-        return DynamoDbTables(self.dynamodb, urandom)
+        return DynamoDbTables(self.dynamodb, system.random_bytes)
 
     @cached_property
     def account(self) -> str:

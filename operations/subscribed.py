@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from os import urandom
 from typing import Any
 
 from eventplane.contract import Contract
 from eventplane.contract.subscription import with_subscriptions
 from eventplane.contract.subscription_table import SubscriptionTable
 from eventplane_aws.tables import DynamoDbTables
+from operations import system
 
 
 def subscribed(contract: Contract, dynamodb: Any, table: str) -> Contract:
@@ -18,7 +18,7 @@ def subscribed(contract: Contract, dynamodb: Any, table: str) -> Contract:
     """
     try:
         return with_subscriptions(
-            contract, SubscriptionTable(DynamoDbTables(dynamodb, urandom), table).all()
+            contract, SubscriptionTable(DynamoDbTables(dynamodb, system.random_bytes), table).all()
         )[0]
     except dynamodb.exceptions.ResourceNotFoundException:
         return contract

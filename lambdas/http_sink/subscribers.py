@@ -87,7 +87,7 @@ class SubscriptionEndpoints:
             logger.warning("the table of subscriptions could not be read", error=str(error))
             return
         self._read_at_ms = now_ms
-        for route in self._services.keys() - self._known.keys():
+        for route in [each for each in self._services if each not in self._known]:
             self._services.pop(route)[2].close()
 
     def service(self, route: str) -> WebhookService | None:

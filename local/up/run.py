@@ -38,6 +38,7 @@ from local.process import Restarter, Supervisor, run_lock
 from local.up.folder import MARK, Folder, Running, end_leftovers
 from local.up.observer import ObservingProxy
 from local.up.plane import ALARM, VOICE_SERVICE, LocalPlane, queue_names
+from operations import system
 
 HOME: Final = "home-1"
 
@@ -157,6 +158,7 @@ def publish(folder: Folder, console: Console, webhooks: Mapping[str, str] | None
                     publisher = Publisher(
                         find_deployment("local", cloud.client),
                         DynamoDbTables(cloud.client("dynamodb"), urandom),
+                        system.now,
                     )
                     publisher.publish(contract)
             except (DestinationsNotDeployedError, SourceMissingError) as error:

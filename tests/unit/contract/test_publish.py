@@ -25,6 +25,7 @@ from eventplane.contract import Contract, compile_contract
 from eventplane.contract.publication import KEY, ContractTable, Head, cloud_destinations, contract_id
 from eventplane.settings import written
 from eventplane_aws.tables import DynamoDbTables
+from operations import system
 from operations.cloud import Cloud
 from operations.command_line import main
 from tests.dynamodb import create_table
@@ -47,7 +48,9 @@ def dynamodb(fake_aws: FakeAws) -> Any:
 
 @pytest.fixture
 def publisher(dynamodb: Any) -> Publisher:
-    return Publisher(Deployment(DEPLOYED.version, QUEUES, TABLE), DynamoDbTables(dynamodb, urandom))
+    return Publisher(
+        Deployment(DEPLOYED.version, QUEUES, TABLE), DynamoDbTables(dynamodb, urandom), system.now
+    )
 
 
 def changed(name: str, to: str = "desk.inbox", **participants: Any) -> Contract:
