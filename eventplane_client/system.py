@@ -19,15 +19,7 @@ from eventplane.randomness import RandomBytes
 TIMEOUT_MAX: Final = threading.TIMEOUT_MAX
 """Longest that a thread can wait, seconds."""
 
-
-class Event(Protocol):
-    """See `threading.Event`."""
-
-    def is_set(self) -> bool: ...
-
-    def set(self) -> None: ...
-
-    def wait(self, timeout: float | None = None) -> bool: ...
+Thread = threading.Thread
 
 
 class Lock(AbstractContextManager[bool, None], Protocol):
@@ -36,22 +28,6 @@ class Lock(AbstractContextManager[bool, None], Protocol):
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool: ...
 
     def release(self) -> None: ...
-
-
-class Condition(AbstractContextManager[bool, None], Protocol):
-    """See `threading.Condition`."""
-
-    def notify_all(self) -> None: ...
-
-    def wait(self, timeout: float | None = None) -> bool: ...
-
-    def wait_for(self, predicate: Callable[[], bool], timeout: float | None = None) -> bool: ...
-
-
-class Thread(Protocol):
-    """See `threading.Thread`."""
-
-    def join(self, timeout: float | None = None) -> None: ...
 
 
 def start_thread(name: str, run: Callable[[], None]) -> Thread:
@@ -71,8 +47,8 @@ class System:
     random_bytes: RandomBytes
     start_thread: Callable[[str, Callable[[], None]], Thread]
     lock: Callable[[], Lock]
-    condition: Callable[[], Condition]
-    event: Callable[[], Event]
+    condition: Callable[[], threading.Condition]
+    event: Callable[[], threading.Event]
 
     def now_s(self) -> float:
         """Return the Unix time, seconds."""
