@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cached_property
 from typing import Any, Final
 
 from eventplane.interest.announcement import Announcement
@@ -42,12 +43,17 @@ class DynamoDbInterest:
         self._lease_s = lease_s
         self._clock = clock or system.now_s
         self._system = system
-        # Two programs of one participant, an old and a new one, may handle different things.
-        self._announcer = system.random_bytes(16).hex()
+        self._random_bytes = system.random_bytes
         self._announced: LeasedAnnouncement | None = None
         self._lock = system.lock()
         self._ending = system.event()
         self._is_started = False
+
+    @cached_property
+    def _announcer(self) -> str:
+        # Two programs of one participant, an old and a new one, may handle different things; drawn with its
+        # first use, as clones of a function's snapshot would share what is drawn before it.
+        return self._random_bytes(16).hex()
 
     def announce(self, announcement: Announcement) -> None:
         with self._lock:

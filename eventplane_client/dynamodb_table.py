@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Final
 
 from eventplane.ordering import Stream
@@ -85,8 +86,13 @@ class DynamoDbState:
         self._lease = lease
         self._window_s = window_s
         self._clock = clock or system.now_s
-        self._session = system.random_bytes(8).hex()
+        self._random_bytes = system.random_bytes
         self._lock = system.lock()  # claims are renewed in a thread of its own
+
+    @cached_property
+    def _session(self) -> str:
+        # With its first use: clones of a function's snapshot would share what is drawn before it.
+        return self._random_bytes(8).hex()
 
     def tries(self, key: bytes) -> int:  # noqa: ARG002 (the queue counts)
         """Return 0: the queue counts."""

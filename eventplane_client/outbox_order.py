@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from functools import cached_property
 from typing import Final
 
 from eventplane.contract import Contract
@@ -28,10 +29,15 @@ class OutboxOrder:
         self._sender = Sender(service=participant)
         self._outbox = contract.participants[participant].outbox
         self._inboxes = OrderedInboxes(contract)
-        self._epoch = system.random_bytes(_EPOCH_BYTES).hex()
+        self._random_bytes = system.random_bytes
         self._counted: dict[str, int] = {}
         self._numbered: OrderedDict[EventKey, str] = OrderedDict()
         self._lock = system.lock()
+
+    @cached_property
+    def _epoch(self) -> str:
+        # With its first use: clones of a function's snapshot would share what is drawn before it.
+        return self._random_bytes(_EPOCH_BYTES).hex()
 
     def numbered(self, event: Envelope) -> Envelope:
         """Return `event` with its positions: the same again for one that is sent again."""
@@ -42,6 +48,7 @@ class OutboxOrder:
         if not counters:
             return event
         with self._lock:
+            epoch = self._epoch
             text = self._numbered.get(event.key)
             if text is None:
                 positions = next_positions(counters, self._counted)
@@ -49,4 +56,4 @@ class OutboxOrder:
                 text = self._numbered[event.key] = positions_text(positions)
                 if len(self._numbered) > _REMEMBERED:
                     self._numbered.popitem(last=False)
-        return event.stamped(**{ORDER_EPOCH: self._epoch, ORDER: text})
+        return event.stamped(**{ORDER_EPOCH: epoch, ORDER: text})

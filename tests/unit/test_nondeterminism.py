@@ -7,10 +7,18 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
+from eventplane_aws.tables import DynamoDbTables
+from eventplane_client.dynamodb import DynamoDbFilter
+from eventplane_client.dynamodb_interest import DynamoDbInterest
+from eventplane_client.outbox_order import OutboxOrder
+from eventplane_client.system import SYSTEM, System
+from lambdas.common.archive import Archive
 from tests.unit.contract.small import small
 
 ROOT = Path(__file__).parents[2]
@@ -51,14 +59,16 @@ WIRING = {
 
 PARTS = {"lambdas/http_sink/parts.py": "is the wiring that two functions share"}
 
-MODULES = ("asyncio", "concurrent", "random", "secrets", "threading", "time")
+MODULES = ("_thread", "asyncio", "concurrent", "random", "secrets", "threading", "time")
 CALLS = ("now", "today", "utcnow", "urandom", "getrandom", "uuid1", "uuid4")
 """Of `datetime`, `date`, `os` and `uuid`."""
-OWNERS = ("datetime", "date", "os", "uuid", "_datetime", "_os", "_uuid")
+OWNERS = ("datetime", "date", "os", "uuid")
 
 
 def uses(tree: ast.AST) -> Iterator[str]:
     """What a module takes of the machine."""
+    imports = [each for each in ast.walk(tree) if isinstance(each, ast.Import | ast.ImportFrom)]
+    owners = {each.asname for node in imports for each in node.names if each.name in OWNERS} | {*OWNERS}
     for node in ast.walk(tree):
         match node:
             case ast.Import(names):
@@ -68,7 +78,7 @@ def uses(tree: ast.AST) -> Iterator[str]:
                     yield module
                 yield from (each.name for each in names if module in OWNERS and each.name in CALLS)
             case ast.Attribute(value=ast.Name(owner) | ast.Attribute(attr=owner), attr=name):
-                if owner in OWNERS and name in CALLS:
+                if owner in owners and name in CALLS:
                     yield f"{owner}.{name}"
             case ast.Call(
                 ast.Name("__import__") | ast.Attribute(attr="import_module"), [ast.Constant(str(name))]
@@ -93,7 +103,8 @@ def test_only_wiring_uses_the_machines_clocks_randomness_and_threads() -> None:
     "code",
     [
         "import time", "from time import monotonic as m", "import concurrent.futures", "import random",
-        "import threading as t", "import datetime; datetime.datetime.now()",
+        "import threading as t", "import datetime as d; d.datetime.now()",
+        "from datetime import datetime as d; d.now()", "import os as o; o.urandom(8)",
         "import os; os.urandom(8)", "from os import urandom", "from uuid import uuid4", "import asyncio",
         "import uuid; uuid.uuid4()", "def f():\n from secrets import token_hex", "__import__('time')",
         "from datetime import date; date.today()", "from datetime import datetime; draw = datetime.now",
@@ -141,3 +152,12 @@ def test_no_order_depends_on_the_hashes_of_text() -> None:
         for seed in "123"
     }
     assert len(orders) == 1
+
+
+def test_nothing_is_drawn_before_its_first_use() -> None:
+    system: System = replace(SYSTEM, random_bytes=Mock(side_effect=AssertionError("clones would share it")))
+    DynamoDbFilter(None, "filter", "desk", lease=float, system=system)
+    DynamoDbInterest(None, "interest", "desk", system=system)
+    OutboxOrder(small(), "desk", system)
+    Archive(None, "archive", system.random_bytes)
+    DynamoDbTables(None, system.random_bytes)
