@@ -17,6 +17,7 @@ from time import perf_counter, process_time
 from benchmarks.results import Figure
 from benchmarks.runner import Benchmark
 from edge.spool import Delivery, Spool, StoredEvent
+from edge.system import SYSTEM
 from eventplane.device_reports import KEY_BYTES
 
 _EVENT_BYTES = 512
@@ -39,7 +40,7 @@ def written(_: Namespace) -> Iterator[Figure]:
     for name, events, a_commit, lag, aim in _RUNS:
         # On the working disk: a file system in memory writes nothing.
         with tempfile.TemporaryDirectory(dir=".") as directory:
-            spool = Spool(Path(directory) / "spool.db", capacity_bytes=1 << 30)
+            spool = Spool(Path(directory) / "spool.db", SYSTEM, capacity_bytes=1 << 30)
             before, started = _written_bytes(), process_time()
             waiting = deque[Delivery]()
             for _each in range(0, events, a_commit):
@@ -60,11 +61,11 @@ def opening(_: Namespace) -> Iterator[Figure]:
     for events in _BACKLOGS:
         with tempfile.TemporaryDirectory(dir=".") as directory:
             path = Path(directory) / "spool.db"
-            with Spool(path, capacity_bytes=1 << 30) as spool:
+            with Spool(path, SYSTEM, capacity_bytes=1 << 30) as spool:
                 for _each in range(0, events, 500):
                     _store(spool, 500, [])
             started = perf_counter()
-            Spool(path).close()
+            Spool(path, SYSTEM).close()
             yield Figure(f"opening with {events} waiting", 1000 * (perf_counter() - started), "ms")
 
 

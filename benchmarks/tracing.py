@@ -11,6 +11,7 @@ import tempfile
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from os import urandom
 from pathlib import Path
 from statistics import median
 from typing import Any, Final
@@ -35,6 +36,7 @@ from eventplane_client.memory_filter import Memory, MemoryFilter
 from eventplane_client.memory_subscriptions import MemorySubscriptions
 from eventplane_client.otel import OpenTelemetry
 from eventplane_client.telemetry import NoTelemetry, Telemetry
+from lambdas.common import system
 from lambdas.common.archive import Archive
 from lambdas.common.ledger import Ledger
 from lambdas.common.queue import Invocation, QueueMessage
@@ -105,11 +107,11 @@ def _route(events: list[Envelope], spans: SpanRecorder | None) -> Callable[[], o
     """Routes a message with `events`."""
     contract, yes = load_contract(), _Yes()
     queues = {each.address: each.address for each in cloud_destinations(contract)}
-    engine = build_engine(contract, contract.device.outbox.address, queues)
+    engine = build_engine(contract, contract.device.outbox.address, queues, cpu_time=system.cpu_time)
     router = RouterService(
         engine=lambda: engine,
-        dispatch=Dispatch(yes, queues),
-        ledger=Ledger(sender=yes, queue_url="ledger", archive=Archive(None, "")),
+        dispatch=Dispatch(yes, queues, system.threads),
+        ledger=Ledger(sender=yes, queue_url="ledger", archive=Archive(None, "", urandom)),
         clock=lambda: NOW_MS,
         spans=spans,
     )
@@ -133,7 +135,7 @@ def router(_: Namespace) -> Iterator[Figure]:
 
 def _rates(url: str) -> Iterator[Figure]:
     def recorder(share: float) -> SpanRecorder:
-        return SpanRecorder(SpanExport(urlsplit(url)), "bench", share)
+        return SpanRecorder(SpanExport(urlsplit(url), system.threads, system.monotonic), "bench", share)
 
     plain, traced = readings(traced=False), readings(traced=True)
     sampled = sum(context_of(each, DEFAULT_SHARE).is_sampled for each in plain)

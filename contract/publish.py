@@ -6,9 +6,9 @@ PutItem and DeleteItem on the table. Nobody in the plane has the last two.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Final
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -136,9 +136,10 @@ def find_deployment(name: str, clients: Any) -> Deployment:
 
 
 class Publisher:
-    """Publishes for one `deployment`, in its `tables`."""
+    """Publishes for one `deployment`, in its `tables`; `now` is the wall clock."""
 
-    def __init__(self, deployment: Deployment, tables: Tables) -> None:
+    def __init__(self, deployment: Deployment, tables: Tables, now: Callable[[], datetime]) -> None:
+        self._now = now
         self._deployment = deployment
         self._table = ContractTable(tables, deployment.table)
 
@@ -179,7 +180,7 @@ class Publisher:
             base=self._deployment.base,
             version=contract.version,
             previous=before.version if before else None,
-            published_at=datetime.now(UTC).isoformat(timespec="seconds"),
+            published_at=self._now().isoformat(timespec="seconds"),
             revision=before.revision if before else NEW,
         )
         if not self._table.heads.write(head):

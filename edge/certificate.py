@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import binascii
-import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -27,8 +27,9 @@ class Validity(NamedTuple):
 class CertificateFile:
     """How long the certificate in `file` is still valid; read again when it is replaced."""
 
-    def __init__(self, file: Path) -> None:
+    def __init__(self, file: Path, now: Callable[[], datetime]) -> None:
         self._file = file
+        self._now = now
         self._known: tuple[int, int] | None = None
         self._end: float | None = None
 
@@ -42,7 +43,7 @@ class CertificateFile:
                 self._end = read_validity(self._file.read_text("ascii")).end.timestamp()
         except (OSError, ValueError):
             return None
-        return None if self._end is None else self._end - time.time()
+        return None if self._end is None else self._end - self._now().timestamp()
 
 
 class _Value(NamedTuple):

@@ -125,12 +125,11 @@ def _run(options: Options) -> int:
 
 
 def _check(options: Options) -> int:
-    from datetime import UTC, datetime
-
     from edge.check import awaits_provisioning, expires_soon, file_problems
     from edge.contract_updates import read_contract
+    from edge.system import SYSTEM
 
-    settings, now = _load(options), datetime.now(UTC)
+    settings, now = _load(options), SYSTEM.now()
     contract = read_contract(settings.contract)
     problems = file_problems(settings, now)
     if isinstance(contract, SettingProblem):

@@ -5,8 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from time import monotonic
 from typing import TYPE_CHECKING, Any, Protocol
 
 from edge.commit import CommitLoop, ContractParts
@@ -24,15 +22,15 @@ from edge.pressure import Pressure
 from edge.reports import FIRST_MANIFEST_S, Heartbeat, Reporter
 from edge.settings import Settings
 from edge.spool import Spool
+from edge.system import System
 from edge.uplink import Topics, Uplink
-from edge.uptime_clock import Uptime, system_uptime
 from eventplane.contract import Channel, Contract, Forward, Place
 from eventplane.topics import URGENT_CLIENT_SUFFIX, urgent_rule
 from eventplane_mqtt import Connection, Endpoint, Login
 from eventplane_mqtt.broker_link import link_to_broker
 from eventplane_mqtt.endpoint import BrokerAddress
-from eventplane_mqtt.link import Backoff, Link
-from eventplane_mqtt.mailbox import LinkName, Mailbox
+from eventplane_mqtt.link import Backoff, BrokerConnection, Link
+from eventplane_mqtt.mailbox import LinkName, Mailbox, Message, Share
 from eventplane_mqtt.session import Skips
 
 if TYPE_CHECKING:
@@ -41,16 +39,10 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Clock:
-    """`monotonic` seconds for every interval, the device's `uptime` across restarts, and the wall clock.
-
-    The wall clock, `now`, is for time stamps only: it jumps.
-    """
-
-    monotonic: Callable[[], float] = monotonic
-    now: Callable[[], datetime] = lambda: datetime.now(UTC)
-    uptime: Callable[[], Uptime] = system_uptime
+Connect = Callable[
+    [Endpoint, LinkName, int, Callable[[Message], None], Share | None, Skips | None], BrokerConnection
+]
+"""Dials, as `eventplane_mqtt.Connection` does: the endpoint, for the generation of a link."""
 
 
 class Timer(Protocol):
@@ -65,7 +57,7 @@ class Dependencies:
 
     settings: Settings
     links: Mapping[LinkName, Link]
-    clock: Clock
+    system: System
     heartbeat: Heartbeat
     counts: Counts
     interest: Interest
@@ -107,7 +99,7 @@ class Components:
             spool,
             deps.counts,
             deps.heartbeat,
-            deps.clock.monotonic(),
+            deps.system.monotonic(),
             deps.first_manifest_s,
         )
         parts = self._queues, self._pressure, self.recent, self.reporter, deps.counts
@@ -126,7 +118,7 @@ class Components:
 
     def adopt(self, contract: Contract, image: Contract) -> None:
         """Work under `contract`. Deliveries over unchanged channels go on."""
-        before, now = self._contract, self._dependencies.clock.monotonic()
+        before, now = self._contract, self._dependencies.system.monotonic()
         links = self._dependencies.links
         if contract.device.outbox != before.device.outbox:
             # The broker counts unacknowledged publishes of which a new uplink does not know.
@@ -174,7 +166,7 @@ class Components:
         self.uplink.follow(contract)
         self._make_inboxes(_local_inboxes(contract))
         thing = deps.settings.thing
-        decider = Decider(contract, thing, self.spool.epoch, deps.clock.now, self.recent, deps.interest)
+        decider = Decider(contract, thing, self.spool.epoch, deps.system.now, self.recent, deps.interest)
         receiver = DownlinkReceiver(contract, image, thing, self.spool, decider, self._pressure, self._queues)
         self.contract_parts = ContractParts(decider, Planner(decider, contract.device.outbox), receiver)
         self.dispatcher = Dispatcher(contract, self.inboxes, self._queues, deps.interest)
@@ -200,8 +192,9 @@ class Components:
     def _make_inboxes(self, channels: list[Channel]) -> None:
         kept = {address: each for address, each in self.inboxes.items() if each.channel in channels}
         urgent: list[VolatileEvent] = []
-        for address in self.inboxes.keys() - kept.keys():
-            urgent += self._queues.retire(address)
+        for address in self.inboxes:
+            if address not in kept:
+                urgent += self._queues.retire(address)
         self.inboxes = {each.address: kept.get(each.address) or self._inbox(each) for each in channels}
         # To an inbox without a route nothing goes any more, until the sender repeats it under other routes.
         self.send_volatile([each for each in urgent if each.destination in self.inboxes])
@@ -245,11 +238,15 @@ def _topics(settings: Settings) -> Topics:
 
 
 def make_links(
-    settings: Settings, contract: Callable[[], Contract], mailbox: Mailbox[Any]
+    settings: Settings,
+    contract: Callable[[], Contract],
+    mailbox: Mailbox[Any],
+    system: System,
+    connect: Connect = Connection,
 ) -> dict[LinkName, Link]:
     """Return the two sessions at the home's broker and the one at IoT Core.
 
-    Each connection subscribes to what the `contract` says then.
+    Each connection, which `connect` dials, subscribes to what the `contract` says then.
     """
     hint = UrgentHint(contract)
     links: dict[LinkName, Link] = {}
@@ -257,9 +254,9 @@ def make_links(
     def skips(topic: str, payload: bytes) -> bool:
         return first_session_has_it(links) and not hint.may_be_urgent(topic, payload)
 
-    links[LinkName.LOCAL] = _local_link(settings, LinkName.LOCAL, contract, mailbox)
-    links[LinkName.URGENT] = _local_link(settings, LinkName.URGENT, contract, mailbox, skips)
-    links[LinkName.CLOUD] = _cloud_link(settings, mailbox)
+    for each, skipped in ((LinkName.LOCAL, None), (LinkName.URGENT, skips)):
+        links[each] = _local_link(settings, each, contract, mailbox, system, connect, skipped)
+    links[LinkName.CLOUD] = _cloud_link(settings, mailbox, system, connect)
     return links
 
 
@@ -280,7 +277,9 @@ def _local_link(
     session: LinkName,
     contract: Callable[[], Contract],
     mailbox: Mailbox[Any],
-    skips: Skips | None = None,
+    system: System,
+    connect: Connect,
+    skips: Skips | None,
 ) -> Link:
     local = settings.local
     share = mailbox.share(session, local.buffer_bytes)
@@ -288,7 +287,7 @@ def _local_link(
     suffix = URGENT_CLIENT_SUFFIX if session is LinkName.URGENT else ""
     login = local.login and Login(local.login.username + suffix, local.login.password_file)
 
-    def dial(address: BrokerAddress, generation: int) -> Connection:
+    def dial(address: BrokerAddress, generation: int) -> BrokerConnection:
         endpoint = Endpoint(
             host=address.host,
             port=address.port,
@@ -301,13 +300,13 @@ def _local_link(
             tls=address.tls,
             login=login,
         )
-        return Connection(endpoint, session, generation, mailbox.put, share, skips)
+        return connect(endpoint, session, generation, mailbox.put, share, skips)
 
     link = link_to_broker(
         BrokerAddress(local.host, local.port),
         local.profile,
         dial,
-        Backoff(local.reconnect_min_s, local.reconnect_max_s),
+        Backoff(local.reconnect_min_s, local.reconnect_max_s, system.share),
         local.connect_timeout_s,
         has_login=local.login is not None,
         name=session,
@@ -316,7 +315,7 @@ def _local_link(
     return link
 
 
-def _cloud_link(settings: Settings, mailbox: Mailbox[Any]) -> Link:
+def _cloud_link(settings: Settings, mailbox: Mailbox[Any], system: System, connect: Connect) -> Link:
     cloud = settings.cloud
     share = mailbox.share(LinkName.CLOUD, cloud.buffer_bytes)
     inbox = cloud.inbox_topic.replace("{thing}", settings.thing)
@@ -336,10 +335,10 @@ def _cloud_link(settings: Settings, mailbox: Mailbox[Any]) -> Link:
         protocol=cloud.protocol,
     )
 
-    def dial(generation: int) -> Connection:
-        return Connection(endpoint, LinkName.CLOUD, generation, mailbox.put, share)
+    def dial(generation: int) -> BrokerConnection:
+        return connect(endpoint, LinkName.CLOUD, generation, mailbox.put, share, None)
 
-    backoff = Backoff(cloud.reconnect_min_s, cloud.reconnect_max_s)
+    backoff = Backoff(cloud.reconnect_min_s, cloud.reconnect_max_s, system.share)
     link = Link(LinkName.CLOUD, dial, backoff, cloud.connect_timeout_s)
     link.share = share
     return link

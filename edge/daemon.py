@@ -8,7 +8,6 @@ import signal
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import closing, nullcontext
-from time import monotonic
 
 from edge.certificate import CertificateFile
 from edge.components import make_links
@@ -20,6 +19,7 @@ from edge.health_server import HealthServer, Snapshots, pages
 from edge.housekeeping import Hangup, Housekeeping, Posted
 from edge.metrics import Metrics
 from edge.settings import HealthSettings, Settings
+from edge.system import SYSTEM
 from edge.systemd import ServiceManager
 from edge.without_disk import DiskWatch
 from eventplane.contract import Contract
@@ -46,8 +46,8 @@ def run(
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     mailbox: Mailbox[Posted] = Mailbox()
     _listen_to_signals(mailbox)
-    disk = DiskWatch(settings)
-    with disk.open(monotonic()) as spool:
+    disk = DiskWatch(settings, SYSTEM)
+    with disk.open(SYSTEM.monotonic()) as spool:
         found = active_contract(settings.contract, spool, contract)
         if isinstance(found, SettingProblem):
             found = ActiveContract(contract, contract)
@@ -65,21 +65,22 @@ def run(
             return housekeeping.wait(timeout_s, linger_s)
 
         _warn_of_limits(settings)
-        links = make_links(settings, lambda: metrics.contract, mailbox)
+        links = make_links(settings, lambda: metrics.contract, mailbox, SYSTEM)
         forwarder = Forwarder(
             contract,
             settings,
             spool,
             links,
             wait,
-            heartbeat=lambda: metrics.heartbeat(monotonic()),
+            SYSTEM,
+            heartbeat=lambda: metrics.heartbeat(SYSTEM.monotonic()),
             contract_came=lambda: mailbox.put(Hangup()),
             image=image,
             disk=disk,
         )
         identity = settings.cloud.identity
-        certificate = CertificateFile(identity.certificate) if identity else None
-        metrics = Metrics(settings.thing, contract, forwarder, links, certificate, monotonic())
+        certificate = CertificateFile(identity.certificate, SYSTEM.now) if identity else None
+        metrics = Metrics(settings.thing, contract, forwarder, links, certificate, SYSTEM)
         if refused or found.refused:
             metrics.refused_contract()
 
@@ -96,7 +97,7 @@ def run(
             return found
 
         manager = ServiceManager(environment, os.getpid())
-        housekeeping = Housekeeping(mailbox, metrics, manager, settings, read_again)
+        housekeeping = Housekeeping(mailbox, metrics, manager, settings, read_again, SYSTEM.monotonic)
         with _endpoint(settings.health, housekeeping.snapshots):
             forwarder.run()
         _log.info("stopped at sequence %d", forwarder.spool.next_sequence)

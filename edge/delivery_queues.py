@@ -407,7 +407,7 @@ class DeliveryQueues:
     def withdraw(self, deliveries: Iterable[Delivery]) -> None:
         """Forget `deliveries`, which end without being sent."""
         ended = set(deliveries)
-        for destination, rank in {each[:2] for each in ended}:
+        for destination, rank in sorted({each[:2] for each in ended}):
             if cursor := self._cursors.get((destination, rank)):
                 cursor.drop(ended)
 

@@ -14,7 +14,7 @@ from itertools import groupby
 from typing import Protocol
 
 from edge.commit import GroupCommit
-from edge.components import Clock, Components, Dependencies
+from edge.components import Components, Dependencies
 from edge.counts import Counts
 from edge.errors import SpoolCorruptError, SpoolError, SpoolUnavailableError
 from edge.interest import Interest
@@ -22,6 +22,7 @@ from edge.planning import Batch, Plan
 from edge.reports import FIRST_MANIFEST_S, Heartbeat
 from edge.settings import Settings
 from edge.spool import Spool
+from edge.system import System
 from edge.uplink import AckResult, Uplink
 from edge.without_disk import DiskWatch
 from eventplane.contract import Contract
@@ -90,7 +91,7 @@ class Forwarder:
         spool: Spool,
         links: Mapping[LinkName, Link],
         wait: Wait,
-        clock: Clock | None = None,
+        system: System,
         heartbeat: Heartbeat = dict,
         contract_came: Callable[[], None] = lambda: None,
         image: Contract | None = None,
@@ -98,7 +99,7 @@ class Forwarder:
         disk: DiskWatch | None = None,
     ) -> None:
         self.counts = Counts()
-        self._clock = clock or Clock()
+        self._system = system
         self._settings = settings
         self._links = links
         self._local, self._cloud = links[LinkName.LOCAL], links[LinkName.CLOUD]
@@ -107,10 +108,10 @@ class Forwarder:
         self._contract = contract
         self._image = image or contract
         self._dependencies = Dependencies(
-            settings, links, self._clock, heartbeat, self.counts, Interest(), first_manifest_s
+            settings, links, system, heartbeat, self.counts, Interest(system.random_bytes), first_manifest_s
         )
         self._given_spool = spool
-        self._disk = disk or DiskWatch(settings, self._clock.uptime)
+        self._disk = disk or DiskWatch(settings, system)
         self._components = self._over(spool)
         self._group_commit = GroupCommit()
         self._next: Reload | None = None
@@ -144,7 +145,7 @@ class Forwarder:
 
     def turn(self, messages: Sequence[Message]) -> None:
         """Commit what `messages` bring, acknowledge it, and send what is pending."""
-        now = self._clock.monotonic()
+        now = self._system.monotonic()
         if (spool := self._disk.open_again(now)) is not None:
             self._replace(spool)
             self._contract_came()  # one that came down may be stored
@@ -209,13 +210,17 @@ class Forwarder:
             components.uplink.pump(now)
         components.commits.tidy(now)
 
-    def _timeout_s(self) -> float | None:
-        """Return the seconds until something is due without a message, None for never."""
+    def deadline(self) -> float | None:
+        """Return when a turn is due without a message, monotonic seconds; None for never."""
         timers = (self._disk, *self._components.timers)
         delayed = self._links[LinkName.URGENT] if self._delays_urgent else None
         deadlines = (each.deadline() for each in timers if each is not delayed)
         due = [each for each in deadlines if each is not None]
-        return max(0.0, min(due) - self._clock.monotonic()) if due else None
+        return min(due, default=None)
+
+    def _timeout_s(self) -> float | None:
+        due = self.deadline()
+        return None if due is None else max(0.0, due - self._system.monotonic())
 
     @property
     def _delays_urgent(self) -> bool:
@@ -223,16 +228,16 @@ class Forwarder:
         return not self._local.up and self._local.generation <= 1
 
     def _finish(self) -> None:
-        give_up = self._clock.monotonic() + self._settings.stop_grace_s
+        give_up = self._system.monotonic() + self._settings.stop_grace_s
         for name in (LinkName.URGENT, LinkName.LOCAL):
             self._links[name].close(_CLOSE_S)
         # Messages at QoS 0 are not redelivered.
-        while (messages := self._wait(0.0)) and self._clock.monotonic() < give_up:
+        while (messages := self._wait(0.0)) and self._system.monotonic() < give_up:
             self.turn(messages)
-        if self._clock.monotonic() < give_up:
+        if self._system.monotonic() < give_up:
             self._state_last()
         while not self.uplink.idle and self._cloud.up:
-            left = give_up - self._clock.monotonic()
+            left = give_up - self._system.monotonic()
             if left <= 0:
                 break
             self.turn(self._wait(left))
@@ -242,7 +247,7 @@ class Forwarder:
         """Store a last manifest, so that all events are stated, and send it if little waits before it."""
         if not self.spool.is_on_disk:
             return
-        now, components = self._clock.monotonic(), self._components
+        now, components = self._system.monotonic(), self._components
         components.reporter.report_losses(now)
         self.turn([])
         if not components.reporter.state_last(now):
@@ -250,7 +255,7 @@ class Forwarder:
         self.turn([])
         address = self._contract.device.outbox.address
         if self._cloud.up and self.spool.backlog().get(address, 0) <= _MOST_FLUSHED:
-            self.uplink.flush(self._clock.monotonic())
+            self.uplink.flush(self._system.monotonic())
 
     @contextmanager
     def _recovering(self, now: float) -> Iterator[None]:
@@ -279,7 +284,7 @@ class Forwarder:
         self._components = self._over(spool, before)
         if spool.is_on_disk:
             # What was in flight belongs to the numbers of the spool before.
-            self._cloud.reset("the spool was opened again", self._clock.monotonic())
+            self._cloud.reset("the spool was opened again", self._system.monotonic())
 
     def _over(self, spool: Spool, before: Components | None = None) -> Components:
         """Return the parts over `spool`, or over another one if it fails."""
@@ -288,7 +293,7 @@ class Forwarder:
             return Components(self._dependencies, spool, *contracts, before)
         except (SpoolCorruptError, SpoolUnavailableError) as error:
             _log.error("%s", error)
-            now = self._clock.monotonic()
+            now = self._system.monotonic()
             with suppress(SpoolError):
                 spool.close()
             damaged = isinstance(error, SpoolCorruptError)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from time import monotonic
 
 from edge.contract_updates import ActiveContract
 from edge.errors import SettingProblem
@@ -57,7 +56,7 @@ class Housekeeping:
         manager: ServiceManager,
         settings: Settings,
         read_contract: Callable[[], ActiveContract | SettingProblem],
-        now: Callable[[], float] = monotonic,
+        now: Callable[[], float],
     ) -> None:
         self.snapshots = Snapshots(lambda: mailbox.put(SnapshotWanted()))
         self._mailbox = mailbox

@@ -7,13 +7,13 @@ over each connection; those of an earlier connection are forgotten, because a wi
 from __future__ import annotations
 
 import logging
-import os
 
 from eventplane.contract import Priority
 from eventplane.envelope import Envelope
 from eventplane.filters import Filter
 from eventplane.interest import is_wanted
 from eventplane.interest.announcement import AnnouncementError, read_announcement
+from eventplane.randomness import RandomBytes
 
 _log = logging.getLogger(__name__)
 
@@ -23,7 +23,8 @@ _NAME_BYTES = 8
 class Interest:
     """The interest of each reader, by the address of its channel."""
 
-    def __init__(self) -> None:
+    def __init__(self, random_bytes: RandomBytes) -> None:
+        self._random_bytes = random_bytes
         self._gone: set[str] = set()
         self._announced: dict[str, Filter] = {}
         self._uplink: tuple[str, Filter] | None = None
@@ -51,7 +52,7 @@ class Interest:
         if announcement is not None:
             self._announced[inbox] = announcement.interest
             if not retained:
-                self._last[inbox] = os.urandom(_NAME_BYTES).hex()
+                self._last[inbox] = self._random_bytes(_NAME_BYTES).hex()
             _log.info("%s announced what it handles", service)
         elif before is not None:
             _log.info("%s announces nothing any more", service)

@@ -8,7 +8,6 @@ the spool for each destination and priority with a backlog, the rest is in memor
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -19,6 +18,7 @@ from edge.errors import SpoolError
 from edge.forwarder import Forwarder
 from edge.health_status import Backlog, Finding, LinkState, Progress, Status
 from edge.spool import Spool
+from edge.system import System
 from edge.uplink import Uplink
 from eventplane.contract import Contract, Place, Priority
 from eventplane_mqtt.link import Link
@@ -82,10 +82,11 @@ class Reading(NamedTuple):
     uplink: Uplink
     reloads: int
     reloads_refused: int
+    cpu_s: float
 
 
 class Metrics:
-    """Reads the metrics of `forwarder` and the links of `thing` under `contract`; `started` is now."""
+    """Reads the metrics of `forwarder` and the links of `thing` under `contract`."""
 
     def __init__(
         self,
@@ -94,13 +95,15 @@ class Metrics:
         forwarder: Forwarder,
         links: Mapping[LinkName, Link],
         certificate: CertificateFile | None,
-        started: float,
+        system: System,
     ) -> None:
         self.contract = contract
         self._thing = thing
         self._forwarder = forwarder
+        started = system.monotonic()
         self._links = {name: LinkWatch(each, started) for name, each in links.items()}
         self._certificate = certificate
+        self._system = system
         self._started = started
         self._reloads = 0
         self._reloads_refused = 0
@@ -148,7 +151,8 @@ class Metrics:
     def reading(self, status: Status, findings: Sequence[Finding] = ()) -> Reading:
         """Return what the metrics are read from, beside `status` and the `findings` about it."""
         it = self._forwarder
-        return Reading(status, findings, it.counts, it.spool, it.uplink, self._reloads, self._reloads_refused)
+        reloads, cpu_s = (self._reloads, self._reloads_refused), self._system.cpu_time()
+        return Reading(status, findings, it.counts, it.spool, it.uplink, *reloads, cpu_s)
 
     def heartbeat(self, now: float) -> dict[str, float | str]:
         """Return what the device reports to the cloud about its health: flat, and small in a batch."""
@@ -476,7 +480,7 @@ METRICS = (
     Metric(
         "process_cpu_seconds_total",
         "CPU time of the process, user and system.",
-        lambda _: time.process_time(),
+        lambda it: it.cpu_s,
     ),
     Metric(
         "process_resident_memory_bytes",

@@ -7,13 +7,8 @@ restarts of the process. How long a device was switched off is unknown; it count
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import NamedTuple
-
-_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
-_NS_PER_MS = 1_000_000
 
 
 class Uptime(NamedTuple):
@@ -23,17 +18,10 @@ class Uptime(NamedTuple):
     ms: int
 
 
-def system_uptime() -> Uptime:
-    """Return the present moment by CLOCK_BOOTTIME of Linux."""
-    return Uptime(_boot(), time.clock_gettime_ns(time.CLOCK_BOOTTIME) // _NS_PER_MS)
-
-
 class UptimeClock:
     """Goes on from `uptime_ms`, which it was at `then`. Calling it returns the milliseconds of uptime."""
 
-    def __init__(
-        self, uptime_ms: int = 0, then: Uptime | None = None, now: Callable[[], Uptime] = system_uptime
-    ) -> None:
+    def __init__(self, now: Callable[[], Uptime], uptime_ms: int = 0, then: Uptime | None = None) -> None:
         self._now = now
         start = now()
         # Another boot, or none known: the time since then is unknown.
@@ -46,13 +34,3 @@ class UptimeClock:
     def uptime(self) -> Uptime:
         """Return the moment to keep together with the milliseconds."""
         return self._now()
-
-
-_boot_id: list[str] = []
-
-
-def _boot() -> str:
-    # It cannot change while we run; the file is read once.
-    if not _boot_id:
-        _boot_id.append(_BOOT_ID.read_text(encoding="ascii").strip())
-    return _boot_id[0]

@@ -8,7 +8,6 @@ intervals, and a report from memory informs the cloud.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 
 from edge.decision import Decider
 from edge.delivery_queues import BEST_EFFORT_RANK, UNSTORED_RANK, VolatileEvent
@@ -16,7 +15,7 @@ from edge.errors import SpoolCorruptError, SpoolError, SpoolFullError, SpoolUnav
 from edge.reports import Heading, Heartbeat, disk_failed, heartbeat
 from edge.settings import Settings
 from edge.spool import Spool
-from edge.uptime_clock import Uptime, system_uptime
+from edge.system import System
 
 _log = logging.getLogger(__name__)
 
@@ -36,10 +35,10 @@ class DiskWatch:
     `failure` is why the spool is in memory, None while it is on the disk.
     """
 
-    def __init__(self, settings: Settings, now_uptime: Callable[[], Uptime] = system_uptime) -> None:
+    def __init__(self, settings: Settings, system: System) -> None:
         self.failure: SpoolError | None = None
         self._settings = settings
-        self._now_uptime = now_uptime
+        self._system = system
         self._failures = 0
         self._failed_at = 0.0
         self._works_since = 0.0
@@ -110,9 +109,9 @@ class DiskWatch:
     def _spool(self, *, on_disk: bool) -> Spool:
         return Spool(
             self._settings.spool,
+            self._system,
             capacity_bytes=self._settings.spool_capacity_bytes,
             capacity_deliveries=self._settings.spool_capacity_deliveries,
-            now_uptime=self._now_uptime,
             on_disk=on_disk,
         )
 

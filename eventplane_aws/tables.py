@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 from botocore.exceptions import ClientError
 
+from eventplane.randomness import RandomBytes
 from eventplane.records import NEW, REVISION, UNCOUNTED, Condition, Item, Page, Selection, to_attribute
 
 WRITER: Final = "writer"
@@ -30,15 +30,15 @@ _ROUNDS: Final = 3
 class DynamoDbTables:
     """`Tables` through a boto3 client of DynamoDB. What AWS refuses is raised as botocore raises it.
 
-    `token` draws the name of one write.
+    `random_bytes` makes the name of each write, and the first revision of each record.
     """
 
-    def __init__(self, client: Any, token: Callable[[], str] = lambda: secrets.token_hex(8)) -> None:
+    def __init__(self, client: Any, random_bytes: RandomBytes) -> None:
         self._client = client
-        self._token = token
+        self._random_bytes = random_bytes
 
     def first(self) -> int:
-        return 1 + secrets.randbits(31)
+        return 1 + (int.from_bytes(self._random_bytes(4)) >> 1)
 
     def get(self, table: str, key: Item) -> Item | None:
         item: Item | None = self._client.get_item(TableName=table, Key=key, ConsistentRead=True).get("Item")
@@ -60,7 +60,7 @@ class DynamoDbTables:
         return found, [key for each in waiting.values() for key in each["Keys"]]
 
     def put(self, table: str, key: Item, item: Item, condition: Condition | None) -> bool:
-        token = to_attribute(self._token())
+        token = to_attribute(self._random_bytes(8).hex())
         written = {**item, WRITER: token}
         if not (conflict := self._write("put_item", table, condition, Item=written)):
             return True

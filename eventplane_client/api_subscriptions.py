@@ -17,6 +17,7 @@ from eventplane_client.errors import (
 )
 from eventplane_client.signed_http import HttpAnswer, SignedHttp
 from eventplane_client.subscription import checked_filter, in_force_from
+from eventplane_client.system import SYSTEM, System
 
 _GRANTED: Final = "effectivefilter"
 """What answers say of the contract's `may_subscribe`; it is no part of the subscription."""
@@ -25,10 +26,11 @@ _GRANTED: Final = "effectivefilter"
 class ApiSubscriptions:
     """Those of `participant` over `http`, into the inbox whose queue has the ARN `inbox`."""
 
-    def __init__(self, http: SignedHttp, participant: str, inbox: str) -> None:
+    def __init__(self, http: SignedHttp, participant: str, inbox: str, system: System = SYSTEM) -> None:
         self._http = http
         self._participant = participant
         self._inbox = inbox
+        self._system = system
 
     def subscribe(self, name: str, filter: object) -> datetime:
         checked_filter(name, filter)
@@ -40,14 +42,14 @@ class ApiSubscriptions:
                 known.pop(_GRANTED, None)
             if canonical_bytes(known) != canonical_bytes({"id": name, **wanted}):
                 raise AlreadySubscribedError(self._participant, name)
-            return in_force_from()
+            return in_force_from(self._system.now())
         found = answer.document
         # What API Gateway refuses by itself has no problems.
         if answer.status in (400, 409) and isinstance(found, dict) and "problems" in found:
             problems = [Problem(each["path"], each["message"], each["remedy"]) for each in found["problems"]]
             raise SubscriptionError(name, problems or [Problem("name", found["title"], found["detail"])])
         self._check(answer)
-        return in_force_from()
+        return in_force_from(self._system.now())
 
     def unsubscribe(self, name: str) -> None:
         answer = self._request("DELETE", name)

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import logging
-import secrets
-import threading
-import time
 from collections import deque
 from collections.abc import Callable, Collection
-from datetime import UTC, datetime, timedelta
-from time import monotonic
+from datetime import timedelta
 from typing import Final, NamedTuple, TypeVar
 
 from eventplane.conversation.messages import Replier, ReplyError, read_reply, write_request
@@ -36,6 +32,7 @@ from eventplane_client.errors import (
     UnavailableError,
 )
 from eventplane_client.ports import Message, Transport
+from eventplane_client.system import SYSTEM, System, Thread
 
 _log = logging.getLogger(__name__)
 
@@ -82,8 +79,9 @@ class Asker:
     `changed` guards its state. `on_change` is called when the circuit of a peer changes, and must not ask.
     """
 
-    def __init__(self, participant: str, on_change: PeerListener) -> None:
-        self.changed = threading.Condition()
+    def __init__(self, participant: str, on_change: PeerListener, system: System) -> None:
+        self.changed = system.condition()
+        self._system = system
         self.closed = False
         self._participant = participant
         self._requests = OpenRequests(on_change)
@@ -116,9 +114,9 @@ class Asker:
 
         `look` is asked again while replies are missing. See `Client.request` for the rest.
         """
-        give_up = monotonic() + timeout_s
-        id = secrets.token_hex(_ID_BYTES)
-        now = datetime.now(UTC)
+        give_up = self._system.monotonic() + timeout_s
+        id = self._system.random_bytes(_ID_BYTES).hex()
+        now = self._system.now()
         deadline = timestamp(now + timedelta(seconds=timeout_s)) if expires else None
 
         def write(device: str | None) -> Envelope:
@@ -144,7 +142,9 @@ class Asker:
             self._requests.open(id, found.handlers, found.announced)
             self._ids.add(id)
         try:
-            send(write(found.device) if found.device else request, max(0.0, give_up - monotonic()))
+            send(
+                write(found.device) if found.device else request, max(0.0, give_up - self._system.monotonic())
+            )
             answered = self._wait(id, give_up, lambda left: look(request, left))
         except BaseException:
             self._end(id, timed_out=False)
@@ -193,7 +193,7 @@ class Asker:
     def _wait(self, id: str, give_up: float, look: Callable[[float], Found | None]) -> bool:
         """Wait until `give_up`; return whether every reply came."""
         while True:
-            left = give_up - monotonic()
+            left = give_up - self._system.monotonic()
             with self.changed:
                 self.changed.wait_for(
                     lambda: self.closed or self._requests.is_answered(id), max(0.0, min(left, LOOK_AGAIN_S))
@@ -202,7 +202,7 @@ class Asker:
                     return True
                 if self.closed:
                     raise ClosedError(self._participant)
-            left = give_up - monotonic()
+            left = give_up - self._system.monotonic()
             if left <= 0:
                 return False
             if found := look(min(left, LOOK_AGAIN_S)):
@@ -227,13 +227,14 @@ class QueueAsker(Asker):
         on_change: PeerListener,
         *,
         announced: Callable[[], Announcements] = lambda: NO_ANNOUNCEMENTS,
+        system: System = SYSTEM,
     ) -> None:
-        super().__init__(participant, on_change)
+        super().__init__(participant, on_change, system)
         self._transport = transport
         self._replies = replies
         self._handlers = handlers
         self._announced = announced
-        self._poller: threading.Thread | None = None
+        self._poller: Thread | None = None
 
     def request(self, event: Envelope, timeout_s: float, *, durable: bool, expires: bool) -> Replies:
         """Return the replies, or raise what kept the request from being sent until its timeout."""
@@ -265,7 +266,7 @@ class QueueAsker(Asker):
 
     def _look(self, request: Envelope, _timeout_s: float) -> Found | None:
         try:
-            return Found(self._handlers(request), self._announced())
+            return Found(sorted(self._handlers(request), key=str), self._announced())
         except UnavailableError as error:
             _log.warning("%s: it is not known now who handles the event: %s", self._participant, error)
             return None
@@ -274,21 +275,20 @@ class QueueAsker(Asker):
         with self.changed:
             if self._poller is None and not self.closed:
                 name = f"{self._participant}-replies"
-                self._poller = threading.Thread(target=self._poll, name=name, daemon=True)
-                self._poller.start()
+                self._poller = self._system.start_thread(name, self._poll)
 
     def _try_until(self, timeout_s: float, call: Callable[[float], _Result]) -> _Result:
         """Return what `call`, which gets the seconds left, returns.
 
         After a temporary error it is called again until the timeout, at least once in all.
         """
-        give_up = monotonic() + timeout_s
+        give_up = self._system.monotonic() + timeout_s
         while True:
-            left = max(0.0, give_up - monotonic())
+            left = max(0.0, give_up - self._system.monotonic())
             try:
                 return call(left)
             except _TEMPORARY as error:
-                if monotonic() >= give_up:
+                if self._system.monotonic() >= give_up:
                     raise
                 _log.info("%s: a request waits: %s", self._participant, error)
             with self.changed:
@@ -327,7 +327,7 @@ class QueueAsker(Asker):
             self._replies.acknowledge([message])
             return
         id, event = reply
-        if self.is_own(id) or is_expired(event, time.time_ns() // 1_000_000):
+        if self.is_own(id) or is_expired(event, self._system.now_ms()):
             self._replies.acknowledge([message])
         else:
             _log.debug("%s: %s is of another process: %s", self._participant, CORRELATION_ID, id)

@@ -7,7 +7,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from datetime import datetime
-from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
 
@@ -23,9 +22,10 @@ from eventplane_client.inbox import Inbox
 from eventplane_client.interest import Interest, checked_announcement
 from eventplane_client.notices import Listener, log_notice
 from eventplane_client.ports import MessageFilter, Mode, Transport, digest
-from eventplane_client.reader import Doubt, Judge, by_clock
+from eventplane_client.reader import Doubt, Judge
 from eventplane_client.resequencer import GAP_TIMEOUT_S, MOST_HELD
 from eventplane_client.settings import check_arguments
+from eventplane_client.system import SYSTEM, System
 from eventplane_client.telemetry import NoTelemetry, Telemetry
 
 if TYPE_CHECKING:
@@ -90,7 +90,8 @@ class Client:
         most_held: int = MOST_HELD,
         on_notice: Listener = log_notice,
         is_registered: Callable[[], bool] = lambda: True,
-        has_expired: Judge = by_clock,
+        has_expired: Judge | None = None,
+        system: System = SYSTEM,
     ) -> None:
         self._conversations = conversations or NoConversations("nobody can be asked here", "use `connect`")
         self.participant = participant
@@ -106,6 +107,7 @@ class Client:
         self._on_notice = on_notice
         self._is_registered = is_registered
         self._has_expired = has_expired
+        self._system = system
         self.telemetry: Telemetry = NoTelemetry()
         self._inboxes: list[Inbox] = []
         self._put: OrderedDict[bytes, None] = OrderedDict()
@@ -270,6 +272,7 @@ class Client:
             is_registered=self._is_registered,
             has_expired=self._has_expired,
             in_force_from=in_force_from,
+            system=self._system,
         )
         self._inboxes.append(inbox)
         return inbox
@@ -317,8 +320,8 @@ class Client:
 
     def _close_filter(self) -> None:
         # The closed transport has woken who reads, but over SQS, where a reception ends with its long poll.
-        give_up = monotonic() + _LEAVE_S
-        if not all(each.wait_ended(max(0.0, give_up - monotonic())) for each in self._inboxes):
+        give_up = self._system.monotonic() + _LEAVE_S
+        if not all(each.wait_ended(max(0.0, give_up - self._system.monotonic())) for each in self._inboxes):
             text = "%s: another thread still reads; what it receives is given back when its long poll ends"
             _log.warning(text, self.participant)
         elif self._filter:

@@ -5,10 +5,8 @@ With it go, as in the routers, what participants subscribed and what they announ
 
 from __future__ import annotations
 
-import threading
 from contextlib import suppress
 from pathlib import Path
-from time import monotonic, time
 from typing import Any, Final
 
 from eventplane.contract import Contract, ContractError, load_compiled
@@ -24,6 +22,7 @@ from eventplane.interest.table import InterestTable
 from eventplane_aws.tables import DynamoDbTables
 from eventplane_client.aws import unavailable
 from eventplane_client.errors import ClientSettingsError, UnavailableError
+from eventplane_client.system import SYSTEM, System
 
 CONTRACTS_TABLE: Final = "contracts"
 """What the environment's table of published contracts is called, before `resource_name`."""
@@ -47,14 +46,16 @@ class ContractInForce:
         contracts: str,
         subscriptions: str,
         interest: str,
+        system: System = SYSTEM,
     ) -> None:
         self._participant = participant
         self._deployed = deployed
-        tables = DynamoDbTables(dynamodb)
+        tables = DynamoDbTables(dynamodb, system.random_bytes)
         self._contracts = ContractTable(tables, contracts)
         self._subscriptions = SubscriptionTable(tables, subscriptions)
         self._interest = InterestTable(tables, interest)
-        self._lock = threading.Lock()
+        self._lock = system.lock()
+        self._system = system
         self._handlers: Handlers | None = None
         self._basis: tuple[str, frozenset[Subscription], frozenset[Announcement]] | None = None
         self._looked_at = 0.0
@@ -68,7 +69,7 @@ class ContractInForce:
     def handlers(self, event: Envelope) -> frozenset[Replier]:
         """Who is expected to answer. Raises `UnavailableError`, `NotAskingError`, `NotOneDeviceError`."""
         with self._lock:
-            if self._handlers is None or monotonic() - self._looked_at >= REFRESH_S:
+            if self._handlers is None or self._system.monotonic() - self._looked_at >= REFRESH_S:
                 try:
                     with unavailable(self._participant):
                         self._handlers = self._look()
@@ -76,13 +77,13 @@ class ContractInForce:
                     if self._handlers is None:
                         raise
                     # What is known may be a little old; that of a minute ago is better than nothing.
-                self._looked_at = monotonic()
+                self._looked_at = self._system.monotonic()
             found = self._handlers
         return found.of(event, self._participant)
 
     def _look(self) -> Handlers:
         contract, subscribed = self._published(), self._subscriptions.all()
-        now_s = time()
+        now_s = self._system.now_s()
         leased = [each for each in self._interest.all(now_s) if each.until_s > now_s]
         last: dict[Replier, int] = {}
         for each in leased:

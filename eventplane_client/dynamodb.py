@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from time import time
 from typing import Any, Final
 
 from eventplane.records import ATTEMPTS, NEW, ConflictError, RecordKind, Records
 from eventplane_client.aws import no_state
 from eventplane_client.dynamodb_table import KEY, WINDOW_S, DynamoDbState
 from eventplane_client.ports import Lease, Verdict
+from eventplane_client.system import SYSTEM, System
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,9 +47,12 @@ class DynamoDbFilter(DynamoDbState):
         *,
         lease: Lease,
         window_s: float = WINDOW_S,
-        clock: Callable[[], float] = time,
+        clock: Callable[[], float] | None = None,
+        system: System = SYSTEM,
     ) -> None:
-        super().__init__(dynamodb, table, participant, lease=lease, window_s=window_s, clock=clock)
+        super().__init__(
+            dynamodb, table, participant, lease=lease, window_s=window_s, clock=clock, system=system
+        )
         self._claims = Records(self._tables, table, CLAIM)
         self._in_hand: dict[bytes, Claim] = {}
 

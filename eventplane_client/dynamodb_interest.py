@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import logging
-import threading
-import uuid
 from collections.abc import Callable
 from dataclasses import replace
-from time import time
+from functools import cached_property
 from typing import Any, Final
 
 from eventplane.interest.announcement import Announcement
@@ -16,6 +14,7 @@ from eventplane.records import Records
 from eventplane_aws.tables import DynamoDbTables
 from eventplane_client.aws import unavailable
 from eventplane_client.errors import ClosedError, UnavailableError
+from eventplane_client.system import SYSTEM, System
 
 _log = logging.getLogger(__name__)
 
@@ -36,18 +35,25 @@ class DynamoDbInterest:
         participant: str,
         *,
         lease_s: float = LEASE_S,
-        clock: Callable[[], float] = time,
+        clock: Callable[[], float] | None = None,
+        system: System = SYSTEM,
     ) -> None:
-        self._records = Records(DynamoDbTables(dynamodb), table, ANNOUNCEMENT)
+        self._records = Records(DynamoDbTables(dynamodb, system.random_bytes), table, ANNOUNCEMENT)
         self._participant = participant
         self._lease_s = lease_s
-        self._clock = clock
-        # Two programs of one participant, an old and a new one, may handle different things.
-        self._announcer = uuid.uuid4().hex
+        self._clock = clock or system.now_s
+        self._system = system
+        self._random_bytes = system.random_bytes
         self._announced: LeasedAnnouncement | None = None
-        self._lock = threading.Lock()
-        self._ending = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._lock = system.lock()
+        self._ending = system.event()
+        self._is_started = False
+
+    @cached_property
+    def _announcer(self) -> str:
+        # Two programs of one participant, an old and a new one, may handle different things; drawn with its
+        # first use, as clones of a function's snapshot would share what is drawn before it.
+        return self._random_bytes(16).hex()
 
     def announce(self, announcement: Announcement) -> None:
         with self._lock:
@@ -56,10 +62,9 @@ class DynamoDbInterest:
             leased = LeasedAnnouncement(announcement, 0, int(1_000 * self._clock()))
             self._put(leased)
             self._announced = leased
-            if self._thread is None:
-                name = f"{self._participant}-interest"
-                self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-                self._thread.start()
+            if not self._is_started:
+                self._is_started = True
+                self._system.start_thread(f"{self._participant}-interest", self._run)
 
     def withdraw(self) -> None:
         with self._lock:

@@ -12,13 +12,13 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from time import time
 from typing import Any, Final
 
 from eventplane.records import RecordKind, Records
 from eventplane_client.aws import no_state
 from eventplane_client.dynamodb_table import KEY, WINDOW_S, DynamoDbState
 from eventplane_client.ports import Lease, Verdict
+from eventplane_client.system import SYSTEM, System
 
 MOST: Final = 1_000_000
 """Events that are kept in memory, about 200 bytes each; the oldest are forgotten first."""
@@ -70,9 +70,12 @@ class DynamoDbLogFilter(DynamoDbState):
         *,
         lease: Lease,
         window_s: float = WINDOW_S,
-        clock: Callable[[], float] = time,
+        clock: Callable[[], float] | None = None,
+        system: System = SYSTEM,
     ) -> None:
-        super().__init__(dynamodb, table, participant, lease=lease, window_s=window_s, clock=clock)
+        super().__init__(
+            dynamodb, table, participant, lease=lease, window_s=window_s, clock=clock, system=system
+        )
         self._partition = f"{participant}/log"
         self._log = Records(self._tables, table, ENTRY)
         self._in_hand: set[bytes] = set()

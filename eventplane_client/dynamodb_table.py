@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import secrets
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from time import time
+from functools import cached_property
 from typing import Any, Final
 
 from eventplane.ordering import Stream
@@ -15,6 +13,7 @@ from eventplane.records import RecordKind, Records
 from eventplane_aws.tables import DynamoDbTables
 from eventplane_client.aws import no_state
 from eventplane_client.ports import Lease
+from eventplane_client.system import SYSTEM, System
 
 PARTITION: Final = "reader"
 """Starts with the participant's name and `/`, so that a role can be kept to its own items."""
@@ -76,18 +75,24 @@ class DynamoDbState:
         *,
         lease: Lease,
         window_s: float = WINDOW_S,
-        clock: Callable[[], float] = time,
+        clock: Callable[[], float] | None = None,
+        system: System = SYSTEM,
     ) -> None:
-        self._tables = DynamoDbTables(dynamodb)
+        self._tables = DynamoDbTables(dynamodb, system.random_bytes)
         self._table = table
         self._epochs = Records(self._tables, table, EPOCH)
         self._positions = Records(self._tables, table, POSITION)
         self._participant = participant
         self._lease = lease
         self._window_s = window_s
-        self._clock = clock
-        self._session = secrets.token_hex(8)
-        self._lock = threading.RLock()  # claims are renewed in a thread of its own
+        self._clock = clock or system.now_s
+        self._random_bytes = system.random_bytes
+        self._lock = system.lock()  # claims are renewed in a thread of its own
+
+    @cached_property
+    def _session(self) -> str:
+        # With its first use: clones of a function's snapshot would share what is drawn before it.
+        return self._random_bytes(8).hex()
 
     def tries(self, key: bytes) -> int:  # noqa: ARG002 (the queue counts)
         """Return 0: the queue counts."""

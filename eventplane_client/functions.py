@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from time import time_ns
 from typing import Any, Final, Protocol
 
 from aws_lambda_powertools.utilities.batch.types import PartialItemFailureResponse
@@ -28,6 +27,7 @@ from eventplane_client.ports import Lease, Message, MessageFilter, Mode, Transpo
 from eventplane_client.reader import Doubt
 from eventplane_client.resequencer import GAP_TIMEOUT_S
 from eventplane_client.sqs import SqsTransport
+from eventplane_client.system import SYSTEM, System
 from eventplane_client.telemetry import Telemetry
 from eventplane_client.visibility import check_lease
 
@@ -57,7 +57,7 @@ class BatchTransport:
     visibility_s = None
     keeps_refused = False
 
-    def __init__(self, event: dict[str, Any], outbox: Transport) -> None:
+    def __init__(self, event: dict[str, Any], outbox: Transport, system: System) -> None:
         self.max_receives = outbox.max_receives
         self._outbox = outbox
         self._messages = {
@@ -70,7 +70,7 @@ class BatchTransport:
                 route=_hint(record, ROUTE),
                 redrive=_hint(record, REDRIVEN),
                 # Nobody waits in a function: what is too early waits in its queue, over several invocations.
-                waited_s=_waited_s(record),
+                waited_s=_waited_s(record, system.now_s()),
             )
             for record in SQSEvent(event).records
         }
@@ -119,6 +119,7 @@ def handles_events(
     on_notice: Listener = log_notice,
     wiring: Callable[[], Wiring] | None = None,
     telemetry: Telemetry | None = None,
+    system: System = SYSTEM,
 ) -> Callable[[Callable[[Envelope], object]], Handler]:
     """Makes of a function of one event a handler of the batches of the inbox of `participant`.
 
@@ -126,7 +127,7 @@ def handles_events(
     queue's limit makes a dead letter of it with the exception as reason. What it returns is the answer to
     whoever waits for a reply. In a FIFO queue what follows in its
     group waits. `wiring` gives transport and filter in the place of those of `environment`; it is called
-    once, with the first batch. `telemetry` is told of each event.
+    once, with the first batch. `telemetry` is told of each event. `system` has clocks and randomness.
 
     In an inbox with `ordering: source` an event that came too early comes again after the visibility timeout.
     It goes without its predecessors once `gap_timeout_s` seconds have passed since it was received first, and
@@ -148,7 +149,7 @@ def handles_events(
 
             if mode is Mode.EXACTLY_ONCE:
                 check_lease(participant, queues, lease())
-            batch = BatchTransport(event, queues)
+            batch = BatchTransport(event, queues, system)
 
             def has_time() -> bool:
                 return context.get_remaining_time_in_millis() >= RESERVE_MS
@@ -172,6 +173,7 @@ def handles_events(
                     on_doubt=on_doubt,
                     gap_timeout_s=gap_timeout_s,
                     telemetry=telemetry,
+                    system=system,
                 ) as inbox,
             ):
                 inbox.handle(in_time, idle_s=0)
@@ -185,9 +187,9 @@ def handles_events(
     return decorate
 
 
-def _waited_s(record: SQSRecord) -> float:
+def _waited_s(record: SQSRecord, now_s: float) -> float:
     first_ms = record.raw_event["attributes"].get("ApproximateFirstReceiveTimestamp")
-    return max(0.0, time_ns() / 1e9 - int(first_ms) / 1e3) if first_ms else 0.0
+    return max(0.0, now_s - int(first_ms) / 1e3) if first_ms else 0.0
 
 
 def _hint(record: SQSRecord, name: str) -> str | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import datetime
@@ -20,9 +19,10 @@ from eventplane_client.errors import (
 )
 from eventplane_client.notices import Listener, log_notice
 from eventplane_client.ports import MessageFilter, Mode, Transport
-from eventplane_client.reader import LONG_POLL_S, Doubt, Judge, Reader, by_clock
+from eventplane_client.reader import LONG_POLL_S, Doubt, Judge, Reader
 from eventplane_client.resequencer import GAP_TIMEOUT_S, MOST_HELD
 from eventplane_client.settings import check_arguments
+from eventplane_client.system import SYSTEM, System
 from eventplane_client.telemetry import Telemetry
 
 
@@ -86,8 +86,9 @@ class Inbox:
         on_doubt: Doubt | None = None,
         telemetry: Telemetry | None = None,
         is_registered: Callable[[], bool] = lambda: True,
-        has_expired: Judge = by_clock,
+        has_expired: Judge | None = None,
         in_force_from: datetime | None = None,
+        system: System = SYSTEM,
     ) -> None:
         self.participant = participant
         self._is_registered = is_registered
@@ -103,12 +104,13 @@ class Inbox:
             on_doubt=on_doubt,
             telemetry=telemetry,
             has_expired=has_expired,
+            system=system,
         )
         self._got: list[Delivery] = []
         self._received: list[Delivery] = []
         # Held while the reader works. A thread that closes does not wait for it: who leaves it last, ends it.
-        self._lock = threading.RLock()
-        self._ended = threading.Event()
+        self._lock = system.lock()
+        self._ended = system.event()
         self._error: BaseException | None = None
         self._closed = False
         self._stopping = False

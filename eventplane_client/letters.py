@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from datetime import UTC, datetime
+from datetime import datetime
 
 from eventplane.dead_letter import LETTER_ID_DIGITS, Refusal, dead_letter, letter_id
 from eventplane.envelope import Envelope
@@ -17,7 +17,9 @@ SOURCE = "/eventplane/client/"
 UNKNOWN_VERSION = "unknown"
 
 
-def letter(participant: str, message: Message, event: Envelope | None, refusal: Refusal) -> Envelope:
+def letter(
+    participant: str, message: Message, event: Envelope | None, refusal: Refusal, now: datetime
+) -> Envelope:
     """Return the dead letter of what `participant` cannot handle; the same id until it is redriven."""
     id = letter_id(*event.key) if event else hashlib.sha256(message.body).hexdigest()[:LETTER_ID_DIGITS]
     if message.redrive is not None:
@@ -26,7 +28,7 @@ def letter(participant: str, message: Message, event: Envelope | None, refusal: 
     return dead_letter(
         id=id,
         source=f"{SOURCE}{participant}",
-        time=timestamp(datetime.now(UTC)),
+        time=timestamp(now),
         refusal=refusal,
         channel=f"{participant}.inbox",
         original=message.body,

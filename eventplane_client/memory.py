@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import itertools
 import logging
-import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from time import monotonic
 from typing import Final
 
 from eventplane.attributes import priority_of
@@ -37,6 +34,7 @@ from eventplane_client.outbox_order import OutboxOrder
 from eventplane_client.ports import Message
 from eventplane_client.settings import RANGES as SETTINGS
 from eventplane_client.settings import check_number
+from eventplane_client.system import SYSTEM, System
 
 _log = logging.getLogger(__name__)
 
@@ -97,8 +95,9 @@ class MemoryPlane:
         max_receives: int = MAX_RECEIVES,
         max_events: int = MAX_EVENTS,
         max_age_s: float = MAX_AGE_S,
-        clock: Callable[[], float] = monotonic,
+        clock: Callable[[], float] | None = None,
         contract: Contract | None = None,
+        system: System = SYSTEM,
     ) -> None:
         numbers = {
             "visibility_s": visibility_s,
@@ -113,8 +112,9 @@ class MemoryPlane:
         self.max_receives = max_receives
         self._max_events = max_events
         self._max_age_s = max_age_s
-        self._clock = clock
-        self._changed = threading.Condition()
+        self._clock = clock or system.monotonic
+        self.system = system
+        self._changed = system.condition()
         self._filters: dict[str, dict[str, Filter | None]] = {}
         self._interest: dict[str, dict[object, Filter]] = {}
         self._last_announcements: dict[Replier, int] = {}
@@ -190,7 +190,7 @@ class MemoryPlane:
         letter = dead_letter(
             id=letter_id(str(sender), *event.claim),
             source=_SOURCE,
-            time=timestamp(datetime.now(UTC)),
+            time=timestamp(self.system.now()),
             refusal=refusal,
             channel=f"{participant}.outbox",
             original=event.json.encode("utf-8"),
@@ -242,7 +242,7 @@ class MemoryPlane:
         self, participant: str, most: int, timeout_s: float, is_closed: Callable[[], bool] = lambda: False
     ) -> list[Message]:
         """What a transport receives; nothing once it `is_closed`."""
-        give_up = monotonic() + timeout_s
+        give_up = self.system.monotonic() + timeout_s
         try:
             with self._changed:
                 while True:
@@ -253,7 +253,7 @@ class MemoryPlane:
                     inbox = self._inboxes.get(participant, {})
                     visible = ((key, each) for key, each in inbox.items() if each.visible_at <= now)
                     found = list(itertools.islice(visible, most))
-                    left = give_up - monotonic()
+                    left = give_up - self.system.monotonic()
                     if found or left <= 0:
                         return [self._message(key, each, now) for key, each in found]
                     self._changed.wait(min(left, 0.05))

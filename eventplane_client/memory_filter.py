@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from time import monotonic
 from typing import Final
 
 from eventplane.ordering import Stream
 from eventplane_client.ports import Lease, Verdict
+from eventplane_client.system import SYSTEM
 
 WINDOW = 100_000
 """Events that a filter remembers by default. A repetition that is older comes out again."""
@@ -54,7 +54,7 @@ class MemoryFilter:
         window: int = WINDOW,
         *,
         lease: Lease = lambda: LEASE_S,
-        clock: Callable[[], float] = monotonic,
+        clock: Callable[[], float] = SYSTEM.monotonic,
     ) -> None:
         self._memory = memory or Memory()
         self._memory.session += 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 
 from eventplane_client.errors import AlreadySubscribedError, NotSubscribedError
 from eventplane_client.memory import MemoryPlane
@@ -22,7 +22,7 @@ class MemorySubscriptions:
         if self._documents.setdefault(name, filter) != filter:
             raise AlreadySubscribedError(self._participant, name)
         self._plane.subscribe(self._participant, name, tree)
-        return datetime.now(UTC)
+        return self._plane.system.now()
 
     def unsubscribe(self, name: str) -> None:
         self._documents.pop(name, None)

@@ -7,13 +7,10 @@ sent when the forwarder's receipt confirms that the spool has committed it, and 
 from __future__ import annotations
 
 import logging
-import threading
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from time import monotonic
 from typing import Final
 
 from eventplane.conversation.messages import Replier
@@ -58,6 +55,7 @@ from eventplane_client.mqtt_loop import CLOSE_S, CallbackThread, ServiceLoop
 from eventplane_client.open_questions import OpenQuestions
 from eventplane_client.outbox_window import OutboxMessage, OutboxWindow
 from eventplane_client.ports import Message
+from eventplane_client.system import SYSTEM, System
 from eventplane_mqtt import Endpoint, Login, PinnedCertificate
 from eventplane_mqtt.broker_link import DnsSd
 from eventplane_mqtt.discovery import DiscoveryError
@@ -157,22 +155,28 @@ class MqttTransport:
         window: int = 200,
         receipt_timeout_s: float = 5.0,
         client_id: str | None = None,
+        system: System = SYSTEM,
     ) -> None:
         self.max_receives = max_receives
         self._participant = participant
         self._on_refused = on_refused
         self._on_peer = on_peer
-        self._changed = threading.Condition()
+        self._changed = system.condition()
         self._held: dict[bytes, _Held] = {}
-        self._closed = threading.Event()
-        self._window = OutboxWindow(window, receipt_timeout_s)
+        self._closed = system.event()
+        self._system = system
+        self._window = OutboxWindow(window, receipt_timeout_s, system)
         self._states = OpenQuestions(
-            state_topic(participant), receipt_timeout_s, write_state_question, read_state_answer
+            state_topic(participant), receipt_timeout_s, write_state_question, read_state_answer, system
         )
         self._handlers = OpenQuestions(
-            handlers_topic(participant), receipt_timeout_s, write_handlers_question, read_handlers_answer
+            handlers_topic(participant),
+            receipt_timeout_s,
+            write_handlers_question,
+            read_handlers_answer,
+            system,
         )
-        self._asker = Asker(participant, self._report_peer)
+        self._asker = Asker(participant, self._report_peer, system)
         replies = local_topic(participant, "replies")
         questions: dict[str, OpenQuestions[str, StateAnswer] | OpenQuestions[Envelope, HandlersAnswer]] = {
             state_answer_topic(participant): self._states,
@@ -205,6 +209,7 @@ class MqttTransport:
                 {replies: self._asker.take},
                 self._deliver,
                 self._report_refused,
+                system,
             )
         except DiscoveryError as error:
             raise ClientSettingsError("transport", str(error), "or name the broker's address") from error
@@ -212,11 +217,9 @@ class MqttTransport:
         self._callbacks = CallbackThread(f"{participant}-callbacks")
         self._loop.start()
 
-    @staticmethod
-    def has_expired(event: Envelope) -> bool:
+    def has_expired(self, event: Envelope) -> bool:
         """Return whether an event has expired, as far as this device's clock can be trusted."""
-        uptime_ms = time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
-        return is_expired_on_device(event, time.time_ns() // 1_000_000, uptime_ms)
+        return is_expired_on_device(event, self._system.now_ms(), self._system.uptime_ms())
 
     @property
     def up(self) -> bool:
@@ -299,10 +302,10 @@ class MqttTransport:
         return self._asker.ignored_replies
 
     def receive(self, most: int, timeout_s: float) -> list[Message]:
-        give_up = monotonic() + timeout_s
+        give_up = self._system.monotonic() + timeout_s
         with self._changed:
             while not self._closed.is_set():
-                now = monotonic()
+                now = self._system.monotonic()
                 waiting = [each for each in self._held.values() if not each.is_in_hand]
                 ready = [each for each in waiting if each.visible_at <= now][:most]
                 if ready or now >= give_up:
@@ -322,7 +325,7 @@ class MqttTransport:
         with self._changed:
             if held := self._held.get(message.body):
                 held.is_in_hand = False
-                held.visible_at = monotonic() + wait_s
+                held.visible_at = self._system.monotonic() + wait_s
                 self._changed.notify_all()
 
     def extend(self, messages: Sequence[Message]) -> None:
@@ -357,9 +360,9 @@ class MqttTransport:
 
         Raises `RequestDroppedError` for one that was then not sent at all.
         """
-        give_up = monotonic() + timeout_s
+        give_up = self._system.monotonic() + timeout_s
         message = self._add(event, timeout_s, awaited=True)
-        receipt = self._window.wait_receipt(message, max(0.0, give_up - monotonic()))
+        receipt = self._window.wait_receipt(message, max(0.0, give_up - self._system.monotonic()))
         if receipt is None:
             if self._closed.is_set():
                 raise ClosedError(self._participant)
@@ -387,10 +390,10 @@ class MqttTransport:
 
     def _send_request(self, event: Envelope, timeout_s: float, *, durable: bool) -> None:
         """Put `event`, again while the spool has no room for it, until the timeout."""
-        give_up = monotonic() + timeout_s
+        give_up = self._system.monotonic() + timeout_s
         while True:
             try:
-                self._put(event, max(0.0, give_up - monotonic()), durable=durable)
+                self._put(event, max(0.0, give_up - self._system.monotonic()), durable=durable)
             except ReceiptTimeoutError:
                 return  # the replies are late too, and that error says more
             except WindowFullError as error:
@@ -399,7 +402,7 @@ class MqttTransport:
                 raise RequestDroppedError(self._participant, "the window has no room") from error
             except NoRoomError as error:
                 # The last attempt has as much time for its receipt as the one before had to wait.
-                if give_up - monotonic() < 2 * _ROOM_S:
+                if give_up - self._system.monotonic() < 2 * _ROOM_S:
                     if durable:
                         raise
                     raise RequestDroppedError(self._participant, "the device has no room for it") from error

@@ -10,14 +10,15 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
-from time import monotonic
 from typing import Any
 
 from eventplane.conversation.questions import QuestionError
+from eventplane.randomness import random_share
 from eventplane.receipts import Receipt, ReceiptError, digest, read_receipts, write_receipts
 from eventplane.topics import interest_topic, local_topic, receipt_topic
 from eventplane_client.open_questions import OpenQuestions
 from eventplane_client.outbox_window import OutboxWindow
+from eventplane_client.system import System
 from eventplane_mqtt import Connection, Endpoint
 from eventplane_mqtt.broker_link import DnsSd, link_to_broker
 from eventplane_mqtt.endpoint import BrokerAddress
@@ -28,8 +29,6 @@ _log = logging.getLogger(__name__)
 
 CLOSE_S = 1.0
 """Timeout of DISCONNECT and of the last messages before it, seconds."""
-
-_BACKOFF = Backoff(first_s=0.1, max_s=2.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +110,10 @@ class ServiceLoop:
         readers: Mapping[str, Callable[[bytes], object]],
         on_delivery: Callable[[Received], None],
         on_refused: Callable[[bytes, str], None],
+        system: System,
     ) -> None:
         self._service = service
+        self._monotonic = system.monotonic
         self._window = window
         self._questions = questions
         self._readers = readers
@@ -127,7 +128,7 @@ class ServiceLoop:
             address,
             found_by,
             partial(self._dial, endpoint),
-            _BACKOFF,
+            Backoff(0.1, 2.0, partial(random_share, system.random_bytes)),
             endpoint.connect_timeout_s,
             has_login=endpoint.login is not None,
             wake=self.wake,
@@ -169,7 +170,7 @@ class ServiceLoop:
     def _run(self) -> None:
         try:
             while not self._stopping:
-                now = monotonic()
+                now = self._monotonic()
                 self._link.tick(now)
                 if self._link.up:
                     self._send(now)
@@ -195,7 +196,7 @@ class ServiceLoop:
         else:
             due = [self._window.deadline(), *(each.deadline() for each in self._questions.values())]
         deadline = min((each for each in due if each is not None), default=None)
-        return None if deadline is None else max(0.0, deadline - monotonic())
+        return None if deadline is None else max(0.0, deadline - self._monotonic())
 
     def _take(self, message: Message | _Wake | _Announce | _Handled) -> None:
         match message:
@@ -216,14 +217,14 @@ class ServiceLoop:
             case Connected(_, generation):
                 self._begin(generation)
             case Disconnected(_, generation, reason):
-                if self._link.disconnected(generation, reason, monotonic()):
+                if self._link.disconnected(generation, reason, self._monotonic()):
                     self._early.clear()  # the broker sends them again
             case _:
                 pass  # a wake-up has ended the wait; the broker's PUBACK proves nothing
 
     def _begin(self, generation: int) -> None:
         """Send everything pending again: broker and forwarder may have forgotten an earlier connection."""
-        if not self._link.connected(generation, monotonic()):
+        if not self._link.connected(generation, self._monotonic()):
             return
         if self._announced is not None:
             self._retain(self._announced)

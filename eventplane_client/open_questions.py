@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import secrets
-import threading
 from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
+
+from eventplane_client.system import SYSTEM, System
 
 _ID_BYTES = 8
 
@@ -32,19 +32,21 @@ class OpenQuestions(Generic[Asked, Answer]):
         repeat_s: float,
         write: Callable[[str, Asked], bytes],
         read: Callable[[bytes], Answer],
+        system: System = SYSTEM,
     ) -> None:
         self.topic = topic
         self._repeat_s = repeat_s
         self._write = write
         self._read = read
-        self._changed = threading.Condition()
+        self._changed = system.condition()
+        self._random_bytes = system.random_bytes
         self._open: dict[str, tuple[bytes, float]] = {}  # payload, and when it is due
         self._answers: dict[str, Answer] = {}
         self._closed = False
 
     def ask(self, about: Asked) -> str:
         """Add a question and return its id."""
-        id = secrets.token_hex(_ID_BYTES)
+        id = self._random_bytes(_ID_BYTES).hex()
         payload = self._write(id, about)
         with self._changed:
             self._open[id] = payload, 0.0

@@ -5,8 +5,7 @@ Names are those of OpenTelemetry's semantic conventions for messaging and for Cl
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
 
@@ -20,6 +19,7 @@ from eventplane.limits import MAX_SENT_EVENT_BYTES
 from eventplane.tracing.context import DEFAULT_SHARE, TraceContext, context_of, traceparent
 from eventplane.tracing.spans import event_attributes, inbox_context
 from eventplane_client.ports import Message
+from eventplane_client.system import SYSTEM, System
 
 _NAME: Final = "eventplane_client"
 _NANOSECONDS: Final = 1_000_000
@@ -36,7 +36,9 @@ class OpenTelemetry:
         *,
         tracers: trace.TracerProvider | None = None,
         meters: metrics.MeterProvider | None = None,
+        system: System = SYSTEM,
     ) -> None:
+        self._system = system
         self._share = share
         self._tracer = trace.get_tracer(_NAME, tracer_provider=tracers)
         meter = metrics.get_meter(_NAME, meter_provider=meters)
@@ -81,7 +83,7 @@ class OpenTelemetry:
                 attributes={**attributes, **_place(inbox, "receive")},
                 start_time=message.sent_at_ms * _NANOSECONDS,
             )
-            waited.end(max(time.time_ns(), message.sent_at_ms * _NANOSECONDS))
+            waited.end(max(self._system.time_ns(), message.sent_at_ms * _NANOSECONDS))
             parent = trace.set_span_in_context(waited, Context())
         span = self._tracer.start_span(
             f"process {inbox}",
@@ -90,7 +92,7 @@ class OpenTelemetry:
             attributes={**attributes, **_place(inbox, "process")},
         )
         self._consumed.add(1, _place(inbox, "receive"))
-        return Handling(span, self._took, _place(inbox, "process"))
+        return Handling(span, self._took, _place(inbox, "process"), self._system.monotonic)
 
     def expired(self, participant: str, event: Envelope) -> None:  # noqa: ARG002 (a metric names no event)
         self._expired.add(1, _place(f"{participant}.inbox", "receive"))
@@ -99,11 +101,14 @@ class OpenTelemetry:
 class Handling:
     """The span of one event's handling."""
 
-    def __init__(self, span: Span, took: metrics.Histogram, place: Attributes) -> None:
+    def __init__(
+        self, span: Span, took: metrics.Histogram, place: Attributes, monotonic: Callable[[], float]
+    ) -> None:
         self._span = span
         self._took = took
         self._place = place
-        self._began_s = time.perf_counter()
+        self._monotonic = monotonic
+        self._began_s = monotonic()
 
     @contextmanager
     def active(self) -> Iterator[None]:
@@ -115,7 +120,7 @@ class Handling:
             self._span.set_status(Status(StatusCode.ERROR, str(error)))
             self._span.set_attributes(_error(error))
         self._span.end()
-        self._took.record(time.perf_counter() - self._began_s, {**self._place, **_error(error)})
+        self._took.record(self._monotonic() - self._began_s, {**self._place, **_error(error)})
 
 
 def _context(of: TraceContext) -> Context:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import secrets
-import threading
 from collections import OrderedDict
+from functools import cached_property
 from typing import Final
 
 from eventplane.contract import Contract
@@ -13,6 +12,7 @@ from eventplane.names import ORDER, ORDER_EPOCH
 from eventplane.ordering import OrderedInboxes, next_positions, positions_text
 from eventplane.sender import Sender
 from eventplane.sending import stamp_sender
+from eventplane_client.system import SYSTEM, System
 
 _EPOCH_BYTES: Final = 8
 _REMEMBERED: Final = 1_000
@@ -24,15 +24,20 @@ class OutboxOrder:
     Each has an epoch of its own: order holds among the events of one life of one client.
     """
 
-    def __init__(self, contract: Contract, participant: str) -> None:
+    def __init__(self, contract: Contract, participant: str, system: System = SYSTEM) -> None:
         self._contract = contract
         self._sender = Sender(service=participant)
         self._outbox = contract.participants[participant].outbox
         self._inboxes = OrderedInboxes(contract)
-        self._epoch = secrets.token_hex(_EPOCH_BYTES)
+        self._random_bytes = system.random_bytes
         self._counted: dict[str, int] = {}
         self._numbered: OrderedDict[EventKey, str] = OrderedDict()
-        self._lock = threading.Lock()
+        self._lock = system.lock()
+
+    @cached_property
+    def _epoch(self) -> str:
+        # With its first use: clones of a function's snapshot would share what is drawn before it.
+        return self._random_bytes(_EPOCH_BYTES).hex()
 
     def numbered(self, event: Envelope) -> Envelope:
         """Return `event` with its positions: the same again for one that is sent again."""
@@ -43,6 +48,7 @@ class OutboxOrder:
         if not counters:
             return event
         with self._lock:
+            epoch = self._epoch
             text = self._numbered.get(event.key)
             if text is None:
                 positions = next_positions(counters, self._counted)
@@ -50,4 +56,4 @@ class OutboxOrder:
                 text = self._numbered[event.key] = positions_text(positions)
                 if len(self._numbered) > _REMEMBERED:
                     self._numbered.popitem(last=False)
-        return event.stamped(**{ORDER_EPOCH: self._epoch, ORDER: text})
+        return event.stamped(**{ORDER_EPOCH: epoch, ORDER: text})

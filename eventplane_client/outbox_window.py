@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict, deque
 from dataclasses import dataclass
 
 from eventplane.receipts import Receipt, digest
+from eventplane_client.system import SYSTEM, System
 from eventplane_mqtt.link import ResendTimeout
 
 _MOST_DOUBLINGS = 4
@@ -32,10 +32,10 @@ class OutboxWindow:
     until a receipt comes or the connection is a new one.
     """
 
-    def __init__(self, size: int, timeout_s: float) -> None:
+    def __init__(self, size: int, timeout_s: float, system: System = SYSTEM) -> None:
         self._size = size
         self._timeout = ResendTimeout(timeout_s, _MOST_DOUBLINGS)
-        self._changed = threading.Condition()
+        self._changed = system.condition()
         self._unsent: deque[str] = deque()
         self._waiting: OrderedDict[str, OutboxMessage] = OrderedDict()  # the one sent longest ago first
         self._count = 0

@@ -6,8 +6,6 @@ import itertools
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from datetime import UTC, datetime
-from time import monotonic, time_ns
 
 from eventplane.conversation.messages import Failure, Reply, Status, is_request, replier_to, write_reply
 from eventplane.dead_letter import DEAD_LETTER_TYPE, Refusal
@@ -31,6 +29,7 @@ from eventplane_client.notices import DeadLettered, Expired, InDoubt, Listener
 from eventplane_client.packs import UnpackingTransport
 from eventplane_client.ports import Message, MessageFilter, Mode, Transport, Verdict, digest
 from eventplane_client.resequencer import GAP_TIMEOUT_S, MOST_HELD, Resequencer
+from eventplane_client.system import SYSTEM, System
 from eventplane_client.telemetry import NoTelemetry, Telemetry
 from eventplane_client.visibility import VisibilityExtender
 
@@ -57,15 +56,10 @@ Doubt = Callable[[Envelope], bool]
 """Asked of an event that was in hand at a crash: whether to hand it out again. Its program can look."""
 
 
-def by_clock(event: Envelope) -> bool:
-    """Return whether an event has expired by this machine's clock."""
-    return is_expired(event, time_ns() // 1_000_000)
-
-
 class Reader:
     """Reads for `participant`. `filter` is None for what needs none. One thread at a time.
 
-    What `has_expired` is not handed out, and ends.
+    What `has_expired` is not handed out, and ends; without it the machine's clock decides.
     """
 
     def __init__(
@@ -80,7 +74,8 @@ class Reader:
         gap_timeout_s: float = GAP_TIMEOUT_S,
         most_held: int = MOST_HELD,
         telemetry: Telemetry | None = None,
-        has_expired: Judge = by_clock,
+        has_expired: Judge | None = None,
+        system: System = SYSTEM,
     ) -> None:
         self._participant = participant
         self._transport = UnpackingTransport(transport, at_once=mode is Mode.AT_MOST_ONCE)
@@ -89,13 +84,14 @@ class Reader:
         self._on_notice = on_notice
         self._on_doubt = on_doubt
         self._telemetry = telemetry or NoTelemetry()
-        self._has_expired = has_expired
+        self._system = system
+        self._has_expired = has_expired or (lambda event: is_expired(event, system.now_ms()))
         self._buffer: deque[Delivery] = deque()
         self._taken = 0  # from the buffer, since the last reception
         self._positions = filter
         self._withheld: dict[Stream, list[Delivery]] = {}
         self._order = Resequencer[Delivery](gap_timeout_s, on_notice, self._position, most_held)
-        self._extender = VisibilityExtender(self._transport, self._filter, participant)
+        self._extender = VisibilityExtender(self._transport, self._filter, participant, system)
         self._epochs = EpochWatch(filter, on_notice)
 
     def next(self, most: int, timeout_s: float, handled: Sequence[Delivery] = ()) -> list[Delivery]:
@@ -104,9 +100,9 @@ class Reader:
         `handled` are done, in the same step if one is there. Raises `StateError`, `UnavailableError`; then
         nothing is handed out and nothing lost.
         """
-        give_up = monotonic() + timeout_s
+        give_up = self._system.monotonic() + timeout_s
         while True:
-            now = monotonic()
+            now = self._system.monotonic()
             self._queue(self._order.due(now))
             if self._buffer and self._taken >= PREFETCH and not self._transport.is_filled:
                 # A gap that ended may have let go thousands: an alarm does not wait for them.
@@ -126,7 +122,7 @@ class Reader:
                 self.settle(handled)
                 handled = ()
                 continue
-            if not self._buffer and monotonic() >= give_up:
+            if not self._buffer and self._system.monotonic() >= give_up:
                 return []
 
     def settle(self, handled: Sequence[Delivery], *, refused: str | None = None) -> None:
@@ -180,7 +176,7 @@ class Reader:
         self._taken = 0
         for message in self._transport.receive(PREFETCH, wait_s):
             self._admit(message)
-        self._queue(self._order.due(monotonic()))
+        self._queue(self._order.due(self._system.monotonic()))
 
     def _queue(self, deliveries: Iterable[Delivery]) -> None:
         """Put `deliveries` into the buffer, each behind what is as urgent."""
@@ -209,7 +205,7 @@ class Reader:
         # The transport may take away what is not handed out now: that is worse than a lost order.
         is_last = delivery.message.attempt >= self._transport.max_receives
         add = self._order.add_last if is_last else self._order.add
-        now = monotonic()
+        now = self._system.monotonic()
         self._queue(add(*delivery.position, delivery, now, now - delivery.message.waited_s))
 
     def _position(self, stream: Stream) -> int | None:
@@ -471,7 +467,8 @@ class Reader:
             return
         reply = Reply(replier_to(event, self._participant), status, answer, failure)
         try:
-            self._transport.put(write_reply(event, reply, timestamp(datetime.now(UTC))), _PUT_S, durable=True)
+            written = write_reply(event, reply, timestamp(self._system.now()))
+            self._transport.put(written, _PUT_S, durable=True)
         except ClientError as error:
             # The work is done, and must not be done again for the sake of telling.
             _log.warning("%s: a reply is lost: %s", self._participant, error)
@@ -481,7 +478,7 @@ class Reader:
         event = delivery.event if delivery else None
         refused = None
         try:
-            letter_event = letter(self._participant, message, event, refusal)
+            letter_event = letter(self._participant, message, event, refusal, self._system.now())
             self._transport.put(letter_event, _PUT_S, durable=True)
         except ClientError as error:
             is_final = isinstance(error, RefusedError)

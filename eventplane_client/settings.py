@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
-from threading import TIMEOUT_MAX
 from typing import Any, Final
 
 from eventplane.settings import Range
@@ -15,6 +14,7 @@ from eventplane.webhooks import MAX_PORT
 from eventplane_client.errors import ClientSettingsError
 from eventplane_client.ports import Mode
 from eventplane_client.resequencer import GAP_TIMEOUT_S, MOST_HELD
+from eventplane_client.system import TIMEOUT_MAX
 
 DISCOVER: Final = "discover:"
 """The transport where nothing is configured."""

@@ -6,7 +6,6 @@ import json
 import logging
 import math
 from collections.abc import Iterator, Sequence
-from time import time_ns
 from typing import Any, Final, Self
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -22,6 +21,7 @@ from eventplane_client.aws import code_of, unavailable
 from eventplane_client.errors import ClosedError, NotRegisteredError, RefusedError, UnavailableError
 from eventplane_client.outbox_order import OutboxOrder
 from eventplane_client.ports import Message
+from eventplane_client.system import SYSTEM, System
 
 _log = logging.getLogger(__name__)
 
@@ -57,6 +57,7 @@ class SqsTransport:
         max_receives: int,
         inbox_arn: str = "",
         order: OutboxOrder | None = None,
+        system: System = SYSTEM,
     ) -> None:
         self.visibility_s: float | None = visibility_s
         self.max_receives = max_receives
@@ -66,7 +67,8 @@ class SqsTransport:
         self._inbox = inbox
         self._outbox = outbox
         self._order = order
-        self._clock = QueueClock(lambda: time_ns() // 1_000_000)
+        self._clock = QueueClock(system.now_ms)
+        self._system = system
         self._closed = False
 
     @classmethod
@@ -78,6 +80,7 @@ class SqsTransport:
         *,
         max_receives: int,
         order: OutboxOrder | None = None,
+        system: System = SYSTEM,
     ) -> Self:
         """The queues of `environment`, with their own visibility timeout and limit of receives.
 
@@ -106,6 +109,7 @@ class SqsTransport:
             max_receives=max_receives if limit is None else max(1, int(limit) - 1),
             inbox_arn=attributes["QueueArn"],
             order=order,
+            system=system,
         )
 
     def for_replies(self, environment: str) -> Self:
@@ -121,6 +125,7 @@ class SqsTransport:
             visibility_s=0,
             max_receives=self.max_receives,
             order=self._order,
+            system=self._system,
         )
 
     def put(self, event: Envelope, timeout_s: float, *, durable: bool) -> None:  # noqa: ARG002 (boto3 has its own)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 from eventplane.contract import Problem
@@ -23,12 +23,12 @@ def checked_filter(name: str, document: object) -> Filter:
     return filter
 
 
-def in_force_from(created: datetime | None = None) -> datetime:
+def in_force_from(now: datetime, created: datetime | None = None) -> datetime:
     """From when on a subscription in the routers' table is in force, which the table has by now.
 
     One that was `created` long ago, by another machine's clock, is in force already (None: unknown).
     """
-    latest = datetime.now(UTC) + _IN_FORCE
+    latest = now + _IN_FORCE
     # Its clock may be wrong, and writing took some time: twice as long is enough for both.
     return latest if created is None else min(latest, created + 2 * _IN_FORCE)
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from eventplane_client.errors import ClientError, LeaseTooLongError
 from eventplane_client.ports import Message, MessageFilter, Transport
+from eventplane_client.system import System
 
 _log = logging.getLogger(__name__)
 
@@ -29,14 +29,15 @@ def check_lease(participant: str, transport: Transport, lease_s: float) -> None:
 class VisibilityExtender:
     """Extends the messages it holds in a thread of its own, which starts with the first."""
 
-    def __init__(self, transport: Transport, filter: MessageFilter | None, name: str) -> None:
+    def __init__(self, transport: Transport, filter: MessageFilter | None, name: str, system: System) -> None:
         self._transport = transport
         self._filter = filter
         self._name = name
         self._held: dict[int, tuple[Message, bytes]] = {}
-        self._lock = threading.Lock()
-        self._ending = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._lock = system.lock()
+        self._ending = system.event()
+        self._system = system
+        self._is_started = False
 
     def hold(self, message: Message, key: bytes) -> None:
         """Keep `message`, whose event is `key`."""
@@ -45,10 +46,11 @@ class VisibilityExtender:
             return
         with self._lock:
             self._held[id(message)] = message, key
-            if self._thread is None:
-                run: Callable[[], None] = lambda: self._run(visibility_s / _SHARE)  # noqa: E731
-                self._thread = threading.Thread(target=run, name=f"{self._name}-visibility", daemon=True)
-                self._thread.start()
+            if not self._is_started:
+                self._is_started = True
+                self._system.start_thread(
+                    f"{self._name}-visibility", lambda: self._run(visibility_s / _SHARE)
+                )
 
     def let_go(self, message: Message) -> None:
         """It is settled."""

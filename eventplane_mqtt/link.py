@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
@@ -43,11 +42,6 @@ _HURRIED_FAILURES = 2
 which accepts one CONNECT a second from a device. Ours."""
 
 
-def _random_share() -> float:
-    """Return a random number from 0 to 1. The module `random` takes 0.2 MiB."""
-    return int.from_bytes(os.urandom(4)) / 0xFFFFFFFF
-
-
 @dataclass(frozen=True, slots=True)
 class Backoff:
     """The delay between attempts: at least `first_s` (a CONNECT budget), at most `max_s` more.
@@ -58,7 +52,7 @@ class Backoff:
 
     first_s: float
     max_s: float
-    share: Callable[[], float] = _random_share
+    share: Callable[[], float]
 
     def delay_s(self, failures: int) -> float:
         """Return the delay in seconds after `failures` attempts in a row, from 1."""

@@ -135,7 +135,7 @@ class Share:
         # `put` and `take` run in different threads. No signal handler takes it.
         self._lock = Lock()
         self._messages: deque[Received] = deque()
-        self._paused: set[Callable[[], None]] = set()
+        self._paused: dict[Callable[[], None], None] = {}
 
     @property
     def waiting(self) -> int:
@@ -192,13 +192,13 @@ class Share:
             if self.drops or self.waiting_bytes < self.limit_bytes:
                 return True
             self.pauses += resume not in self._paused
-            self._paused.add(resume)
+            self._paused[resume] = None
             return False
 
     def take(self, max_bytes: float, max_messages: int) -> list[Received]:
         """Return the oldest messages up to both limits, but at least one if there is any."""
         taken: list[Received] = []
-        paused: set[Callable[[], None]] = set()
+        paused: dict[Callable[[], None], None] = {}
         size = 0
         with self._lock:
             messages = self._messages

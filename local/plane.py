@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from os import urandom
 from pathlib import Path
 from typing import Any, Final
 
@@ -101,7 +102,7 @@ class Plane:
     def register(self, name: str) -> None:
         """Register the device `name` as in service, so that events may be sent to it (idempotent)."""
         registry = Records(
-            DynamoDbTables(self.cloud.client("dynamodb")), self.outputs["FleetTable"], REGISTRY
+            DynamoDbTables(self.cloud.client("dynamodb"), urandom), self.outputs["FleetTable"], REGISTRY
         )
         device = replace(made(name, int(time.time() * 1_000)), state=LifecycleState.PROVISIONED)
         registry.change(lambda found: found or device, name)

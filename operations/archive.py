@@ -8,10 +8,10 @@ import json
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import MISSING, fields
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, timedelta
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, Final, Protocol, TypeVar
 
@@ -20,6 +20,7 @@ from botocore.exceptions import ClientError
 from eventplane.archive_layout import COMPACTIONS
 from eventplane.ledger import CONTRACTS, LEDGER, TAP, LedgerRecord, TapRecord
 from eventplane.resource_names import archive_bucket
+from operations import system
 from operations.cloud import Cloud, enter
 from operations.command import ChoiceError, day, say
 from operations.errors import ArchiveMissingError
@@ -112,14 +113,14 @@ class Days:
     def rows(self, folder: str, wanted: Callable[[bytes], T | None]) -> Iterator[T]:
         """What `wanted` gives for the lines of `folder`. No object is in memory as a whole, and only what was
         found in the few that are read ahead."""
-        with ThreadPoolExecutor(_PARALLEL) as workers:
-            ahead: deque[Future[list[T]]] = deque()
+        with system.pool(_PARALLEL) as workers:
+            ahead: deque[Callable[[], list[T]]] = deque()
             for name in self.names(folder):
-                ahead.append(workers.submit(self._of, name, wanted))
+                ahead.append(workers.submit(partial(self._of, name, wanted)).result)
                 if len(ahead) > _PARALLEL:
-                    yield from ahead.popleft().result()
+                    yield from ahead.popleft()()
             while ahead:
-                yield from ahead.popleft().result()
+                yield from ahead.popleft()()
 
     def contract(self, version: str) -> bytes | None:
         """The compiled contract of a version, if the archive has it."""
@@ -199,7 +200,7 @@ def add_archive(parser: argparse.ArgumentParser) -> None:
 
 def add_days(parser: argparse.ArgumentParser) -> None:
     """Add `--archive`, and `--from` and `--to` for its days."""
-    today = datetime.now(UTC).date()
+    today = system.now().date()
     parser.add_argument(
         "--from",
         dest="first",

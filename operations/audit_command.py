@@ -6,13 +6,13 @@ import argparse
 import json
 from collections.abc import Mapping
 from contextlib import closing
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any, Final
 
 from eventplane.archive_layout import AUDIT, VERDICTS, last_report
 from eventplane.errors import EventPlaneError
 from eventplane.resource_names import AUDIT_TODAY, DELIVERY_AUDIT, archive_bucket, resource_name
-from operations import text
+from operations import system, text
 from operations.archive import Archive, add_archive, archive_of
 from operations.cloud import Cloud, enter
 from operations.command import DONE, ChoiceError, add_verbs, day, positive, present, present_rows, say
@@ -85,7 +85,7 @@ def _run(options: argparse.Namespace) -> int:
     from operations.smoke.audit import GlueAudit
     from operations.smoke.control import Patience
 
-    today = datetime.now(UTC).date()
+    today = system.now().date()
     window = options.window or (today - timedelta(days=1)).isoformat()
     if window != _ALL and window > today.isoformat():
         raise ChoiceError(f"{window} is still to come; name a day up to {today} (UTC)")

@@ -13,6 +13,7 @@ from botocore.exceptions import ClientError, NoCredentialsError, NoRegionError, 
 from eventplane.fleet import FLEET_TABLE
 from eventplane.resource_names import resource_name
 from eventplane_aws.tables import DynamoDbTables
+from operations import system
 from operations.errors import ELSEWHERE, CloudRefusedError
 
 _CONFIG = Config(retries={"mode": "standard", "total_max_attempts": 5}, max_pool_connections=16)
@@ -56,7 +57,7 @@ class Cloud:
 
     @property
     def tables(self) -> DynamoDbTables:
-        return DynamoDbTables(self.dynamodb)
+        return DynamoDbTables(self.dynamodb, system.random_bytes)
 
     @cached_property
     def account(self) -> str:

@@ -122,12 +122,13 @@ def _publish(options: argparse.Namespace) -> int:
     # Only here: the other commands need no AWS.
     from contract.publish import Publisher, check_floor, find_deployment
     from operations.cloud import enter
+    from operations.system import now
 
     contract = contract_of(options)
     for each in options.image:
         check_floor(load_any(each), contract)
     cloud = enter()
-    publisher = Publisher(find_deployment(options.env, cloud.client), cloud.tables)
+    publisher = Publisher(find_deployment(options.env, cloud.client), cloud.tables, now)
     document = {"environment": options.env, "version": contract.version}
     if options.withdraw:
         publisher.withdraw()

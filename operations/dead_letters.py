@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -74,9 +72,9 @@ class Redrive:
     contract: Contract
     dry_run: bool
     progress: Callable[[int, int | None], None]
-    clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000
-    sleep: Callable[[float], None] = time.sleep
-    run: str = field(default_factory=lambda: uuid.uuid4().hex[:16])
+    run: str
+    clock: Callable[[], int]
+    sleep: Callable[[float], None]
     sent: set[str] = field(default_factory=set)
 
     def place(self, place: Place, choice: Choice) -> Moved:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import Any, Final
 
 from eventplane.ledger import TAP
+from operations import system
 from operations.archive import add_days, check_days, days_of, is_folder, say_damaged
 from operations.archived_letters import archived_letters
 from operations.cloud import Cloud, enter
@@ -127,7 +127,7 @@ class _Command:
         for address in self._queues.missing:
             say(f"{address} has no queue here: deploy the contract, or name the deployed one with --contract")
         document = {"queues": [summary_document(each) for each in found], "missing": self._queues.missing}
-        return document, [summaries_text(found, time.time_ns() // 1_000_000)]
+        return document, [summaries_text(found, system.now_ms())]
 
     def show(self) -> int:
         """Print each dead letter."""
@@ -146,7 +146,14 @@ class _Command:
         if not (options.queue or options.letters or options.archived):
             raise ChoiceError("say from where: --queue NAME (`list` has the names), --letters or --archived")
         redrive = Redrive(
-            self._cloud.sqs, self._queues, self._contract, dry_run=options.dry_run, progress=_progress
+            self._cloud.sqs,
+            self._queues,
+            self._contract,
+            dry_run=options.dry_run,
+            progress=_progress,
+            run=system.random_bytes(8).hex(),
+            clock=system.now_ms,
+            sleep=system.sleep,
         )
         moved = {place.title: redrive.place(place, self._choice) for place in self._places()}
         if options.archived:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import time
 from itertools import islice
 from math import inf
 from typing import Any, Final
@@ -15,7 +14,7 @@ from eventplane.errors import EnvelopeError, EventPlaneError
 from eventplane.sender import sender_of
 from eventplane.sqs_binding import hint_of
 from eventplane.topics import local_topic
-from operations import text
+from operations import system, text
 from operations.cloud import Cloud, enter
 from operations.command import (
     DONE,
@@ -113,9 +112,9 @@ def _look(options: argparse.Namespace, cloud: Cloud, url: str) -> int:
 
 def _follow(options: argparse.Namespace, cloud: Cloud, url: str) -> int:
     say(f"taking the events in the inbox of {options.name}; end it with Ctrl-C")
-    end = time.monotonic() + (options.timeout or inf)
+    end = system.monotonic() + (options.timeout or inf)
     left: int | None = options.most
-    while time.monotonic() < end:
+    while system.monotonic() < end:
         with Reading(cloud.sqs, url) as reading:
             for page in reading.pages():
                 taken = page[:left]
@@ -124,7 +123,7 @@ def _follow(options: argparse.Namespace, cloud: Cloud, url: str) -> int:
                 left = None if left is None else left - len(taken)
                 if left == 0:
                     return DONE
-                if time.monotonic() >= end:
+                if system.monotonic() >= end:
                     break
     return DONE if left is None else FAILED
 

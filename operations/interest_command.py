@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import uuid
-from datetime import UTC, datetime
 from typing import Final
 
 from eventplane.contract import Forward
@@ -15,6 +13,7 @@ from eventplane.interest.uplink import OPERATIONS, uplink_filters, uplink_intere
 from eventplane.resource_names import resource_name
 from eventplane.sqs_binding import send_request
 from eventplane.values import timestamp
+from operations import system
 from operations.cloud import enter
 from operations.command import DONE, add_contract, add_verbs, contract_of, present
 from operations.desired import desired_items
@@ -57,8 +56,8 @@ def _publish(options: argparse.Namespace) -> int:
 
 def _withdraw(options: argparse.Namespace) -> int:
     contract, cloud = contract_of(options), enter()
-    now = timestamp(datetime.now(UTC))
-    event = uplink_interest_event(None, id=str(uuid.uuid4()), time=now, device=options.device or ALL)
+    id, now = system.random_bytes(16).hex(), timestamp(system.now())
+    event = uplink_interest_event(None, id=id, time=now, device=options.device or ALL)
     url = PlaneQueues(cloud, options.env, contract).channel_urls.get(_OUTBOX)
     if url is None:
         raise NoQueueError(_OUTBOX, options.env)

@@ -8,6 +8,7 @@ from eventplane.contract import Contract
 from eventplane.contract.subscription import with_subscriptions
 from eventplane.contract.subscription_table import SubscriptionTable
 from eventplane_aws.tables import DynamoDbTables
+from operations import system
 
 
 def subscribed(contract: Contract, dynamodb: Any, table: str) -> Contract:
@@ -16,6 +17,8 @@ def subscribed(contract: Contract, dynamodb: Any, table: str) -> Contract:
     An environment of the time before subscriptions has no table, and none of them.
     """
     try:
-        return with_subscriptions(contract, SubscriptionTable(DynamoDbTables(dynamodb), table).all())[0]
+        return with_subscriptions(
+            contract, SubscriptionTable(DynamoDbTables(dynamodb, system.random_bytes), table).all()
+        )[0]
     except dynamodb.exceptions.ResourceNotFoundException:
         return contract

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import time
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from eventplane.contract import Contract
-from operations import text
+from operations import system, text
 from operations.archive import Days, add_days, days_of, is_folder, say_damaged
 from operations.cloud import Cloud, enter
 from operations.command import (
@@ -84,7 +83,7 @@ def _trace(options: argparse.Namespace) -> int:
 
 def _follow(options: argparse.Namespace, cloud: Cloud | None, contract: Contract) -> int:
     """Print the steps as they become known; with --json one object a line."""
-    end = time.monotonic() + options.timeout if options.timeout else None
+    end = system.monotonic() + options.timeout if options.timeout else None
     printed: set[tuple[str, str]] = set()
     while True:
         found, days = _found(options, cloud, contract)
@@ -96,13 +95,13 @@ def _follow(options: argparse.Namespace, cloud: Cloud | None, contract: Contract
                     present(options, {"sender": each.sender, **station.document()}, line, is_line=True)
         if _is_whole(found):
             return DONE
-        if end is not None and time.monotonic() + _PAUSE_S > end:
+        if end is not None and system.monotonic() + _PAUSE_S > end:
             say_damaged(days)
             for each in found:
                 for missing in each.missing:
                     say(f"missing: {missing}")
             return FAILED
-        time.sleep(_PAUSE_S)
+        system.sleep(_PAUSE_S)
 
 
 def _found(options: argparse.Namespace, cloud: Cloud | None, contract: Contract) -> tuple[list[Trace], Days]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from os import urandom
 from typing import Any
 
 from eventplane.records import R, RecordKind, Records
@@ -41,7 +42,7 @@ def create_table(
 def records(client: Any, name: str, kind: RecordKind[R]) -> Records[R]:
     """Create the table `name` without an index, and return its records."""
     create_table(client, name, *kind.key)
-    return Records(DynamoDbTables(client), name, kind)
+    return Records(DynamoDbTables(client, urandom), name, kind)
 
 
 def _index(name: str, keys: tuple[str, str]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from os import urandom
 
 from edge.decision import Decider
 from edge.interest import Interest
@@ -19,7 +20,7 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 def decider(contract: Contract, interest: Interest | None = None) -> Decider:
     """Return what decides on the device `THING`, which has seen no event yet."""
-    return Decider(contract, THING, "epoch", lambda: NOW, RecentKeys(100), interest or Interest())
+    return Decider(contract, THING, "epoch", lambda: NOW, RecentKeys(100), interest or Interest(urandom))
 
 
 def framed(event: Envelope) -> str:
@@ -29,4 +30,4 @@ def framed(event: Envelope) -> str:
 
 def routed(contract: Contract, channel: str, body: str, attempt: int = 1) -> list[Step]:
     """Return what the router of `channel` plans for a queue message."""
-    return list(Planner(contract, channel).plan(QueueMessage("m", body, 0, attempt), 0))
+    return list(Planner(contract, channel, lambda: 0.0).plan(QueueMessage("m", body, 0, attempt), 0))

@@ -7,6 +7,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from os import urandom
 from pathlib import Path
 from time import monotonic_ns
 from typing import Any, Final
@@ -131,7 +132,7 @@ class Site(MeteredPlane):
     def until(self, thing: str, *, is_present: bool) -> None:
         """Wait until the cloud has noticed that the device is there, or that it is not."""
         presence = Presence(
-            Records(DynamoDbTables(self._dynamodb), self.plane.outputs["PresenceTable"], PRESENCE)
+            Records(DynamoDbTables(self._dynamodb, urandom), self.plane.outputs["PresenceTable"], PRESENCE)
         )
         self.wait(lambda: bool(presence.present([thing])) is is_present, f"presence of {thing}")
 
@@ -158,7 +159,7 @@ class Site(MeteredPlane):
 
     def wait_desired(self, update: Update) -> None:
         """Wait until `update` is what the table has of its key."""
-        table = Records(DynamoDbTables(self._dynamodb), self.plane.outputs["DesiredTable"], DESIRED)
+        table = Records(DynamoDbTables(self._dynamodb, urandom), self.plane.outputs["DesiredTable"], DESIRED)
 
         def is_there() -> bool:
             item = table.read(update.thing, update.sk)

@@ -21,6 +21,7 @@ from benchmarks.results import paced
 from contract.loader import load_contract
 from edge.numbering import stamp
 from edge.spool import Spool, StoredEvent
+from edge.system import SYSTEM
 from eventplane.contract import Contract, Priority
 from eventplane.device_reports import key_digest
 from eventplane.envelope import Envelope
@@ -227,7 +228,7 @@ def start_bridge(site: Site, name: str) -> Contender:
 def fill(path: Path, count: int, size: int, first: int = 0) -> Path:
     """Store `count` events of `size` bytes in `path`, ids from `first` on, pending for the cloud."""
     uplink = load_contract().device.outbox.address
-    with Spool(path, capacity_bytes=CAPACITY) as spool:
+    with Spool(path, SYSTEM, capacity_bytes=CAPACITY) as spool:
         for begin in range(first, first + count, _A_COMMIT):
             arrivals = [
                 _arrival(spool, spool.next_sequence + offset, number, size, uplink)

@@ -17,6 +17,7 @@ from benchmarks.power.disk import KEPT, Call, Disk, Print, record
 from benchmarks.power.workload import NAME, state
 from edge.errors import SpoolError
 from edge.spool import Spool
+from edge.system import SYSTEM
 
 MEMORY = Path("/dev/shm")  # noqa: S108 (what is written there is synced at no cost)
 _JUNK_BYTES = 32 * 1024
@@ -117,7 +118,7 @@ def _problem(path: Path, expected: _Expected) -> tuple[str, str] | None:
 
 
 def _check(path: Path, expected: _Expected) -> tuple[str, str] | None:
-    with Spool(path) as spool:
+    with Spool(path, SYSTEM) as spool:
         if spool.origin.kind == "recovered":
             return "failed", spool.origin.damage
         problem = expected.problem(state(spool))

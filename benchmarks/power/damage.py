@@ -17,7 +17,7 @@ from pathlib import Path
 from random import Random
 
 from benchmarks.power.cuts import in_memory
-from benchmarks.power.snapshots import BLOCK_BYTES, Snapshot, Stored, now_uptime, snapshots
+from benchmarks.power.snapshots import BLOCK_BYTES, STILL, Snapshot, Stored, snapshots
 from benchmarks.power.workload import DESTINATIONS, KEYS, KINDS, NAME, RANKS, state
 from edge.errors import SpoolCorruptError
 from edge.spool import BEFORE_EVERYTHING, MOST_KEYS, Delivery, DeviceState, Spool, SpoolOrigin, StoredEvent
@@ -167,10 +167,10 @@ class _Service:
         """Raises `SpoolError` when it does not start, or goes on being damaged."""
         for _ in range(_OPENINGS):
             with contextlib.suppress(SpoolCorruptError):
-                with Spool(self._path, now_uptime=now_uptime) as spool:
+                with Spool(self._path, STILL) as spool:
                     self._serve(spool)
                 break
-        with Spool(self._path, now_uptime=now_uptime) as spool:
+        with Spool(self._path, STILL) as spool:
             self._check_served(spool)
 
     def outcome(self) -> Outcome:

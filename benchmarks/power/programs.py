@@ -16,6 +16,7 @@ from benchmarks.power.workload import LOG_BYTES, Workload, state
 from edge import durable
 from edge.spool import BEFORE_EVERYTHING, Spool, StoredEvent
 from edge.spool.database import PAGE_BYTES
+from edge.system import SYSTEM
 from eventplane.device_reports import KEY_BYTES
 from eventplane_client.notices import Notice
 from eventplane_client.sqlite_filter import SqliteFilter
@@ -34,14 +35,14 @@ def commit(path: Path, seed: str, commits: str) -> None:
 
 def restart(path: Path) -> None:
     """Start after a kill, open the spool and be killed as well."""
-    spool = Spool(path)
+    spool = Spool(path, SYSTEM)
     _print({"state": state(spool)})
     os._exit(0)
 
 
 def recover(path: Path) -> None:
     """Fill a spool, damage it in the middle, recover it."""
-    with Spool(path) as spool:
+    with Spool(path, SYSTEM) as spool:
         for n in range(1, _COMMITS + 1):
             arrival = StoredEvent(n, 1, f"{n}{_TEXT}", {"device.outbox": None}, bytes(KEY_BYTES))
             spool.commit([arrival], uptime_ms=n)
@@ -57,7 +58,7 @@ def recover(path: Path) -> None:
 
 def recovered(path: Path) -> list[str]:
     """Return what is pending once the spool at `path` has started: numbers of events."""
-    with Spool(path) as spool:
+    with Spool(path, SYSTEM) as spool:
         rows = spool.read("device.outbox", 1, BEFORE_EVERYTHING, 10 * _COMMITS)
         return [each.json.removesuffix(_TEXT) for each in rows]
 

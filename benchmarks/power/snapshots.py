@@ -7,10 +7,10 @@ many, closed, recovered from earlier damage, and recovered again before anything
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, Final
 from unittest.mock import patch
 
 import edge.spool.database
@@ -19,6 +19,7 @@ from edge.spool import BEFORE_EVERYTHING, Delivery, DeviceState, PendingDelivery
 from edge.spool.recovery import marker_of
 from edge.spool.salvage import SHIFT
 from edge.spool.space import reserve_of
+from edge.system import SYSTEM
 from edge.uptime_clock import Uptime
 
 BLOCK_BYTES = 4096
@@ -53,9 +54,8 @@ class Snapshot:
     states: frozenset[DeviceState]
 
 
-def now_uptime() -> Uptime:
-    """Return the same moment always, so that the files are the same each time."""
-    return Uptime("b" * 36, 1_000_000)
+STILL: Final = replace(SYSTEM, uptime=lambda: Uptime("b" * 36, 1_000_000))
+"""Has the same moment always, so that the files are the same each time."""
 
 
 def snapshots(directory: Path, seed: int) -> list[Snapshot]:
@@ -63,22 +63,20 @@ def snapshots(directory: Path, seed: int) -> list[Snapshot]:
     random = Random(seed)
     path = directory / NAME
     log_bytes = LOG_BYTES if random.random() < _SMALL_LOG else edge.spool.database.WAL_BYTES
-    with (
-        patch.object(edge.spool.database, "WAL_BYTES", log_bytes),
-        patch("os.urandom", random.randbytes),  # the same epochs each time
-    ):
+    system = replace(STILL, random_bytes=random.randbytes)  # the same epochs each time
+    with patch.object(edge.spool.database, "WAL_BYTES", log_bytes):
         camera = _Camera(path, random)
-        camera.follow(Workload(path, random))
+        camera.follow(Workload(path, random, system))
         if random.random() < _RECOVERED and path.stat().st_size > 4 * BLOCK_BYTES:
             content = bytearray(path.read_bytes())
             middle = len(content) // 2
             content[middle : middle + BLOCK_BYTES] = bytes(BLOCK_BYTES)
             path.write_bytes(content)
             marker_of(path).touch()
-            with Spool(path, now_uptime=now_uptime) as spool:
+            with Spool(path, system) as spool:
                 camera.take(spool)
             if random.random() < _GOES_ON:
-                camera.follow(Workload(path, random))
+                camera.follow(Workload(path, random, system))
     return camera.taken
 
 
@@ -96,9 +94,8 @@ class _Camera:
 
     def follow(self, workload: Workload) -> None:
         workload.stored, workload.states = self._stored, self._states
-        with patch("benchmarks.power.workload.Spool", _at_the_same_moment):
-            workload.run(self._random.choice(_COMMITS), lambda: None, self._after)
-        with Spool(self._path, now_uptime=now_uptime) as spool:
+        workload.run(self._random.choice(_COMMITS), lambda: None, self._after)
+        with Spool(self._path, STILL) as spool:
             contents = self._read(spool)
         self.taken.append(self._snapshot(**contents))  # closed
 
@@ -160,7 +157,3 @@ def read_files(path: Path) -> dict[str, bytes]:
         for each in path.parent.iterdir()
         if each.name not in beside and ".damaged-" not in each.name
     }
-
-
-def _at_the_same_moment(path: Path) -> Spool:
-    return Spool(path, now_uptime=now_uptime)

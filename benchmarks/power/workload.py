@@ -8,6 +8,7 @@ from pathlib import Path
 from random import Random
 
 from edge.spool import BEFORE_EVERYTHING, Delivery, DeviceState, Discard, Spool, StoredEvent
+from edge.system import SYSTEM, System
 from eventplane.device_reports import KEY_BYTES
 from eventplane.downlink.device import StateVersion
 from eventplane.reasons import Outcome
@@ -58,10 +59,11 @@ def hash_of(text: str) -> int:
 class Workload:
     """Random commits to the spool at `path`; `stored` has each event, under its epoch and number."""
 
-    def __init__(self, path: Path, random: Random) -> None:
+    def __init__(self, path: Path, random: Random, system: System = SYSTEM) -> None:
         self._path = path
+        self._system = system
         self._random = random
-        self._spool = Spool(path)
+        self._spool = Spool(path, system)
         self.stored: dict[tuple[str, int], StoredEvent] = {}
         self.states: list[DeviceState] = []
 
@@ -75,7 +77,7 @@ class Workload:
                 self._spool.tidy()
             if self._random.random() < _REOPEN:
                 self._spool.close()
-                self._spool = Spool(self._path)
+                self._spool = Spool(self._path, self._system)
         self._spool.close()
 
     def _commit(self) -> None:

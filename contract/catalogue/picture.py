@@ -76,7 +76,7 @@ def _received(flowing: Mapping[str, Flow]) -> dict[str, list[str]]:
     """The event types that come to each channel."""
     received: dict[str, list[str]] = {}
     for name, flow in flowing.items():
-        for address in {way.channel.address for way in flow.ways}:
+        for address in dict.fromkeys(way.channel.address for way in flow.ways):
             received.setdefault(address, []).append(name)
     return received
 

@@ -6,13 +6,13 @@ import logging
 import os
 import signal
 import threading
-import time
 
 from edge.errors import SettingProblem, SettingsError
 from edge.provisioning import ProvisioningError
 from edge.provisioning.conversation import MqttCloud
 from edge.provisioning.renewal import Identity, Renewal, make_signing_request
 from edge.settings import ProvisioningSettings, Settings
+from edge.system import SYSTEM
 from edge.systemd import start_logging
 from eventplane_mqtt import TlsFiles
 from eventplane_mqtt.link import Backoff
@@ -34,12 +34,12 @@ def provision(settings: Settings) -> None:
     identity = Identity(own.certificate)
     renewal = _renewal(settings, provisioning, own, identity)
     # Full jitter: a fleet that is refused at one moment must not come back at one moment.
-    backoff = Backoff(provisioning.retry_min_s, provisioning.retry_max_s)
+    backoff = Backoff(provisioning.retry_min_s, provisioning.retry_max_s, SYSTEM.share)
     failures = 0
     while not stop.is_set():
         try:
             with identity.locked():
-                _log.info("%s", renewal.attempt(time.time()))
+                _log.info("%s", renewal.attempt(SYSTEM.now().timestamp()))
         except ProvisioningError as error:
             failures += 1
             delay_s = backoff.delay_s(failures)

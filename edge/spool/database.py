@@ -21,6 +21,7 @@ from typing import Final
 from edge.errors import SpoolCorruptError, SpoolError, SpoolFullError, SpoolUnavailableError
 from edge.spool.records import SpoolOrigin
 from edge.uptime_clock import UptimeClock
+from eventplane.randomness import RandomBytes
 
 FORMAT: Final = 7
 """Version of the tables, in SQLite's `user_version`; 0 is an empty file."""
@@ -235,9 +236,9 @@ _FIELDS = tuple(each.name for each in fields(Device))
 _WRITE = f"UPDATE device SET {', '.join(f'{each} = ?' for each in (*_FIELDS, 'checksum'))}"  # noqa: S608
 
 
-def new_epoch() -> str:
+def new_epoch(random_bytes: RandomBytes) -> str:
     """Return the id of a new epoch."""
-    return os.urandom(EPOCH_BYTES).hex()
+    return random_bytes(EPOCH_BYTES).hex()
 
 
 def create(db: sqlite3.Connection, origin: SpoolOrigin, clock: UptimeClock, epoch: str) -> None:

@@ -15,9 +15,7 @@ import sqlite3
 import zlib
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
-from time import monotonic
 
 from edge import durable
 from edge.errors import SpoolError
@@ -38,6 +36,7 @@ from edge.spool.log import CommitNote, CommitNotes, announce, has_log, log_of, n
 from edge.spool.records import SpoolOrigin
 from edge.spool.salvage import SHIFT, salvage
 from edge.spool.space import START_BYTES, reserve_of
+from edge.system import System
 from edge.uptime_clock import UptimeClock
 
 KEPT = 3
@@ -59,7 +58,7 @@ def marker_of(path: Path) -> Path:
     return path.with_name(path.name + ".damaged")
 
 
-def recover(path: Path, damage: str, clock: UptimeClock) -> None:
+def recover(path: Path, damage: str, system: System) -> None:
     """Replace the spool at `path`. Raises `sqlite3.Error` and `OSError` when the disk fails as well."""
     new = _recovering(path)
     _remove(new)
@@ -68,16 +67,17 @@ def recover(path: Path, damage: str, clock: UptimeClock) -> None:
         os.truncate(reserve_of(path), START_BYTES)
     # A note of its own: that of the damaged one is needed until the exchange. It takes its room before the
     # salvage does.
-    epoch = announce(new, new_epoch()).epoch
+    epoch = announce(new, new_epoch(system.random_bytes)).epoch
+    clock = UptimeClock(system.uptime)
     with contextlib.closing(connect(new)) as db:
         # Nobody needs it before it is complete; and without a log it takes no more room than what it holds.
         db.execute("PRAGMA journal_mode = MEMORY")
         db.execute("PRAGMA synchronous = OFF")
         with transaction(db):
             create(db, SpoolOrigin("recovered"), clock, epoch)
-        give_up = monotonic() + SALVAGE_S
+        give_up = system.monotonic() + SALVAGE_S
         with _readable(path, new, db) as readable:
-            result = salvage(readable, db, read_note(path), lambda: monotonic() < give_up)
+            result = salvage(readable, db, read_note(path), lambda: system.monotonic() < give_up)
         origin = _with_earlier(
             SpoolOrigin(
                 "recovered",
@@ -111,7 +111,7 @@ def _with_earlier(origin: SpoolOrigin, earlier: SpoolOrigin) -> SpoolOrigin:
     )
 
 
-def finish_recovery(path: Path, capacity_bytes: int) -> None:
+def finish_recovery(path: Path, capacity_bytes: int, system: System) -> None:
     """Exchange a damaged spool for its recovered one, if there is one. Repeats what was cut off."""
     new = _recovering(path)
     _remove(_copy_of(path))
@@ -125,7 +125,7 @@ def finish_recovery(path: Path, capacity_bytes: int) -> None:
         marker_of(path).touch()
         recovered.unlink()
         return
-    aside = _aside(path)
+    aside = _aside(path, system)
     for side in ("-wal", ""):
         with contextlib.suppress(FileNotFoundError):
             Path(f"{path}{side}").replace(f"{aside}{side}")
@@ -203,9 +203,9 @@ def _checksum(path: Path) -> int:
     return checksum
 
 
-def _aside(path: Path) -> Path:
+def _aside(path: Path, system: System) -> Path:
     number = max((number for number, _ in _asides(path)), default=0) + 1
-    stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
+    stamp = system.now().strftime("%Y%m%dT%H%M%SZ")
     return path.with_name(f"{path.name}.damaged-{number:04d}-{stamp}")
 
 

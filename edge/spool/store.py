@@ -8,7 +8,7 @@ sequence. An event is deleted when none of its deliveries is pending.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -55,7 +55,8 @@ from edge.spool.tables import (
     read_counters,
     read_loss_reports,
 )
-from edge.uptime_clock import Uptime, UptimeClock, system_uptime
+from edge.system import System
+from edge.uptime_clock import Uptime, UptimeClock
 
 CAPACITY_BYTES = 256 * 1024 * 1024
 """Default for the bytes that are stored at most: a day without a network at 5 events a second."""
@@ -97,16 +98,16 @@ class Spool:
     def __init__(
         self,
         path: Path,
+        system: System,
         *,
         capacity_bytes: int = CAPACITY_BYTES,
         capacity_deliveries: int = CAPACITY_DELIVERIES,
-        now_uptime: Callable[[], Uptime] = system_uptime,
         on_disk: bool = True,
     ) -> None:
         self.path = path
         self.is_on_disk = on_disk
         self._capacities = capacity_bytes, capacity_deliveries
-        self._now_uptime = now_uptime
+        self._system = system
         self._closing = contextlib.ExitStack()
         with named_errors(path, "cannot be opened"), contextlib.ExitStack() as undo:
             if on_disk:
@@ -114,8 +115,8 @@ class Spool:
             else:
                 self._db = undo.enter_context(contextlib.closing(connect(None)))
                 with transaction(self._db):
-                    clock = UptimeClock(0, None, now_uptime)
-                    create(self._db, SpoolOrigin("without_disk"), clock, new_epoch())
+                    clock = UptimeClock(system.uptime)
+                    create(self._db, SpoolOrigin("without_disk"), clock, new_epoch(system.random_bytes))
                 self._load(None)
             self._closing = undo.pop_all()
         self._written_before = written_bytes()
@@ -309,12 +310,12 @@ class Spool:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         in_use = SpoolError(path, "another forwarder writes it", "stop that one first")
         undo.enter_context(durable.only_one(path, in_use))
-        finish_recovery(path, capacity_bytes)
+        finish_recovery(path, capacity_bytes, self._system)
         try:
             self._open_without_room(undo)
         except SpoolCorruptError as error:
-            recover(path, error.damage, UptimeClock(0, None, self._now_uptime))
-            finish_recovery(path, capacity_bytes)
+            recover(path, error.damage, self._system)
+            finish_recovery(path, capacity_bytes, self._system)
             self._open_without_room(undo)
 
     def _open_without_room(self, undo: contextlib.ExitStack) -> None:
@@ -338,11 +339,11 @@ class Spool:
                 if log.has_log(path):
                     self._check_log(note)
                 if note is None and not path.exists():
-                    note = log.announce(path, new_epoch())
+                    note = log.announce(path, new_epoch(self._system.random_bytes))
                 self._db = attempt.enter_context(contextlib.closing(connect(path)))
                 if not has_tables(path, self._db):
                     announced = self._check_new(note)
-                    clock = UptimeClock(0, None, self._now_uptime)
+                    clock = UptimeClock(self._system.uptime)
                     with transaction(self._db):
                         create(self._db, SpoolOrigin("created"), clock, announced.epoch)
                 self._load(path)
@@ -392,7 +393,7 @@ class Spool:
         self._device = device
         self.epoch = device.epoch
         self.origin = device.read_origin()
-        self.clock = UptimeClock(device.uptime_ms, Uptime(device.boot, device.boot_ms), self._now_uptime)
+        self.clock = UptimeClock(self._system.uptime, device.uptime_ms, Uptime(device.boot, device.boot_ms))
         self.counted = read_counters(db)
         if self._queues.pending() != device.pending:
             raise DamagedRowError("the number of pending deliveries")

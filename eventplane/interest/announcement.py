@@ -121,7 +121,8 @@ def with_interest(
     """
     interests: defaultdict[str, list[Announcement]] = defaultdict(list)
     refused: dict[Announcement, Problem] = {}
-    for each in announcements:
+    # Sets differ in their order from process to process, and refusals are reported in it.
+    for each in sorted(announcements, key=lambda each: (each.participant, each.filters)):
         interests[f"{each.participant}.inbox"].append(each)
     wanted: dict[str, list[object]] = {}
     for inbox, own in interests.items():

@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add, or_
@@ -36,6 +35,7 @@ from eventplane.attributes import STRINGS
 from eventplane.device_reports import DISCARDED, MANIFEST, STARTED
 from eventplane.ledger import TAP
 from eventplane.written import Entry
+from glue_jobs.common import system
 from glue_jobs.common.attestation import AttestationKey
 from glue_jobs.common.hours import Days, Hour, hour_of
 from glue_jobs.common.listing import (
@@ -198,7 +198,7 @@ class Archive:
 
     def _present(self, names: Collection[str]) -> set[str]:
         folders = {name.rpartition("/")[0] for name in names}
-        with ThreadPoolExecutor(TOGETHER) as together:
+        with system.pool(TOGETHER) as together:
             listed = together.map(self._objects.beneath, folders)
         return {each.name for found in listed for each in found} & {*names}
 
@@ -268,7 +268,7 @@ class Archive:
 
     def _damaged_files(self, names: Collection[str]) -> Iterator[ObjectFault]:
         files = [name for name in names if name.endswith(PARQUET)]
-        with ThreadPoolExecutor(TOGETHER) as together:
+        with system.pool(TOGETHER) as together:
             for name, is_readable in zip(files, together.map(self._is_readable, files), strict=True):
                 if not is_readable:
                     # How many rows an intact part of the file still gives depends on who reads it.

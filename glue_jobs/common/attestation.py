@@ -11,7 +11,6 @@ import hashlib
 import hmac
 import json
 import os
-import secrets
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -20,6 +19,7 @@ import boto3
 from botocore.exceptions import BotoCoreError, ClientError
 
 from eventplane.errors import EventPlaneError
+from glue_jobs.common import system
 from glue_jobs.common.objects import FolderObjects, Objects
 
 _ATTESTED_AT: Final = "attested_at_ms"
@@ -68,7 +68,7 @@ class FileKey:
             folder = FolderObjects(path.parent)
             # Of two jobs that begin at once, both have the key of the first.
             if not path.exists():
-                folder.create(path.name, secrets.token_bytes(_SIGNATURE_BYTES))
+                folder.create(path.name, system.random_bytes(_SIGNATURE_BYTES))
             self._key = path.read_bytes()
         except OSError as error:
             raise AttestationKeyError(self.name, str(error)) from error

@@ -7,7 +7,6 @@ import json
 import zlib
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final, Literal, NamedTuple
@@ -16,6 +15,7 @@ from eventplane.archive_layout import COMPACTED, COMPACTIONS, PUBLISHED, Folder
 from eventplane.errors import EventPlaneError
 from eventplane.values import timestamp_of_ms
 from eventplane.written import LISTED, Entry, list_of, read_entry
+from glue_jobs.common import system
 from glue_jobs.common.attestation import AttestationKey, attest, read_attested, refusal
 from glue_jobs.common.hours import Days, Hour, day_of_folder, hour_of
 from glue_jobs.common.objects import Objects, Stored
@@ -352,7 +352,7 @@ class Listing:
             files = self._objects.beneath(f"{COMPACTED}/{self.folder.name}/{day_folder}")
             there |= {each.name: each for each in files}
         hours = sorted(names)
-        with ThreadPoolExecutor(TOGETHER) as together:
+        with system.pool(TOGETHER) as together:
             lists = together.map(lambda hour: published(self._objects, self.folder, hour), hours)
             receipts = together.map(self._receipt, hours)
             return {

@@ -13,12 +13,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol
-from uuid import uuid4
 
 import boto3
 from botocore.exceptions import ClientError
 
 from eventplane.errors import EventPlaneError
+from glue_jobs.common import system
 
 _S3: Final = "s3://"
 
@@ -279,7 +279,7 @@ class BucketObjects:
 
     def create(self, name: str, body: bytes) -> bool:
         # Two audits may write equal bytes, so the object names its writer.
-        writer = {_WRITER: uuid4().hex}
+        writer = {_WRITER: system.new_id()}
         while True:
             try:
                 self._s3.put_object(**self._key(name), Body=body, Metadata=writer, IfNoneMatch="*")

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import sys
-from datetime import UTC, datetime
 
 from eventplane.errors import EventPlaneError
+from glue_jobs.common import system
 from glue_jobs.common.session import local_run
 from glue_jobs.compaction.main import main, read_arguments
 
 
 def run() -> int:
     """Exit status 1 when some hours, or all, could not be compacted."""
-    read_arguments(sys.argv[1:], datetime.now(UTC))  # a wrong argument is reported before Java starts
+    read_arguments(sys.argv[1:], system.now())  # a wrong argument is reported before Java starts
     try:
         with local_run():
             main(sys.argv[1:])

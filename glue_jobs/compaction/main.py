@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime, timedelta
 from typing import Final
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -17,6 +17,7 @@ from pyspark.errors import PySparkException
 
 from eventplane.archive_layout import COMPACTIONS, LEAST_RAW_DAYS, Compaction, Folder, compacted_folders
 from eventplane.errors import EventPlaneError
+from glue_jobs.common import system
 from glue_jobs.common.attestation import add_attest_option, add_key_option, attest_old, open_key
 from glue_jobs.common.hours import Days, Hour, hours_of
 from glue_jobs.common.listing import Receipt, UnreadableReceiptError
@@ -97,7 +98,7 @@ def main(argv: Sequence[str], now: datetime | None = None) -> dict[str, Receipt]
     `CompactionError` at the end if some hours failed: an object that is damaged, missing or not answered by
     S3 holds up its hour only.
     """
-    now = now or datetime.now(UTC)
+    now = now or system.now()
     arguments = read_arguments(argv, now)
     objects, key = open_archive(arguments.archive), open_key(arguments.key)
     now_ms = int(1_000 * now.timestamp())

@@ -12,11 +12,9 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from functools import partial, reduce
 from operator import itemgetter
 from typing import Any, Final
-from uuid import uuid4
 
 from pyspark import RDD
 from pyspark.sql import DataFrame, SparkSession
@@ -30,6 +28,7 @@ from eventplane.archive_layout import (
     TAP_FOLDER,
 )
 from eventplane.ledger import HANDOVERS, LEDGER, TAP
+from glue_jobs.common import system
 from glue_jobs.common.archive import Archive, Part
 from glue_jobs.common.attestation import AttestationKey
 from glue_jobs.common.hours import Hour
@@ -157,7 +156,7 @@ class Request:
 
 def progress(text: str) -> None:
     """Say on standard error what is being done, for people who wait."""
-    sys.stderr.write(f"{datetime.now(UTC):%H:%M:%S} {text}\n")
+    sys.stderr.write(f"{system.now():%H:%M:%S} {text}\n")
     sys.stderr.flush()
 
 
@@ -168,11 +167,11 @@ def audited(spark: SparkSession, request: Request) -> Iterator[Audit]:
     Raises `NoArchiveError`, `NoContractError`, `AlteredContractError`, `EmptyWindowError`.
     """
     source = Archive(spark, request.objects)
-    folder = f"{request.window}/{uuid4()}"
+    folder = f"{request.window}/{system.new_id()}"
 
     def attempt() -> Audit:
         # Each has a folder of its own: one that met a damaged object leaves what it had settled.
-        work = f"{folder}/{uuid4()}"
+        work = f"{folder}/{system.new_id()}"
         with suppress(_TooManyRowsError):
             return _Run(spark, source, request, work).audit()
         spark.catalog.clearCache()
@@ -287,7 +286,7 @@ class _Run:
             self._parts,
             self._request.window.folders,
             contracts,
-            min(self._request.watermark.as_of_ms, int(datetime.now(UTC).timestamp() * 1_000)),
+            min(self._request.watermark.as_of_ms, int(system.now().timestamp() * 1_000)),
         )
 
     def _fleet(
@@ -461,7 +460,7 @@ class _InSpark:
         union = reduce(lambda one, two: one.unionByName(two, allowMissingColumns=True), parts)
         grouped = union.select(*rows.GROUPED).repartition(*rows.KEY).sortWithinPartitions(*rows.KEY)
         # Kept in files: there may be more than the driver can hold, and judging costs more than reading.
-        uri = f"{self._uri}/{uuid4()}"
+        uri = f"{self._uri}/{system.new_id()}"
         grouped.rdd.mapPartitions(partial(judge_rows, task)).saveAsPickleFile(uri)
         made = self._spark.sparkContext.pickleFile(uri)
         for kind in FOUND:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
+from glue_jobs.common import system
 from glue_jobs.common.attestation import add_key_option, open_key
 from glue_jobs.common.objects import open_archive, open_output
 from glue_jobs.common.session import job_session
@@ -77,7 +78,7 @@ def read_arguments(argv: Sequence[str]) -> Arguments:
     )
     add_key_option(parser)
     known, _ = parser.parse_known_args(argv)
-    as_of = known.AS_OF or datetime.now(UTC)
+    as_of = known.AS_OF or system.now()
     watermark = Watermark(int(as_of.timestamp() * 1_000), known.LATENESS_S)
     return Arguments(
         known.INPUT,
@@ -127,7 +128,7 @@ def _window(text: str) -> Window:
     if text == "all":
         return Window()
     if text in _DAYS_AGO:
-        return Window(datetime.now(UTC).date() - timedelta(days=_DAYS_AGO[text]))
+        return Window(system.now().date() - timedelta(days=_DAYS_AGO[text]))
     try:
         return Window(date.fromisoformat(text))
     except ValueError as error:

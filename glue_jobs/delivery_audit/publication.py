@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from enum import StrEnum
 from functools import partial
 from typing import Any, Final, Literal
@@ -37,6 +36,7 @@ from eventplane.envelope import Envelope, parse_event
 from eventplane.errors import EnvelopeError
 from eventplane.replay import REPLAY
 from eventplane.sqs_binding import send_request
+from glue_jobs.common import system
 from glue_jobs.common.archive import struct_of
 from glue_jobs.common.objects import Objects
 from glue_jobs.common.session import local_rows, schema_of
@@ -173,7 +173,7 @@ def write_tables(spark: SparkSession, audit: Audit, changes: Iterable[Finding], 
     def write(name: str) -> None:
         write_table(output, name, made[name], day, "json" if name == REPLAY else "parquet")
 
-    with ThreadPoolExecutor(len(made)) as together:
+    with system.pool(len(made)) as together:
         # Each is a small job of many waits.
         list(together.map(write, made))
 

@@ -7,7 +7,7 @@ import json
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import reduce
 from typing import Any
 
@@ -19,6 +19,7 @@ from eventplane.archive_layout import ERASURES
 from eventplane.errors import EventPlaneError
 from eventplane.ledger import CONTRACTS
 from eventplane.names import ATTRIBUTES
+from glue_jobs.common import system
 from glue_jobs.common.archive import Archive
 from glue_jobs.common.attestation import add_attest_option, add_key_option, attest_old, open_key
 from glue_jobs.common.objects import Objects, OldVersions, Stored, open_archive
@@ -110,7 +111,7 @@ def read_arguments(argv: Sequence[str]) -> Arguments:
 
 def main(argv: Sequence[str], now: datetime | None = None) -> dict[str, Any]:
     """Erase the person, prove that no name is left, and return the receipt. Raises `LeftOverError`."""
-    now = now or datetime.now(UTC)
+    now = now or system.now()
     arguments = read_arguments(argv)
     objects, key = open_archive(arguments.archive), open_key(arguments.key)
     if arguments.attests_old:

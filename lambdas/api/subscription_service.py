@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -20,6 +19,7 @@ from eventplane.contract.subscription import (
 )
 from eventplane.contract.subscription_table import SubscriptionTable
 from eventplane.limits import MAX_PARTICIPANT_STEPS
+from eventplane.randomness import RandomBytes
 from eventplane.values import timestamp_of_ms
 from eventplane.webhooks import SinkReach
 from lambdas.api.document import Proposal, protocols, read_proposal, written
@@ -92,7 +92,10 @@ class SubscriptionService:
     consent: AsksConsent
     reach: SinkReach
     clock: Clock
-    new_id: Callable[[], str] = lambda: f"s{secrets.token_hex(8)}"
+    random_bytes: RandomBytes
+
+    def _new_id(self) -> str:
+        return f"s{self.random_bytes(8).hex()}"
 
     @property
     def protocols(self) -> Sequence[str]:
@@ -106,10 +109,10 @@ class SubscriptionService:
         """
         proposal = self._proposal(participant, proposed)
         # Before anybody is asked for consent: what cannot be compiled, and whether there is room.
-        self._check_quota(self._new(participant, self.new_id(), proposal))
+        self._check_quota(self._new(participant, self._new_id(), proposal))
         proposal = self._consented(proposal)
         for _ in range(ATTEMPTS):
-            subscription = self._new(participant, self.new_id(), proposal)
+            subscription = self._new(participant, self._new_id(), proposal)
             if stored := self._add(subscription):
                 return self._found(stored)
         raise ConflictError("no id was free; try again")

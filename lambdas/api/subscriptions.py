@@ -26,6 +26,7 @@ from lambdas.common.aws import OnDemand, tables
 from lambdas.common.clock import system_clock
 from lambdas.common.log import log_foreign, logger
 from lambdas.common.queue_function import at_init
+from lambdas.common.system import random_bytes
 from lambdas.http_sink.signing import Keys, SigningKeyError, SigningKeys, subscription_key
 from lambdas.router.active_contract import Unseen
 from lambdas.router.wiring import contract_in_force
@@ -143,6 +144,7 @@ def service() -> SubscriptionsApi:
         consent=Consents(settings.webhook_origin, system_clock, settings.reach).ask,
         reach=settings.reach,
         clock=system_clock,
+        random_bytes=random_bytes,
     )
     keys = SigningKeys(OnDemand("secretsmanager"), settings.webhook_secret, system_clock)
     return SubscriptionsApi(subscriptions, keys.get)

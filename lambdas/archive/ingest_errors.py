@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
@@ -29,6 +28,7 @@ from lambdas.common.queue import Invocation, QueueMessage
 from lambdas.common.queue_function import QueueReader, queue_function
 from lambdas.common.redelivery import handle_each
 from lambdas.common.sqs import PlainMessage, SqsSender, send_all
+from lambdas.common.system import chance
 
 
 class NoFailureError(EventPlaneError):
@@ -108,7 +108,7 @@ class IngestErrorsService:
     contract_version: str
     sender: SqsSender
     clock: Clock
-    chance: Callable[[], float] = random.random
+    chance: Callable[[], float]
 
     def process(self, messages: Sequence[QueueMessage], invocation: Invocation) -> dict[str, int]:
         """Hand over the failures in `messages`; return the ids of those that have to come again.
@@ -206,6 +206,7 @@ def service() -> QueueReader:
         contract_version=settings.contract,
         sender=SqsSender(client("sqs")),
         clock=system_clock,
+        chance=chance,
     )
     return QueueReader(errors.process)
 

@@ -17,6 +17,7 @@ from lambdas.common.log import logger
 from lambdas.common.metrics import Metric, count
 from lambdas.common.queue import Invocation, QueueMessage
 from lambdas.common.queue_function import QueueReader, queue_function
+from lambdas.common.system import random_bytes
 
 RESERVE_MS: Final = 3 * WORST_CALL_MS
 """No message is read, and no contract filed, with less time left, milliseconds: the object, the list of what
@@ -78,7 +79,8 @@ class LedgerWriter:
 
 def service() -> QueueReader:
     """Return the reader of the ledger's queue. Raises `SettingsError`."""
-    archive = Archive(client("s3"), LedgerWriterSettings.read(os.environ).archive_bucket)
+    bucket = LedgerWriterSettings.read(os.environ).archive_bucket
+    archive = Archive(client("s3"), bucket, random_bytes)
     return QueueReader(LedgerWriter(archive=archive, clock=system_clock).process)
 
 

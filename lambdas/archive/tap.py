@@ -23,6 +23,7 @@ from lambdas.common.queue import Invocation, QueueMessage
 from lambdas.common.queue_function import QueueReader, queue_function
 from lambdas.common.redelivery import handle_each
 from lambdas.common.sqs import PlainMessage, SqsSender, send_all
+from lambdas.common.system import random_bytes
 
 RESERVE_MS: Final = 4 * WORST_CALL_MS
 """No frame is begun with less time left, milliseconds: two objects, the list of what was written and the
@@ -141,7 +142,7 @@ def service() -> QueueReader:
     traffic = None
     if settings.traffic_queue and settings.device_quota:
         traffic = TrafficReport(SqsSender(client("sqs")), settings.traffic_queue, settings.device_quota)
-    archive = Archive(client("s3"), settings.archive_bucket)
+    archive = Archive(client("s3"), settings.archive_bucket, random_bytes)
     return QueueReader(TapWriter(archive=archive, clock=system_clock, traffic=traffic).process)
 
 

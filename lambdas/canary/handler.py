@@ -6,7 +6,6 @@ Its schedules, or whoever invokes it, say which.
 from __future__ import annotations
 
 import os
-import uuid
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import cache, partial
@@ -18,15 +17,17 @@ from eventplane.envelope import Envelope, parse_event, write_event
 from eventplane.errors import EnvelopeError
 from eventplane.function_settings import CanarySettings
 from eventplane.names import CANARY_ALARM, CANARY_CLIENT, CANARY_SOURCE
+from eventplane.randomness import RandomBytes
 from eventplane.values import timestamp_of_ms
 from lambdas.canary.mqtt import CanaryPublishError, MqttPublisher, data_endpoint
-from lambdas.canary.queues import Queues
+from lambdas.canary.queues import MOST_CALLS, Queues
 from lambdas.common.aws import client
 from lambdas.common.clock import Clock, system_clock
 from lambdas.common.log import logger
 from lambdas.common.metrics import Delay, metrics, record
 from lambdas.common.queue import Context
 from lambdas.common.queue_function import at_init
+from lambdas.common.system import random_bytes, threads
 
 _POLL_S: Final = 1
 """How long one receive waits for a message, seconds: less than a client waits for an answer."""
@@ -52,11 +53,20 @@ class Report:
 class Canary:
     """Sends alarms by `publish`, and waits for them in the inbox at `inbox_url` by a boto3 SQS client."""
 
-    def __init__(self, *, publish: Callable[[bytes], None], sqs: Any, inbox_url: str, clock: Clock) -> None:
+    def __init__(
+        self,
+        *,
+        publish: Callable[[bytes], None],
+        sqs: Any,
+        inbox_url: str,
+        clock: Clock,
+        random_bytes: RandomBytes,
+    ) -> None:
         self._publish = publish
         self._sqs = sqs
         self._inbox_url = inbox_url
         self._clock = clock
+        self._random_bytes = random_bytes
 
     def send(self, remaining_ms: Callable[[], int]) -> Report:
         """Send one alarm and wait until it is in the inbox, or the time is up."""
@@ -85,7 +95,7 @@ class Canary:
     def _alarm(self) -> Envelope:
         now_ms = self._clock()
         attributes = {
-            "id": f"{now_ms}-{uuid.uuid4().hex[:12]}",
+            "id": f"{now_ms}-{self._random_bytes(6).hex()}",
             "source": CANARY_SOURCE,
             "type": CANARY_ALARM,
             "time": timestamp_of_ms(now_ms),
@@ -147,6 +157,7 @@ def wire() -> Services:
         region=region,
         client_id=CANARY_CLIENT,
         timeout_s=_TIMEOUT_S,
+        random_bytes=random_bytes,
     )
     return Services(
         Canary(
@@ -154,8 +165,9 @@ def wire() -> Services:
             sqs=sqs,
             inbox_url=settings.inbox_queue,
             clock=system_clock,
+            random_bytes=random_bytes,
         ),
-        Queues(sqs=sqs, prefix=settings.queue_prefix, clock=system_clock),
+        Queues(sqs=sqs, prefix=settings.queue_prefix, clock=system_clock, pool=threads.pool(MOST_CALLS)),
     )
 
 

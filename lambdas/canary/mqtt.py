@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import os
 import socket
 import ssl
 import struct
@@ -24,6 +23,7 @@ from botocore.credentials import Credentials
 from botocore.exceptions import BotoCoreError, ClientError
 
 from eventplane.errors import EventPlaneError
+from eventplane.randomness import RandomBytes
 
 SIGNED_SERVICE: Final = "iotdevicegateway"
 """The service in the signature of an MQTT connection (AWS IoT Core guide, "MQTT over WSS")."""
@@ -82,6 +82,7 @@ class MqttPublisher:
     region: str
     client_id: str
     timeout_s: float
+    random_bytes: RandomBytes
 
     def publish(self, topic: str, payload: bytes) -> None:
         """Publish at QoS 1, and return once IoT Core has acknowledged. Raises `CanaryPublishError`."""
@@ -89,7 +90,7 @@ class MqttPublisher:
         step = "connect"
         try:
             with self._connect(endpoint) as connection:
-                web_socket = _WebSocket(connection)
+                web_socket = _WebSocket(connection, self.random_bytes)
                 step = "upgrade"
                 web_socket.upgrade(endpoint.host, self._signed_path(endpoint.host))
                 step = "mqtt_connect"
@@ -124,14 +125,15 @@ class MqttPublisher:
 class _WebSocket:
     """The client's side of RFC 6455, as far as one publish needs it."""
 
-    def __init__(self, connection: socket.socket) -> None:
+    def __init__(self, connection: socket.socket, random_bytes: RandomBytes) -> None:
         self._connection = connection
+        self._random_bytes = random_bytes
         self._received = b""
         self._bytes = b""
 
     def upgrade(self, host: str, path: str) -> None:
         """Make a WebSocket of the connection. Raises ValueError with the server's answer, and OSError."""
-        key = base64.b64encode(os.urandom(16))
+        key = base64.b64encode(self._random_bytes(16))
         headers: Mapping[str, str] = {
             "Host": host,
             "Upgrade": "websocket",
@@ -153,7 +155,7 @@ class _WebSocket:
         """Send one binary message, masked as a client's has to be."""
         size = len(data)
         length = struct.pack("!B", 0x80 | size) if size < 126 else struct.pack("!BH", 0x80 | 126, size)
-        mask = os.urandom(4)
+        mask = self._random_bytes(4)
         masked = bytes(each ^ mask[at % 4] for at, each in enumerate(data))
         self._connection.sendall(bytes([0x80 | _BINARY]) + length + mask + masked)
 

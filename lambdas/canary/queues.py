@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -11,8 +10,9 @@ from eventplane.resource_names import REPLIES_SUFFIX, source_queue
 from lambdas.common.clock import Clock
 from lambdas.common.log import logger
 from lambdas.common.metrics import Gauge, measure
+from lambdas.common.system import Pool
 
-_AT_ONCE: Final = 8
+MOST_CALLS: Final = 8
 """Queues that are looked at at a time."""
 
 _PAGE: Final = 1_000
@@ -36,19 +36,20 @@ class Queues:
     queue has had a message in each look of this process: a new process begins anew.
     """
 
-    def __init__(self, *, sqs: Any, prefix: str, clock: Clock) -> None:
+    def __init__(self, *, sqs: Any, prefix: str, clock: Clock, pool: Pool) -> None:
         self._sqs = sqs
         self._prefix = prefix
         self._clock = clock
+        self._pool = pool
         self._since_ms: dict[str, int] = {}
 
     def look(self) -> Look:
         """Count what waits, and write it as metrics. Raises botocore's errors."""
         now_ms, urls = self._clock(), list(self._urls())
-        with ThreadPoolExecutor(_AT_ONCE) as threads:
-            counts = dict(zip(map(_name, urls), threads.map(self._count, urls), strict=True))
+        calls = {_name(each): self._pool.submit(self._count, each) for each in urls}
+        counts = {name: call.result() for name, call in calls.items()}
         dead = {name: number for name, number in counts.items() if number and source_queue(name)}
-        waiting = {name for name, number in counts.items() if number} - dead.keys()
+        waiting = [name for name, number in counts.items() if number and name not in dead]
         self._since_ms = {name: self._since_ms.get(name, now_ms) for name in waiting}
         backlog = {name: (now_ms - since) // 1_000 for name, since in self._since_ms.items()}
         measure(Gauge.DEAD_LETTERS, sum(dead.values()))

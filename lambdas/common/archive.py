@@ -5,15 +5,15 @@ from __future__ import annotations
 import gzip
 import hashlib
 import io
-import secrets
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable
 from datetime import UTC, datetime
-from threading import get_ident
 from typing import Any, Final
 
 from botocore.exceptions import BotoCoreError, ClientError
 
 from eventplane.ledger import CONTRACTS
+from eventplane.randomness import RandomBytes
 from eventplane.written import LISTED, Extent, WriterList
 from lambdas.common.aws import error_code
 from lambdas.common.log import logger
@@ -27,11 +27,12 @@ _EXISTS: Final = "PreconditionFailed"
 class Archive:
     """Writes to `bucket` through a boto3 S3 client. What S3 refuses is raised as botocore raises it."""
 
-    def __init__(self, client: Any, bucket: str) -> None:
+    def __init__(self, client: Any, bucket: str, random_bytes: RandomBytes) -> None:
         self._client = client
         self._bucket = bucket
         self._filed: set[str] = set()
-        self._lists: dict[tuple[str, int], WriterList] = {}
+        self._random_bytes = random_bytes
+        self._lists: defaultdict[str, list[WriterList]] = defaultdict(list)
 
     def put_lines(
         self,
@@ -82,18 +83,21 @@ class Archive:
         self, folder: str, key: str, written_at_ms: int, extent: Extent, digests: tuple[str, str]
     ) -> None:
         """List an object that is there. If S3 refuses, the object counts as one that no list names."""
-        # Each thread has a list of its own: a number counts once its entry is there, and no thread waits.
-        place = folder, get_ident()
-        if place not in self._lists:
+        # Each call has a list of its own: a number counts once its entry is there, and no thread waits.
+        lists = self._lists[folder]
+        try:
+            own = lists.pop()
+        except IndexError:
             # Not at import: all clones of a snapshot would be one writer.
-            self._lists[place] = WriterList(written_at_ms, secrets.token_hex(8))
-        entry = self._lists[place].next(key, extent, *digests)
+            own = WriterList(written_at_ms, self._random_bytes(8).hex())
+        entry = own.next(key, extent, *digests)
         try:
             self._client.put_object(Bucket=self._bucket, Key=entry.name, Body=b"")
         except (ClientError, BotoCoreError):
             logger.exception("an object of the archive could not be listed", key=key)
         else:
-            self._lists[place].kept(entry)
+            own.kept(entry)
+        lists.append(own)
 
     def file_contract(self, version: str, compiled: bytes) -> None:
         """Keep a `compiled` contract under its `version`, once for the life of this object.

@@ -11,6 +11,7 @@ from botocore.exceptions import ClientError
 from botocore.session import Session, get_session
 
 from eventplane_aws.tables import DynamoDbTables
+from lambdas.common.system import random_bytes
 
 _ATTEMPTS: Final = 2
 
@@ -63,7 +64,7 @@ def client(service: str, patience: Patience = PATIENT) -> Any:
 
 def tables(patience: Patience = PATIENT) -> DynamoDbTables:
     """Return the tables of the function's own account."""
-    return DynamoDbTables(client("dynamodb", patience))
+    return DynamoDbTables(client("dynamodb", patience), random_bytes)
 
 
 def error_code(error: Exception) -> str:

@@ -17,6 +17,7 @@ from lambdas.common.log import logger
 from lambdas.common.metrics import Metric, count, metrics
 from lambdas.common.queue import Context, Invocation, QueueMessage, read_messages
 from lambdas.common.redelivery import PartialResponse, Redelivery
+from lambdas.common.system import chance
 
 IN_LAMBDA: Final = "AWS_LAMBDA_FUNCTION_NAME"
 """Set by Lambda's runtime and reserved for it (AWS Lambda guide, "Defined runtime environment variables")."""
@@ -66,7 +67,7 @@ def queue_function(wire: Callable[[], QueueReader]) -> Handler:
         reader = wire()
         queue_url = QueueSettings.read(os.environ).source_queue
         sqs, worst_call_ms = client("sqs", reader.patience), reader.patience.worst_call_ms
-        return reader, Redelivery(sqs, queue_url, wait=reader.wait, worst_call_ms=worst_call_ms)
+        return reader, Redelivery(sqs, queue_url, chance, reader.wait, worst_call_ms)
 
     wired = at_init(wire_both)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypedDict
@@ -61,7 +60,7 @@ class Redelivery:
 
     client: Any
     queue_url: str
-    chance: Callable[[], float] = random.random
+    chance: Callable[[], float]
     wait: Wait = wait_s
     worst_call_ms: int = WORST_CALL_MS
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 import gzip
 import http.client
 import re
-import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 from urllib.parse import SplitResult
@@ -18,6 +16,7 @@ from eventplane.tracing.spans import Span, otlp_json
 from lambdas.common.aws import PATIENT, Patience
 from lambdas.common.log import logger
 from lambdas.common.metrics import Metric, count
+from lambdas.common.system import Call, Threads
 
 VARIABLE: Final = "_X_AMZN_TRACE_ID"
 """Where Lambda's runtime puts the tracing header of the invocation under way (AWS Lambda guide)."""
@@ -64,7 +63,8 @@ class SpanExport:
     def __init__(
         self,
         address: SplitResult,
-        now: Callable[[], float] = time.monotonic,
+        threads: Threads,
+        now: Callable[[], float],
         patience: Patience = PATIENT,
     ) -> None:
         self.reserve_ms = EXPORT_MS + 2 * patience.worst_call_ms
@@ -72,7 +72,9 @@ class SpanExport:
         self._path = f"{address.path.rstrip('/')}{PATH}"
         self._now = now
         self._rests_until = 0.0
-        self._post: threading.Thread | None = None
+        self._threads = threads
+        self._thread = threads.pool(1)
+        self._post: Call[None] | None = None
 
     def send(self, spans: Sequence[Span], remaining_ms: Callable[[], int]) -> None:
         """Send `spans`; what is not sent is counted. Never raises, and takes `PATIENCE_S` at most."""
@@ -95,27 +97,17 @@ class SpanExport:
         return gzip.compress(otlp_json(spans, NAMESPACE).encode(), 1)
 
     def _may_send(self, remaining_ms: Callable[[], int]) -> bool:
-        is_busy = self._post is not None and self._post.is_alive()
+        is_busy = self._post is not None and not self._post.done()
         return not is_busy and self._now() >= self._rests_until and remaining_ms() >= self.reserve_ms
 
     def _try(self, spans: Sequence[Span]) -> bool:
         """In a thread, as nothing else ends a wait for the resolver, or for a peer that drips, in time."""
-        failures: list[str] = []
-        is_done = threading.Event()
-
-        def post() -> None:
-            try:
-                self._exchange(self.body(spans))
-                is_done.set()
-            except Exception as error:  # noqa: BLE001 - whatever it is, it is not worth an event
-                failures.append(repr(error))
-
-        self._post = threading.Thread(target=post, name="span-export", daemon=True)
-        self._post.start()
-        self._post.join(PATIENCE_S)
-        if is_done.is_set():
-            return True
-        why = failures[0] if failures else f"no answer within {PATIENCE_S:g} s"
+        why = f"no answer within {PATIENCE_S:g} s"
+        self._post = self._thread.submit(lambda: self._exchange(self.body(spans)))
+        if self._threads.ended([self._post], PATIENCE_S):
+            if (error := self._post.exception()) is None:
+                return True
+            why = repr(error)
         logger.warning("spans could not be exported", endpoint=self._address.netloc, error=why)
         return False
 

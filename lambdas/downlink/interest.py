@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -17,6 +16,7 @@ from eventplane.envelope import Envelope
 from eventplane.function_settings import UplinkInterestSettings
 from eventplane.interest.table import PUBLISHED, PUBLISHED_SORT_KEY, PublishedFilters, filters_digest
 from eventplane.interest.uplink import TooManyFiltersError, uplink_filters, uplink_interest_event
+from eventplane.randomness import RandomBytes
 from eventplane.records import NEW, Records
 from eventplane.sqs_binding import send_request
 from eventplane.values import timestamp_of_ms
@@ -26,6 +26,7 @@ from lambdas.common.contracts import bundled_contract
 from lambdas.common.log import log_foreign, logger
 from lambdas.common.queue import Context
 from lambdas.common.queue_function import at_init
+from lambdas.common.system import random_bytes
 
 SOURCE: Final = "/eventplane/cloud/uplink-interest"
 """The `source` of its events."""
@@ -47,6 +48,7 @@ class UplinkInterest:
     record: Records[PublishedFilters]
     send: Callable[[Envelope], None]
     clock: Clock
+    random_bytes: RandomBytes
 
     def publish(self) -> bool:
         """Publish the filters if they changed; return whether they had.
@@ -60,10 +62,10 @@ class UplinkInterest:
         filters: list[object] | None = uplink_filters(self._in_force())
         too_many = None
         try:
-            event = _event(filters, at_ms)
+            event = self._event(filters, at_ms)
         except TooManyFiltersError as error:
             filters, too_many = None, error
-            event = _event(None, at_ms)
+            event = self._event(None, at_ms)
         published = PublishedFilters(at_ms, filters_digest(filters), last.revision if last else NEW)
         is_new = last is None or last.digest != published.digest
         if is_new:
@@ -71,6 +73,10 @@ class UplinkInterest:
         if too_many is not None:
             raise too_many
         return is_new
+
+    def _event(self, filters: list[object] | None, at_ms: int) -> Envelope:
+        id, time = self.random_bytes(16).hex(), timestamp_of_ms(at_ms)
+        return uplink_interest_event(filters, id=id, time=time, device=ALL, source=SOURCE)
 
     def _send(self, event: Envelope, published: PublishedFilters) -> None:
         # A call that ends in between leaves no digest, and the next one publishes again, also what was
@@ -101,11 +107,6 @@ def _check(contract: Contract, deployed: Contract) -> None:
         raise ContractError(f"published contract {contract.version}", wrong)
 
 
-def _event(filters: list[object] | None, at_ms: int) -> Envelope:
-    time = timestamp_of_ms(at_ms)
-    return uplink_interest_event(filters, id=str(uuid.uuid4()), time=time, device=ALL, source=SOURCE)
-
-
 @at_init
 def service() -> UplinkInterest:
     """Return the service that the environment describes. Raises `SettingsError`."""
@@ -122,6 +123,7 @@ def service() -> UplinkInterest:
         record=Records(store, settings.desired_table, PUBLISHED),
         send=send,
         clock=system_clock,
+        random_bytes=random_bytes,
     )
 
 

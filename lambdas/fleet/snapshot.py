@@ -20,6 +20,7 @@ from lambdas.common.clock import Clock, system_clock
 from lambdas.common.log import log_foreign, logger
 from lambdas.common.queue import Context
 from lambdas.common.queue_function import at_init
+from lambdas.common.system import random_bytes
 
 NAME: Final = "snapshot"
 """One object an hour: a snapshot that is repeated replaces itself."""
@@ -58,7 +59,7 @@ def service() -> FleetSnapshot:
     devices = Records(tables(), settings.fleet_table, REGISTRY)
     return FleetSnapshot(
         read=lambda: in_service(devices.all(log_foreign)),
-        archive=Archive(client("s3"), settings.archive_bucket),
+        archive=Archive(client("s3"), settings.archive_bucket, random_bytes),
         clock=system_clock,
     )
 

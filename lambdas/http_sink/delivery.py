@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from email.utils import parsedate_to_datetime
@@ -263,7 +262,7 @@ class Delivery:
     pace: Pace
     breaker: CircuitBreaker
     clock: Clock
-    sleep: Callable[[float], None] = time.sleep
+    sleep: Callable[[float], None]
 
     def attempt(self, event: Envelope, remaining_ms: Callable[[], int]) -> int | Failure:
         """The HTTP status by which the endpoint took `event`, or why it did not.

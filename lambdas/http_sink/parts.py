@@ -13,6 +13,7 @@ from lambdas.common.aws import QUICK, client, tables
 from lambdas.common.clock import system_clock
 from lambdas.common.dead_letters import DeadLetterWriter
 from lambdas.common.sqs import SqsSender
+from lambdas.common.system import random_bytes, sleep, uniform
 from lambdas.http_sink.delivery import CircuitBreaker, Delivery, Pace
 from lambdas.http_sink.endpoint import Endpoint
 from lambdas.http_sink.service import WebhookService
@@ -27,7 +28,7 @@ class Parts:
         self._contract = contract
         self._channel = channel
         self._sender = SqsSender(client("sqs"))
-        self._archive = Archive(client("s3"), settings.archive_bucket)
+        self._archive = Archive(client("s3"), settings.archive_bucket, random_bytes)
         self._endpoints = Records(tables(QUICK), settings.endpoints_table, ENDPOINT)
         self._tls = ssl.create_default_context()
         self.signing_keys: Keys = SigningKeys(
@@ -57,6 +58,7 @@ class Parts:
                 1_000 * webhook.timeout_s + QUICK.worst_call_ms,
             ),
             clock=system_clock,
+            sleep=sleep,
         )
         letters = DeadLetterWriter(
             source=letter_source,
@@ -74,4 +76,5 @@ class Parts:
             letters=letters,
             archive=self._archive,
             clock=system_clock,
+            uniform=uniform,
         )

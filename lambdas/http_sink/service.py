@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import random
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -73,7 +72,7 @@ class WebhookService:
     letters: DeadLetterWriter
     archive: Archive
     clock: Clock
-    uniform: Uniform = random.uniform
+    uniform: Uniform
     _done: OrderedDict[str, None] = field(default_factory=OrderedDict, init=False)
 
     def process(self, messages: Sequence[QueueMessage], invocation: Invocation) -> dict[str, int]:

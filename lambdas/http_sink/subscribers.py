@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from time import monotonic
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -30,6 +28,7 @@ from lambdas.common.log import log_foreign, logger
 from lambdas.common.metrics import Metric, count
 from lambdas.common.queue import Invocation, QueueMessage
 from lambdas.common.queue_function import QueueReader, queue_function
+from lambdas.common.system import Pool, monotonic, threads
 from lambdas.http_sink.delivery import RESERVE_MS
 from lambdas.http_sink.parts import Parts
 from lambdas.http_sink.service import WebhookService, correlation
@@ -87,7 +86,7 @@ class SubscriptionEndpoints:
             logger.warning("the table of subscriptions could not be read", error=str(error))
             return
         self._read_at_ms = now_ms
-        for route in self._services.keys() - self._known.keys():
+        for route in [each for each in self._services if each not in self._known]:
             self._services.pop(route)[1].delivery.endpoint.close()
 
     def service(self, route: str) -> WebhookService | None:
@@ -132,9 +131,10 @@ class SubscriptionEndpoints:
 class SubscriberService:
     """Delivers what is in the inbox to `endpoints`, several at a time."""
 
-    def __init__(self, endpoints: SubscriptionEndpoints) -> None:
+    def __init__(self, endpoints: SubscriptionEndpoints, pool: Pool, monotonic: Callable[[], float]) -> None:
         self._endpoints = endpoints
-        self._pool = ThreadPoolExecutor(MAX_ENDPOINTS)
+        self._pool = pool
+        self._monotonic = monotonic
 
     def process(self, messages: Sequence[QueueMessage], invocation: Invocation) -> Collection[str]:
         """Deliver `messages`; return the ids of those that have to come again, and in how many seconds."""
@@ -146,10 +146,10 @@ class SubscriberService:
         except (ClientError, BotoCoreError):
             logger.exception("nothing is known of some subscription")
             return frozenset(each.id for each in messages)
-        ended = monotonic() + (ENDPOINT_MS + RESERVE_MS) / 1_000
+        ended = self._monotonic() + (ENDPOINT_MS + RESERVE_MS) / 1_000
 
         def left_ms() -> int:
-            return min(invocation.remaining_ms(), round(1_000 * (ended - monotonic())))
+            return min(invocation.remaining_ms(), round(1_000 * (ended - self._monotonic())))
 
         def deliver(at: int, route: str, service: WebhookService | None) -> dict[str, int]:
             if service is None:
@@ -189,7 +189,7 @@ def service() -> QueueReader:
         reach=settings.reach,
         clock=system_clock,
     )
-    return QueueReader(SubscriberService(endpoints).process)
+    return QueueReader(SubscriberService(endpoints, threads.pool(MAX_ENDPOINTS), monotonic).process)
 
 
 handle = queue_function(service)

@@ -23,6 +23,7 @@ from lambdas.common.queue import Invocation, QueueMessage
 from lambdas.common.queue_function import QueueReader, queue_function
 from lambdas.common.redelivery import handle_each
 from lambdas.common.sqs import SCHEMES, SqsSender
+from lambdas.common.system import cpu_time, random_bytes, threads
 from lambdas.replay.orders import Orders, Planners, TapFiles
 from lambdas.router.active_contract import Unseen
 from lambdas.router.dispatch import Dispatch
@@ -110,14 +111,15 @@ def service() -> QueueReader:
     """
     settings = RouterSettings.read(os.environ)
     sqs, s3 = SqsSender(client("sqs")), client("s3")
+    senders = Senders.of(settings.queues.values(), dict.fromkeys(SCHEMES, sqs))
     in_force = engine_in_force(settings, tables())
     bucket = settings.archive_bucket
     replay = ReplayService(
         engine=in_force.engine,
-        orders=Orders(TapFiles(s3, bucket), Planners(s3, bucket, settings.source)),
-        dispatch=Dispatch(Senders.of(settings.queues.values(), dict.fromkeys(SCHEMES, sqs)), settings.queues),
+        orders=Orders(TapFiles(s3, bucket), Planners(s3, bucket, settings.source, cpu_time)),
+        dispatch=Dispatch(senders, settings.queues, threads),
         inboxes=settings.queues,
-        ledger=Ledger(sender=sqs, queue_url=settings.ledger_queue, archive=Archive(s3, bucket)),
+        ledger=Ledger(sender=sqs, queue_url=settings.ledger_queue, archive=Archive(s3, bucket, random_bytes)),
         clock=system_clock,
     )
     return QueueReader(replay.process, wait_by(in_force, MAX_ORDER_RECEIVES))

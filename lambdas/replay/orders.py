@@ -9,7 +9,7 @@ import gzip
 import io
 import json
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final
@@ -131,10 +131,11 @@ class UnknownContractError(EventPlaneError):
 class Planners:
     """Planners for what comes over the channel `source`, by the contracts in the archive `bucket`."""
 
-    def __init__(self, client: Any, bucket: str, source: str) -> None:
+    def __init__(self, client: Any, bucket: str, source: str, cpu_time: Callable[[], float]) -> None:
         self._client = client
         self._bucket = bucket
         self._source = source
+        self._cpu_time = cpu_time
         self._kept = lru_cache(MAX_KEPT)(self._made)
 
     def of(self, version: str) -> Planner:
@@ -147,7 +148,7 @@ class Planners:
         contract = load_compiled(compiled, name) if compiled is not None else None
         if contract is None or contract.version != version:
             raise UnknownContractError(version)
-        return Planner(contract, self._source)
+        return Planner(contract, self._source, self._cpu_time)
 
 
 LETTER_SOURCE: Final = "/eventplane/cloud/replay"

@@ -5,9 +5,7 @@ With it go the routes that participants added and what they announced that they 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection
-from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Final, Generic, Protocol, TypeVar
 
@@ -23,6 +21,7 @@ from lambdas.common.aws import WORST_CALL_MS
 from lambdas.common.clock import Clock
 from lambdas.common.log import logger
 from lambdas.common.metrics import Metric, count
+from lambdas.common.system import Call, Threads
 
 RETRY_MS: Final = 1_000
 """Shortest time between two looks while a table has not been read yet, milliseconds. Ours: whatever waits
@@ -289,21 +288,28 @@ class BoundedLook(Generic[Engine]):
     Events wait for it for `patience_s` at most, once for each look; then they go by what was read before.
     """
 
-    def __init__(self, in_force: ActiveContract[Engine], patience_s: float = PATIENCE_S) -> None:
+    def __init__(
+        self,
+        in_force: ActiveContract[Engine],
+        threads: Threads,
+        monotonic: Callable[[], float],
+        patience_s: float = PATIENCE_S,
+    ) -> None:
         self._in_force = in_force
+        self._monotonic = monotonic
         self._patience_s = patience_s
-        self._thread = ThreadPoolExecutor(1)
-        self._look: Future[None] | None = None
+        self._threads = threads
+        self._thread = threads.pool(1)
+        self._look: Call[None] | None = None
         self._until = 0.0
 
     def engine(self) -> Engine | Unseen[Engine]:
         """The engine to route the next messages by."""
         if self._look is None and self._in_force.is_due:
             self._look = self._thread.submit(self._in_force.look)
-            self._until = time.monotonic() + self._patience_s
+            self._until = self._monotonic() + self._patience_s
         if self._look is not None:
-            wait([self._look], max(0.0, self._until - time.monotonic()))
-            if self._look.done():
+            if self._threads.ended([self._look], max(0.0, self._until - self._monotonic())):
                 look, self._look = self._look, None
                 look.result()
             else:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from itertools import islice
-from time import monotonic
 from typing import Final
 
 from eventplane.contract import Contract, DeliveryGuarantee, Priority
@@ -22,6 +20,7 @@ from eventplane.values import timestamp_of_ms
 from lambdas.common.log import logger
 from lambdas.common.sender import Answer, Fate, Sender
 from lambdas.common.sqs import SCHEMES, batches
+from lambdas.common.system import Call, Pool, Threads
 from lambdas.router.delivery_memory import DeliveryMemory
 from lambdas.router.engine import Engine
 from lambdas.router.planner import Step
@@ -42,29 +41,25 @@ class SendingTime:
         self._remaining_ms = remaining_ms
         self._reserve_ms = reserve_ms
         self._rest_ms = rest_ms
-        self._until = 0.0
 
     def may_start(self) -> bool:
         """Whether there is time for one more call."""
-        left_ms = self._remaining_ms()
-        if left_ms < self._reserve_ms:
-            return False
-        self._until = monotonic() + (left_ms - self._rest_ms) / 1_000
-        return True
+        return self._remaining_ms() >= self._reserve_ms
 
     def answers_s(self) -> float:
         """How long the answers of calls in flight are waited for, seconds."""
-        return max(0.0, self._until - monotonic())
+        return max(0, self._remaining_ms() - self._rest_ms) / 1_000
 
 
 class Dispatch:
     """Sends to `queues`, which has the URL of each destination, what is not in its `memory`."""
 
-    def __init__(self, sender: Sender, queues: Mapping[str, str]) -> None:
+    def __init__(self, sender: Sender, queues: Mapping[str, str], threads: Threads) -> None:
         self.memory = DeliveryMemory()
         self._sender = sender
         self._queues = queues
-        self._threads: dict[str, ThreadPoolExecutor] = {}
+        self._threads = threads
+        self._pools: dict[str, Pool] = {}
 
     def send(
         self, engine: Engine, steps: Iterable[Step], now_ms: int, time: SendingTime
@@ -106,7 +101,7 @@ class Dispatch:
     ) -> Iterator[tuple[Step, Answer]]:
         """Yield each step that sends something with its answer, as the answers come."""
         waiting = self._calls(contract, steps)
-        in_flight: dict[Future[list[Answer]], _Call] = {}
+        in_flight: dict[Call[list[Answer]], _Call] = {}
         broken: set[tuple[str, str]] = set()
         while in_flight or any(waiting.values()):
             while (call := _next_call(waiting, in_flight.values())) is not None:
@@ -121,7 +116,7 @@ class Dispatch:
                 yield from ((step, _LATER) for step in late)
                 if ready.parcels:
                     in_flight[self._start(ready)] = ready
-            ended, _ = wait(in_flight, time.answers_s(), FIRST_COMPLETED)
+            ended = self._threads.ended(in_flight, time.answers_s())
             if in_flight and not ended:
                 # Whatever becomes of them, the time that is left is the ledger's.
                 yield from self._given_up(in_flight)
@@ -135,7 +130,7 @@ class Dispatch:
                     else:
                         yield from ((step, answer) for step in parcel.steps)
 
-    def _given_up(self, in_flight: dict[Future[list[Answer]], _Call]) -> Iterator[tuple[Step, Answer]]:
+    def _given_up(self, in_flight: dict[Call[list[Answer]], _Call]) -> Iterator[tuple[Step, Answer]]:
         logger.error("calls do not end in time", urls=sorted({call.url for call in in_flight.values()}))
         for future, call in in_flight.items():
             # What waits for its thread must not be sent by a later invocation.
@@ -157,10 +152,10 @@ class Dispatch:
             each.sort(key=lambda call: call.place)
         return calls
 
-    def _start(self, call: _Call) -> Future[list[Answer]]:
-        if call.protocol not in self._threads:
-            self._threads[call.protocol] = ThreadPoolExecutor(_most_in_flight(call.protocol))
-        return self._threads[call.protocol].submit(self._sender.send, call.url, call.messages)
+    def _start(self, call: _Call) -> Call[list[Answer]]:
+        if call.protocol not in self._pools:
+            self._pools[call.protocol] = self._threads.pool(_most_in_flight(call.protocol))
+        return self._pools[call.protocol].submit(self._sender.send, call.url, call.messages)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -53,11 +53,15 @@ class Engine:
 
 
 def build_engine(
-    contract: Contract, source: str, inboxes: Collection[str], payload_s: float = MESSAGE_SECONDS
+    contract: Contract,
+    source: str,
+    inboxes: Collection[str],
+    cpu_time: Callable[[], float],
+    payload_s: float = MESSAGE_SECONDS,
 ) -> Engine:
     """The engine of the router that `source` feeds and that can write to `inboxes`.
 
-    The payloads of a message may take `payload_s` of computing time.
+    The payloads of a message may take `payload_s` of computing time, which `cpu_time` gives.
 
     Raises `UnsupportedDestinationError`, `UnknownSourceError`.
     """
@@ -70,6 +74,7 @@ def build_engine(
     @cache
     def lighter() -> Engine:
         reduced = without_costly(contract)
-        return Engine(reduced, Planner(reduced, source, payload_s=payload_s), lighter)
+        return Engine(reduced, Planner(reduced, source, cpu_time, payload_s=payload_s), lighter)
 
-    return Engine(contract, Planner(contract, source, has_time_limit=True, payload_s=payload_s), lighter)
+    planner = Planner(contract, source, cpu_time, has_time_limit=True, payload_s=payload_s)
+    return Engine(contract, planner, lighter)

@@ -14,6 +14,7 @@ from lambdas.common.clock import system_clock
 from lambdas.common.ledger import Ledger
 from lambdas.common.queue_function import QueueReader, queue_function
 from lambdas.common.sqs import SCHEMES, SqsSender
+from lambdas.common.system import monotonic, random_bytes, threads
 from lambdas.router.active_contract import BoundedLook
 from lambdas.router.dispatch import Dispatch
 from lambdas.router.payload import MESSAGE_SECONDS, URGENT_MESSAGE_SECONDS
@@ -33,20 +34,21 @@ def service() -> QueueReader:
     patience = QUICK if is_urgent else PATIENT
     payload_s = URGENT_MESSAGE_SECONDS if is_urgent else MESSAGE_SECONDS
     in_force = engine_in_force(settings, tables(), payload_s)
-    engines = BoundedLook(in_force)
+    engines = BoundedLook(in_force, threads, monotonic)
     engines.engine()
     sqs = SqsSender(client("sqs", patience))
+    senders = Senders.of(settings.queues.values(), dict.fromkeys(SCHEMES, sqs))
     router = RouterService(
         engine=engines.engine,
-        dispatch=Dispatch(Senders.of(settings.queues.values(), dict.fromkeys(SCHEMES, sqs)), settings.queues),
+        dispatch=Dispatch(senders, settings.queues, threads),
         ledger=Ledger(
             sender=sqs,
             queue_url=settings.ledger_queue,
-            archive=Archive(OnDemand("s3", patience), settings.archive_bucket),
+            archive=Archive(OnDemand("s3", patience), settings.archive_bucket, random_bytes),
         ),
         clock=system_clock,
         limits=TimeLimits.of(patience, payload_s),
-        spans=span_recorder(settings.tracing, patience),
+        spans=span_recorder(settings.tracing, patience, threads, monotonic),
     )
     max_receives = in_force.bundled.channel(settings.source).receives_at(settings.priority)
     wait = partial(urgent_wait_s, max_receives=max_receives) if is_urgent else wait_by(in_force, max_receives)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
@@ -77,14 +77,16 @@ class Planner:
         self,
         contract: Contract,
         source: str,
+        cpu_time: Callable[[], float],
         *,
         has_time_limit: bool = False,
         payload_s: float = MESSAGE_SECONDS,
     ) -> None:
         self._contract = contract
-        self._filters = FilterTime(Router(contract, Place.CLOUD), contract, has_time_limit=has_time_limit)
+        router = Router(contract, Place.CLOUD)
+        self._filters = FilterTime(router, contract, cpu_time, has_time_limit=has_time_limit)
         self._rights = SendingRights(contract)
-        self._payloads = PayloadCheck(contract, payload_s)
+        self._payloads = PayloadCheck(contract, cpu_time, payload_s)
         self._ordered = OrderedInboxes(contract)
         self._channel: Channel = contract.channel(source)
         kind = contract.participants[self._channel.participant].kind

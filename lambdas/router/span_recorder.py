@@ -13,6 +13,7 @@ from eventplane.tracing.spans import RoutingRecord, Span, router_spans
 from lambdas.common.aws import Patience
 from lambdas.common.log import logger
 from lambdas.common.span_export import SpanExport, invocation_links
+from lambdas.common.system import Threads
 from lambdas.router.planner import DEAD_LETTER_SOURCE, Step
 
 
@@ -64,12 +65,14 @@ class SpanRecorder:
                 )
 
 
-def span_recorder(tracing: TracingSettings | None, patience: Patience) -> SpanRecorder | None:
+def span_recorder(
+    tracing: TracingSettings | None, patience: Patience, threads: Threads, monotonic: Callable[[], float]
+) -> SpanRecorder | None:
     """Return the recorder that `tracing` asks for, in a function whose calls have `patience`, or None."""
     if tracing is None:
         return None
     service = os.environ["POWERTOOLS_SERVICE_NAME"]
-    export = SpanExport(urlsplit(tracing.otlp_endpoint), patience=patience)
+    export = SpanExport(urlsplit(tracing.otlp_endpoint), threads, monotonic, patience)
     return SpanRecorder(export, service, tracing.trace_share)
 
 

@@ -14,6 +14,7 @@ from lambdas.common.backoff import Wait, outage_wait_s, wait_s
 from lambdas.common.clock import system_clock
 from lambdas.common.contracts import bundled_contract
 from lambdas.common.log import log_foreign
+from lambdas.common.system import cpu_time
 from lambdas.router import engine
 from lambdas.router.active_contract import ActiveContract, Engine
 from lambdas.router.payload import MESSAGE_SECONDS
@@ -51,7 +52,7 @@ def engine_in_force(
     """
 
     def build(contract: Contract) -> engine.Engine:
-        return engine.build_engine(contract, settings.source, settings.queues, payload_s)
+        return engine.build_engine(contract, settings.source, settings.queues, cpu_time, payload_s)
 
     return contract_in_force(settings, tables, build, settings.queues)
 

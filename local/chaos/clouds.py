@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
+from os import urandom
 from pathlib import Path
 from typing import Final
 
@@ -39,6 +40,7 @@ from local.ports import LOOPBACK, free_port
 from local.process import Child, Supervisor
 from local.things import Thing
 from local.waiting import wait_until_none_remain
+from operations import system
 
 
 class Cloud(ABC):
@@ -239,13 +241,14 @@ class Emulated(Cloud):
     def put_contract(self, contract: Contract) -> None:
         """Publish it, as an operator does."""
         client = self._plane.cloud.client
-        Publisher(find_deployment("local", client), DynamoDbTables(client("dynamodb"))).publish(contract)
+        tables = DynamoDbTables(client("dynamodb"), urandom)
+        Publisher(find_deployment("local", client), tables, system.now).publish(contract)
 
     def wait_for(self, homes: Sequence[str]) -> None:
         """Events for a home that is not known to be connected would be sent an hour later."""
         presence = Presence(
             Records(
-                DynamoDbTables(self._plane.cloud.client("dynamodb")),
+                DynamoDbTables(self._plane.cloud.client("dynamodb"), urandom),
                 self._plane.outputs["PresenceTable"],
                 PRESENCE,
             )

@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from os import urandom
 from pathlib import Path
 from queue import Empty, Queue
 from typing import Any, Final
@@ -27,6 +28,7 @@ from eventplane.contract.publication import cloud_destinations
 from eventplane.ingest import IngestFrame, frame_text
 from lambdas.archive.ledger import LedgerWriter
 from lambdas.archive.tap import TapWriter
+from lambdas.common import system
 from lambdas.common.archive import Archive
 from lambdas.common.clock import system_clock
 from lambdas.common.ledger import Ledger
@@ -101,7 +103,9 @@ class ContractFile:
         if text != self._seen:
             self._seen = text
             try:
-                self._engine = build_engine(load_compiled(text, str(self._path)), _SOURCE, self._inboxes)
+                self._engine = build_engine(
+                    load_compiled(text, str(self._path)), _SOURCE, self._inboxes, cpu_time=system.cpu_time
+                )
             except ContractError:
                 if self._engine is None:
                     raise
@@ -136,11 +140,11 @@ class Functions:
         arrivals = folder / ARRIVALS
         (arrivals / rule).mkdir(exist_ok=True)
         queues = {each.address: arrivals_file(arrivals, rule, each.participant) for each in inboxes}
-        archive = Archive(FileS3(folder), ARCHIVE)
+        archive = Archive(FileS3(folder), ARCHIVE, urandom)
         self._writer = TapWriter(archive=archive, clock=system_clock)
         self._router = RouterService(
             engine=ContractFile(folder / CONTRACT, list(queues)).engine,
-            dispatch=Dispatch(SqsSender(FileSqs(queues)), {name: name for name in queues}),
+            dispatch=Dispatch(SqsSender(FileSqs(queues)), {name: name for name in queues}, system.threads),
             ledger=Ledger(sender=LedgerQueue(archive), queue_url="", archive=archive),
             clock=system_clock,
         )

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from os import urandom
 from pathlib import Path
 from typing import Final
 
@@ -37,6 +38,7 @@ from local.process import Restarter, Supervisor, run_lock
 from local.up.folder import MARK, Folder, Running, end_leftovers
 from local.up.observer import ObservingProxy
 from local.up.plane import ALARM, VOICE_SERVICE, LocalPlane, queue_names
+from operations import system
 
 HOME: Final = "home-1"
 
@@ -154,7 +156,9 @@ def publish(folder: Folder, console: Console, webhooks: Mapping[str, str] | None
             try:
                 with _step(console, "publish the contract"):
                     publisher = Publisher(
-                        find_deployment("local", cloud.client), DynamoDbTables(cloud.client("dynamodb"))
+                        find_deployment("local", cloud.client),
+                        DynamoDbTables(cloud.client("dynamodb"), urandom),
+                        system.now,
                     )
                     publisher.publish(contract)
             except (DestinationsNotDeployedError, SourceMissingError) as error:

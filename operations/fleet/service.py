@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -24,6 +23,7 @@ from eventplane.fleet import (
 from eventplane.presence import PRESENCE, PRESENCE_TABLE, gone
 from eventplane.records import Records
 from eventplane.resource_names import resource_name
+from operations import system
 from operations.cloud import Cloud
 from operations.desired import desired_items
 from operations.fleet.access import DeviceAccess, Step
@@ -160,7 +160,7 @@ def fleet_of(cloud: Cloud, environment: str) -> Fleet:
         unwatch=lambda thing: presence.force(gone(thing)),
     )
     registry = Records(cloud.tables, named(FLEET_TABLE), REGISTRY)
-    return Fleet(registry, access, disposal, lambda: time.time_ns() // 1_000_000)
+    return Fleet(registry, access, disposal, system.now_ms)
 
 
 def _run(steps: list[Step]) -> list[Step]:

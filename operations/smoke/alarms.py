@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from eventplane.names import CANARY
+from operations import system
 from operations.cloud import Cloud
 from operations.smoke.control import Patience, Removals
 from operations.smoke.errors import NothingToExerciseError, WrongOutcomeError
@@ -79,14 +79,14 @@ class Notification:
             name = alarm["AlarmName"]
             before = partial(self._set, cloudwatch, alarm, alarm["StateValue"])
             self.removals.add(f"state ALARM of {name}", before)
-            began = time.monotonic()
+            began = system.monotonic()
             self._set(cloudwatch, alarm, "ALARM")
             message = patience.until(
                 partial(self._notified, queue, name, topic),
                 f"the notification of alarm {name} by {topic}",
                 "see the topic's policy, and its metric NumberOfNotificationsFailed",
             )
-            slowest = max(slowest, time.monotonic() - began)
+            slowest = max(slowest, system.monotonic() - began)
             references.append(message)
         names = ", ".join(
             f"{alarm['AlarmName']} by {topic.rsplit(':', 1)[1]}" for topic, alarm in by_topic.items()

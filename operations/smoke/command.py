@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 import os
-import secrets
 import tempfile
 from pathlib import Path
 
+from operations import system
 from operations.cloud import enter
 from operations.command import DONE, FAILED, add_contract, contract_of, positive, present, say
 from operations.smoke.control import Interrupts, Patience, Removals, Requests
@@ -77,7 +77,7 @@ def _smoke(options: argparse.Namespace) -> int:
         audit_patience=Patience(options.audit_timeout),
     )
     interrupts, removals = Interrupts(), Removals()
-    name = f"smoke-{secrets.token_hex(6)}"
+    name = f"smoke-{system.random_bytes(6).hex()}"
     results: list[StepResult] = []
 
     def report(result: StepResult) -> None:

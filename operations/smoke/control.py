@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from typing import Any, Final, TypeVar
 from botocore.exceptions import BotoCoreError, ClientError
 
 from eventplane.errors import EventPlaneError
+from operations import system
 from operations.cloud import explained
 from operations.command import say
 from operations.smoke.errors import NotSeenError
@@ -35,14 +35,14 @@ class Patience:
 
         Raises `NotSeenError` for `what`, and what `look` raises.
         """
-        deadline = time.monotonic() + self.timeout_s
+        deadline = system.monotonic() + self.timeout_s
         while True:
             found = look()
             if found is not None and found is not False:
                 return found
-            if time.monotonic() >= deadline:
+            if system.monotonic() >= deadline:
                 raise NotSeenError(what, self.timeout_s, remedy)
-            time.sleep(self.pause_s)
+            system.sleep(self.pause_s)
 
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)

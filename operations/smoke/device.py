@@ -10,7 +10,6 @@ import ssl
 import subprocess
 import sys
 import threading
-import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +21,7 @@ from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode
 from paho.mqtt.reasoncodes import ReasonCode
 
 from eventplane.topics import basic_ingest_topic, device_topic, urgent_rule
+from operations import system
 from operations.cloud import Cloud
 from operations.smoke.errors import DeviceConnectionError, NotSeenError, ProvisioningFailedError
 from operations.smoke.plane import DeployedPlane
@@ -111,8 +111,8 @@ def provision(
 
 def _watch(child: subprocess.Popen[bytes], staged: Path, timeout_s: float, created: set[str]) -> int | None:
     """Wait for the end of `child`, and note what it has `staged` meanwhile."""
-    deadline = time.monotonic() + timeout_s
-    while time.monotonic() < deadline:
+    deadline = system.monotonic() + timeout_s
+    while system.monotonic() < deadline:
         with suppress(subprocess.TimeoutExpired):
             return child.wait(_LOOK_S)
         created |= _certificates(staged)

@@ -6,11 +6,11 @@ import gzip
 import json
 import zlib
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 from eventplane.ledger import LEDGER, TAP
+from operations import system
 from operations.archive import Record
 
 _PARALLEL: Final = 8
@@ -40,7 +40,7 @@ class Evidence:
 
     def _read(self, folder: str) -> list[Record]:
         new = [key for key in self._written(folder) if key not in self._seen]
-        with ThreadPoolExecutor(_PARALLEL) as workers:
+        with system.pool(_PARALLEL) as workers:
             for key, rows in zip(new, workers.map(self._rows_of, new), strict=True):
                 self._seen.add(key)
                 self._rows[folder] += rows
@@ -50,7 +50,7 @@ class Evidence:
         """Yield the objects of the hours since then: an hour's folder is that of writing."""
         hour = self._since.replace(minute=0, second=0, microsecond=0)
         pages = self._s3.get_paginator("list_objects_v2")
-        while hour <= datetime.now(UTC) + _CLOCKS:
+        while hour <= system.now() + _CLOCKS:
             prefix = f"{folder}/date={hour:%Y-%m-%d}/hour={hour:%H}/"
             for page in pages.paginate(Bucket=self._bucket, Prefix=prefix):
                 for each in page.get("Contents", []):

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,6 +24,7 @@ from eventplane.router import Router
 from eventplane.sender import Sender
 from eventplane.sending import stamp_sender
 from eventplane.sqs_binding import send_request, split
+from operations import system
 from operations.archive import BucketArchive, Days, Record
 from operations.cloud import explained
 from operations.reading import Reading
@@ -96,7 +95,7 @@ class SmokeRun:
 
     def __post_init__(self) -> None:
         cloud = self.plane.cloud
-        self._began = datetime.now(UTC)
+        self._began = system.now()
         self._bucket = self.plane.output("ArchiveBucket")
         self._evidence = Evidence(cloud.s3, self._bucket, self.name, self._began)
         self._thing = ThrowAwayDevice(self.plane, self.name, self.removals, self.held)
@@ -144,7 +143,7 @@ class SmokeRun:
             report(result)
 
     def _take(self, step: Step) -> StepResult:
-        began = time.monotonic()
+        began = system.monotonic()
         requests = self.requests.start()
         status, shown = Status.PASSED, Shown("")
         try:
@@ -157,7 +156,7 @@ class SmokeRun:
         except BotoCoreError as error:
             status, shown = Status.FAILED, Shown(str(explained(error)))
         reference = shown.reference or next(reversed(requests.values()), "")
-        took_s = time.monotonic() - began
+        took_s = system.monotonic() - began
         noted = dict(requests)
         return StepResult(step.name, status, shown.words, took_s, shown.latency_s, reference, noted)
 
@@ -184,16 +183,16 @@ class SmokeRun:
         self.removals.add("connection of the device", self._disconnect)
         self._thing.register()
         self._thing.make_claim(self.folder)
-        began = time.monotonic()
+        began = system.monotonic()
         endpoint, patience = self.choices.endpoint, self.choices.patience
         self._pair = provision(
             self.plane, endpoint, self.name, self.folder, patience.timeout_s, self._thing.created
         )
-        return Shown(f"{self.name} has its own, by the claim", time.monotonic() - began)
+        return Shown(f"{self.name} has its own, by the claim", system.monotonic() - began)
 
     def _connection(self) -> Shown:
         endpoint, rule = self.choices.endpoint, self.plane.output("IngestRule")
-        began = time.monotonic()
+        began = system.monotonic()
         for tries_left in reversed(range(_CONNECT_TRIES)):
             self._device = Device(endpoint, self.name, self._pair, rule, _ANSWER_S)
             try:
@@ -203,7 +202,7 @@ class SmokeRun:
                 self._disconnect()
                 if not tries_left:
                     raise
-                time.sleep(PAUSE_S)
+                system.sleep(PAUSE_S)
         # Connected meanwhile: for a device that is away, presence would notify carers.
         self.choices.patience.until(
             self._thing.is_in_service,
@@ -211,7 +210,7 @@ class SmokeRun:
             "see the log of the function certificate-keeper and the queue of connections that it reads",
         )
         words = f"to {endpoint.host}, subscribed to its inbox, in service by the registry"
-        return Shown(words, time.monotonic() - began, self.name)
+        return Shown(words, system.monotonic() - began, self.name)
 
     def _send(self) -> Shown:
         device = self._connected
@@ -226,11 +225,11 @@ class SmokeRun:
         device = self._connected
         command = self._write("command", MESSAGE, {"text": "Smoke test."}, todevice=self.name)
         url = self.plane.channel_url(f"{_CARERS}.outbox")
-        began = time.monotonic()
+        began = system.monotonic()
         sent = self.plane.cloud.sqs.send_message(**send_request(url, command))
         while True:
             incoming = [received(each) for each in _events(device.receive(self.choices.patience.timeout_s))]
-            took_s = time.monotonic() - began
+            took_s = system.monotonic() - began
             self._acknowledge(device, incoming)
             if any(each.id == command.id for each in incoming):
                 break  # before it, there may have been what the cloud tells every device
@@ -471,7 +470,7 @@ class SmokeRun:
         return self._device
 
     def _acknowledge(self, device: Device, incoming: Sequence[Any]) -> None:
-        names = {"id": f"{self.name}-ack-{time.time_ns()}", "source": forwarder_source(self.name)}
+        names = {"id": f"{self.name}-ack-{system.time_ns()}", "source": forwarder_source(self.name)}
         data = to_data(map(stored, incoming), self.name)
         device.send(pack([write_event({**names, "type": ACKNOWLEDGED}, data)]))
 

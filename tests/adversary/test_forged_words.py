@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import pytest
 
 from eventplane.envelope import Envelope
+from lambdas.common import system
 from lambdas.router.payload import PayloadCheck
 from tests.adversary.conftest import Attempt
 from tests.adversary.forgeries import FORGERIES, Forgery
@@ -27,7 +28,7 @@ class Launched:
 def launched(world: World) -> Launched:
     """All of them, sent one after the other: none waits for what becomes of the one before."""
     events = {}
-    check = PayloadCheck(world.deployed.contract).of_message()
+    check = PayloadCheck(world.deployed.contract, cpu_time=system.cpu_time).of_message()
     for each in FORGERIES:
         events[each] = each.write()
         assert check(events[each]) is None, "only its sender should be wrong"

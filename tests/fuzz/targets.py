@@ -22,6 +22,7 @@ from benchmarks import workload
 from contract.loader import CONTRACT_FILE, load_contract
 from edge.errors import SpoolError
 from edge.spool import BEFORE_EVERYTHING, Spool, StoredEvent
+from edge.system import SYSTEM
 from eventplane.batch import unpack
 from eventplane.cesql import CesqlParseError, lint, mixed_logic, parse, write
 from eventplane.contract import ContractError, load_compiled
@@ -232,7 +233,7 @@ def good_spool() -> bytes:
     """A spool's file with a few events."""
     with tempfile.TemporaryDirectory(dir=SCRATCH) as folder:
         path = Path(folder) / "spool.db"
-        with Spool(path) as spool:
+        with Spool(path, SYSTEM) as spool:
             for number in range(1, 6):
                 text = json.dumps({"id": str(number)})
                 spool.commit([StoredEvent(number, 1, text, {"d": None}, bytes(KEY_BYTES))], uptime_ms=number)
@@ -269,7 +270,7 @@ def spool(raw: bytes) -> str:
 
 
 def _work_with(path: Path) -> None:
-    with Spool(path) as opened:
+    with Spool(path, SYSTEM) as opened:
         waiting = opened.read("d", 1, BEFORE_EVERYTHING, 100)
         opened.loss_reports()
         opened.recent_keys(10)

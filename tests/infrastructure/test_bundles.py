@@ -42,7 +42,7 @@ contract = compile_contract({
     "routes": {"up": {"filter": {"exact": {"type": "t"}}, "to": "d.outbox"}},
 }, "small")
 event = write_event({"id": "1", "source": "/s", "type": "t"}, "x")
-refusal = PayloadCheck(contract).of_message()(event)
+refusal = PayloadCheck(contract, float).of_message()(event)
 print(refusal.reason, refusal.detail)
 """
 

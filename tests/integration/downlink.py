@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from os import urandom
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +62,9 @@ class Plane:
 
     def item(self, thing: str, key: str, kind: Downlink = Downlink.STATE) -> Desired | None:
         """What the table has of a state, or of the commands of a key."""
-        table = Records(DynamoDbTables(self.cloud.client("dynamodb")), self.outputs["DesiredTable"], DESIRED)
+        table = Records(
+            DynamoDbTables(self.cloud.client("dynamodb"), urandom), self.outputs["DesiredTable"], DESIRED
+        )
         return table.read(thing, sort_key(kind, key))
 
     def waits(self, thing: str, key: str, version: int) -> bool:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import count
+from os import urandom
 from pathlib import Path
 
 import pytest
@@ -53,7 +54,7 @@ class Fleet:
 
     def known(self, name: str) -> Device:
         """The registry's record."""
-        tables = DynamoDbTables(self.emulator.client("dynamodb"))
+        tables = DynamoDbTables(self.emulator.client("dynamodb"), urandom)
         device = Records(tables, self.outputs["FleetTable"], REGISTRY).read(name)
         assert device is not None
         return device
@@ -241,7 +242,9 @@ def test_a_decommissioned_device_is_gone_and_stays_so(
         with pytest.raises(ClientError, match="ResourceNotFoundException"):
             gone()
     assert "returned" in fleet.command("show", name).stdout
-    presence = Records(DynamoDbTables(emulator.client("dynamodb")), outputs["PresenceTable"], PRESENCE)
+    presence = Records(
+        DynamoDbTables(emulator.client("dynamodb"), urandom), outputs["PresenceTable"], PRESENCE
+    )
     watched = presence.read(name)
     assert watched is not None
     assert watched.is_gone, "carers would be told that it is away"

@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from itertools import count
+from os import urandom
 from pathlib import Path
 from typing import Any
 
@@ -95,7 +96,9 @@ def test_events_follow_a_published_route_and_nothing_that_is_broken_replaces_it(
     refused = publish(plane, tmp_path, broken)
     assert refused.returncode == 1
     assert "nobody.inbox" in refused.stderr
-    table = ContractTable(DynamoDbTables(plane.cloud.client("dynamodb")), plane.outputs["ContractsTable"])
+    table = ContractTable(
+        DynamoDbTables(plane.cloud.client("dynamodb"), urandom), plane.outputs["ContractsTable"]
+    )
     table.contracts.force(published(broken))
     head = Head(plane.contract.version, broken.version, new.version, "2026-01-01T00:00:00Z")
     table.heads.force(head)

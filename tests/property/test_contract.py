@@ -22,6 +22,7 @@ from eventplane.envelope import write_event
 from eventplane.filters import All, Exact, Filter, Not, Prefix, Sql, Suffix
 from eventplane.filters import Any as AnyOf
 from eventplane.limits import MAX_DETAIL_CHARACTERS
+from lambdas.common import system
 from lambdas.router.payload import PayloadCheck
 from tests.property.strategies import json_values
 from tests.small_contract import small_contract
@@ -137,7 +138,7 @@ def test_the_check_agrees_with_the_library(keywords: dict[str, Any], data: Any) 
         {"t": {"schemas": [schema], "schema_check": "strict"}},
     )
     event = write_event({"id": "1", "source": "/s", "type": "t"}, {"a": data})
-    refusal = PayloadCheck(contract).of_message()(event)
+    refusal = PayloadCheck(contract, cpu_time=system.cpu_time).of_message()(event)
     assert (refusal is None) is jsonschema.Draft202012Validator(schema).is_valid({"a": data})
     assert refusal is None or 0 < len(refusal.detail) <= MAX_DETAIL_CHARACTERS
 

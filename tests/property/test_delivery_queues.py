@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 from hypothesis import settings
@@ -13,6 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from edge.counts import Counts
 from edge.delivery_queues import _MOST_APPENDED, DeliveryQueues
 from edge.spool import Delivery, Spool
+from edge.system import SYSTEM
 from edge.uptime_clock import Uptime
 from eventplane.contract import Priority
 from eventplane.reasons import Outcome
@@ -40,7 +42,8 @@ class QueuesMachine(RuleBasedStateMachine):
         super().__init__()
         self.directory = Path(tempfile.mkdtemp(dir=SCRATCH))
         self.life = 0
-        self.spool = Spool(self.directory / "spool.db", now_uptime=lambda: Uptime("boot", self.life))
+        system = replace(SYSTEM, uptime=lambda: Uptime("boot", self.life))
+        self.spool = Spool(self.directory / "spool.db", system)
         self.queues = DeliveryQueues(self.spool, Counts())
         self.by_rank = {each: self.queues.open(each) for each in DESTINATIONS}
         self.pending: dict[Delivery, int | None] = {}

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache, partial
 from itertools import product
+from os import urandom
 from typing import Any
 
 import pytest
@@ -184,7 +185,7 @@ Sent = tuple[str, int]
 
 def intake_of(contract: Contract) -> Decider:
     """The device's own decisions under a contract, where the cloud wants as little as it can."""
-    interest = Interest()
+    interest = Interest(urandom)
     if contract.device.outbox.forward is Forward.WANTED:
         interest.wanted_up(contract.device.outbox.address, AnyOf(()))
     return decider(contract, interest)

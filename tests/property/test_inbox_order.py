@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
-from unittest.mock import patch
 
 import pytest
 from hypothesis import given
@@ -14,6 +14,7 @@ from eventplane_client.inbox import Inbox, Received
 from eventplane_client.memory import MemoryPlane, MemoryTransport
 from eventplane_client.memory_filter import Memory, MemoryFilter
 from eventplane_client.notices import Notice, SequenceGap
+from eventplane_client.system import SYSTEM
 from tests.unit.client.worlds import READER, numbered
 
 pytestmark = pytest.mark.source("P17", "C2", "F4", "N5")
@@ -45,11 +46,11 @@ class Readers:
             gap_timeout_s=NEVER_S,
             on_notice=self.gaps.append,
             on_doubt=lambda _: True,
+            system=replace(SYSTEM, monotonic=lambda: self.now),
         )
 
     def play(self, action: str) -> None:
-        with patch("eventplane_client.reader.monotonic", lambda: self.now):
-            getattr(self, action)(self.random.randrange(2))
+        getattr(self, action)(self.random.randrange(2))
         self.now += self.random.choice([0.01, 2.0])
         for each in self.inboxes:  # as its thread does
             extender = each._reader._extender

@@ -17,6 +17,7 @@ from benchmarks.power.programs import recovered
 from benchmarks.power.workload import NAME, state
 from edge.spool import Spool
 from edge.spool.log import log_of, note_of
+from edge.system import SYSTEM
 from tests.examples import examples, sampled
 
 COMMITS = 60
@@ -82,7 +83,7 @@ def test_the_first_start_can_be_cut_off_anywhere(run: Sequence[Call], scratch: P
         disk.apply(call)
         for kept in KEPT:
             path = left(disk, scratch / f"{place}-{kept}", random, kept)
-            with Spool(path) as spool:
+            with Spool(path, SYSTEM) as spool:
                 assert (spool.origin.kind, spool.next_sequence) == ("created", 1)
             rmtree(path.parent)
 
@@ -115,7 +116,7 @@ def test_a_note_and_a_log_that_are_both_lost_are_found_out_after_every_step(
         path = left(disk, scratch / f"{place}", random, random.choice(("all", "nothing")))
         note_is(note_of(path))
         log_is(log_of(path))
-        with Spool(path) as spool:
+        with Spool(path, SYSTEM) as spool:
             assert (spool.origin.kind, spool.origin.lost) == ("recovered", None)
         rmtree(path.parent)
     assert saved
@@ -142,5 +143,5 @@ def test_what_a_start_after_a_kill_has_read_survives_a_power_cut(run: Sequence[C
         for call in calls:
             disk.apply(call)
         for kept in KEPT:
-            with Spool(left(disk, scratch / f"{place}-{kept}", random, kept)) as spool:
+            with Spool(left(disk, scratch / f"{place}-{kept}", random, kept), SYSTEM) as spool:
                 assert state(spool) == json.loads(said.line)["state"]

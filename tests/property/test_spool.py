@@ -13,6 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from edge.spool import Delivery, DeviceState, Discard, Manifest, Spool, StoredEvent, read_backlog
 from edge.spool.database import TableTotals
+from edge.system import SYSTEM
 from eventplane.device_reports import event_digest
 from eventplane.reasons import Outcome
 from tests.examples import examples
@@ -55,7 +56,7 @@ class SpoolMachine(RuleBasedStateMachine):
         super().__init__()
         self.directory = Path(tempfile.mkdtemp(dir=SCRATCH))
         self.path = self.directory / "spool.db"
-        self.spool = Spool(self.path)
+        self.spool = Spool(self.path, SYSTEM)
         self.epoch = self.spool.epoch
         self.pending: dict[Delivery, str] = {}
         self.stated: dict[str, dict[int, bytes]] = {}
@@ -123,7 +124,7 @@ class SpoolMachine(RuleBasedStateMachine):
     @rule()
     def reopen(self) -> None:
         self.spool.close()
-        self.spool = Spool(self.path)
+        self.spool = Spool(self.path, SYSTEM)
 
     @invariant()
     def nothing_acknowledged_is_missing(self) -> None:

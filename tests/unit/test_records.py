@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from os import urandom
 from typing import Any, NamedTuple
 
 import boto3
@@ -91,7 +92,9 @@ def dynamodb(aws: None) -> Any:
 @pytest.fixture(params=["memory", "dynamodb"])
 def tables(request: pytest.FixtureRequest) -> Tables:
     return (
-        MemoryTables() if request.param == "memory" else DynamoDbTables(request.getfixturevalue("dynamodb"))
+        MemoryTables()
+        if request.param == "memory"
+        else DynamoDbTables(request.getfixturevalue("dynamodb"), urandom)
     )
 
 
@@ -192,23 +195,25 @@ def test_an_item_that_is_no_record_is_named(tables: Tables) -> None:
 
 
 def test_a_write_whose_answer_was_lost_is_done(dynamodb: Any) -> None:
-    first = Records(DynamoDbTables(LosingClient(dynamodb, "put_item")), "things", KIND).write(FULL)
+    first = Records(DynamoDbTables(LosingClient(dynamodb, "put_item"), urandom), "things", KIND).write(FULL)
     assert first is not None
-    again = Records(DynamoDbTables(LosingClient(dynamodb, "put_item")), "things", KIND).write(first)
+    again = Records(DynamoDbTables(LosingClient(dynamodb, "put_item"), urandom), "things", KIND).write(first)
     assert again == FULL
-    assert Records(DynamoDbTables(LosingClient(dynamodb, "delete_item")), "things", KIND).remove(again)
+    assert Records(DynamoDbTables(LosingClient(dynamodb, "delete_item"), urandom), "things", KIND).remove(
+        again
+    )
 
 
 def test_a_write_that_somebody_else_was_faster_with_is_not_ours(dynamodb: Any) -> None:
-    things = Records(DynamoDbTables(dynamodb), "things", KIND)
+    things = Records(DynamoDbTables(dynamodb, urandom), "things", KIND)
     losing = LosingClient(
         dynamodb,
         "put_item",
         meanwhile=lambda: things.change(lambda each: replace(each, is_on=False), "home-1", "a"),
     )  # type: ignore[type-var]
-    assert Records(DynamoDbTables(losing), "things", KIND).write(FULL) is None
+    assert Records(DynamoDbTables(losing, urandom), "things", KIND).write(FULL) is None
 
 
 def test_what_aws_refuses_is_raised(dynamodb: Any) -> None:
     with pytest.raises(ClientError, match="ResourceNotFound"):
-        Records(DynamoDbTables(dynamodb), "elsewhere", KIND).write(FULL)
+        Records(DynamoDbTables(dynamodb, urandom), "elsewhere", KIND).write(FULL)

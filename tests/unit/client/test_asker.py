@@ -19,6 +19,7 @@ from eventplane.sender import Sender
 from eventplane_client.asker import Asker, Found, Send
 from eventplane_client.errors import RequestTimeoutError
 from eventplane_client.open_questions import OpenQuestions
+from eventplane_client.system import SYSTEM
 from tests.unit.eventplane.conversation.worlds import ask
 
 SECONDS = 30
@@ -29,7 +30,7 @@ class Home:
 
     def __init__(self) -> None:
         self.sent: list[Envelope] = []
-        self.asker = Asker("button", lambda _: None)
+        self.asker = Asker("button", lambda _: None, SYSTEM)
 
     def request(self, timeout_s: float, send: Send, *, expires: bool) -> Replies:
         def find(_event: Envelope, _timeout_s: float) -> Found:

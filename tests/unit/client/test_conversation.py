@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from os import urandom
 from pathlib import Path
 from typing import Any
 
@@ -428,7 +429,7 @@ class TestContractInForce:
 
     def publish(self, tables: Any, version: str) -> None:
         head = Head(plane().version, version, None, NOW)
-        ContractTable(DynamoDbTables(tables), "contracts").heads.force(head)
+        ContractTable(DynamoDbTables(tables, urandom), "contracts").heads.force(head)
 
     def test_it_follows_the_tables_and_nothing_that_is_broken(self, tables: Any) -> None:
         in_force = self.of("desk", tables)
@@ -438,7 +439,7 @@ class TestContractInForce:
         del some["routes"]["to-porter"]
         some["participants"]["porter"]["may_subscribe"] = {"exact": {"type": ASK}}
         without_porter = compile_contract(some, "talk")
-        ContractTable(DynamoDbTables(tables), "contracts").contracts.force(published(without_porter))
+        ContractTable(DynamoDbTables(tables, urandom), "contracts").contracts.force(published(without_porter))
         self.publish(tables, without_porter.version)
         assert self.names(in_force) == set()
         subscription = new_subscription("porter", "mine", {"exact": {"type": ASK}}, NOW)
@@ -455,7 +456,7 @@ class TestContractInForce:
             new_announcement("porter", [{"exact": {"type": type}}]), int(time.time() + until_s), announced_ms
         )
         item = interest_table.announcement_item(leased, announcer)
-        Records(DynamoDbTables(tables), "interest", interest_table.ANNOUNCEMENT).force(item)
+        Records(DynamoDbTables(tables, urandom), "interest", interest_table.ANNOUNCEMENT).force(item)
 
     def test_who_announced_something_else_is_not_expected_while_its_lease_lasts(self, tables: Any) -> None:
         in_force = self.of("desk", tables)

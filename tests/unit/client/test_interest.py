@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from os import urandom
 from typing import Any
 
 import pytest
@@ -30,7 +31,7 @@ def dynamodb(fake_aws: FakeAws) -> Any:
 
 
 def items(dynamodb: Any) -> list[Any]:
-    return list(InterestTable(DynamoDbTables(dynamodb), "interest").all())
+    return list(InterestTable(DynamoDbTables(dynamodb, urandom), "interest").all())
 
 
 def test_what_it_writes_is_what_routers_read_and_goes_with_the_program(dynamodb: Any) -> None:

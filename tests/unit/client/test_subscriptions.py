@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from os import urandom
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +73,7 @@ def table(fake_aws: FakeAws, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     }.items():
         monkeypatch.setenv(name, value)
     handler.service.cache_clear()
-    yield SubscriptionTable(DynamoDbTables(client), "subscriptions")
+    yield SubscriptionTable(DynamoDbTables(client, urandom), "subscriptions")
     handler.service.cache_clear()
 
 

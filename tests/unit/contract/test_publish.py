@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from os import urandom
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from eventplane.contract import Contract, compile_contract
 from eventplane.contract.publication import KEY, ContractTable, Head, cloud_destinations, contract_id
 from eventplane.settings import written
 from eventplane_aws.tables import DynamoDbTables
+from operations import system
 from operations.cloud import Cloud
 from operations.command_line import main
 from tests.dynamodb import create_table
@@ -46,7 +48,9 @@ def dynamodb(fake_aws: FakeAws) -> Any:
 
 @pytest.fixture
 def publisher(dynamodb: Any) -> Publisher:
-    return Publisher(Deployment(DEPLOYED.version, QUEUES, TABLE), DynamoDbTables(dynamodb))
+    return Publisher(
+        Deployment(DEPLOYED.version, QUEUES, TABLE), DynamoDbTables(dynamodb, urandom), system.now
+    )
 
 
 def changed(name: str, to: str = "desk.inbox", **participants: Any) -> Contract:
@@ -71,7 +75,7 @@ def test_a_published_contract_is_in_force_and_names_the_one_before(
         publisher.publish(each)
     head = head_of(publisher)
     assert (head.base, head.versions) == (DEPLOYED.version, (two.version, one.version))
-    table = ContractTable(DynamoDbTables(dynamodb), TABLE)
+    table = ContractTable(DynamoDbTables(dynamodb, urandom), TABLE)
     assert table.contract(two.version) == two
     # What was lost is stored again.
     table.contracts.discard(contract_id(two.version))

@@ -36,6 +36,7 @@ from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.names import SENDERS
 from eventplane.registry.build import endpoint
 from eventplane.router import Router
+from operations import system
 from tests.packages import install
 from tests.unit.contract.small import RING, document, small, written_format
 from tests.unit.eventplane.conversation import worlds
@@ -186,7 +187,7 @@ def test_a_contract_is_published_only_where_its_channels_have_the_deployed_proto
 ) -> None:
     contract = small({f"{DESK}/inbox/transport": transport})
     urls = {"desk.inbox": url} | dict.fromkeys(("downlink.inbox", "device.inbox"), "https://queue")
-    publisher = Publisher(Deployment("base", urls, "table"), None)
+    publisher = Publisher(Deployment("base", urls, "table"), None, system.now)
     if fits:
         publisher.check(contract)
     else:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from eventplane.contract import Contract
+from lambdas.common import system
 from lambdas.router.payload import PayloadCheck
 from local.input import open_input, read_bound
 from local.input.datasets import ALARM_TYPE, READING_TYPE, opensmarthome_homes, tihm_homes
@@ -22,7 +23,7 @@ def test_another_bound_is_refused_with_its_name(text: str) -> None:
 
 @pytest.mark.source("P11")
 def test_two_versions_of_readings_are_in_use_and_all_payloads_are_right(contract: Contract) -> None:
-    check = PayloadCheck(contract).of_message()
+    check = PayloadCheck(contract, cpu_time=system.cpu_time).of_message()
     versions: dict[str, set[str]] = {}
     for each in open_input(homes=2, events=1_000):
         assert check(each.event) is None

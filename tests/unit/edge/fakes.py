@@ -7,16 +7,17 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from os import urandom
 from pathlib import Path
 from random import Random
 from typing import Any
 
-from edge.components import Clock
 from edge.delivery_queues import DeliveryCursor
 from edge.forwarder import Forwarder, Message
 from edge.settings import CloudSettings, HealthSettings, LocalSettings, Settings
 from edge.spool import Delivery, Spool, StoredEvent
 from edge.spool.store import CAPACITY_DELIVERIES
+from edge.system import System
 from edge.uptime_clock import Uptime
 from eventplane.batch import unpack
 from eventplane.contract import Contract, compile_contract
@@ -159,8 +160,8 @@ class FakeClock:
         self.seconds = 1_000.0
         self.wrong_by = timedelta()
 
-    def clock(self) -> Clock:
-        return Clock(lambda: self.seconds, self.now, self.uptime)
+    def system(self) -> System:
+        return System(lambda: self.seconds, self.now, self.uptime, lambda: 0.0, urandom)
 
     def uptime(self) -> Uptime:
         return Uptime("boot", round(self.seconds * 1000))
@@ -238,7 +239,7 @@ class Device:
             self._first,
             self.links,
             self._wait,
-            self.time.clock(),
+            self.time.system(),
             heartbeat=lambda: {"answer": 42},
             contract_came=self._count_contract,
             first_manifest_s=self._first_manifest_s,
@@ -254,9 +255,9 @@ class Device:
         """The spool's file, on the clock of the device."""
         return Spool(
             self.path,
+            self.time.system(),
             capacity_bytes=self.capacity_bytes,
             capacity_deliveries=self.capacity_deliveries,
-            now_uptime=self.time.uptime,
         )
 
     @property

@@ -21,6 +21,7 @@ from edge.command_line import main
 from edge.contract_updates import read_contract
 from edge.errors import SettingProblem
 from edge.settings import CloudSettings, HealthSettings, LocalSettings, ProvisioningSettings, Settings
+from edge.system import SYSTEM
 from eventplane.contract import Contract
 from eventplane_mqtt import Login
 from local.certificates import Authority
@@ -170,7 +171,7 @@ def test_the_check_command_reports_all_problems_and_touches_no_spool(
 
 
 def test_a_certificate_that_is_replaced_is_read_again(cloud: CloudSettings, tmp_path: Path) -> None:
-    it = CertificateFile(cloud.certificate)
+    it = CertificateFile(cloud.certificate, SYSTEM.now)
     left_s = it.left_s()
     assert left_s is not None
     assert 59 * 86_400 < left_s <= 60 * 86_400

@@ -21,6 +21,7 @@ from edge.contract_updates import (
 from edge.errors import SettingProblem
 from edge.forwarder import Reload
 from edge.spool import Spool
+from edge.system import SYSTEM
 from eventplane.contract import Contract, compile_contract, contract_document
 from eventplane.device_reports import DEVICE_CONTRACT
 from eventplane.downlink.device import AckStatus
@@ -212,7 +213,7 @@ def test_a_start_without_a_disk_follows_the_kept_contract_if_it_has_the_alarms_o
 ) -> None:
     if kept is not None:
         keep_contract(kept, spool_path)
-    with Spool(spool_path, on_disk=False) as spool:
+    with Spool(spool_path, SYSTEM, on_disk=False) as spool:
         assert active_contract(file, spool) == ActiveContract(followed, contract())
         file.write_bytes(b"{")
         found = active_contract(file, spool, contract())

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from os import urandom
+
 import pytest
 
 from edge.decision import Decider, Decision, SequenceNumber
@@ -29,7 +31,7 @@ def stored(decision: Decision) -> dict[str, int | None]:
 
 
 def made(plane: Contract, recent: RecentKeys | None = None) -> Decider:
-    return Decider(plane, "thing", "epoch", lambda: START, recent or RecentKeys(10), Interest())
+    return Decider(plane, "thing", "epoch", lambda: START, recent or RecentKeys(10), Interest(urandom))
 
 
 def test_the_rank_is_the_types_and_else_the_channels() -> None:

@@ -12,6 +12,7 @@ from edge.components import first_session_has_it, make_links
 from edge.counts import NotStored
 from edge.decision import NO_ATTRIBUTES
 from edge.dispatch import MOST_UNKNOWN, UNKNOWN_EVERY_S, UrgentHint, subscriptions
+from edge.system import SYSTEM
 from eventplane.contract import Contract
 from eventplane.device_reports import DISCARDED
 from eventplane.reasons import Reason
@@ -131,7 +132,7 @@ class TestSessions:
         assert urgent.splitlines()[1:] == [f"topic read {OUTBOXES}"]
 
     def test_each_session_dials_with_its_own_client_id_login_and_subscriptions(
-        self, device: Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, device: Device, tmp_path: Path
     ) -> None:
         dialled: dict[LinkName, Endpoint] = {}
 
@@ -139,10 +140,9 @@ class TestSessions:
             dialled[link] = endpoint
             return FakeWire(generation)
 
-        monkeypatch.setattr("edge.components.Connection", dial)
         local = replace(device.settings.local, username="me", password_file=tmp_path / "password")
         settings, plane = replace(device.settings, local=local), contract()
-        for link in make_links(settings, lambda: plane, Mailbox()).values():
+        for link in make_links(settings, lambda: plane, Mailbox(), SYSTEM, dial).values():
             link.tick(0.0)
         for session, suffix in ((LOCAL, ""), (URGENT, URGENT_CLIENT_SUFFIX)):
             found = dialled[session]

@@ -36,7 +36,7 @@ class Service:
         if watchdog_s:
             environment["WATCHDOG_USEC"] = str(round(watchdog_s * 1e6))
         self.metrics = Metrics(
-            "home-1", device.contract, device.forwarder, device.links, None, device.time.seconds
+            "home-1", device.contract, device.forwarder, device.links, None, device.time.system()
         )
         self.housekeeping = Housekeeping(
             self.mailbox,

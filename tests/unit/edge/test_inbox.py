@@ -12,6 +12,7 @@ from edge.counts import Counts
 from edge.delivery_queues import UNSTORED_RANK, DeliveryQueues, VolatileEvent
 from edge.inbox import InboxPump
 from edge.spool import Spool
+from edge.system import SYSTEM
 from eventplane.device_reports import key_digest
 from eventplane.receipts import Receipt, digest
 from eventplane_mqtt.link import Backoff, Link
@@ -32,7 +33,7 @@ class Pump:
         link = Link(LinkName.LOCAL, self.wires.dial, Backoff(1.0, 60.0, Random(1)), 5.0)
         link.tick(0.0)
         link.connected(link.generation, 0.0)
-        self.spool = Spool(path)
+        self.spool = Spool(path, SYSTEM)
         self.counts = Counts()
         self.queues = DeliveryQueues(self.spool, self.counts)
         self.inbox = InboxPump(self.queues, INBOX, link, window, TIMEOUT_S)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from os import urandom
 
 import pytest
 
@@ -254,7 +255,7 @@ def test_unwanted_events_are_reported_with_the_next_manifest_and_no_earlier(
 
 
 def test_a_participant_that_withdrew_is_not_awaited_and_gets_everything() -> None:
-    interest, shown = Interest(), event("1", subject="show")
+    interest, shown = Interest(urandom), event("1", subject="show")
     announced = write_announcement(new_announcement("display", [SHOWN]))
 
     def take(payload: bytes) -> tuple[bool, bool]:

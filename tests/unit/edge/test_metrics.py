@@ -26,7 +26,7 @@ SAMPLE = re.compile(r'([a-z_:]+)(?:\{((?:[a-z_]+="(?:[^"\\\n]|\\["\\n])*",?)*)\}
 
 
 def metrics_of(device: Device) -> Metrics:
-    metrics = Metrics("home-1", device.contract, device.forwarder, device.links, None, device.time.seconds)
+    metrics = Metrics("home-1", device.contract, device.forwarder, device.links, None, device.time.system())
     metrics.look(device.time.seconds)
     return metrics
 

@@ -20,7 +20,8 @@ from edge.spool import (
     tables,
 )
 from edge.spool.tables import MOST_RANGES
-from edge.uptime_clock import Uptime, UptimeClock, system_uptime
+from edge.system import SYSTEM, system_uptime
+from edge.uptime_clock import Uptime, UptimeClock
 from eventplane.device_reports import KEY_BYTES, SHA256_EVENT, event_digest
 from eventplane.reasons import Outcome
 from tests.golden_digests import DIGESTS
@@ -36,7 +37,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.mark.source("F6")
 def test_a_new_file_is_a_new_epoch(tmp_path: Path) -> None:
-    with Spool(tmp_path / "a") as first, Spool(tmp_path / "b") as second:
+    with Spool(tmp_path / "a", SYSTEM) as first, Spool(tmp_path / "b", SYSTEM) as second:
         assert first.epoch != second.epoch
         assert len(first.epoch) == 16
 
@@ -46,7 +47,7 @@ def test_a_commit_is_all_or_nothing(path: Path, monkeypatch: pytest.MonkeyPatch)
     def fail(*_: object, **__: object) -> None:
         raise sqlite3.OperationalError("database or disk is full")
 
-    with Spool(path) as spool:
+    with Spool(path, SYSTEM) as spool:
         spool.commit([arrival(1)], uptime_ms=0)
         with monkeypatch.context() as broken:
             broken.setattr("edge.spool.database.Device.write", fail)
@@ -64,7 +65,7 @@ def test_a_commit_that_failed_leaves_no_key(path: Path, monkeypatch: pytest.Monk
     def fail(*_: object) -> None:
         raise OSError(errno.EIO, "disk I/O error")
 
-    with Spool(path) as spool:
+    with Spool(path, SYSTEM) as spool:
         fill(spool, stored, a_commit=7)
         for size in (5, 20):
             with monkeypatch.context() as broken:
@@ -74,13 +75,13 @@ def test_a_commit_that_failed_leaves_no_key(path: Path, monkeypatch: pytest.Monk
         fill(spool, 9, a_commit=4)
         expected = [key(n) for n in range(1, stored + 10)]
         assert spool.recent_keys(100) == expected
-    with Spool(path) as spool:
+    with Spool(path, SYSTEM) as spool:
         assert spool.recent_keys(100) == expected
 
 
 def test_reading_goes_on_behind_a_sequence_and_stops_at_the_limit_or_the_size(path: Path) -> None:
     large = "x" * (READ_CHARACTERS // 2)
-    with Spool(path) as spool:
+    with Spool(path, SYSTEM) as spool:
         spool.commit(
             [arrival(n) for n in range(1, 6)] + [arrival(n, json=large) for n in range(6, 9)], uptime_ms=0
         )
@@ -90,14 +91,14 @@ def test_reading_goes_on_behind_a_sequence_and_stops_at_the_limit_or_the_size(pa
 
 
 def test_a_file_has_one_writer(path: Path) -> None:
-    with Spool(path), pytest.raises(SpoolError, match=f"{path}.*another forwarder"):
-        Spool(path)
-    Spool(path).close()
+    with Spool(path, SYSTEM), pytest.raises(SpoolError, match=f"{path}.*another forwarder"):
+        Spool(path, SYSTEM)
+    Spool(path, SYSTEM).close()
 
 
 @pytest.mark.source("P5")
 def test_it_syncs_every_commit(path: Path) -> None:
-    with Spool(path) as spool:
+    with Spool(path, SYSTEM) as spool:
         assert spool._db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
         assert spool._db.execute("PRAGMA synchronous").fetchone() == (2,)
 
@@ -105,7 +106,7 @@ def test_it_syncs_every_commit(path: Path) -> None:
 def test_anybody_may_look_at_the_backlog_meanwhile_and_afterwards(path: Path) -> None:
     with pytest.raises(SpoolError, match="cannot be read"):
         read_backlog(path)
-    with Spool(path) as spool:
+    with Spool(path, SYSTEM) as spool:
         assert read_backlog(path) == {}
         spool.commit([arrival(1, 0, (HOME, CLOUD)), arrival(2)], uptime_ms=0)
         assert read_backlog(path) == {HOME: 1, CLOUD: 2}
@@ -114,10 +115,10 @@ def test_anybody_may_look_at_the_backlog_meanwhile_and_afterwards(path: Path) ->
 
 @pytest.mark.source("N5")
 def test_counters_are_known_after_a_restart(path: Path) -> None:
-    with Spool(path) as spool:
+    with Spool(path, SYSTEM) as spool:
         spool.commit([arrival(1, 0, (HOME, CLOUD)), arrival(2), arrival(3)], uptime_ms=50)
         spool.commit([arrival(4)], [cloud(2), cloud(2), cloud(99)], uptime_ms=60)
-    with Spool(path) as spool:
+    with Spool(path, SYSTEM) as spool:
         assert [spool.pending(CLOUD, rank) for rank in range(3)] == [1, 2, 0]
         assert [spool.newest(CLOUD, rank) for rank in range(3)] == [1, 4, BEFORE_EVERYTHING]
         assert spool.pending(HOME, 0) == 1
@@ -131,10 +132,10 @@ def test_counters_are_known_after_a_restart(path: Path) -> None:
 def test_the_digest_of_a_manifest_is_a_sum_without_its_carry(path: Path) -> None:
     total = sum(int(digest, 16) for digest in DIGESTS.values())
     assert total >> 8 * KEY_BYTES
-    with Spool(path) as spool:
+    with Spool(path, SYSTEM) as spool:
         events = [replace(arrival(number), json=text) for number, text in enumerate(DIGESTS, 1)]
         spool.commit(events, uptime_ms=0)
-    with Spool(path) as spool:
+    with Spool(path, SYSTEM) as spool:
         (stated,) = spool.manifests()
         assert (stated.count, stated.digest) == (len(DIGESTS), total % (1 << 8 * KEY_BYTES))
 
@@ -142,18 +143,18 @@ def test_the_digest_of_a_manifest_is_a_sum_without_its_carry(path: Path) -> None
 def test_digests_that_an_earlier_version_began_are_not_stated(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with monkeypatch.context() as earlier, Spool(path) as spool:
+    with monkeypatch.context() as earlier, Spool(path, SYSTEM) as spool:
         earlier.setattr("edge.spool.deliveries._DIGEST_BYTES", KEY_BYTES)
         spool.commit([arrival(1), arrival(2, to=(HOME,))], uptime_ms=0)
         spool.commit([], uptime_ms=0, close_manifests=True)
         spool.commit([arrival(3)], uptime_ms=0)
     for start in (1, 2):
-        with Spool(path) as spool:
+        with Spool(path, SYSTEM) as spool:
             assert spool.origin.kind == "resumed"
             spool.commit([arrival(3 + start)], uptime_ms=0)
             before = spool.manifests()
             spool.commit([], uptime_ms=0, close_manifests=start == 2)
-    with Spool(path) as spool:
+    with Spool(path, SYSTEM) as spool:
         spool.commit([arrival(6), arrival(7, to=(HOME,))], uptime_ms=0)
         now = spool.manifests()
     assert [(each.count, each.digest) for each in before] == [(3, None)]
@@ -164,19 +165,19 @@ def test_digests_that_an_earlier_version_began_are_not_stated(
 
 
 def test_a_range_of_discards_that_is_no_number_is_damage(path: Path) -> None:
-    with Spool(path) as spool:
+    with Spool(path, SYSTEM) as spool:
         spool.commit([arrival(n) for n in (1, 2, 3)], uptime_ms=0)
         spool.commit([], [], [Discard(cloud(1), Outcome.EXPIRED, "ttl")], uptime_ms=0)
         spool._db.execute("UPDATE discard SET last = 'no number'")
         with pytest.raises(SpoolCorruptError):
             spool.commit([], [], [Discard(cloud(2), Outcome.EXPIRED, "ttl")], uptime_ms=0)
-    with Spool(path) as spool:
+    with Spool(path, SYSTEM) as spool:
         assert waiting(spool) == ["{}"] * 2
 
 
 def test_a_very_long_list_of_discards_comes_in_parts(path: Path) -> None:
     numbers = range(1, 2 * MOST_RANGES + 201, 2)
-    with Spool(path) as spool:
+    with Spool(path, SYSTEM) as spool:
         spool.commit([arrival(n) for n in range(1, numbers[-1] + 1)], uptime_ms=0)
         spool.commit([], [], [Discard(cloud(n), Outcome.DROPPED, "old") for n in numbers], uptime_ms=0)
         (first,) = spool.loss_reports()
@@ -191,13 +192,13 @@ def test_a_very_long_list_of_discards_comes_in_parts(path: Path) -> None:
 def test_the_keys_of_the_last_events_outlive_them(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tables, "KEPT_KEYS", KEPT_KEYS)
     monkeypatch.setattr(tables, "_SLOTS", KEPT_KEYS // tables._BLOCK_KEYS + 1)
-    with Spool(path) as spool:
+    with Spool(path, SYSTEM) as spool:
         for first in range(1, KEPT_KEYS + 200, 100):
             spool.commit([arrival(n) for n in range(first, first + 100)], uptime_ms=0)
             spool.commit([], [cloud(n) for n in range(first, first + 100)], uptime_ms=0)
         spool.commit([arrival(spool.next_sequence)], uptime_ms=0)
         last = spool.next_sequence - 1
-    with Spool(path) as spool:
+    with Spool(path, SYSTEM) as spool:
         assert spool.recent_keys(3) == [key(n) for n in (last - 2, last - 1, last)]
         assert spool.recent_keys(10**6) == [key(n) for n in range(last - KEPT_KEYS + 1, last + 1)]
 
@@ -205,7 +206,7 @@ def test_the_keys_of_the_last_events_outlive_them(path: Path, monkeypatch: pytes
 def test_the_spools_origin_is_created_until_something_is_stored(path: Path) -> None:
     kinds = []
     for _ in range(3):
-        with Spool(path) as spool:
+        with Spool(path, SYSTEM) as spool:
             kinds.append(spool.origin.kind)
             if len(kinds) == 2:
                 fill(spool, 1)
@@ -213,43 +214,43 @@ def test_the_spools_origin_is_created_until_something_is_stored(path: Path) -> N
 
 
 def test_the_uptime_clock_runs_during_a_boot_and_stops_without_power(path: Path) -> None:
-    with Spool(path, now_uptime=lambda: Uptime("a", 100)) as spool:
+    with Spool(path, replace(SYSTEM, uptime=lambda: Uptime("a", 100))) as spool:
         assert spool.clock() == 0
         spool.commit([arrival(1)], uptime_ms=40)
-    with Spool(path, now_uptime=lambda: Uptime("a", 350)) as spool:
+    with Spool(path, replace(SYSTEM, uptime=lambda: Uptime("a", 350))) as spool:
         assert spool.clock() == 290
         spool.commit([], uptime_ms=300)
-    with Spool(path, now_uptime=lambda: Uptime("b", 999_999)) as spool:
+    with Spool(path, replace(SYSTEM, uptime=lambda: Uptime("b", 999_999))) as spool:
         assert spool.clock() == 300
         spool.commit([], uptime_ms=1)  # never back
-    with Spool(path, now_uptime=lambda: Uptime("c", 1)) as spool:
+    with Spool(path, replace(SYSTEM, uptime=lambda: Uptime("c", 1))) as spool:
         assert spool.clock() == 300
 
 
 def test_a_start_reads_the_same_whatever_waits(path: Path) -> None:
     reads = []
     for _ in range(2):
-        with Spool(path) as spool:
+        with Spool(path, SYSTEM) as spool:
             fill(spool, 100 if not reads else 4_000, a_commit=100)
         before = _read_bytes()
-        Spool(path).close()
+        Spool(path, SYSTEM).close()
         reads.append(_read_bytes() - before)
     assert reads[1] < 1.5 * reads[0]  # forty times as much waits; a tree is a little higher
 
 
 @pytest.mark.source("P17")
 def test_what_goes_into_ordered_inboxes_is_counted_with_the_commit(path: Path) -> None:
-    with Spool(path) as spool:
+    with Spool(path, SYSTEM) as spool:
         for number in (1, 2):
             spool.commit([replace(arrival(number), positions={"desk/normal/0123abcd": number})], uptime_ms=0)
         assert spool.counted == {"desk/normal/0123abcd": 2}
-    with Spool(path) as spool:
+    with Spool(path, SYSTEM) as spool:
         assert spool.counted == {"desk/normal/0123abcd": 2}
 
 
 class TestWithoutDisk:
     def test_it_refuses_events_and_states_and_nothing_else(self, path: Path) -> None:
-        with Spool(path, on_disk=False) as spool:
+        with Spool(path, SYSTEM, on_disk=False) as spool:
             assert not path.parent.exists()
             assert (spool.is_on_disk, spool.origin.kind, spool.pressure) == (False, "without_disk", 1.0)
             with pytest.raises(SpoolFullError):
@@ -265,17 +266,17 @@ class TestWithoutDisk:
             assert spool.pressure == 1.0
 
     def test_the_one_on_the_disk_goes_on_where_it_was(self, path: Path) -> None:
-        with Spool(path) as spool:
+        with Spool(path, SYSTEM) as spool:
             fill(spool, 3)
             epoch = spool.epoch
-        with Spool(path, on_disk=False) as other:
+        with Spool(path, SYSTEM, on_disk=False) as other:
             assert other.epoch != epoch
-        with Spool(path) as spool:
+        with Spool(path, SYSTEM) as spool:
             assert (spool.epoch, spool.origin.kind, len(waiting(spool))) == (epoch, "resumed", 3)
 
 
 def test_numbers_have_to_go_on(path: Path) -> None:
-    with Spool(path) as spool:
+    with Spool(path, SYSTEM) as spool:
         for wrong in ([arrival(2)], [arrival(1), arrival(3)], [arrival(1), arrival(1)]):
             with pytest.raises(ValueError, match="numbered on from 1"):
                 spool.commit(wrong, uptime_ms=0)
@@ -283,7 +284,7 @@ def test_numbers_have_to_go_on(path: Path) -> None:
 
 
 def test_the_files_are_for_their_owner_alone(path: Path) -> None:
-    with Spool(path) as spool:
+    with Spool(path, SYSTEM) as spool:
         fill(spool, 3)
         modes = {
             each.name: stat.S_IMODE(each.stat().st_mode) for each in (path.parent, *path.parent.iterdir())
@@ -297,7 +298,7 @@ class TestHoldings:
         self, path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("edge.spool.tables.MOST_KEYS", 3)
-        with Spool(path) as spool:
+        with Spool(path, SYSTEM) as spool:
             for n in range(5):
                 spool.commit([], uptime_ms=0, states=[device_state(f"s/t/{n}")])
             gone = [device_state("s/t/0", 2, "", deleted=True), device_state("c/d/e", 1, "", kind="command")]
@@ -323,13 +324,13 @@ class TestHoldings:
     def test_a_row_with_another_text_or_the_type_of_another_column_is_damaged(
         self, path: Path, column: str, value: bytes | str
     ) -> None:
-        with Spool(path) as spool:
+        with Spool(path, SYSTEM) as spool:
             states = [device_state(each, json="x" * 100) for each in ("a/b/c", "a/b/d")]
             spool.commit([], uptime_ms=0, states=states)
             spool._db.execute(f"UPDATE device_state SET {column} = ? WHERE key = 'a/b/c'", (value,))  # noqa: S608
             with pytest.raises(SpoolCorruptError):
                 spool.device_state("state", "a/b/c")
-        with Spool(path) as spool:
+        with Spool(path, SYSTEM) as spool:
             assert spool.device_state("state", "a/b/c") is None
             assert spool.device_state("state", "a/b/d") is not None
 
@@ -350,7 +351,7 @@ def _read_bytes() -> int:
 )
 def test_it_goes_on_after_a_restart(then: Uptime | None, expected: int) -> None:
     now = [Uptime("a", 3_000)]
-    life = UptimeClock(5_000, then, lambda: now[0])
+    life = UptimeClock(lambda: now[0], 5_000, then)
     assert life() == expected
     now[0] = Uptime("a", 3_500)
     assert life() == expected + 500

@@ -22,6 +22,7 @@ from edge.spool.database import FORMAT, PAGE_BYTES, connect, create
 from edge.spool.log import announce, log_of, note_of
 from edge.spool.recovery import marker_of
 from edge.spool.salvage import SHIFT
+from edge.system import SYSTEM
 from edge.uptime_clock import UptimeClock
 from eventplane.reasons import Outcome
 from tests.examples import sampled
@@ -47,29 +48,29 @@ def pages(path: Path, table: str) -> list[int]:
 
 def filled(path: Path, count: int) -> str:
     """A closed spool with `count` events; its epoch."""
-    with Spool(path) as spool:
+    with Spool(path, SYSTEM) as spool:
         fill(spool, count)
         return spool.epoch
 
 
 def reopened(path: Path, use: Callable[[Spool], Any]) -> Any:
     """What `use` finds; the damage may show at the start or when it is met."""
-    with contextlib.suppress(SpoolCorruptError), Spool(path) as spool:
+    with contextlib.suppress(SpoolCorruptError), Spool(path, SYSTEM) as spool:
         return use(spool)
-    with Spool(path) as spool:
+    with Spool(path, SYSTEM) as spool:
         return use(spool)
 
 
 def origin_of(path: Path) -> tuple[str, int | None, int]:
     """How a start finds the spool: kind, lost, and how many events it has."""
-    with Spool(path) as spool:
+    with Spool(path, SYSTEM) as spool:
         return spool.origin.kind, spool.origin.lost, len(waiting(spool))
 
 
 @pytest.mark.parametrize("contents", [b"something else entirely" * 100, b"\0" * 4096, b"SQLite format 3\0"])
 def test_a_file_that_is_no_database_is_set_aside_untouched(path: Path, contents: bytes) -> None:
     path.write_bytes(contents)
-    with Spool(path) as spool:
+    with Spool(path, SYSTEM) as spool:
         assert spool.origin.kind == "recovered"
         assert spool.origin.damage
         fill(spool, 3)
@@ -80,14 +81,14 @@ def test_a_file_that_is_no_database_is_set_aside_untouched(path: Path, contents:
 
 @pytest.mark.source("F-W1")
 def test_one_damaged_page_costs_one_batch(path: Path) -> None:
-    with Spool(path) as spool:
+    with Spool(path, SYSTEM) as spool:
         fill(spool, 1000)
         lost_epoch = spool.epoch
     batches = pages(path, "batch")
     overwrite(path, batches[len(batches) // 2])
-    with Spool(path) as spool, pytest.raises(SpoolCorruptError):
+    with Spool(path, SYSTEM) as spool, pytest.raises(SpoolCorruptError):
         waiting(spool)
-    with Spool(path) as spool:
+    with Spool(path, SYSTEM) as spool:
         found = [json.loads(each)["n"] for each in waiting(spool)]
         assert 1000 - 50 <= len(found) < 1000
         assert found == sorted(set(found))
@@ -107,23 +108,23 @@ def test_one_damaged_page_costs_one_batch(path: Path) -> None:
 @pytest.mark.source("F-W1")
 def test_the_damage_is_the_spools_origin_until_it_has_been_reported(path: Path) -> None:
     path.write_bytes(b"garbage" * 1000)
-    Spool(path).close()
-    with Spool(path) as spool:
+    Spool(path, SYSTEM).close()
+    with Spool(path, SYSTEM) as spool:
         assert spool.origin.kind == "recovered"
         fill(spool, 1)
-    with Spool(path) as spool:
+    with Spool(path, SYSTEM) as spool:
         assert spool.origin.kind == "resumed"
 
 
 def test_destinations_ranks_and_expiries_survive(path: Path) -> None:
-    with Spool(path) as spool:
+    with Spool(path, SYSTEM) as spool:
         arrivals = [arrival(1, 0, {HOME: 5000, CLOUD: None}, "a"), arrival(2, 0, {CLOUD: 9000}, "b")]
         spool.commit(arrivals, uptime_ms=70)
         spool.commit([], [spool.read(HOME, 0, BEFORE_EVERYTHING, 1)[0].delivery], uptime_ms=80)
         spool.commit([arrival(3, 2, {HOME: 6000}, "c")], uptime_ms=90)
     marker = path.with_name("spool.db.damaged")
     marker.touch()
-    with Spool(path) as spool:
+    with Spool(path, SYSTEM) as spool:
         assert not marker.exists()
         assert spool.backlog() == {CLOUD: 2, HOME: 1}
         rows = spool.read(CLOUD, 0, BEFORE_EVERYTHING, 10)
@@ -137,11 +138,11 @@ def test_destinations_ranks_and_expiries_survive(path: Path) -> None:
 
 
 def test_what_was_discarded_is_still_reported(path: Path) -> None:
-    with Spool(path) as spool:
+    with Spool(path, SYSTEM) as spool:
         fill(spool, 9)
         spool.commit([], [], [Discard(cloud(n), Outcome.DROPPED, "full") for n in (2, 3, 7)], uptime_ms=0)
     marker_of(path).touch()
-    with Spool(path) as spool:
+    with Spool(path, SYSTEM) as spool:
         (report,) = spool.loss_reports()
         assert (report.destination, report.outcome, report.reason) == (CLOUD, Outcome.DROPPED, "full")
         assert report.ranges == ((2 - SHIFT, 3 - SHIFT), (7 - SHIFT, 7 - SHIFT))
@@ -157,7 +158,7 @@ def test_any_page_of_a_table_may_be_overwritten(
     path: Path, tmp_path: Path, table: str, filler: bytes
 ) -> None:
     """Zeroed pages gave empty events; an overwritten list of pending events lost 15 of 18 silently."""
-    with Spool(path) as spool:
+    with Spool(path, SYSTEM) as spool:
         fill(spool, 120, a_commit=60)
         stored = dict(enumerate(waiting(spool), 1))
         spool.commit([], [cloud(n) for n in range(1, 10)], uptime_ms=0, states=[device_state("a/b/c")])
@@ -188,7 +189,7 @@ def test_any_byte_of_the_header_may_be_wrong(path: Path, place: int) -> None:
 def crashed(path: Path, to: Path, *, commits: int = 10, noted: bool = True) -> Path:
     """The files as a crash leaves them: nothing has been written from the log to the main file."""
     to.mkdir()
-    with Spool(path) as spool:
+    with Spool(path, SYSTEM) as spool:
         for _ in range(commits):
             fill(spool, 1)
         for side in ("", "-wal", ".commits") if noted else ("", "-wal"):
@@ -209,7 +210,7 @@ def test_a_damaged_log_is_not_taken_for_a_torn_one(
         # In the middle of a page of the last commit but so many; what follows is not reached by SQLite.
         file.seek(32 + commits[-1 - commits_behind] + 100)
         file.write(b"\xff" * 50)
-    with Spool(left) as spool:
+    with Spool(left, SYSTEM) as spool:
         found = len(waiting(spool))
         assert found >= 9
         # Without a note, which a power cut leaves, nobody knows how many commits there were.
@@ -236,34 +237,34 @@ def test_a_truncated_or_missing_log_is_reported_with_the_lost_numbers(
 ) -> None:
     left = crashed(path, tmp_path / "crashed")
     os.truncate(f"{left}-wal", left_of_the_log)
-    with Spool(left) as spool:
+    with Spool(left, SYSTEM) as spool:
         found = len(waiting(spool))
         assert (spool.origin.kind, spool.origin.lost) == ("recovered", 10 - found)
         assert spool.origin.lost_ranges == ((found + 1, 10),)
 
 
 def test_a_missing_database_is_reported_with_the_number_of_its_events(path: Path) -> None:
-    with Spool(path) as spool:
+    with Spool(path, SYSTEM) as spool:
         fill(spool, 20)
         spool.commit([], [cloud(n) for n in range(1, 8)], uptime_ms=0)
         epoch = spool.epoch
     path.unlink()
-    with Spool(path) as spool:
+    with Spool(path, SYSTEM) as spool:
         assert spool.origin == SpoolOrigin(
             "recovered", "the file is empty after 2 commits", 0, epoch, 13, ((1, 20),)
         )
-    with Spool(path) as spool:
+    with Spool(path, SYSTEM) as spool:
         assert spool.origin.kind == "recovered"
 
 
 def test_damaged_files_do_not_fill_the_disk(path: Path) -> None:
     for n in range(6):
         path.write_bytes(b"garbage %d" % n * 1000)
-        Spool(path).close()
+        Spool(path, SYSTEM).close()
     kept = beside(path, ".damaged-")
     assert [each.read_bytes()[8:9] for each in kept] == [b"3", b"4", b"5"]
     path.write_bytes(b"large" * 1000)
-    Spool(path, capacity_bytes=1000).close()
+    Spool(path, SYSTEM, capacity_bytes=1000).close()
     assert [each.read_bytes()[:5] for each in beside(path, ".damaged-")] == [b"large"]
 
 
@@ -293,7 +294,7 @@ def test_a_recovered_spool_that_is_damaged_before_the_exchange_is_made_again(
     with monkeypatch.context() as patched:
         patched.setattr("edge.spool.store.finish_recovery", lambda *_: None)
         with pytest.raises(SpoolCorruptError):
-            Spool(path)
+            Spool(path, SYSTEM)
     (recovered,) = beside(path, ".recovered-")
     content = bytearray(recovered.read_bytes())
     content[len(content) // 2 :] = bytes(len(content) - len(content) // 2)
@@ -303,11 +304,11 @@ def test_a_recovered_spool_that_is_damaged_before_the_exchange_is_made_again(
 
 
 def test_what_the_cloud_desires_is_saved_and_marked_as_salvaged(path: Path) -> None:
-    with Spool(path) as spool:
+    with Spool(path, SYSTEM) as spool:
         fill(spool, 100)
         spool.commit([], uptime_ms=0, states=[device_state(f"a/b/{n}", sequence=n) for n in range(50)])
     marker_of(path).touch()
-    with Spool(path) as spool:
+    with Spool(path, SYSTEM) as spool:
         assert spool.origin.kind == "recovered"
         assert spool.state_count() == 50
         saved = spool.device_state("state", "a/b/7")
@@ -318,14 +319,14 @@ def test_what_the_cloud_desires_is_saved_and_marked_as_salvaged(path: Path) -> N
 
 def test_a_state_whose_page_is_damaged_is_lost_and_the_ones_before_it_are_not(path: Path) -> None:
     text = "x" * 3 * PAGE_BYTES
-    with Spool(path) as spool:
+    with Spool(path, SYSTEM) as spool:
         fill(spool, 10)
         spool.commit([], uptime_ms=0, states=[device_state(f"a/b/{n}", json=text) for n in range(20)])
     damaged = pages(path, "device_state")
     overwrite(path, damaged[len(damaged) // 2])
-    with contextlib.suppress(SpoolCorruptError), Spool(path) as spool:
+    with contextlib.suppress(SpoolCorruptError), Spool(path, SYSTEM) as spool:
         _ = [spool.device_state("state", f"a/b/{n}") for n in range(20)]
-    with Spool(path) as spool:
+    with Spool(path, SYSTEM) as spool:
         assert spool.origin.kind == "recovered"
         assert len(waiting(spool)) == 10
         assert 0 < spool.state_count() < 20
@@ -337,14 +338,14 @@ def test_a_newer_format_is_never_touched(path: Path) -> None:
         db.execute(f"PRAGMA user_version = {FORMAT + 1}")
         db.execute("CREATE TABLE something (else_ TEXT)")
     with pytest.raises(SpoolError, match=f"format is {FORMAT + 1}"):
-        Spool(path)
+        Spool(path, SYSTEM)
     assert beside(path, ".damaged") == []
 
 
 def test_a_directory_in_its_place_is_an_error_with_a_remedy(path: Path) -> None:
     path.mkdir()
     with pytest.raises(SpoolError, match="see that") as raised:
-        Spool(path)
+        Spool(path, SYSTEM)
     assert not isinstance(raised.value, SpoolCorruptError)
     assert path.is_dir()
 
@@ -383,7 +384,7 @@ def test_a_schema_that_even_the_message_cannot_quote_is_recovered(path: Path) ->
 
 
 def test_a_number_that_is_taken_already_is_damage(path: Path) -> None:
-    with Spool(path) as spool:
+    with Spool(path, SYSTEM) as spool:
         fill(spool, 1)
         spool._db.execute("INSERT INTO batch SELECT last + 1, rank, 0, 0, '', texts FROM batch")
         with pytest.raises(SpoolCorruptError):
@@ -392,7 +393,7 @@ def test_a_number_that_is_taken_already_is_damage(path: Path) -> None:
 
 
 def test_a_statement_that_is_wrong_is_no_damage(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with Spool(path) as spool:
+    with Spool(path, SYSTEM) as spool:
         fill(spool, 1)
         with monkeypatch.context() as wrong:
             wrong.setattr("edge.spool.tables._PUT", "INSERT INTO nowhere VALUES (?)")
@@ -406,7 +407,7 @@ def test_a_statement_that_is_wrong_is_no_damage(path: Path, monkeypatch: pytest.
 @pytest.mark.parametrize("damage", [b"\0" * PAGE_BYTES, b"\xa5" * PAGE_BYTES, b"\xa5"])
 @pytest.mark.parametrize("logged", [True, False])
 def test_a_damaged_schema_costs_nothing(path: Path, tmp_path: Path, damage: bytes, logged: bool) -> None:
-    with Spool(path) as spool:
+    with Spool(path, SYSTEM) as spool:
         fill(spool, 100)
         if logged:
             spool._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -424,7 +425,7 @@ def test_a_damaged_schema_costs_nothing(path: Path, tmp_path: Path, damage: byte
         with copy.open("r+b") as file:
             file.seek((page - 1) * PAGE_BYTES + (0 if len(damage) > 1 else 200))
             file.write(damage)
-        with Spool(copy) as spool:
+        with Spool(copy, SYSTEM) as spool:
             assert waiting(spool) == stored
             assert spool.origin.lost == 0
 
@@ -435,7 +436,7 @@ def test_one_damaged_sector_of_the_note_costs_nothing(path: Path, copy: int) -> 
     with note_of(path).open("r+b") as note:
         note.seek(copy)
         note.write(b"\xff" * 40)
-    with Spool(path) as spool:
+    with Spool(path, SYSTEM) as spool:
         assert (spool.origin.kind, spool.epoch) == ("resumed", epoch)
 
 
@@ -443,7 +444,7 @@ def test_without_a_note_no_number_is_given_twice(path: Path) -> None:
     epoch = filled(path, 3)
     note_of(path).unlink()
     assert origin_of(path) == ("recovered", None, 3)
-    with Spool(path) as spool:
+    with Spool(path, SYSTEM) as spool:
         assert spool.epoch != epoch
 
 
@@ -455,7 +456,7 @@ def test_a_note_and_a_log_that_are_both_lost_before_the_first_checkpoint_are_rep
 ) -> None:
     """The database itself is as it was before the first commit of its epoch."""
     if is_recovered:
-        Spool(path).close()
+        Spool(path, SYSTEM).close()
         marker_of(path).touch()
         assert origin_of(path) == ("recovered", 0, 0)
     left = crashed(path, tmp_path / "crashed")
@@ -479,8 +480,8 @@ def test_a_first_start_that_was_cut_off_goes_on(path: Path, step: int) -> None:
     if step > 1:
         with contextlib.closing(connect(path)) as db:
             if step > 2:
-                create(db, SpoolOrigin("created"), UptimeClock(0, None), epoch)
-    with Spool(path) as spool:
+                create(db, SpoolOrigin("created"), UptimeClock(SYSTEM.uptime), epoch)
+    with Spool(path, SYSTEM) as spool:
         assert (spool.origin.kind, spool.epoch) == ("created", epoch)
         fill(spool, 3)
     assert origin_of(path) == ("resumed", 0, 3)
@@ -489,7 +490,7 @@ def test_a_first_start_that_was_cut_off_goes_on(path: Path, step: int) -> None:
 def test_a_recovered_spool_has_its_note_before_it_is_opened(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with Spool(path) as spool:
+    with Spool(path, SYSTEM) as spool:
         fill(spool, 20)
         spool.commit([], [cloud(n) for n in range(1, 8)], uptime_ms=0)
     marker_of(path).touch()
@@ -500,15 +501,15 @@ def test_a_recovered_spool_has_its_note_before_it_is_opened(
     with monkeypatch.context() as patched:
         patched.setattr("edge.spool.store.log.CommitNotes", cut)
         with pytest.raises(SpoolUnavailableError):
-            Spool(path)
+            Spool(path, SYSTEM)
     path.unlink()
-    with Spool(path) as spool:
+    with Spool(path, SYSTEM) as spool:
         assert (spool.origin.kind, spool.origin.lost) == ("recovered", 13)
         assert spool.origin.lost_ranges == ((8 - SHIFT, 0),)
 
 
 def test_a_note_of_another_epoch_is_damaged(path: Path) -> None:
-    Spool(path).close()
+    Spool(path, SYSTEM).close()
     filled(path.with_name("other.db"), 3)
     note_of(path.with_name("other.db")).replace(note_of(path))
     assert origin_of(path) == ("recovered", None, 0)
@@ -522,7 +523,7 @@ def test_a_note_may_be_older_than_the_database_and_not_newer(path: Path) -> None
     note_of(path).write_bytes(kept[0][1])
     assert origin_of(path) == ("resumed", 0, 10)
     path.write_bytes(kept[0][0])
-    with Spool(path) as spool:
+    with Spool(path, SYSTEM) as spool:
         assert (spool.origin.kind, spool.origin.lost, len(waiting(spool))) == ("recovered", 5, 5)
         assert spool.origin.lost_ranges == ((6, 10),)
 
@@ -536,29 +537,29 @@ def test_a_log_outlives_its_database(path: Path, tmp_path: Path) -> None:
 def test_what_an_earlier_recovery_lost_is_reported_by_the_next_one(path: Path, tmp_path: Path) -> None:
     left = crashed(path, tmp_path / "crashed")
     os.truncate(f"{left}-wal", 3000)
-    with Spool(left) as spool:
+    with Spool(left, SYSTEM) as spool:
         lost, ranges = spool.origin.lost, spool.origin.lost_ranges
         assert lost
     marker_of(left).touch()
-    with Spool(left) as spool:
+    with Spool(left, SYSTEM) as spool:
         assert spool.origin.lost == lost
         assert spool.origin.lost_ranges == tuple((first - SHIFT, last - SHIFT) for first, last in ranges)
     # Nothing is left of the file but its note.
     left.unlink()
-    with Spool(left) as spool:
+    with Spool(left, SYSTEM) as spool:
         assert spool.origin.lost is not None
         assert spool.origin.lost >= lost
 
 
 def test_discards_and_states_of_lost_commits_are_reported(path: Path, tmp_path: Path) -> None:
     filled(path, 3)
-    with Spool(path) as spool:
+    with Spool(path, SYSTEM) as spool:
         dropped = [Discard(cloud(n), Outcome.DROPPED, "full") for n in (1, 3)]
         spool.commit([], [], dropped, uptime_ms=0, states=[device_state("a/b/1")])
         left = tmp_path / "crashed" / path.name
         shutil.copytree(path.parent, left.parent)
     os.truncate(f"{left}-wal", 0)
-    with Spool(left) as spool:
+    with Spool(left, SYSTEM) as spool:
         assert spool.origin.kind == "recovered"
         assert "at most 2 ranges of discards lost" in spool.origin.damage
         assert "at most 1 states lost" in spool.origin.damage

@@ -12,6 +12,7 @@ import pytest
 from edge.errors import SpoolError, SpoolFullError, SpoolUnavailableError
 from edge.spool import BEFORE_EVERYTHING, Spool
 from edge.spool.space import KEPT_FREE_BYTES, RESERVE_BYTES
+from edge.system import SYSTEM
 from tests.unit.edge.disks import (
     DISK_BYTES,
     KIB,
@@ -42,7 +43,7 @@ def drain(spool: Spool, last: int) -> None:
 
 
 def check_it_survives(path: Path, make_room: Callable[[], None]) -> None:
-    with Spool(path) as spool:
+    with Spool(path, SYSTEM) as spool:
         last = fill_up(spool)
         assert last > 10
         assert spool.pressure >= 1.0
@@ -56,7 +57,7 @@ def check_it_survives(path: Path, make_room: Callable[[], None]) -> None:
         spool.commit([arrival(last + 1, json="new")], uptime_ms=0)
         assert waiting(spool) == [LARGE, "new"]
         assert beside(path, ".reserve") == [path.with_name(path.name + ".reserve")]
-    with Spool(path) as spool:
+    with Spool(path, SYSTEM) as spool:
         assert waiting(spool) == [LARGE, "new"]
         assert spool.origin.kind == "resumed"
 
@@ -67,11 +68,11 @@ def test_a_disk_that_is_really_full(small_disk: SmallDisk) -> None:
 
 def test_a_damaged_spool_on_a_full_disk_starts_and_keeps_what_fits(small_disk: SmallDisk) -> None:
     path, events = small_disk.path, small_disk.events
-    with Spool(path) as spool:
+    with Spool(path, SYSTEM) as spool:
         fill(spool, events, a_commit=500)
     fill_the_rest(path.with_name("other"))
     path.with_name("spool.db.damaged").touch()
-    with Spool(path) as spool:
+    with Spool(path, SYSTEM) as spool:
         assert spool.origin.kind == "recovered"
         assert 1_000 < spool.origin.salvaged == spool.pending(CLOUD, 1) <= events
         assert (spool.origin.salvaged < events) == ("ended early" in spool.origin.damage)
@@ -86,7 +87,7 @@ def test_a_damaged_spool_on_a_full_disk_starts_and_keeps_what_fits(small_disk: S
 def test_a_disk_that_others_have_filled(small_disk: SmallDisk) -> None:
     path, other = small_disk.path, small_disk.path.with_name("other")
 
-    with Spool(path) as spool:
+    with Spool(path, SYSTEM) as spool:
         fill(spool, 100)
         fill_the_rest(other)
         last = fill_up(spool)
@@ -99,7 +100,7 @@ def test_a_disk_that_others_have_filled(small_disk: SmallDisk) -> None:
         assert spool.pressure < 1.0
         fill(spool, 100)
     fill_the_rest(other)
-    with Spool(path) as spool:  # also a start on a full disk
+    with Spool(path, SYSTEM) as spool:  # also a start on a full disk
         assert spool.pending(CLOUD, 1) == 100
 
 
@@ -114,14 +115,14 @@ def test_a_read_only_disk_is_no_damage(tmp_path: Path, is_new: bool) -> None:
 
     def prepare() -> None:
         if not is_new:
-            with Spool(path) as spool:
+            with Spool(path, SYSTEM) as spool:
                 fill(spool, 10)
 
     with read_only_disk_at(tmp_path, prepare):
         files = beside(path, "")
         for _ in range(2):
             with pytest.raises(SpoolUnavailableError, match="see that the disk works"):
-                Spool(path)
+                Spool(path, SYSTEM)
         assert beside(path, "") == files
 
 
@@ -130,15 +131,15 @@ def test_a_disk_that_breaks_is_no_damage_and_its_spool_goes_on_when_it_is_back(t
     path = tmp_path / "disk" / "spool.db"
     path.parent.mkdir()
     with breaking_disk_at(path.parent, tmp_path / "image") as (shut_down, bring_back):
-        with Spool(path) as spool:
+        with Spool(path, SYSTEM) as spool:
             fill(spool, 10)
             shut_down()
             with pytest.raises(SpoolUnavailableError):
                 fill(spool, 10)
         with pytest.raises(SpoolUnavailableError):
-            Spool(path)
+            Spool(path, SYSTEM)
         bring_back()
-        with Spool(path) as spool:
+        with Spool(path, SYSTEM) as spool:
             assert (spool.origin.kind, len(waiting(spool))) == ("resumed", 10)
 
 
@@ -159,14 +160,14 @@ def test_a_failing_disk_and_a_full_disk_raise_different_errors(
     def fail(*_: object) -> int:
         raise OSError(number, os.strerror(number))
 
-    with Spool(tmp_path / "spool.db") as spool:
+    with Spool(tmp_path / "spool.db", SYSTEM) as spool:
         with limited_files(8 * KIB), monkeypatch.context() as broken:
             broken.setattr("edge.spool.database.os.pwrite", fail)
             with pytest.raises(SpoolError) as raised:
                 fill(spool, 100, a_commit=100)
         assert type(raised.value) is expected
         assert waiting(spool) == []
-    with Spool(tmp_path / "spool.db") as spool:
+    with Spool(tmp_path / "spool.db", SYSTEM) as spool:
         fill(spool, 100)
 
 
@@ -185,9 +186,9 @@ def test_a_disk_that_does_not_take_the_note(
     with monkeypatch.context() as broken:
         broken.setattr("edge.durable.os.fsync", fail)
         with pytest.raises(expected):
-            Spool(path)
+            Spool(path, SYSTEM)
         assert not path.exists()
-    with Spool(path) as spool:
+    with Spool(path, SYSTEM) as spool:
         fill(spool, 10)
         with monkeypatch.context() as broken:
             broken.setattr("edge.spool.log.os.pwrite", fail)
@@ -195,15 +196,15 @@ def test_a_disk_that_does_not_take_the_note(
     with monkeypatch.context() as broken:
         broken.setattr("edge.spool.log.os.pwrite", fail)
         with pytest.raises(expected):
-            Spool(path)
-    with Spool(path) as spool:
+            Spool(path, SYSTEM)
+    with Spool(path, SYSTEM) as spool:
         assert (spool.origin.kind, len(waiting(spool))) == ("resumed", 20)
 
 
 @pytest.mark.source("N4")
 def test_the_capacity_limits_new_events_only(tmp_path: Path) -> None:
     path = tmp_path / "spool.db"
-    with Spool(path, capacity_bytes=1024 * KIB) as spool:
+    with Spool(path, SYSTEM, capacity_bytes=1024 * KIB) as spool:
         last = fill_up(spool)
         assert 0.9 < spool.used_bytes / spool.capacity_bytes <= 1.0
         assert path.stat().st_size <= 1024 * KIB
@@ -215,9 +216,9 @@ def test_the_capacity_limits_new_events_only(tmp_path: Path) -> None:
 
 def test_a_smaller_capacity_deletes_nothing(tmp_path: Path) -> None:
     path = tmp_path / "spool.db"
-    with Spool(path) as spool:
+    with Spool(path, SYSTEM) as spool:
         fill(spool, 100)
-    with Spool(path, capacity_bytes=10 * KIB) as spool:
+    with Spool(path, SYSTEM, capacity_bytes=10 * KIB) as spool:
         assert spool.pressure > 5
         assert len(waiting(spool)) == 100
         drain(spool, 100)
@@ -226,7 +227,7 @@ def test_a_smaller_capacity_deletes_nothing(tmp_path: Path) -> None:
 
 def test_the_log_stays_small_and_space_is_given_back_in_bounded_steps(tmp_path: Path) -> None:
     path = tmp_path / "spool.db"
-    with Spool(path) as spool:
+    with Spool(path, SYSTEM) as spool:
         fill(spool, 20_000, a_commit=200)
         assert path.with_name("spool.db-wal").stat().st_size < 5 * KIB * KIB
         assert spool.used_bytes > 20_000 * 500
@@ -244,7 +245,7 @@ def test_the_log_stays_small_and_space_is_given_back_in_bounded_steps(tmp_path: 
 @pytest.mark.source("F-W4")
 def test_it_counts_what_it_writes(tmp_path_factory: pytest.TempPathFactory) -> None:
     # On a disk: the kernel counts no bytes of files in memory.
-    with Spool(tmp_path_factory.mktemp("disk") / "spool.db") as spool:
+    with Spool(tmp_path_factory.mktemp("disk") / "spool.db", SYSTEM) as spool:
         before = spool.written_bytes
         fill(spool, 1000)
         assert spool.written_bytes - before >= 1000 * 500

@@ -13,6 +13,7 @@ import pytest
 from edge.delivery_queues import SENT_UNSTORED, UNCONFIRMED
 from edge.errors import SpoolCorruptError, SpoolError, SpoolUnavailableError
 from edge.spool import Spool
+from edge.system import SYSTEM
 from edge.without_disk import FIRST_RETRY_S, MOST_RETRY_S, DiskWatch
 from eventplane.attributes import priority_of
 from eventplane.device_reports import DISK_FAILED, HEARTBEAT
@@ -329,7 +330,7 @@ def test_a_start_without_the_disk_forwards_alarms(make: MakeDevice, monkeypatch:
     device = make(connected=False)
     device.crash()
     Disk(monkeypatch)
-    watch = DiskWatch(device.settings)
+    watch = DiskWatch(device.settings, SYSTEM)
     monkeypatch.setattr(device, "open", lambda: watch.open(device.time.seconds))
     device.start()
     device.connect()
@@ -343,7 +344,7 @@ def test_a_start_without_the_disk_forwards_alarms(make: MakeDevice, monkeypatch:
 def test_a_path_that_cannot_be_used_is_done_without(device: Device, tmp_path: Path, spool: str) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "folder").mkdir()
-    watch = DiskWatch(replace(device.settings, spool=tmp_path / spool))
+    watch = DiskWatch(replace(device.settings, spool=tmp_path / spool), SYSTEM)
     with watch.open(0.0) as opened:
         assert not opened.is_on_disk
     assert isinstance(watch.failure, SpoolUnavailableError)

@@ -7,6 +7,7 @@ import gzip
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from os import urandom
 from typing import Any
 
 import pytest
@@ -30,6 +31,7 @@ from eventplane.sending import stamp_sender
 from eventplane.settings import written
 from eventplane_aws.tables import DynamoDbTables
 from lambdas.archive.ledger import LedgerWriter
+from lambdas.common import system
 from lambdas.common.archive import Archive
 from lambdas.common.contracts import CONTRACT_FILE
 from lambdas.common.ledger import Ledger
@@ -221,7 +223,7 @@ class Cloud:
         for table, of in {SUBSCRIPTIONS: subscription_table, INTEREST: interest_table}.items():
             create_table(self.dynamodb, table, of.PARTITION, of.SORT)
         create_table(self.dynamodb, ENDPOINTS, *ENDPOINT.key)
-        self.tables = DynamoDbTables(self.dynamodb)
+        self.tables = DynamoDbTables(self.dynamodb, urandom)
         self.contracts = ContractTable(self.tables, TABLE)
         self.subscriptions = subscription_table.SubscriptionTable(self.tables, SUBSCRIPTIONS)
         self._previous: str | None = None
@@ -234,7 +236,7 @@ class Cloud:
 
     def ledger_of(self, *, sqs: Any = None, s3: Any = None) -> Ledger:
         """The ledger as a router has it; `sqs` and `s3` stand for AWS where it fails."""
-        archive = Archive(s3 or self.s3, BUCKET)
+        archive = Archive(s3 or self.s3, BUCKET, urandom)
         return Ledger(sender=SqsSender(sqs or self.sqs), queue_url=self.ledger, archive=archive)
 
     def router(
@@ -249,10 +251,10 @@ class Cloud:
         spans: SpanRecorder | None = None,
     ) -> RouterService:
         """A router's process; `sqs`, `ledger_sqs` and `s3` stand for AWS where it fails."""
-        built = build_engine(plane or self.contract, source, self.queues)
+        built = build_engine(plane or self.contract, source, self.queues, cpu_time=system.cpu_time)
         return RouterService(
             engine=engine or (lambda: built),
-            dispatch=Dispatch(SqsSender(sqs or self.sqs), self.queues),
+            dispatch=Dispatch(SqsSender(sqs or self.sqs), self.queues, system.threads),
             ledger=self.ledger_of(sqs=ledger_sqs, s3=s3),
             clock=self.clock,
             spans=spans,
@@ -293,7 +295,7 @@ class Cloud:
 
     def decisions(self) -> list[dict[str, Any]]:
         """The records of the ledger, which its writer archives first."""
-        writer = LedgerWriter(archive=Archive(self.s3, BUCKET), clock=self.clock)
+        writer = LedgerWriter(archive=Archive(self.s3, BUCKET, urandom), clock=self.clock)
         queue = self.sqs.queue(self.ledger)
         batch = [message(each.id, each.body) for each in queue.messages]
         queue.messages.clear()
@@ -355,10 +357,10 @@ class Cloud:
 
         A router `delivers` events by it.
         """
-        tables = DynamoDbTables(dynamodb) if dynamodb else self.tables
+        tables = DynamoDbTables(dynamodb, urandom) if dynamodb else self.tables
         return ActiveContract(
             bundled=self.contract,
-            build=lambda contract: build_engine(contract, source, self.queues),
+            build=lambda contract: build_engine(contract, source, self.queues, cpu_time=system.cpu_time),
             table=ContractTable(tables, TABLE),
             subscriptions=subscription_table.SubscriptionTable(tables, SUBSCRIPTIONS, log_foreign),
             interest=interest_table.InterestTable(tables, INTEREST, log_foreign),

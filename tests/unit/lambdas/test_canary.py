@@ -10,6 +10,7 @@ import struct
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from os import urandom
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -29,6 +30,7 @@ from lambdas.canary import handler
 from lambdas.canary.handler import Canary, Report
 from lambdas.canary.mqtt import CanaryPublishError, DataEndpoint, MqttPublisher, data_endpoint
 from lambdas.canary.queues import Queues
+from lambdas.common import system
 from lambdas.common.metrics import metrics
 from tests.fakes.faults import FailingClient
 from tests.unit.lambdas.support import NOW_MS, Cloud, LambdaContext, deploy, event, figures, message
@@ -113,6 +115,7 @@ def publisher(gateway: Gateway, token: str | None = "token/+=") -> MqttPublisher
         region="eu-central-1",
         client_id=CANARY_CLIENT,
         timeout_s=5,
+        random_bytes=urandom,
     )
 
 
@@ -216,7 +219,13 @@ class Inbox:
 
     def send(self, publish: Callable[[bytes], None], remaining_ms: int = 0) -> Report:
         """What becomes of an alarm."""
-        canary = Canary(publish=publish, sqs=self.cloud.sqs, inbox_url=self.url, clock=self.cloud.clock)
+        canary = Canary(
+            publish=publish,
+            sqs=self.cloud.sqs,
+            inbox_url=self.url,
+            clock=self.cloud.clock,
+            random_bytes=urandom,
+        )
         report = canary.send(lambda: remaining_ms)
         assert self.cloud.sqs.bodies(self.url) == []
         return report
@@ -287,7 +296,7 @@ class TestAlarm:
 class TestQueues:
     @pytest.fixture
     def queues(self, cloud: Cloud) -> Queues:
-        return Queues(sqs=cloud.sqs, prefix=PREFIX, clock=cloud.clock)
+        return Queues(sqs=cloud.sqs, prefix=PREFIX, clock=cloud.clock, pool=system.threads.pool(8))
 
     def fill(self, cloud: Cloud, name: str, number: int = 1) -> str:
         url = cloud.queue(name)
@@ -322,7 +331,7 @@ class TestQueues:
         self.fill(cloud, f"{PREFIX}tap")
         unwilling = FailingClient(cloud.sqs, "get_queue_attributes")
         with pytest.raises(ClientError):
-            Queues(sqs=unwilling, prefix=PREFIX, clock=cloud.clock).look()
+            Queues(sqs=unwilling, prefix=PREFIX, clock=cloud.clock, pool=system.threads.pool(8)).look()
         assert written() == {}
 
     def test_a_queue_that_was_just_deleted_does_not_hide_the_others(

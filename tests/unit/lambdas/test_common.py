@@ -9,8 +9,8 @@ import os
 import subprocess
 import sys
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from os import urandom
 from pathlib import Path
 from typing import Any
 
@@ -125,7 +125,7 @@ def test_a_fifo_queue_gets_groups_and_deduplication(cloud: Cloud) -> None:
 def test_a_contract_is_filed_once_by_all_functions(cloud: Cloud) -> None:
     for _ in range(2):
         s3 = FailingClient(cloud.s3, targets=())
-        archive = Archive(s3, BUCKET)
+        archive = Archive(s3, BUCKET, urandom)
         for _ in range(2):
             archive.file_contract(cloud.contract.version, cloud.contract.canonical)
         assert s3.asked == [("put_object", BUCKET)]
@@ -138,14 +138,14 @@ def test_a_contract_is_filed_if_the_answer_was_lost_and_the_repeat_refused(
     s3 = boto3.client("s3", region_name="us-east-1")
     s3.create_bucket(Bucket=BUCKET)
     with lost_answer(s3, 0) as asked:
-        Archive(s3, BUCKET).file_contract(contract.version, contract.canonical)
+        Archive(s3, BUCKET, urandom).file_contract(contract.version, contract.canonical)
     assert asked == ["PutObject", "PutObject"]
 
 
 # The second reports a concurrent request, which may have failed too (Amazon S3 guide).
 @pytest.mark.parametrize("code", ["AccessDenied", "ConditionalRequestConflict"])
 def test_any_other_refusal_to_file_is_raised(cloud: Cloud, contract: Contract, code: str) -> None:
-    archive = Archive(FailingClient(cloud.s3, "put_object", code=code), BUCKET)
+    archive = Archive(FailingClient(cloud.s3, "put_object", code=code), BUCKET, urandom)
     with pytest.raises(ClientError):
         archive.file_contract(contract.version, contract.canonical)
 
@@ -159,10 +159,17 @@ def entries(cloud: Cloud) -> list[Entry]:
 
 
 def test_a_writer_lists_each_object_that_the_audit_judges(cloud: Cloud) -> None:
-    one, other = (Archive(cloud.s3, BUCKET) for _ in range(2))
+    class Interleaved:
+        def put_object(self, *, Key: str, **request: Any) -> Any:  # noqa: N803
+            if not beside and "written" in Key and len(cloud.keys("written/")) == 2:
+                beside.append(None)  # while the third object is being listed, another thread lists one
+                beside[0] = one.put_lines("ledger", "3", NOW_MS + 3 * HOUR_MS, [LINE])
+            return cloud.s3.put_object(Key=Key, **request)
+
+    beside: list[str | None] = []
+    one, other = Archive(Interleaved(), BUCKET, urandom), Archive(cloud.s3, BUCKET, urandom)
     keys = [one.put_lines("ledger", f"{at}", NOW_MS + at * HOUR_MS, [LINE] * (at + 1)) for at in range(3)]
-    with ThreadPoolExecutor(1) as thread:
-        keys.append(thread.submit(one.put_lines, "ledger", "3", NOW_MS + 3 * HOUR_MS, [LINE]).result())
+    keys += beside
     keys.append(other.put_lines("tap", "a", NOW_MS, [LINE]))
     for folder in ("quarantine", "fleet"):
         one.put_lines(folder, "b", NOW_MS, [LINE])
@@ -188,7 +195,7 @@ def test_what_cannot_be_listed_is_safe_and_takes_no_number(cloud: Cloud) -> None
             client = FailingClient(cloud.s3, "put_object") if failing and "written" in Key else cloud.s3
             return client.put_object(Key=Key, **request)
 
-    archive = Archive(NoLists(), BUCKET)
+    archive = Archive(NoLists(), BUCKET, urandom)
     for name in "abc":
         failing = name == "b"
         assert archive.put_messages("tap", {name}, NOW_MS, [LINE]) == {name}
@@ -211,7 +218,7 @@ def test_a_listed_object_is_written_once_and_stays_what_its_entry_says(cloud: Cl
 
 
 def test_equal_lines_make_equal_objects(cloud: Cloud) -> None:
-    archive = Archive(cloud.s3, BUCKET)
+    archive = Archive(cloud.s3, BUCKET, urandom)
     keys = [archive.put_lines("ledger", name, NOW_MS, ["a", "b"]) for name in ("one", "two")]
     assert keys[0] == "ledger/date=2026-01-01/hour=00/one.json.gz"
     one, two = (cloud.read(key or "") for key in keys)
@@ -283,9 +290,11 @@ def test_a_failed_wait_does_not_acknowledge_the_message(cloud: Cloud, batch: lis
     unwilling = FailingClient(cloud.sqs, "change_message_visibility_batch", code="AccessDenied")
     unknown = [QueueMessage("m1", "", 0, 1, receipt="gone")]
     for sqs, messages in ((unwilling, batch), (cloud.sqs, unknown)):
-        assert Redelivery(sqs, cloud.source).answer(messages, {"m1"}, lambda: 30_000) == failures("m1")
+        assert Redelivery(sqs, cloud.source, lambda: 1.0).answer(
+            messages, {"m1"}, lambda: 30_000
+        ) == failures("m1")
     unwilling.asked.clear()
-    assert Redelivery(unwilling, cloud.source).answer(batch, set(), lambda: 0) == failures()
+    assert Redelivery(unwilling, cloud.source, lambda: 1.0).answer(batch, set(), lambda: 0) == failures()
     assert unwilling.asked == []
 
 

@@ -6,6 +6,7 @@ import json
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import chain, repeat
 from typing import Any
 from unittest.mock import Mock
 
@@ -19,13 +20,15 @@ from eventplane.contract.publication import cloud_destinations
 from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.reasons import Outcome
 from eventplane.sqs_binding import split
-from lambdas.common.queue import QueueMessage
+from lambdas.common import system
+from lambdas.common.queue import Invocation, QueueMessage
 from lambdas.common.sender import TAKEN, Answer, Fate, Message
 from lambdas.router import service
 from lambdas.router.dispatch import THREADS, Dispatch
 from lambdas.router.engine import build_engine
 from lambdas.router.fifo_groups import fifo_groups
 from lambdas.router.planner import Step
+from lambdas.router.service import LIMITS
 from tests.unit.lambdas.support import (
     ALARM,
     NOW_MS,
@@ -79,14 +82,14 @@ class Sending:
         contract = with_packs(contract, most)
         self.queues = {each.address: f"https://{each.address}" for each in cloud_destinations(contract)}
         self.queues |= queues or {}
-        self._engine = build_engine(contract, "device.outbox", self.queues)
+        self._engine = build_engine(contract, "device.outbox", self.queues, cpu_time=system.cpu_time)
 
     def __call__(
         self, sender: Any, *messages: QueueMessage, has_time: Callable[[], bool] = lambda: True
     ) -> tuple[list[Step], set[str]]:
         steps = [step for each in messages for step in self._engine.planner.plan(each, NOW_MS)]
         time = Mock(may_start=has_time, answers_s=lambda: LIMIT_S)
-        return Dispatch(sender, self.queues).send(self._engine, steps, NOW_MS, time)
+        return Dispatch(sender, self.queues, system.threads).send(self._engine, steps, NOW_MS, time)
 
 
 def frames(*sizes: int, type: str = READING) -> list[QueueMessage]:
@@ -132,9 +135,7 @@ def test_when_time_ends_whole_messages_are_done_except_the_one_in_flight(
 
 
 @pytest.mark.source("P4", "N1")
-def test_a_call_that_does_not_end_leaves_the_ledger_its_time(
-    cloud: Cloud, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_call_that_does_not_end_leaves_the_ledger_its_time(cloud: Cloud) -> None:
     end = threading.Event()
 
     def hang(url: str) -> None:
@@ -144,19 +145,16 @@ def test_a_call_that_does_not_end_leaves_the_ledger_its_time(
     cloud.queues["care-analytics.inbox"] = "nats://care-analytics.inbox"
     router = cloud.router()
     sender = Recorder(hang)
-    dispatch = router._dispatch = Dispatch(sender, cloud.queues)
+    dispatch = router._dispatch = Dispatch(sender, cloud.queues, system.threads)
     stuck, alarm = frames(10)[0], message("m1", frame(event("1", ALARM)))
-    # The times at which a call starts and at which its answer is awaited.
-    seconds = iter([0.0, 30.0] * 2)
-    with monkeypatch.context() as patched:
-        patched.setattr("lambdas.router.dispatch.monotonic", lambda: next(seconds))
-        # The second call waits for the thread of the first, and is not made when that continues.
-        for _ in range(2):
-            assert router.process([stuck], invocation()) == {"m0"}
+    # The second call waits for the thread of the first, and is not made when that continues.
+    for _ in range(2):
+        left_ms = chain([LIMITS.planning_ms] * 2, repeat(LIMITS.call_ms))  # to plan and to start a call
+        assert router.process([stuck], Invocation("1", left_ms.__next__)) == {"m0"}
     assert router.process([alarm], invocation()) == frozenset()
     assert {line["id"] for line in cloud.decisions()} == {"1"}
     end.set()
-    dispatch._threads["nats"].shutdown()
+    dispatch._pools["nats"].shutdown()
     assert sender.ids("nats://care-analytics.inbox") == [[f"0-{at}" for at in range(10)]]
 
 

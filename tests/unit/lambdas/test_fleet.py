@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import asdict, fields, replace
+from os import urandom
 from pathlib import Path
 from typing import Any
 
@@ -254,7 +255,7 @@ class TestSnapshot:
             yield FleetRecord("home-1", LifecycleState.PROVISIONED, 1)
             raise ClientError({"Error": {"Code": "ThrottlingException"}}, "Scan")
 
-        archive = Archive(fleet.cloud.s3, BUCKET)
+        archive = Archive(fleet.cloud.s3, BUCKET, urandom)
         with pytest.raises(ClientError, match="Throttling"):
             snapshot.FleetSnapshot(read=half, archive=archive, clock=fleet.cloud.clock).write()
         assert fleet.cloud.keys() == []

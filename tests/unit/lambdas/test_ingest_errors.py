@@ -64,6 +64,7 @@ class Rules:
             contract_version="c0ffee",
             sender=SqsSender(sqs or self.sqs),
             clock=lambda: NOW_MS,
+            chance=lambda: 1.0,
         )
         self.waits = service.process(messages, invocation(remaining_ms))
         return frozenset(self.waits)

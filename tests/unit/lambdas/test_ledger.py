@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Collection, Iterable
 from dataclasses import replace
+from os import urandom
 from typing import Any, cast
 
 import pytest
@@ -59,7 +60,7 @@ def records(number: int) -> list[LedgerRecord]:
 
 def writing(cloud: Cloud, *messages: QueueMessage, s3: Any = None, **options: Any) -> frozenset[str]:
     """Have the writer archive messages; the ids of those that come again."""
-    writer = LedgerWriter(archive=Archive(s3 or cloud.s3, BUCKET), clock=cloud.clock)
+    writer = LedgerWriter(archive=Archive(s3 or cloud.s3, BUCKET, urandom), clock=cloud.clock)
     return writer.process(messages, Invocation("i", options.get("remaining_ms", lambda: 30_000)))
 
 

@@ -19,6 +19,7 @@ from eventplane.attributes import AttributeValue
 from eventplane.contract import Contract, Priority, SchemaCheck
 from eventplane.dead_letter import Refusal, letter_id
 from eventplane.envelope import Envelope, parse_event, write_event
+from lambdas.common import system
 from lambdas.router import payload
 from lambdas.router.cpu_limit import CpuLimitError, cpu_limit
 from lambdas.router.payload import PayloadCheck, SlowPayloadsError
@@ -58,7 +59,7 @@ def event(data: Any = None, **attributes: AttributeValue) -> Envelope:
 
 
 def refusal(event: Envelope, *schemas: dict[str, Any], check: str = "strict") -> Refusal | None:
-    return PayloadCheck(plane(*schemas, check=check)).of_message()(event)
+    return PayloadCheck(plane(*schemas, check=check), cpu_time=system.cpu_time).of_message()(event)
 
 
 @pytest.mark.source("P11")
@@ -145,7 +146,7 @@ def test_a_slow_check_is_interrupted_and_the_next_one_is_not(
     schema: dict[str, Any], data: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(payload, "EVENT_SECONDS", 0.05)
-    check = PayloadCheck(plane(schema)).of_message()
+    check = PayloadCheck(plane(schema), cpu_time=system.cpu_time).of_message()
     found = check(event(data))
     assert found is not None
     assert (found.reason, "takes longer than 0.05 s" in found.detail) == ("payload_invalid", True)
@@ -154,7 +155,7 @@ def test_a_slow_check_is_interrupted_and_the_next_one_is_not(
 
 def test_a_message_full_of_slow_payloads_raises_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(payload, "EVENT_SECONDS", 0.02)
-    checks = PayloadCheck(plane(SLOW), message_s=0.01)
+    checks = PayloadCheck(plane(SLOW), message_s=0.01, cpu_time=system.cpu_time)
     check = checks.of_message()
     assert check(event(HARMLESS + "b")) is not None
     assert check(event(HARMLESS, type="free")) is None
@@ -212,7 +213,9 @@ def test_a_payload_that_fails_in_the_library_is_invalid(
 
 def plan(contract: Contract, *events: Envelope, attempt: int = 1) -> list[Step]:
     body = frame(("[" + ",".join(each.json for each in events) + "]").encode())
-    return list(Planner(contract, "device.outbox").plan(message("m1", body, attempt), NOW_MS))
+    return list(
+        Planner(contract, "device.outbox", system.cpu_time).plan(message("m1", body, attempt), NOW_MS)
+    )
 
 
 @pytest.mark.source("P11")
@@ -239,7 +242,7 @@ def test_the_payload_is_checked_before_route_and_expiry_and_from_services_too() 
     assert [each.record.outcome for each in first] == ["dead_lettered", "delivered"]
     # A copy of a refused event is the same dead letter.
     assert plan(plane(), event({"value": []}), attempt=2)[1].record.id == first[1].record.id
-    steps = Planner(plane(), "desk.outbox").plan(message("m1", event({}).json), NOW_MS)
+    steps = Planner(plane(), "desk.outbox", system.cpu_time).plan(message("m1", event({}).json), NOW_MS)
     assert [each.record.reason for each in steps] == ["payload_invalid", None]
 
 
@@ -247,7 +250,7 @@ def test_an_alarm_does_not_load_the_library() -> None:
     code = (
         "import sys; from eventplane.contract import load_compiled; "
         "from eventplane.envelope import write_event; from lambdas.router.payload import PayloadCheck; "
-        "check = PayloadCheck(load_compiled(sys.stdin.read())).of_message(); "
+        "check = PayloadCheck(load_compiled(sys.stdin.read()), float).of_message(); "
         "event = {'id': '1', 'source': '/s', 'type': sys.argv[1]}; check(write_event(event, {})); "
         "print([name for name in sys.modules if name in ('jsonschema', 'referencing', 'rpds')])"
     )
@@ -289,7 +292,9 @@ def test_the_shipped_contract_accepts_two_versions_of_a_reading(contract: Contra
         ({"dataschema": "https://schemas.eventplane.org/reading.v9.json"}, {"of": "a later contract"}, None),
     ]
     for attributes, data, detail in ways:
-        refusal = PayloadCheck(contract).of_message()(event(data, type=READING, **attributes))
+        refusal = PayloadCheck(contract, cpu_time=system.cpu_time).of_message()(
+            event(data, type=READING, **attributes)
+        )
         assert (refusal and refusal.detail) == detail
     for schema in contract.event_types[READING].schemas.values():
         for each in schema["examples"]:
@@ -297,7 +302,7 @@ def test_the_shipped_contract_accepts_two_versions_of_a_reading(contract: Contra
 
 
 def test_the_deletion_of_a_state_has_no_payload_to_check(contract: Contract) -> None:
-    check = PayloadCheck(contract).of_message()
+    check = PayloadCheck(contract, cpu_time=system.cpu_time).of_message()
     threshold = "org.eventplane.home.threshold.v1"
     for value in (True, "true"):
         assert check(event(type=threshold, statedelete=value)) is None

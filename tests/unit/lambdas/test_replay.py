@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 from collections.abc import Callable, Iterable
+from os import urandom
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from eventplane.ledger import TapRecord, to_line
 from eventplane.limits import MAX_EVENT_BYTES
 from eventplane.replay import Order, Owed, OwedOrder, WindowOrder, order_text
 from eventplane.sqs_binding import REPLAYED_HINT, hint_of
+from lambdas.common import system
 from lambdas.common.archive import Archive
 from lambdas.common.queue import Invocation
 from lambdas.common.sqs import SqsSender
@@ -51,7 +53,7 @@ Replay = Callable[..., frozenset[str]]
 @pytest.fixture
 def replay(cloud: Cloud) -> Replay:
     """Carries out orders (or bodies), each as message `m1`, `m2` ..."""
-    Archive(cloud.s3, BUCKET).file_contract(cloud.contract.version, cloud.contract.canonical)
+    Archive(cloud.s3, BUCKET, urandom).file_contract(cloud.contract.version, cloud.contract.canonical)
 
     def replay(
         *orders: Order | str,
@@ -63,12 +65,14 @@ def replay(cloud: Cloud) -> Replay:
         is_seen: bool = True,
         attempt: int = 1,
     ) -> frozenset[str]:
-        engine = build_engine(plane or cloud.contract, "device.outbox", cloud.queues)
+        engine = build_engine(
+            plane or cloud.contract, "device.outbox", cloud.queues, cpu_time=system.cpu_time
+        )
         s3 = s3 or cloud.s3
         service = ReplayService(
             engine=lambda: engine if is_seen else Unseen(engine),
-            orders=Orders(TapFiles(s3, BUCKET), Planners(s3, BUCKET, "device.outbox")),
-            dispatch=Dispatch(SqsSender(sqs or cloud.sqs), cloud.queues),
+            orders=Orders(TapFiles(s3, BUCKET), Planners(s3, BUCKET, "device.outbox", system.cpu_time)),
+            dispatch=Dispatch(SqsSender(sqs or cloud.sqs), cloud.queues, system.threads),
             inboxes=cloud.queues,
             ledger=cloud.ledger_of(sqs=ledger_sqs, s3=s3),
             clock=cloud.clock,
@@ -330,9 +334,9 @@ def test_only_the_last_used_contracts_are_kept_in_memory(
     monkeypatch.setattr(orders, "MAX_KEPT", 2)
     contracts = [with_route(cloud.contract, name) for name in "abc"]
     for each in contracts:
-        Archive(cloud.s3, BUCKET).file_contract(each.version, each.canonical)
+        Archive(cloud.s3, BUCKET, urandom).file_contract(each.version, each.canonical)
     s3 = FailingClient(cloud.s3, targets=())
-    made = Planners(s3, BUCKET, "device.outbox")
+    made = Planners(s3, BUCKET, "device.outbox", system.cpu_time)
     first, _, last = (made.of(each.version) for each in contracts)
     assert (made.of(contracts[2].version) is last, len(s3.asked)) == (True, 3)
     assert (made.of(contracts[0].version) is first, len(s3.asked)) == (False, 4)

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from botocore.exceptions import ClientError
@@ -15,6 +16,7 @@ from eventplane.batch import pack
 from eventplane.contract import Contract
 from eventplane.contract.subscription import IN_FORCE_S, new_subscription, with_subscriptions
 from eventplane.dead_letter import letter_id
+from lambdas.common import system
 from lambdas.common.aws import PATIENT, QUICK
 from lambdas.common.backoff import LAST_URGENT_RECEIVES, LONGEST_S, LONGEST_URGENT_S, urgent_wait_s
 from lambdas.common.queue import QueueMessage
@@ -129,9 +131,9 @@ def test_a_route_that_this_router_cannot_serve_is_refused_at_once(cloud: Cloud) 
         lambda each: (each["participants"].pop("downlink"), each["routes"].pop("answers-to-downlink")),
     )
     with pytest.raises(UnsupportedDestinationError, match=r"'down-to-devices' leads to 'device\.inbox'"):
-        build_engine(plane, "device.outbox", cloud.queues)
+        build_engine(plane, "device.outbox", cloud.queues, cpu_time=system.cpu_time)
     with pytest.raises(UnknownSourceError, match=r"no channel 'gone\.outbox'"):
-        build_engine(cloud.contract, "gone.outbox", cloud.queues)
+        build_engine(cloud.contract, "gone.outbox", cloud.queues, cpu_time=system.cpu_time)
 
 
 @pytest.mark.source("P15")
@@ -308,7 +310,9 @@ class TestCopies:
 
     def test_the_memory_keeps_no_events_and_is_bounded_by_what_was_dropped_too(self, cloud: Cloud) -> None:
         memory = DeliveryMemory(most=5)
-        planner = build_engine(cloud.contract, "device.outbox", cloud.queues).planner
+        planner = build_engine(
+            cloud.contract, "device.outbox", cloud.queues, cpu_time=system.cpu_time
+        ).planner
         steps = list(planner.plan(SENT, NOW_MS))
         memory.end(steps[:2], (), {"m1"}, is_written=False)
         assert memory.unwritten == [step.record for step in steps[:2]]
@@ -350,7 +354,7 @@ class TestTablesThatHang:
         self, cloud: Cloud, tables: Hanging, in_force: ActiveContract[Engine]
     ) -> None:
         cloud.publish(with_route(cloud.contract, "new", "carers.inbox", ALARM))
-        look = BoundedLook(in_force, patience_s=0.01)
+        look = BoundedLook(in_force, system.threads, system.monotonic, patience_s=0.01)
         router = cloud.router(engine=look.engine)
         assert again(router, SENT) == {"m1"}
         assert cloud.copies() == {CENTRE: 1, FAMILY: 1}
@@ -360,23 +364,18 @@ class TestTablesThatHang:
         assert again(router, SENT, attempt=2) == frozenset()
         assert cloud.copies() == {CARE: 1, "carers.inbox": 1}
 
-    def test_events_wait_once_for_a_look_at_the_tables(
-        self, in_force: ActiveContract[Engine], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        waited: list[float] = []
+    def test_events_wait_once_for_a_look_at_the_tables(self, in_force: ActiveContract[Engine]) -> None:
+        threads = Mock(ended=Mock(return_value=[]))
         now = iter(range(100))
-        module = "lambdas.router.active_contract"
-        monkeypatch.setattr(f"{module}.wait", lambda _, timeout: waited.append(timeout))
-        monkeypatch.setattr(f"{module}.time.monotonic", lambda: float(next(now)))
-        look = BoundedLook(in_force, patience_s=2.0)
+        look = BoundedLook(in_force, threads, lambda: float(next(now)), patience_s=2.0)
         assert all(isinstance(look.engine(), Unseen) for _ in range(3))
-        assert waited == [1.0, 0.0, 0.0]
+        assert [waited_s for (_, waited_s), _ in threads.ended.call_args_list] == [1.0, 0.0, 0.0]
 
     def test_a_process_that_has_seen_the_contract_keeps_using_it(
         self, cloud: Cloud, tables: Hanging, in_force: ActiveContract[Engine]
     ) -> None:
         tables.released.set()
-        look = BoundedLook(in_force, patience_s=20)
+        look = BoundedLook(in_force, system.threads, system.monotonic, patience_s=20)
         assert isinstance(look.engine(), Engine)
         tables.released.clear()
         look._patience_s = 0.0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable
+from os import urandom
 from typing import Any
 
 import pytest
@@ -27,7 +28,7 @@ BAD = message("m2", "no frame")
 
 @pytest.fixture
 def writer(cloud: Cloud) -> TapWriter:
-    return TapWriter(archive=Archive(cloud.s3, BUCKET), clock=cloud.clock)
+    return TapWriter(archive=Archive(cloud.s3, BUCKET, urandom), clock=cloud.clock)
 
 
 def test_every_item_of_a_frame_is_one_record(cloud: Cloud, writer: TapWriter) -> None:
@@ -115,7 +116,7 @@ class Flood:
         """Return the number of messages that are redelivered."""
         quota = Quota(window_s=60, frames=600, events=60_000, bytes=6_000_000)
         writer = TapWriter(
-            archive=Archive(s3 or self.cloud.s3, BUCKET),
+            archive=Archive(s3 or self.cloud.s3, BUCKET, urandom),
             clock=self.cloud.clock,
             traffic=TrafficReport(SqsSender(sqs or self.cloud.sqs), self.monitor, quota),
         )

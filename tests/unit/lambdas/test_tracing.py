@@ -12,7 +12,7 @@ import pytest
 from eventplane.batch import pack
 from eventplane.tracing.context import Hop, context_of, span_id
 from eventplane.tracing.spans import Span, SpanKind, inbox_context
-from lambdas.common import span_export
+from lambdas.common import span_export, system
 from lambdas.common.aws import QUICK
 from lambdas.common.span_export import MAX_SPANS, REST_S, SpanExport, invocation_links
 from lambdas.router.span_recorder import SpanRecorder, span_recorder
@@ -43,7 +43,9 @@ def route(cloud: Cloud) -> Route:
     """Routes a message and tells the collector at `url` of a `share` of its events."""
 
     def route(url: str, sent: Any = ONE, *, share: float = 1.0, source: str = "device.outbox") -> Any:
-        recorder = SpanRecorder(SpanExport(urlsplit(url)), "router-ingest", share)
+        recorder = SpanRecorder(
+            SpanExport(urlsplit(url), system.threads, system.monotonic), "router-ingest", share
+        )
         return cloud.route(sent, source=source, spans=recorder)
 
     return route
@@ -149,7 +151,7 @@ def spans_of(number: int) -> list[Span]:
 
 def test_a_failing_collector_is_not_called_for_a_while(receiver: Receiver) -> None:
     receiver.status, now = 503, 0.0
-    export = SpanExport(urlsplit(receiver.url), lambda: now)
+    export = SpanExport(urlsplit(receiver.url), system.threads, lambda: now)
     for _ in range(2):
         export.send(spans_of(1), lambda: 30_000)
     assert (receiver.requests, receiver.spans) == (1, [])
@@ -159,18 +161,20 @@ def test_a_failing_collector_is_not_called_for_a_while(receiver: Receiver) -> No
 
 
 def test_no_export_begins_without_time_and_the_urgent_router_has_it(receiver: Receiver) -> None:
-    export = SpanExport(urlsplit(receiver.url))
+    export = SpanExport(urlsplit(receiver.url), system.threads, system.monotonic)
     export.send(spans_of(1), lambda: export.reserve_ms - 1)
     assert receiver.requests == 0
     # The urgent one has 12 s in all (stacks/config.py).
-    SpanExport(urlsplit(receiver.url), patience=QUICK).send(spans_of(1), lambda: 10_000)
+    urgent = SpanExport(urlsplit(receiver.url), system.threads, system.monotonic, QUICK)
+    urgent.send(spans_of(1), lambda: 10_000)
     assert len(receiver.spans) == 1
 
 
 def test_a_request_has_a_limited_number_of_spans(receiver: Receiver) -> None:
-    SpanExport(urlsplit(f"{receiver.url}/")).send(spans_of(MAX_SPANS + 5), lambda: 30_000)
+    export = SpanExport(urlsplit(f"{receiver.url}/"), system.threads, system.monotonic)
+    export.send(spans_of(MAX_SPANS + 5), lambda: 30_000)
     assert len(receiver.spans) == MAX_SPANS
 
 
 def test_without_a_collector_nothing_is_recorded() -> None:
-    assert span_recorder(None, QUICK) is None
+    assert span_recorder(None, QUICK, system.threads, system.monotonic) is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from os import urandom
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,7 @@ def dynamodb(plane: Plane) -> Any:
 def test_publishing_makes_the_plane_send_its_interest_again(
     plane: Plane, dynamodb: Any, run: Run, contract: Contract, tmp_path: Path
 ) -> None:
-    Records(DynamoDbTables(dynamodb), DESIRED, PUBLISHED).write(PublishedFilters(1, ""))
+    Records(DynamoDbTables(dynamodb, urandom), DESIRED, PUBLISHED).write(PublishedFilters(1, ""))
     status, _, err = run("interest", "publish")
     assert (status, "forward: wanted" in err) == (1, True)
     assert dynamodb.scan(TableName=DESIRED)["Count"] == 1

@@ -295,7 +295,7 @@ def test_following_prints_each_step_once_until_all_is_known(
         lambda: folder.write("tap", [tap_line(SENT.json)], "2026-03-02"),
         lambda: folder.write("ledger", [DELIVERED], "2026-03-02"),
     ]
-    monkeypatch.setattr("operations.trace_command.time.sleep", lambda _: later.pop(0)())
+    monkeypatch.setattr("operations.system.sleep", lambda _: later.pop(0)())
     status, out, err = run("trace", "17", "--follow", "--json", *DAYS, *folder.named)
     assert (status, err) == (0, "")
     assert [json.loads(line)["what"] for line in out.splitlines()] == ["accepted", "delivered"]

@@ -62,7 +62,9 @@ class World:
             return wires.dial(generation)
 
         wanted = AnnouncedBroker(thing, certificate, login)
-        self.link = AnnouncedLink(wanted, lambda _: self.browser, dial, Backoff(0.1, 1.0), 5.0, lambda: None)
+        self.link = AnnouncedLink(
+            wanted, lambda _: self.browser, dial, Backoff(0.1, 1.0, lambda: 1.0), 5.0, lambda: None
+        )
 
     def tick(self) -> None:
         self.now += 60

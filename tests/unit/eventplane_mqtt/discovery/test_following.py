@@ -117,7 +117,7 @@ def test_the_link_leaves_a_broker_that_moved_and_dials_the_new_one(
         return wires.dial(generation)
 
     profile.says(1884)
-    link = ProfileLink(profile.file, FALLBACK, dial, Backoff(0.1, 1.0), 5.0, has_login=False)  # type: ignore[arg-type]
+    link = ProfileLink(profile.file, FALLBACK, dial, Backoff(0.1, 1.0, lambda: 1.0), 5.0, has_login=False)  # type: ignore[arg-type]
     link.tick(0.0)
     assert link.connected(1, 0.0)
     profile.says(1885)

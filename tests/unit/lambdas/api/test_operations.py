@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from os import urandom
 from pathlib import Path
 from typing import Any
 
@@ -118,7 +119,7 @@ def test_what_is_done_is_answered_so_though_aws_s_own_answer_was_lost(
 ) -> None:
     assert call("PUT", "news", {**WANTED, "types": ["before"]}).status == 201
     losing = LosingClient(cloud.dynamodb, operation)
-    monkeypatch.setattr(handler, "tables", lambda: DynamoDbTables(losing))
+    monkeypatch.setattr(handler, "tables", lambda: DynamoDbTables(losing, urandom))
     handler.service.cache_clear()
     assert call(method, id, None if method == "DELETE" else WANTED).status == status
     assert (losing.lost, len(cloud.subscriptions.all())) == (1, left)
@@ -279,9 +280,9 @@ def test_an_unreadable_table_is_a_503_and_grants_nothing(
         (FailingClient(cloud.dynamodb, targets={TABLE}), "PUT", "the contract in force is not known yet"),
         (FailingClient(cloud.dynamodb, targets={SUBSCRIPTIONS}), "GET", "the table does not answer"),
     ):
-        in_force = contract_in_force(settings, DynamoDbTables(client), handler._InForce)
+        in_force = contract_in_force(settings, DynamoDbTables(client, urandom), handler._InForce)
         monkeypatch.setattr(handler, "contract_in_force", lambda *_, made=in_force: made)
-        monkeypatch.setattr(handler, "tables", lambda made=client: DynamoDbTables(made))
+        monkeypatch.setattr(handler, "tables", lambda made=client: DynamoDbTables(made, urandom))
         handler.service.cache_clear()
         answer = call(method, "news", WANTED if method == "PUT" else None)
         assert (answer.status, answer.headers["Retry-After"]) == (503, "5")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from os import urandom
 from typing import Any
 
 import pytest
@@ -57,6 +58,7 @@ def service(cloud: Cloud) -> Callable[..., SubscriptionService]:
             consent=lambda _url, rate: rate,
             reach=ANYWHERE,
             clock=cloud.clock,
+            random_bytes=urandom,
         )
 
     return make

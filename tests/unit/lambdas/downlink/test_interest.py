@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from os import urandom
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from eventplane.interest import uplink
 from eventplane.interest.table import PUBLISHED
 from eventplane.interest.uplink import TooManyFiltersError, read_uplink_interest
 from eventplane.records import Records
+from lambdas.common import system
 from lambdas.downlink import interest as handler
 from lambdas.downlink.interest import UplinkInterest
 from lambdas.router.payload import PayloadCheck
@@ -59,6 +61,7 @@ class World:
             record=Records(self.cloud.tables, DESIRED, PUBLISHED),
             send=self._send,
             clock=self.cloud.clock,
+            random_bytes=urandom,
         )
 
     def publish(self) -> bool:
@@ -96,7 +99,7 @@ def test_the_interest_is_published_once_as_a_valid_state(world: World) -> None:
     (event,) = world.sent
     told = world.addressed(event)
     assert (told.key, told.target.thing, told.target.group) == (UPLINK_KEY, None, None)
-    assert PayloadCheck(world.contract).of_message()(event) is None
+    assert PayloadCheck(world.contract, cpu_time=system.cpu_time).of_message()(event) is None
     assert world.wants("org.eventplane.climate.reading.v1")
     assert not world.wants(NEWS)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from os import urandom
 from typing import Any
 
 import pytest
@@ -70,7 +71,7 @@ class World:
         self.queues = {name: aws.sqs.create_queue(QueueName=name)["QueueUrl"] for name in QUEUES}
         self.presence = records(aws.dynamodb, PRESENCE, presence.PRESENCE)
         create_desired_table(aws.dynamodb)
-        self.table = Records(DynamoDbTables(aws.dynamodb), DESIRED, keys.DESIRED)
+        self.table = Records(DynamoDbTables(aws.dynamodb, urandom), DESIRED, keys.DESIRED)
         self.fleet = records(aws.dynamodb, FLEET, REGISTRY)
         self._numbers = 0
         aws.others["iot-data"] = self

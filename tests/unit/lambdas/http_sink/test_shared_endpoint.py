@@ -214,7 +214,7 @@ def test_without_the_table_a_process_goes_by_what_it_knows(
 ) -> None:
     records(fake_aws.dynamodb, ENDPOINTS, ENDPOINT)
     client = FailingClient(fake_aws.dynamodb, method)
-    shared = Processes(tables=DynamoDbTables(client))
+    shared = Processes(tables=DynamoDbTables(client, urandom))
     one, other = shared.breaker(), shared.breaker()
     assert shared.ask(one, failure, takes_s=0)
     assert not shared.ask(one)
@@ -235,11 +235,11 @@ def test_without_the_table_a_process_goes_by_what_it_knows(
 @pytest.mark.parametrize("operation", ["put_item", "delete_item"])
 def test_a_write_whose_answer_is_lost_is_this_process_s_own(fake_aws: Any, operation: str) -> None:
     records(fake_aws.dynamodb, ENDPOINTS, ENDPOINT)
-    shared = Processes(tables=DynamoDbTables(fake_aws.dynamodb))
+    shared = Processes(tables=DynamoDbTables(fake_aws.dynamodb, urandom))
     shared.ask(shared.breaker(), DEATH, takes_s=0)
     shared.clock.advance(BREAK_FIRST_S)
     losing = LosingClient(fake_aws.dynamodb, operation)
-    asker = replace(shared, tables=DynamoDbTables(losing)).breaker()
+    asker = replace(shared, tables=DynamoDbTables(losing, urandom)).breaker()
     assert shared.ask(asker)
     assert losing.lost == 1
     assert all(shared.ask(shared.breaker()) for _ in range(2))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from os import urandom
 from typing import Any
 
 import pytest
@@ -223,4 +224,4 @@ def create_presence_table(dynamodb: Any) -> None:
 
 def records_of(dynamodb: Any) -> Records[DeviceState]:
     """The records in the table."""
-    return Records(DynamoDbTables(dynamodb), TABLE, PRESENCE)
+    return Records(DynamoDbTables(dynamodb, urandom), TABLE, PRESENCE)

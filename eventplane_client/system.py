@@ -1,0 +1,75 @@
+"""The machine's clocks, randomness and threads: whoever makes a client may pass in others, as a simulation.
+
+Nothing else in the library uses the machine's, but what is bound to a thread of its own by what it adapts.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final, Protocol
+
+from eventplane.randomness import RandomBytes
+
+TIMEOUT_MAX: Final = threading.TIMEOUT_MAX
+"""Longest that a thread can wait, seconds."""
+
+Thread = threading.Thread
+
+
+class Lock(AbstractContextManager[bool, None], Protocol):
+    """See `threading.RLock`."""
+
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool: ...
+
+    def release(self) -> None: ...
+
+
+def start_thread(name: str, run: Callable[[], None]) -> Thread:
+    """Start a thread that does not keep the process alive."""
+    thread = threading.Thread(target=run, name=name, daemon=True)
+    thread.start()
+    return thread
+
+
+@dataclass(frozen=True, slots=True)
+class System:
+    """`monotonic` seconds for every interval, and the wall clock `time_ns`, nanoseconds of Unix time."""
+
+    monotonic: Callable[[], float]
+    time_ns: Callable[[], int]
+    uptime_ms: Callable[[], int]
+    random_bytes: RandomBytes
+    start_thread: Callable[[str, Callable[[], None]], Thread]
+    lock: Callable[[], Lock]
+    condition: Callable[[], threading.Condition]
+    event: Callable[[], threading.Event]
+
+    def now_s(self) -> float:
+        """Return the Unix time, seconds."""
+        return self.time_ns() / 1e9
+
+    def now_ms(self) -> int:
+        """Return the Unix time, milliseconds."""
+        return self.time_ns() // 1_000_000
+
+    def now(self) -> datetime:
+        """Return the moment of the wall clock."""
+        return datetime.fromtimestamp(self.now_s(), UTC)
+
+
+SYSTEM: Final = System(
+    time.monotonic,
+    time.time_ns,
+    lambda: time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000,
+    os.urandom,
+    start_thread,
+    threading.RLock,
+    threading.Condition,
+    threading.Event,
+)

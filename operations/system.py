@@ -1,0 +1,26 @@
+"""The machine's clocks, randomness and threads, for commands: each is a program, and wires its own parts."""
+
+from __future__ import annotations
+
+import os
+import time
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+
+from eventplane.randomness import RandomBytes
+
+monotonic, sleep, time_ns = time.monotonic, time.sleep, time.time_ns
+
+random_bytes: RandomBytes = os.urandom
+
+pool = ThreadPoolExecutor
+
+
+def now() -> datetime:
+    """Return the moment of the wall clock."""
+    return datetime.now(UTC)
+
+
+def now_ms() -> int:
+    """Return the Unix time, milliseconds."""
+    return time_ns() // 1_000_000

@@ -1,0 +1,163 @@
+"""Clocks, randomness, threads and connections come from the wiring of each program, and from nowhere else."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from unittest.mock import Mock
+
+import pytest
+
+from eventplane_aws.tables import DynamoDbTables
+from eventplane_client.dynamodb import DynamoDbFilter
+from eventplane_client.dynamodb_interest import DynamoDbInterest
+from eventplane_client.outbox_order import OutboxOrder
+from eventplane_client.system import SYSTEM, System
+from lambdas.common.archive import Archive
+from tests.unit.contract.small import small
+
+ROOT = Path(__file__).parents[2]
+PRODUCT = (
+    "contract", "edge", "eventplane", "eventplane_aws", "eventplane_client", "eventplane_mqtt", "glue_jobs",
+    "lambdas", "operations", "plugins",
+)  # fmt: skip
+
+WIRING = {
+    "edge/system.py": "gives the device's processes the machine",
+    "eventplane_client/system.py": "gives the client library the machine",
+    "lambdas/common/clock.py": "gives functions the wall clock",
+    "lambdas/common/system.py": "gives functions the machine",
+    "operations/system.py": "gives commands the machine",
+    "glue_jobs/common/system.py": "gives jobs the machine",
+    "edge/provisioning/conversation.py": "waits for the answers on a real connection of its own",
+    "edge/systemd.py": "speaks to the process's service manager and journal",
+    "edge/health_server.py": "has the thread of a real socket; the forwarder runs without it",
+    "edge/discovery.py": "is a command: it waits for signals",
+    "edge/provisioning/command.py": "is a command: it waits for signals",
+    "eventplane_mqtt/connection.py": "has the thread of a real socket; whoever makes a link passes in `dial`",
+    "eventplane_mqtt/dial.py": "connects a real socket, for the connection",
+    "eventplane_mqtt/mailbox.py": "joins the threads of connections and the loop, which gets a `wait`",
+    "eventplane_mqtt/discovery/dns_sd.py": "has the thread of a library that browses the network",
+    "eventplane_client/connection.py": "wires the clients; programs connect in several threads",
+    "eventplane_client/aio.py": "is the client for programs on asyncio",
+    "eventplane_client/mqtt_loop.py": "has the threads of a real connection and of callbacks",
+    "lambdas/http_sink/endpoint.py": "has a real socket, which a timer cuts",
+    "lambdas/common/metrics.py": "has a mutex around the library's global, and awaits nothing in it",
+    "lambdas/router/cpu_limit.py": "asks which thread gets signals",
+    "operations/smoke/device.py": "has the threads of a real MQTT session",
+    "plugins/nats/eventplane_nats/connection.py": "has the asyncio thread of a real connection",
+    "plugins/nats/eventplane_nats/transport.py": "runs on the asyncio of a real connection",
+    "plugins/nats/eventplane_nats/sender.py": "runs on the asyncio of a real connection",
+    "plugins/nats/eventplane_nats/relay.py": "is a program: it waits for signals",
+}
+"""The modules that may use the machine's, and why."""
+
+PARTS = {"lambdas/http_sink/parts.py": "is the wiring that two functions share"}
+
+MODULES = ("_thread", "asyncio", "concurrent", "random", "secrets", "threading", "time")
+CALLS = ("now", "today", "utcnow", "urandom", "getrandom", "uuid1", "uuid4")
+"""Of `datetime`, `date`, `os` and `uuid`."""
+OWNERS = ("datetime", "date", "os", "uuid")
+
+
+def uses(tree: ast.AST) -> Iterator[str]:
+    """What a module takes of the machine."""
+    imports = [each for each in ast.walk(tree) if isinstance(each, ast.Import | ast.ImportFrom)]
+    owners = {each.asname for node in imports for each in node.names if each.name in OWNERS} | {*OWNERS}
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import(names):
+                yield from (each.name for each in names if each.name.partition(".")[0] in MODULES)
+            case ast.ImportFrom(module=str(module), names=names, level=0):
+                if module.partition(".")[0] in MODULES:
+                    yield module
+                yield from (each.name for each in names if module in OWNERS and each.name in CALLS)
+            case ast.Attribute(value=ast.Name(owner) | ast.Attribute(attr=owner), attr=name):
+                if owner in owners and name in CALLS:
+                    yield f"{owner}.{name}"
+            case ast.Call(
+                ast.Name("__import__") | ast.Attribute(attr="import_module"), [ast.Constant(str(name))]
+            ):
+                if name.partition(".")[0] in MODULES:
+                    yield name
+
+
+def found() -> dict[str, list[str]]:
+    files = (each for package in PRODUCT for each in sorted((ROOT / package).rglob("*.py")))
+    trees = {each.relative_to(ROOT).as_posix(): ast.parse(each.read_text()) for each in files}
+    return {name: taken for name, tree in trees.items() if (taken := sorted(set(uses(tree))))}
+
+
+def test_only_wiring_uses_the_machines_clocks_randomness_and_threads() -> None:
+    taken = found()
+    assert {name: each for name, each in taken.items() if name not in WIRING} == {}
+    assert WIRING.keys() - taken.keys() == set(), "no longer needs to be listed"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import time", "from time import monotonic as m", "import concurrent.futures", "import random",
+        "import threading as t", "import datetime as d; d.datetime.now()",
+        "from datetime import datetime as d; d.now()", "import os as o; o.urandom(8)",
+        "import os; os.urandom(8)", "from os import urandom", "from uuid import uuid4", "import asyncio",
+        "import uuid; uuid.uuid4()", "def f():\n from secrets import token_hex", "__import__('time')",
+        "from datetime import date; date.today()", "from datetime import datetime; draw = datetime.now",
+    ],
+)  # fmt: skip
+def test_each_way_to_the_machine_is_seen(code: str) -> None:
+    assert list(uses(ast.parse(code)))
+
+
+def test_only_functions_that_wire_a_program_take_what_the_wiring_modules_give() -> None:
+    doors = ("edge.system", "lambdas.common.system", "lambdas.common.clock")
+    types = ("Call", "Clock", "Pool", "System", "Threads")
+    taken: list[str] = []
+    for path in sorted((*(ROOT / "edge").rglob("*.py"), *(ROOT / "lambdas").rglob("*.py"))):
+        name, tree = path.relative_to(ROOT).as_posix(), ast.parse(path.read_text())
+        froms = [each for each in ast.walk(tree) if isinstance(each, ast.ImportFrom) and each.module in doors]
+        given = {each.name for node in froms for each in node.names if each.name not in types}
+        for node in (each for each in ast.walk(tree) if isinstance(each, ast.ClassDef)):
+            own = {each.arg for each in ast.walk(node) if isinstance(each, ast.arg)}
+            loaded = (each for each in ast.walk(node) if isinstance(each, ast.Name))
+            used = {each.id for each in loaded if isinstance(each.ctx, ast.Load)} & given - own
+            taken += [f"{name}: {each}" for each in used if name not in {*WIRING, *PARTS}]
+    assert taken == []
+
+
+ORDERS = """
+from eventplane.contract import Contract, load_compiled
+from eventplane.interest.announcement import Announcement, with_interest
+import sys
+told = frozenset(Announcement(f"nobody-{each}", ()) for each in range(9))
+print([each.participant for each in with_interest(load_compiled(sys.stdin.read()), told)[1]])
+"""
+
+
+def test_no_order_depends_on_the_hashes_of_text() -> None:
+    orders = {
+        subprocess.run(
+            [sys.executable, "-c", ORDERS],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            input=small().canonical,
+            cwd=ROOT,
+            capture_output=True,
+            check=True,
+        ).stdout
+        for seed in "123"
+    }
+    assert len(orders) == 1
+
+
+def test_nothing_is_drawn_before_its_first_use() -> None:
+    system: System = replace(SYSTEM, random_bytes=Mock(side_effect=AssertionError("clones would share it")))
+    DynamoDbFilter(None, "filter", "desk", lease=float, system=system)
+    DynamoDbInterest(None, "interest", "desk", system=system)
+    OutboxOrder(small(), "desk", system)
+    Archive(None, "archive", system.random_bytes)
+    DynamoDbTables(None, system.random_bytes)
