@@ -11,11 +11,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from glue_jobs.compaction.main import main as compact
-from glue_jobs.delivery_audit.main import main
+from glue_jobs.delivery_audit.main import main, read_arguments, request_of
+from glue_jobs.delivery_audit.small import file_small
 from glue_jobs.erasure.main import main as erase
 from glue_jobs.erasure.portions import Portion
 from local.archive_generator.contracts import audited_contracts
 from local.archive_generator.generator import Plan, generate
+from tests.spark.both_ways import differences
 from tests.spark.damage.archive import DAY
 from tests.spark.damage.expected import problems
 from tests.spark.damage.kinds import MEANINGS, TAMPERING, damage
@@ -83,15 +85,17 @@ def test_every_kind_is_tried() -> None:
 def test_damage_is_reported_and_nobody_else_is_accused(
     spark: SparkSession, clean: Path, tmp_path: Path, kinds: str
 ) -> None:
+    """By Python alone, and Spark reads and finds the same."""
     names = kinds.split()
     archive = tmp_path / "archive"
     shutil.copytree(clean, archive)
     expected = damage(archive, (name for name in names if name not in TAMPERING))
     if not TAMPERING.isdisjoint(names):
-        _audit(archive, tmp_path / "audit")
+        file_small(request_of(read_arguments(_words(archive, tmp_path / "audit"))))
         expected = expected.and_(damage(archive, (name for name in names if name in TAMPERING)))
-    report = _audit(archive, tmp_path / "audit", *expected.arguments)
-    assert problems(expected, report) == []
+    request = request_of(read_arguments(_words(archive, tmp_path / "audit", *expected.arguments)))
+    assert differences(spark, request) == {}
+    assert problems(expected, file_small(request)) == []
 
 
 def test_what_compaction_and_erasure_change_is_no_tampering(
@@ -139,4 +143,8 @@ def test_what_compaction_and_erasure_change_is_no_tampering(
 
 
 def _audit(archive: Path, output: Path, *more: str) -> dict[str, Any]:
-    return main(["--INPUT", str(archive), "--OUTPUT", str(output), *ARGUMENTS, *more])
+    return main(_words(archive, output, *more))
+
+
+def _words(archive: Path, output: Path, *more: str) -> list[str]:
+    return ["--INPUT", str(archive), "--OUTPUT", str(output), *ARGUMENTS, *more]
