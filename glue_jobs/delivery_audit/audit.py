@@ -8,6 +8,7 @@ wrong, and the executors judge the others (`_InSpark`).
 from __future__ import annotations
 
 import sys
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -332,11 +333,12 @@ class Run:
         return fleet
 
 
-class _Tables:
-    """The rows to be judged, made by Spark of what it has read. `table` returns what `make` gives."""
+class _Tables(ABC):
+    """The rows to be judged, made by Spark of what it has read."""
 
+    @abstractmethod
     def table(self, name: str, part: Part, make: _Make) -> DataFrame:
-        raise NotImplementedError
+        """Return the rows of a folder that `make` gives."""
 
     def ledger(self, part: Part, window: Window) -> Any:
         """Return the ledger's rows."""

@@ -1,6 +1,7 @@
 """The audit of a small archive without Spark: the decisions of `audit`, on rows that Python has read.
 
-For simulated histories and tests, a thousand of which are judged in a minute. It takes raw lines only.
+For simulated histories and tests, a thousand of which are judged in a minute. It takes raw lines only, and
+trusts that they are few: all rows are held in memory.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 from contract import load_contract
 from eventplane.contract import compile_contract
 from eventplane.dead_letter import DEAD_LETTER_TYPE
-from eventplane.device_reports import MANIFEST, forwarder_source, router_source
+from eventplane.device_reports import router_source
 from eventplane.envelope import Envelope, parse_event
 from eventplane.guarantee import FAILED
 from eventplane.ingest import OPERATOR
@@ -34,7 +34,7 @@ from eventplane.reasons import Outcome, Reason
 from glue_jobs.common.objects import FolderObjects
 from glue_jobs.delivery_audit import publication
 from glue_jobs.delivery_audit.chain import History
-from glue_jobs.delivery_audit.errors import EmptyWindowError, NoArchiveError, OutboxError
+from glue_jobs.delivery_audit.errors import OutboxError
 from glue_jobs.delivery_audit.main import main, read_arguments, request_of
 from local.audits import read_report
 from tests.spark.both_ways import differences
@@ -50,7 +50,6 @@ from tests.spark.small_archive import (
 from tests.unit.glue_jobs.judging import AS_OF, FILES
 
 Audit = Callable[..., dict[str, Any]]
-MIDNIGHT_MS = NOON_MS + 12 * HOUR_MS
 ROUTES = {
     "alarms": {"filter": {"exact": {"type": ALARM}}, "to": "help.inbox"},
     "readings": {"filter": {"suffix": {"type": ".reading.v1"}}, "to": "care.inbox"},
@@ -334,25 +333,6 @@ def test_a_right_archive_is_filed_and_a_verdict_that_could_not_be_sent_goes_with
     jsonschema.validate(sent[-1].data(), dict(schema))
 
 
-def test_a_day_s_audit_sees_what_was_accepted_on_it_and_what_was_stated_may_have_come_before(
-    archive: SmallArchive, audit: Audit
-) -> None:
-    archive.send()
-    archive.send(at_ms=MIDNIGHT_MS - 1)  # archived and decided after midnight
-    archive.send(at_ms=MIDNIGHT_MS)
-    archive.event()  # it never comes to the tap
-    stated = {"destination": "device.outbox", "first": 1, "last": 4, "count": 4, "digest": "0" * 32}
-    manifest = {"epoch": archive.epoch_of("home-1"), "statements": [stated]}
-    archive.send(MANIFEST, at_ms=MIDNIGHT_MS, source=forwarder_source("home-1"), data=manifest)
-    report = audit(DAY)
-    assert (report["findings"], report["totals"]["delivered"]) == ([], 2)
-    report = audit("2026-03-02")
-    (finding,) = report["findings"]
-    assert (finding["kind"], finding["sequence"], finding["date"]) == ("lost", 4, "2026-03-02")
-    assert finding["archive_file"].startswith("tap/date=2026-03-02/")
-    assert (report["totals"]["events_archived"], report["totals"]["lost"]) == (2, 1)
-
-
 def test_repeating_a_day_replaces_its_tables_and_keeps_its_reports(
     archive: SmallArchive, audit: Audit, spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -410,13 +390,3 @@ def test_two_audits_of_a_window_at_once_are_two_revisions(
     last = History(FolderObjects(output), DAY).last()
     assert last is not None
     assert last.data()["revision"]["number"] == 1
-
-
-def test_an_input_without_an_archive_or_without_a_row_of_the_window_is_refused(
-    archive: SmallArchive, audit: Audit, tmp_path: Path
-) -> None:
-    with pytest.raises(NoArchiveError, match="--INPUT"):
-        main(["--INPUT", str(tmp_path), "--OUTPUT", str(tmp_path / "audit")])
-    archive.send()
-    with pytest.raises(EmptyWindowError, match="2020-01-01"):
-        audit("2020-01-01")
