@@ -68,6 +68,10 @@ TOGETHER: Final = (
     "contract_gone",
 )
 """Damages of one archive: those of different events and objects are reported as if each were alone."""
+COMPARED: Final = (
+    *((0, 1), (2,), (3, 4), (5, 17, 21), (6, 7), (8, 9, 11, 12), (10, 20), (13, 14, 15, 16), (18,), (19,)),
+)
+"""Which of them damage one archive that is audited twice: there they may touch the same events."""
 
 
 @pytest.fixture(scope="module")
@@ -79,13 +83,12 @@ def clean(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_every_kind_is_tried() -> None:
     assert {name for names in TOGETHER for name in names.split()} == {*MEANINGS}
+    assert sorted(at for each in COMPARED for at in each) == [*range(len(TOGETHER))]
 
 
 @pytest.mark.parametrize("kinds", TOGETHER, ids=lambda kinds: kinds.partition(" ")[0])
-def test_damage_is_reported_and_nobody_else_is_accused(
-    spark: SparkSession, clean: Path, tmp_path: Path, kinds: str
-) -> None:
-    """By Python alone, and Spark reads and finds the same."""
+def test_damage_is_reported_and_nobody_else_is_accused(clean: Path, tmp_path: Path, kinds: str) -> None:
+    """By Python alone; that Spark reads and finds the same is the next test."""
     names = kinds.split()
     archive = tmp_path / "archive"
     shutil.copytree(clean, archive)
@@ -94,8 +97,18 @@ def test_damage_is_reported_and_nobody_else_is_accused(
         file_small(request_of(read_arguments(_words(archive, tmp_path / "audit"))))
         expected = expected.and_(damage(archive, (name for name in names if name in TAMPERING)))
     request = request_of(read_arguments(_words(archive, tmp_path / "audit", *expected.arguments)))
-    assert differences(spark, request) == {}
     assert problems(expected, file_small(request)) == []
+
+
+@pytest.mark.parametrize("which", COMPARED, ids=str)
+def test_spark_and_python_read_and_find_the_same(
+    spark: SparkSession, clean: Path, tmp_path: Path, which: tuple[int, ...]
+) -> None:
+    archive = tmp_path / "archive"
+    shutil.copytree(clean, archive)
+    expected = damage(archive, " ".join(TOGETHER[at] for at in which).split())
+    words = _words(archive, tmp_path / "audit", *expected.arguments)
+    assert differences(spark, request_of(read_arguments(words))) == {}
 
 
 def test_what_compaction_and_erasure_change_is_no_tampering(
