@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add, or_
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
@@ -67,8 +67,12 @@ _TYPES: Final[dict[ColumnType, DataType]] = {
 }
 
 # With an option set, Spark's optimizer leaves the schema alone. Otherwise it parses the text once for each
-# member that is used (OptimizeCsvJsonExprs).
-_PARSE_ONCE: Final = {"mode": "PERMISSIVE"}
+# member that is used (OptimizeCsvJsonExprs). By default it reads more than JSON.
+_PARSE_ONCE: Final = {
+    "mode": "PERMISSIVE",
+    "allowSingleQuotes": "false",
+    "allowNonNumericNumbers": "false",
+}
 
 _KINDS: Final[dict[str, DataType]] = {
     "texts": StringType(),
@@ -103,13 +107,26 @@ class Part:
     without any only hours without an object are missed.
     """
 
-    rows: DataFrame
+    rows: Any
     objects: tuple[Stored, ...]
     faults: tuple[ObjectFault, ...]
     hours: frozenset[Hour]
     receipts: tuple[Receipt, ...] = ()
     gone: tuple[Gone, ...] = ()
     entries: tuple[Entry, ...] = ()
+
+    @classmethod
+    def of(cls, rows: Any, listing: Listing) -> Part:
+        """Return `rows` that were read as `listing` says: a `DataFrame`, or a list read without Spark."""
+        return cls(
+            rows,
+            tuple(listing.objects),
+            tuple(listing.faults),
+            frozenset(listing.plans),
+            tuple(plan.receipt for plan in listing.plans.values() if plan.receipt),
+            tuple(listing.gone),
+            tuple(listing.entries),
+        )
 
 
 class Archive:
@@ -161,16 +178,8 @@ class Archive:
             for each in listing.faults
         )
         shaped = [_shaped(rows, listing.folder, ask, has_envelope) for rows, has_envelope in frames]
-        rows = reduce(DataFrame.unionByName, shaped)
-        return Part(
-            rows,
-            tuple(listing.objects),
-            tuple(faults),
-            frozenset(listing.plans),
-            tuple(plan.receipt for plan in listing.plans.values() if plan.receipt),
-            tuple(gone),
-            tuple(listing.entries),
-        )
+        part = Part.of(reduce(DataFrame.unionByName, shaped), listing)
+        return replace(part, faults=tuple(faults), gone=tuple(gone))
 
     def isolating(self, work: Callable[[], T]) -> T:
         """Return what `work` returns. If it fails over damaged objects, find them, and run it again.
@@ -264,7 +273,7 @@ class Archive:
         content = self._spark.read.format("binaryFile").load(self._uris(found)).select("path", "content")
         for path, problem, rows in content.rdd.flatMap(_problems).collect():
             name = next(name for name in found if path.endswith(f"/{name}"))
-            yield _fault(name, problem, rows)
+            yield lines_fault(name, problem, rows)
 
     def _damaged_files(self, names: Collection[str]) -> Iterator[ObjectFault]:
         files = [name for name in names if name.endswith(PARQUET)]
@@ -539,6 +548,11 @@ def _name_of(folder: str, path: str) -> str:
     return f"{folder}/date={path.rpartition(f'/{folder}/date=')[2]}"
 
 
+def lines_fault(name: str, problem: str, rows: int) -> ObjectFault:
+    """Return the fault of a raw object of which `whole_lines` gives `rows` lines and a `problem`."""
+    return _fault(name, f"it cannot be read to its end: {problem}", rows)
+
+
 def _fault(name: str, detail: str, rows: int | None) -> ObjectFault:
     folder = name.removeprefix(f"{COMPACTED}/").partition("/date=")[0]
     return ObjectFault("unreadable", name, hour_of(name), folder, detail, rows)
@@ -548,4 +562,4 @@ def _problems(row: tuple[str, bytes]) -> Iterator[tuple[str, str, int]]:
     path, content = row
     lines, problem = whole_lines(bytes(content))
     if problem:
-        yield path, f"it cannot be read to its end: {problem}", len(lines)
+        yield path, problem, len(lines)

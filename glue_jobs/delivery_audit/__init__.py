@@ -6,5 +6,6 @@ core's filters, and compares the result with the routers' ledger. It trusts neit
 `audit` wires it: `common.archive` reads, `expect` adds the routes that each event should take, `rows` gives
 rows their key. `screen` counts what is ordinary; `judging` hands everything else, group by group, to the pure
 `judge`. `devices` gathers what each device sent, `device` judges it; `coverage` says what attests events and
-what the archive lacks. `report`, `chain` and `publication` make and file the result.
+what the archive lacks. `report`, `chain` and `publication` make and file the result. `small` audits one of
+some hundred events without Spark, by rows that `plain_rows` makes.
 """

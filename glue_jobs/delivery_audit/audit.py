@@ -8,6 +8,7 @@ wrong, and the executors judge the others (`_InSpark`).
 from __future__ import annotations
 
 import sys
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -27,11 +28,13 @@ from eventplane.archive_layout import (
     PUBLISHED,
     TAP_FOLDER,
 )
+from eventplane.contract import Contract
 from eventplane.ledger import HANDOVERS, LEDGER, TAP
 from glue_jobs.common import system
 from glue_jobs.common.archive import Archive, Part
 from glue_jobs.common.attestation import AttestationKey
 from glue_jobs.common.hours import Hour
+from glue_jobs.common.lines import LineArchive
 from glue_jobs.common.listing import Listing
 from glue_jobs.common.objects import Objects, Stored
 from glue_jobs.common.session import size_shuffles
@@ -50,7 +53,7 @@ from glue_jobs.delivery_audit.coverage import (
     missing_rows,
     with_altered,
 )
-from glue_jobs.delivery_audit.devices import Fleet, Registry, judge_fleet, read_registry
+from glue_jobs.delivery_audit.devices import Fleet, Registry, device_hours, judge_fleet, read_registry
 from glue_jobs.delivery_audit.errors import EmptyWindowError, NoArchiveError
 from glue_jobs.delivery_audit.event_group import (
     BadRow,
@@ -135,13 +138,24 @@ class Audit:
         return self.judged.kinds + self.fleet.kinds + others
 
 
+def progress(text: str) -> None:
+    """Say on standard error what is being done, for people who wait."""
+    sys.stderr.write(f"{system.now():%H:%M:%S} {text}\n")
+    sys.stderr.flush()
+
+
+def _now_ms() -> int:
+    return int(system.now().timestamp() * 1_000)
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """What is to be audited: the archive `objects`, with the audits before in `output`.
 
     Receipts count that `key` has attested. `fleet` is a file with the devices that are expected, None: the
     list in the archive. `screens` is whether ordinary events are only counted, None: if the archive is not
-    small. The result is the same.
+    small. The result is the same. `now_ms` is the clock, Unix milliseconds; `progress` takes what is done,
+    for people who wait.
     """
 
     objects: Objects
@@ -152,12 +166,8 @@ class Request:
     key: AttestationKey
     fleet: str | None = None
     screens: bool | None = None
-
-
-def progress(text: str) -> None:
-    """Say on standard error what is being done, for people who wait."""
-    sys.stderr.write(f"{system.now():%H:%M:%S} {text}\n")
-    sys.stderr.flush()
+    now_ms: Callable[[], int] = _now_ms
+    progress: Callable[[str], None] = progress
 
 
 @contextmanager
@@ -171,11 +181,18 @@ def audited(spark: SparkSession, request: Request) -> Iterator[Audit]:
 
     def attempt() -> Audit:
         # Each has a folder of its own: one that met a damaged object leaves what it had settled.
-        work = f"{folder}/{system.new_id()}"
+        uri = f"{request.work.uri}/{folder}/{system.new_id()}"
+
+        def events(size: int) -> InProcess | _InSpark:
+            size_shuffles(spark, size)
+            if size > SMALL_BYTES if request.screens is None else request.screens:
+                return _InSpark(spark, uri)
+            return InProcess(request.progress)
+
         with suppress(_TooManyRowsError):
-            return _Run(spark, source, request, work).audit()
+            return Run(source, request, events).audit()
         spark.catalog.clearCache()
-        return _Run(spark, source, replace(request, screens=True), work).audit()
+        return Run(source, request, lambda _: _InSpark(spark, uri)).audit()
 
     try:
         yield source.isolating(attempt)
@@ -188,14 +205,18 @@ class _TooManyRowsError(Exception):
     """An archive of few bytes has more rows than one process judges."""
 
 
-class _Run:
-    """One audit, from the listing of the archive on."""
+class Run:
+    """One audit, from the listing of the archive on.
 
-    def __init__(self, spark: SparkSession, source: Archive, request: Request, folder: str) -> None:
-        self._spark = spark
+    `events` returns what judges the events of an archive of some bytes, of which every folder counts.
+    """
+
+    def __init__(
+        self, source: Archive | LineArchive, request: Request, events: Callable[[int], InProcess | _InSpark]
+    ) -> None:
         self._source = source
         self._request = request
-        self._folder = folder
+        self._events = events
         self._parts: dict[str, Part] = {}
 
     def audit(self) -> Audit:
@@ -205,18 +226,16 @@ class _Run:
             objects.folders(f"{place}{each}") for place in ("", f"{PUBLISHED}/") for each in (TAP, LEDGER)
         ):
             raise NoArchiveError(objects.uri)
-        progress(f"reading {objects.uri}")
+        self._request.progress(f"reading {objects.uri}")
         listings = {each: self._source.listed(each, window.folders, self._request.key) for each in _FOLDERS}
         events = self._events(sum(each.size for listing in listings.values() for each in listing.objects))
-        ledger, handovers = (
-            events.table(folder.name, self._read(listings[folder]), partial(make, window=window))
-            for folder, make in ((LEDGER_FOLDER, rows.ledger_rows), (HANDOVERS_FOLDER, rows.handover_rows))
-        )
+        ledger = events.ledger(self._read(listings[LEDGER_FOLDER]), window)
+        handovers = events.handovers(self._read(listings[HANDOVERS_FOLDER]), window)
         decisions = events.decisions(ledger)
         contracts = archived(objects)
         # A single contract is in force all the time; else the ledger is asked.
         history, faults = load_history(objects, contracts, usages(decisions) if len(contracts) != 1 else [])
-        tap = self._tap(events, listings[TAP_FOLDER], history)
+        tap = events.tap(partial(self._read, listings[TAP_FOLDER]), window, history)
         chain = self._chain([contracts[each.version] for each in history.contracts])
         seen = ledger_hours(decisions, history.uplinks, history.webhooks)
         unreadable = unreadable_hours(events.nameless(tap, handovers))
@@ -229,7 +248,7 @@ class _Run:
         while rules is not None:
             judged = events.judged(Task(rules, dead_letters, inboxes))
             rules = rules.within_rows(judged.judgement.counts)
-        progress("judging the devices")
+        self._request.progress("judging the devices")
         registry, lists = read_registry(objects, window, self._request.fleet)
         fleet = self._fleet(tap, history, judged, events, damaged, registry)
         figures, judgement = Figures(judged), judged.judgement
@@ -259,23 +278,9 @@ class _Run:
             chain=chain,
         )
 
-    def _events(self, size: int) -> _InProcess | _InSpark:
-        """Return what judges the events of an archive of `size` bytes, of which every folder counts."""
-        size_shuffles(self._spark, size)
-        if size > SMALL_BYTES if self._request.screens is None else self._request.screens:
-            return _InSpark(self._spark, f"{self._request.work.uri}/{self._folder}")
-        return _InProcess()
-
     def _read(self, listing: Listing, **attributes: Collection[str]) -> Part:
         part = self._parts[listing.folder.name] = self._source.read(listing, **attributes)
         return part
-
-    def _tap(self, events: _InProcess | _InSpark, listing: Listing, history: ContractHistory) -> DataFrame:
-        texts, typed = attributes_of(filters_of(history))
-        texts |= frozenset(rows.READ_ATTRIBUTES)
-        part = self._read(listing, texts=texts, integers=typed, booleans=typed)
-        routes = expected_routes(history, AttributeColumns.read(texts, typed))
-        return events.table(TAP, part, partial(rows.tap_rows, window=self._request.window, routes=routes))
 
     def _chain(self, contracts: Sequence[Stored]) -> Chain:
         """Return the digests of what is judged, beside those of the audits before."""
@@ -286,23 +291,22 @@ class _Run:
             self._parts,
             self._request.window.folders,
             contracts,
-            min(self._request.watermark.as_of_ms, int(system.now().timestamp() * 1_000)),
+            min(self._request.watermark.as_of_ms, self._request.now_ms()),
         )
 
     def _fleet(
         self,
-        tap: DataFrame,
+        tap: Any,
         history: ContractHistory,
         judged: Judged,
-        events: _InProcess | _InSpark,
+        events: InProcess | _InSpark,
         damaged: Mapping[str, frozenset[Hour]],
         registry: Registry | None,
     ) -> Fleet:
         """Judge the devices, of which those in the `registry` are expected."""
         window, judgement = self._request.window, judged.judgement
         fleet = judge_fleet(
-            rows.good(tap),
-            history.contracts,
+            events.device_hours(tap, history.contracts),
             Scope(
                 frozenset(history.uplinks),
                 self._request.watermark.ms,
@@ -315,17 +319,13 @@ class _Run:
             registry=registry.rows if registry else None,
             absent=absent_hours(self._parts[TAP]),
             held=hours_of_gone(self._parts[TAP]),
-            is_small=isinstance(events, _InProcess),
+            is_small=isinstance(events, InProcess),
         )
         of_events, of_devices = events.found[Finding], fleet.found
-        if isinstance(of_events, list) and isinstance(of_devices, list):
+        if isinstance(of_events, RDD) and isinstance(of_devices, RDD):
+            events.found[Finding] = of_events.union(of_devices)
+        elif isinstance(of_events, list) and isinstance(of_devices, list):
             of_events += of_devices
-        else:
-            both = (
-                each if isinstance(each, RDD) else self._spark.sparkContext.parallelize(each, 1)
-                for each in (of_events, of_devices)
-            )
-            events.found[Finding] = self._spark.sparkContext.union([*both])
         # The tap has a hole where they would be: they are not unexplained.
         for (day, route, destination), count in fleet.recovered.items():
             where = day, route, destination
@@ -334,11 +334,40 @@ class _Run:
         return fleet
 
 
-class _InProcess:
+class _Tables(ABC):
+    """The rows to be judged, made by Spark of what it has read."""
+
+    @abstractmethod
+    def table(self, name: str, part: Part, make: _Make) -> DataFrame:
+        """Return the rows of a folder that `make` gives."""
+
+    def ledger(self, part: Part, window: Window) -> Any:
+        """Return the ledger's rows."""
+        return self.table(LEDGER, part, partial(rows.ledger_rows, window=window))
+
+    def handovers(self, part: Part, window: Window) -> Any:
+        """Return the handovers of events."""
+        return self.table(HANDOVERS, part, partial(rows.handover_rows, window=window))
+
+    def tap(self, read: Callable[..., Part], window: Window, history: ContractHistory) -> Any:
+        """Return the tap's rows, with the routes that each event takes by the contracts of `history`."""
+        texts, typed = attributes_of(filters_of(history))
+        texts |= frozenset(rows.READ_ATTRIBUTES)
+        part = read(texts=texts, integers=typed, booleans=typed)
+        routes = expected_routes(history, AttributeColumns.read(texts, typed))
+        return self.table(TAP, part, partial(rows.tap_rows, window=window, routes=routes))
+
+    def device_hours(self, tap: Any, contracts: Sequence[Contract]) -> Any:
+        """Return what each client sent in an epoch and an hour."""
+        return device_hours(rows.good(tap), contracts)
+
+
+class InProcess(_Tables):
     """The events of a small archive, judged in this process. Raises `_TooManyRowsError`."""
 
-    def __init__(self) -> None:
+    def __init__(self, progress: Callable[[str], None]) -> None:
         self.found: Found = {}
+        self._progress = progress
         self._rows: list[tuple[Any, ...]] = []
         self._ledger: list[LedgerRow] = []
 
@@ -348,9 +377,9 @@ class _InProcess:
         # The devices read it again.
         return made.persist() if name == TAP else made
 
-    def decisions(self, ledger: DataFrame) -> list[LedgerRow]:
+    def decisions(self, ledger: Any) -> list[LedgerRow]:
         """Return rows that name every contract, time, channel and hour in the ledger."""
-        self._take(rows.of_ledger(ledger), "ledger")
+        self._take(ledger, rows.of_ledger, "ledger")
         self._ledger = _named(self._rows, "ledger")
         return self._ledger
 
@@ -358,30 +387,30 @@ class _InProcess:
         """Return the ids of the dead letters of the plane's own that somebody received."""
         return received_dead_letters(self._ledger)
 
-    def nameless(self, tap: DataFrame, handovers: DataFrame) -> list[BadRow]:
+    def nameless(self, tap: Any, handovers: Any) -> list[BadRow]:
         """Return rows that cannot be judged, at least one of each archive and hour that names no event."""
-        self._take(rows.of_tap(tap), "tap", "item")
-        self._take(rows.of_handovers(handovers), "handover")
+        self._take(tap, rows.of_tap, "tap", "item")
+        self._take(handovers, rows.of_handovers, "handover")
         return _named(self._rows, "bad")
 
     def judged(self, task: Task) -> Judged:
         """Return what all events come to."""
-        progress(f"judging {len(self._rows):,} rows")
+        self._progress(f"judging {len(self._rows):,} rows")
         self._rows.sort(key=itemgetter(0, 1))
         made = list(judge_rows(task, self._rows))
         self.found = {kind: [each for each in made if isinstance(each, kind)] for kind in FOUND}
         (judged,) = (each for each in made if isinstance(each, Judged))
         return judged
 
-    def _take(self, table: DataFrame, *names: str) -> None:
+    def _take(self, table: Any, shape: Callable[[DataFrame], DataFrame], *names: str) -> None:
         left = SMALL_ROWS - len(self._rows)
-        found = table.limit(left + 1).collect()
+        found = shape(table).limit(left + 1).collect()
         if len(found) > left:
             raise _TooManyRowsError
         self._rows += _padded(found, *names)
 
 
-class _InSpark:
+class _InSpark(_Tables):
     """The events of a large archive, judged by Spark: the ordinary ones counted, the others one by one.
 
     Tables are kept beneath `uri`. What is held in this process does not grow with the number of events.

@@ -93,7 +93,7 @@ class Fleet:
     holes: Counter[int] = field(default_factory=Counter)
     recovered: Counter[tuple[str, str, str | None]] = field(default_factory=Counter)
     silences: Counter[tuple[int, bool]] = field(default_factory=Counter)
-    days: DataFrame | None = None
+    days: DataFrame | list[Any] = field(default_factory=list)
 
     def coverage(self, fleet: str | None, cloud_events: int) -> Coverage:
         """Return on what the proof rests; `fleet` names the list of expected devices."""
@@ -127,8 +127,7 @@ class Fleet:
 
 
 def judge_fleet(
-    tap: DataFrame,
-    contracts: Sequence[Contract],
+    hours: DataFrame | Sequence[Any],
     scope: Scope,
     *,
     not_in_tap: Sequence[NotInTap] | RDD[NotInTap] = (),
@@ -140,14 +139,14 @@ def judge_fleet(
 ) -> Fleet:
     """Judge every device.
 
-    `tap` has good rows of events in and around the window (`rows.tap_rows`), `registry` the newest list of
-    devices. `counts` are those of the router's hop. `absent` are hours,
-    counted from 1970, between the first and the last of the tap's objects that have none (`absent_hours`);
+    `hours` has the rows of `device_hours`, `registry` the newest list of devices. `counts` are those of the
+    router's hop. `absent` are hours, counted from 1970, between the first and the last of the tap's objects
+    that have none (`absent_hours`);
     `scope.gone` are those in which the ledger has events of devices (`gone_hours`). Of the hours `held` it is
     known how many rows gone objects of the tap had: they explain no hour that misses more. A small archive is
     judged in the driver.
     """
-    gathered = _Gathered(device_hours(tap, contracts), not_in_tap, _by_client(counts or {}), registry)
+    gathered = _Gathered(hours, not_in_tap, _by_client(counts or {}), registry)
     devices = _InDriver(gathered) if is_small else _InSpark(gathered)
     # Records may lie in the hour behind; then nothing is missing.
     gone = scope.gone & _hours(not_in_tap) if scope.gone else scope.gone
@@ -180,7 +179,7 @@ def device_hours(tap: DataFrame, contracts: Sequence[Contract]) -> DataFrame:
     # One of the two is there: the other cannot be read.
     is_unread = sf.col("epoch").isNotNull() != sf.col("sequence").isNotNull()
     best_effort = _is_best_effort(contracts)
-    other_key = sf.when(other & ~best_effort, sf.xxhash64(service, "source", "id"))
+    other_key = sf.when(other & ~best_effort, digests[0])
     travel = sf.when(sf.col("within"), sf.col("accepted_at_ms") - sf.col("recorded_at_ms"))
     quickest = sf.when(travel.isNotNull(), sf.struct(travel, "accepted_at_ms", "file"))
     is_report = sf.col("report").isNotNull()
@@ -219,8 +218,8 @@ def _packed(events: SparkColumn) -> SparkColumn:
     return sf.unhex(sf.concat_ws("", sf.array_sort(events)))
 
 
-def _is_best_effort(contracts: Sequence[Contract]) -> SparkColumn:
-    """Return whether a device need not have stored the event, and so has not numbered it.
+def best_effort_names(contracts: Sequence[Contract]) -> tuple[bool, set[str], set[str]]:
+    """Return of what a device need not store every event: of all, of which services, of which types.
 
     Where a route of the device declares it, its filter decided: what has no number is believed to be such.
     """
@@ -242,6 +241,12 @@ def _is_best_effort(contracts: Sequence[Contract]) -> SparkColumn:
             for each in contract.event_types.values()
             if each.delivery_guarantee is DeliveryGuarantee.BEST_EFFORT
         }
+    return is_any, services, types
+
+
+def _is_best_effort(contracts: Sequence[Contract]) -> SparkColumn:
+    """Return whether a device need not have stored the event, and so has not numbered it."""
+    is_any, services, types = best_effort_names(contracts)
     if is_any:
         return sf.lit(True)
     by_contract = sf.col("service").isin(*services) | sf.col("type").isin(*types)
@@ -269,7 +274,7 @@ def _hour(row: NotInTap) -> int:
 class _Gathered:
     """What there is of all devices: `hours` has the rows of `device_hours`, `counts` are by client."""
 
-    hours: DataFrame
+    hours: Any
     not_in_tap: Sequence[NotInTap] | RDD[NotInTap]
     counts: _Counts
     registry: Listed | None
@@ -292,7 +297,8 @@ class _InDriver:
 
     def __init__(self, gathered: _Gathered) -> None:
         self._gathered = gathered
-        self._rows = gathered.hours.collect()
+        hours = gathered.hours
+        self._rows = hours.collect() if isinstance(hours, DataFrame) else hours
         self._hours = [HourRow(*row[: len(HourRow._fields)]) for row in self._rows]
         strays = gathered.not_in_tap
         self._strays = strays.collect() if isinstance(strays, RDD) else strays
@@ -301,15 +307,9 @@ class _InDriver:
         for each, row in zip(self._hours, self._rows, strict=True):
             least_ms = each.quickest[0] if each.quickest else None
             numbers = len(each.events) // EVENT_BYTES
-            yield Sender(
-                each.client_id,
-                each.epoch,
-                row["is_vouched"],
-                each.first[0],
-                numbers,
-                least_ms,
-                row["last_ms"],
-            )
+            last_ms, is_vouched = row[-2:]
+            first_ms = each.first[0]
+            yield Sender(each.client_id, each.epoch, is_vouched, first_ms, numbers, least_ms, last_ms)
 
     def judged(self, scope: Scope, absent: Collection[int]) -> Fleet:
         found: defaultdict[str, tuple[list[HourRow], list[NotInTap]]] = defaultdict(lambda: ([], []))
@@ -325,8 +325,7 @@ class _InDriver:
         judgements = list(_judgements(rows, self._gathered.counts, scope, absent))
         fleet = _summary(judgements)
         fleet.found = [each for judgement in judgements for each in judgement.findings]
-        if days := [day for judgement in judgements for day in judgement.days]:
-            fleet.days = local_rows(self._gathered.hours.sparkSession, days, DAY)
+        fleet.days = [day for judgement in judgements for day in judgement.days]
         return fleet
 
 
@@ -334,10 +333,11 @@ class _InSpark:
     """The devices of a large archive, judged by Spark."""
 
     def __init__(self, gathered: _Gathered) -> None:
-        self._spark = gathered.hours.sparkSession
+        hours: DataFrame = gathered.hours
+        self._spark = hours.sparkSession
         # Two rounds of all cores: a device takes milliseconds, a task tens of them.
         self._tasks = 2 * self._spark.sparkContext.defaultParallelism
-        self._hours = gathered.hours.coalesce(self._tasks).persist(StorageLevel.MEMORY_AND_DISK)
+        self._hours = hours.coalesce(self._tasks).persist(StorageLevel.MEMORY_AND_DISK)
         self._registry = gathered.registry
         self._sent = set[tuple[str, str | None]]()
         """The clients, and in which epochs each sent."""

@@ -14,9 +14,9 @@ from pyspark.sql import functions as sf
 from eventplane.attributes import SEVERITY_NUMBERS, STRINGS, priority_of
 from eventplane.cesql import tree
 from eventplane.contract import Contract, Place, Priority, Route
-from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.device_reports import REPORT_PREFIX
 from eventplane.filters import All, Any, Exact, Filter, Not, Prefix, Sql, Suffix
+from eventplane.interest import ALWAYS_WANTED
 from eventplane.sender import PLANE, PLANE_CLIENT, SENDER_DEVICE, SENDER_SERVICE
 from glue_jobs.delivery_audit.cesql import NOT_ATTRIBUTES, AttributeColumns, passes
 from glue_jobs.delivery_audit.contracts import ContractHistory
@@ -126,7 +126,7 @@ def _compare(filter: Exact | Prefix | Suffix, held: Column) -> Column:
 
 def _is_always_wanted(contract: Contract, attributes: AttributeColumns) -> Column:
     """Return whether an event is forwarded whatever its reader announced (`eventplane.interest`)."""
-    by_type: dict[bool, list[str]] = {True: [DEAD_LETTER_TYPE], False: []}
+    by_type: dict[bool, list[str]] = {True: [*ALWAYS_WANTED], False: []}
     for each in contract.event_types.values():
         if each.priority:
             by_type[each.priority is Priority.URGENT].append(each.name)

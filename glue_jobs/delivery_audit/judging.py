@@ -182,7 +182,7 @@ class Judged:
         self.judgement.add(other.judgement)
         self.kinds += other.kinds
         self._keep(other.worst)
-        self.bad_files |= other.bad_files
+        self._name_files(other.bad_files.items())
         self.note_times(other.accepted_ms or (), other.first_decided_ms)
 
     def taken(self) -> Iterator[Row]:
@@ -191,8 +191,7 @@ class Judged:
         if judgement.findings:
             self.kinds.update((str(each.kind), str(each.hop)) for each in judgement.findings)
             self._keep(judgement.findings)
-        for bad in judgement.quarantine:
-            self.bad_files.setdefault((bad.archive, bad.reason), bad.file)
+        self._name_files(((bad.archive, bad.reason), bad.file) for bad in judgement.quarantine)
         for found in (judgement.findings, judgement.replay, judgement.quarantine, judgement.not_in_tap):
             yield from found
             found.clear()
@@ -205,6 +204,11 @@ class Judged:
         for version, at_ms in first_decided_ms.items():
             known = self.first_decided_ms.get(version, at_ms)
             self.first_decided_ms[version] = min(known, at_ms)
+
+    def _name_files(self, files: Iterable[tuple[tuple[str, str], str]]) -> None:
+        """Keep the first of the names, so that it is the same in whichever order the groups are judged."""
+        for key, file in files:
+            self.bad_files[key] = min(file, self.bad_files.get(key, file))
 
     def _keep(self, findings: Iterable[Finding]) -> None:
         self.worst += findings

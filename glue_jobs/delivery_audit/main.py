@@ -15,10 +15,7 @@ from glue_jobs.common.attestation import add_key_option, open_key
 from glue_jobs.common.objects import open_archive, open_output
 from glue_jobs.common.session import job_session
 from glue_jobs.delivery_audit.audit import Request, audited
-from glue_jobs.delivery_audit.chain import Chain
-from glue_jobs.delivery_audit.findings import Finding
-from glue_jobs.delivery_audit.publication import file_report, send_verdicts, trend, write_tables
-from glue_jobs.delivery_audit.report import report
+from glue_jobs.delivery_audit.publication import file_audit, send_verdicts, write_tables
 from glue_jobs.delivery_audit.rules import LATENESS_S, Watermark, Window
 
 
@@ -99,26 +96,20 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
     """
     arguments = read_arguments(argv)
     spark = job_session()
+    asked = request_of(arguments)
+    output = asked.output
+    with audited(spark, asked) as audit:
+        document = file_audit(output, audit, lambda changes: write_tables(spark, audit, changes, output))
+    send_verdicts(output, str(arguments.window), arguments.outbox)
+    return document
+
+
+def request_of(arguments: Arguments) -> Request:
+    """Return what the job is asked for."""
     archive, output = open_archive(arguments.archive), open_output(arguments.output)
-    window = str(arguments.window)
     work = open_output(arguments.work or f"{output.uri}/work")
     key = open_key(arguments.key)
-    asked = Request(archive, output, work, arguments.window, arguments.watermark, key, arguments.fleet)
-    with audited(spark, asked) as audit:
-        days_before = trend(output, window)
-
-        def changes(chain: Chain) -> list[Finding]:
-            return list(chain.findings(window if arguments.window.day else None))
-
-        document = file_report(
-            output,
-            window,
-            audit.chain,
-            lambda chain: report(audit, chain, changes(chain), days_before),
-            lambda chain: write_tables(spark, audit, changes(chain), output),
-        )
-    send_verdicts(output, window, arguments.outbox)
-    return document
+    return Request(archive, output, work, arguments.window, arguments.watermark, key, arguments.fleet)
 
 
 _DAYS_AGO = {"today": 0, "yesterday": 1}

@@ -42,10 +42,12 @@ from glue_jobs.common.objects import Objects
 from glue_jobs.common.session import local_rows, schema_of
 from glue_jobs.delivery_audit.audit import Audit
 from glue_jobs.delivery_audit.chain import Chain, History, inventory_name
+from glue_jobs.delivery_audit.devices import DAY
 from glue_jobs.delivery_audit.errors import OutboxError
 from glue_jobs.delivery_audit.event_group import BadRow, ReplayRow
 from glue_jobs.delivery_audit.findings import Finding
 from glue_jobs.delivery_audit.judging import Row
+from glue_jobs.delivery_audit.report import report
 from glue_jobs.delivery_audit.rules import date_of
 from glue_jobs.delivery_audit.verdict import trend_row
 
@@ -56,6 +58,24 @@ MAX_TREND: Final = 30
 """Most days in the trend. Ours: a month."""
 
 Form = Literal["parquet", "json"]
+
+
+def file_audit(
+    output: Objects, audit: Audit, write_tables: Callable[[list[Finding]], None]
+) -> dict[str, Any]:
+    """File an audit beneath `output`, and return its report. `write_tables` takes the chain's findings."""
+    window, days_before = str(audit.window), trend(output, str(audit.window))
+
+    def changes(chain: Chain) -> list[Finding]:
+        return list(chain.findings(window if audit.window.day else None))
+
+    return file_report(
+        output,
+        window,
+        audit.chain,
+        lambda chain: report(audit, chain, changes(chain), days_before),
+        lambda chain: write_tables(changes(chain)),
+    )
 
 
 def file_report(
@@ -161,9 +181,10 @@ def write_tables(spark: SparkSession, audit: Audit, changes: Iterable[Finding], 
         return _of_rows(spark, (tuple(map(row.get, schema.names)) for row in rows), schema)
 
     findings, quarantine = _columns(FINDINGS_FOLDER), _columns(AUDIT_QUARANTINE_FOLDER)
+    days = audit.fleet.days
     made = {
         _name(AUDIT_ROUTES_FOLDER): of_figures(audit.figures.routes, AUDIT_ROUTES_FOLDER),
-        _name(AUDIT_DEVICES_FOLDER): audit.fleet.days,
+        _name(AUDIT_DEVICES_FOLDER): _of_rows(spark, days, DAY) if isinstance(days, list) else days,
         _name(AUDIT_CONSUMERS_FOLDER): of_figures(audit.figures.consumers, AUDIT_CONSUMERS_FOLDER),
         _name(FINDINGS_FOLDER): found(Finding, findings, [*audit.others, *changes]),
         _name(AUDIT_QUARANTINE_FOLDER): found(BadRow, quarantine) if audit.figures.quarantine else None,

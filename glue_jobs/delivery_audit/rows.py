@@ -52,6 +52,13 @@ KEY: Final = ("key", "second_key")
 
 _THING: Final = "*"
 
+# Possessive: otherwise Java's stack grows with the text.
+MEMBER: Final = r'"{}":("(?:[^"\\]++|\\.)++")'
+"""The pattern of a text member, by its name, in a line of JSON that may be cut."""
+
+BAD_MEMBERS: Final = tuple(each for each in TapRow._fields if each != "data_digest")
+"""What the quarantine says of a row of the tap whose line could be read; a hash says nothing to people."""
+
 MAX_SEQUENCE: Final = 10**18 - 1
 """Greatest number of an event that is read. Ours: a device's store never comes near, and 64 bits hold it."""
 
@@ -223,7 +230,7 @@ def of_tap(tap: DataFrame) -> DataFrame:
         *KEY,
         sf.when(is_good & ~is_item, sf.struct(*TapRow._fields)).alias("tap"),
         sf.when(is_good & is_item & sf.col("within"), sf.struct(*item)).alias("item"),
-        _bad(TAP, sf.col("fault"), TapRow._fields),
+        _bad(TAP, sf.col("fault"), BAD_MEMBERS),
     )
 
 
@@ -299,8 +306,7 @@ def _unreadable() -> Column:
 
 def _member(line: Column, name: str) -> Column:
     """A text member of a line of JSON that may be cut; null where it cannot be read."""
-    # Possessive: otherwise Java's stack grows with the text.
-    found = sf.regexp_extract(line, rf'"{name}":("(?:[^"\\]++|\\.)++")', 1)
+    found = sf.regexp_extract(line, MEMBER.replace("{}", name), 1)
     return sf.get_json_object(sf.concat(sf.lit('{"text":'), found, sf.lit("}")), "$.text")
 
 

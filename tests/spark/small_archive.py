@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -29,6 +28,7 @@ from eventplane.ledger import (
 from eventplane.reasons import Outcome
 from eventplane.router import Router
 from eventplane.sender import PLANE, Sender, sender_in_frame
+from glue_jobs.delivery_audit.rules import is_time
 
 DAY = "2026-03-01"
 NOON_MS = 1_772_366_400_000
@@ -253,24 +253,34 @@ class SmallArchive:
         return self.handovers[-1]
 
     def write(self) -> None:
-        """Put the rows where the archive writer and the routers put them, an hour a file."""
-        for folder, rows in ((TAP, self.tap), (LEDGER, self.ledger)):
-            hours: dict[str, list[str]] = {}
-            for row in rows:
-                written_ms = row.archived_at_ms if isinstance(row, TapRecord) else row.decided_at_ms
-                hours.setdefault(_hour(written_ms), []).append(to_line(row))
-            for kind, line in self.bad_lines:
-                if kind == folder:
-                    hours.setdefault(_hour(NOON_MS), []).append(line)
-            for hour, lines in hours.items():
-                _write(self.folder / folder / hour / "rows.json.gz", lines)
-        if self.handovers:
-            lines = [to_line(each) for each in self.handovers]
-            _write(self.folder / HANDOVERS / _hour(NOON_MS) / "rows.json.gz", lines)
-        contracts = self.folder / CONTRACTS
-        contracts.mkdir(parents=True, exist_ok=True)
-        for contract in self.contracts:
-            (contracts / f"{contract.version}.json").write_bytes(contract.canonical)
+        """Put the objects into the folder."""
+        for name, body in self.bodies().items():
+            path = self.folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(body)
+
+    def bodies(self) -> dict[str, bytes]:
+        """The objects that the archive writer and the routers write, one an hour, and the contracts."""
+        objects: dict[str, list[str]] = {}
+
+        def add(folder: str, written_ms: int | None, line: str) -> None:
+            # A time that cannot be is none by which a writer chooses a folder.
+            written_ms = written_ms if is_time(written_ms) else NOON_MS
+            objects.setdefault(f"{folder}/{_hour(written_ms)}/rows.json.gz", []).append(line)
+
+        for tapped in self.tap:
+            add(TAP, tapped.archived_at_ms, to_line(tapped))
+        for row in self.ledger:
+            add(LEDGER, row.decided_at_ms, to_line(row))
+        for handover in self.handovers:
+            add(HANDOVERS, NOON_MS, to_line(handover))
+        for folder, line in self.bad_lines:
+            add(folder, NOON_MS, line)
+        found = {
+            name: gzip.compress("".join(f"{line}\n" for line in lines).encode(), mtime=0)
+            for name, lines in objects.items()
+        }
+        return found | {f"{CONTRACTS}/{each.version}.json": each.canonical for each in self.contracts}
 
     def _letter(self, id: str, home: str) -> LedgerRecord:
         """What the router writes of its own dead letter, which goes to `help`."""
@@ -286,10 +296,5 @@ class SmallArchive:
         return rows
 
 
-def _hour(milliseconds: int) -> str:
-    return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("date=%Y-%m-%d/hour=%H")
-
-
-def _write(path: Path, lines: Iterable[str]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(gzip.compress("".join(f"{line}\n" for line in lines).encode(), mtime=0))
+def _hour(milliseconds: int | None) -> str:
+    return datetime.fromtimestamp((milliseconds or 0) / 1000, UTC).strftime("date=%Y-%m-%d/hour=%H")

@@ -11,11 +11,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from glue_jobs.compaction.main import main as compact
-from glue_jobs.delivery_audit.main import main
+from glue_jobs.delivery_audit.main import main, read_arguments, request_of
+from glue_jobs.delivery_audit.small import file_small
 from glue_jobs.erasure.main import main as erase
 from glue_jobs.erasure.portions import Portion
 from local.archive_generator.contracts import audited_contracts
 from local.archive_generator.generator import Plan, generate
+from tests.spark.both_ways import differences
 from tests.spark.damage.archive import DAY
 from tests.spark.damage.expected import problems
 from tests.spark.damage.kinds import MEANINGS, TAMPERING, damage
@@ -67,6 +69,10 @@ TOGETHER: Final = (
     "contract_gone",
 )
 """Damages of one archive: those of different events and objects are reported as if each were alone."""
+COMPARED: Final = (
+    *((0, 1), (2,), (3, 4), (5, 17, 21), (6, 7), (8, 9, 11, 12), (10, 20), (13, 14, 15, 16), (18,), (19,)),
+)
+"""Which of them damage one archive that is audited twice: there they may touch the same events."""
 
 
 @pytest.fixture(scope="module")
@@ -78,21 +84,32 @@ def clean(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_every_kind_is_tried() -> None:
     assert {name for names in TOGETHER for name in names.split()} == {*MEANINGS}
+    assert sorted(at for each in COMPARED for at in each) == [*range(len(TOGETHER))]
 
 
 @pytest.mark.parametrize("kinds", TOGETHER, ids=lambda kinds: kinds.partition(" ")[0])
-def test_damage_is_reported_and_nobody_else_is_accused(
-    spark: SparkSession, clean: Path, tmp_path: Path, kinds: str
-) -> None:
+def test_damage_is_reported_and_nobody_else_is_accused(clean: Path, tmp_path: Path, kinds: str) -> None:
+    """By Python alone; that Spark reads and finds the same is the next test."""
     names = kinds.split()
     archive = tmp_path / "archive"
     shutil.copytree(clean, archive)
     expected = damage(archive, (name for name in names if name not in TAMPERING))
     if not TAMPERING.isdisjoint(names):
-        _audit(archive, tmp_path / "audit")
+        file_small(request_of(read_arguments(_words(archive, tmp_path / "audit"))))
         expected = expected.and_(damage(archive, (name for name in names if name in TAMPERING)))
-    report = _audit(archive, tmp_path / "audit", *expected.arguments)
-    assert problems(expected, report) == []
+    request = request_of(read_arguments(_words(archive, tmp_path / "audit", *expected.arguments)))
+    assert problems(expected, file_small(request)) == []
+
+
+@pytest.mark.parametrize("which", COMPARED, ids=str)
+def test_spark_and_python_read_and_find_the_same(
+    spark: SparkSession, clean: Path, tmp_path: Path, which: tuple[int, ...]
+) -> None:
+    archive = tmp_path / "archive"
+    shutil.copytree(clean, archive)
+    expected = damage(archive, " ".join(TOGETHER[at] for at in which).split())
+    words = _words(archive, tmp_path / "audit", *expected.arguments)
+    assert differences(spark, request_of(read_arguments(words))) == {}
 
 
 def test_what_compaction_and_erasure_change_is_no_tampering(
@@ -157,4 +174,8 @@ def test_a_wrong_key_makes_no_verdict_better_and_accuses_no_hop(spark: SparkSess
 
 
 def _audit(archive: Path, output: Path, *more: str) -> dict[str, Any]:
-    return main(["--INPUT", str(archive), "--OUTPUT", str(output), *ARGUMENTS, *more])
+    return main(_words(archive, output, *more))
+
+
+def _words(archive: Path, output: Path, *more: str) -> list[str]:
+    return ["--INPUT", str(archive), "--OUTPUT", str(output), *ARGUMENTS, *more]

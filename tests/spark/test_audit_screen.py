@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import date
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
 from pyspark.sql import SparkSession
@@ -12,11 +12,12 @@ from pyspark.sql import SparkSession
 from glue_jobs.common.attestation import open_key
 from glue_jobs.common.objects import open_archive, open_output
 from glue_jobs.delivery_audit import audit as module
-from glue_jobs.delivery_audit.audit import FOUND, Audit, Request, audited
-from glue_jobs.delivery_audit.report import latency
+from glue_jobs.delivery_audit.audit import Request, audited
 from glue_jobs.delivery_audit.rules import Watermark, Window
+from glue_jobs.delivery_audit.small import audit_small
 from local.archive_generator.contracts import audited_contracts
 from local.archive_generator.generator import Plan, generate
+from tests.spark.both_ways import result
 from tests.spark.damage.archive import DAY
 from tests.spark.damage.kinds import damage
 
@@ -34,23 +35,6 @@ DAMAGED: Final = (
 )
 
 
-def result(audit: Audit) -> dict[str, Any]:
-    """All that a report and its tables are made of, in one order."""
-    figures, judgement = audit.figures, audit.judged.judgement
-    rows = {kind.__name__: audit.found[kind] for kind in FOUND}
-    found = {name: each if isinstance(each, list) else each.collect() for name, each in rows.items()}
-    return {
-        "extent": figures.extent,
-        "counts": sorted((str(key), count) for key, count in judgement.counts.items() if count),
-        "latency": latency(judgement.latencies),
-        "uses": [(each.contract.version, each.first_used_ms) for each in audit.history.uses],
-        "kinds": sorted(audit.kinds.items()),
-        "others": sorted(map(str, audit.others)),
-        "coverage": audit.coverage,
-        **{name: sorted(map(str, each)) for name, each in found.items()},
-    }
-
-
 # What is settled meets an object that cannot be read after others were settled. Where objects that are gone
 # held less than is missing, events are judged in two rounds, and screened once.
 @pytest.mark.parametrize(
@@ -66,13 +50,10 @@ def test_the_result_with_and_without_the_screen_is_the_same(
     window = Window(date.fromisoformat(DAY) if damages else None)
     folders = (open_archive(str(tmp_path / "archive")), *(open_output(str(tmp_path / each)) for each in "ow"))
 
-    def audited_with(screens: bool) -> dict[str, Any]:
-        asked = Request(*folders, window, Watermark(AS_OF_MS), open_key(None), screens=screens)
-        with audited(spark, asked) as audit:
-            return result(audit)
-
-    expected = audited_with(screens=False)
+    asked = Request(*folders, window, Watermark(AS_OF_MS), open_key(None), screens=True)
+    expected = result(audit_small(asked))
     if damages:
         monkeypatch.setattr(module, "SMALL_BYTES", 0)
-    assert audited_with(screens=True) == expected
+    with audited(spark, asked) as audit:
+        assert result(audit) == expected
     assert not any((tmp_path / "w").rglob("*.parquet"))

@@ -63,8 +63,7 @@ def test_the_driver_and_the_executors_judge_alike(spark: SparkSession) -> None:
     registry = [(name, "provisioned", 0) for name in ("home-1", "home-2", "home-9")]
     judged = [
         judge_fleet(
-            tap,
-            [load_contract()],
+            device_hours(tap, [load_contract()]),
             Scope(
                 SCOPE.uplinks, SCOPE.watermark_ms, end_ms=DAY_END_MS, gone=frozenset({NOON_MS // HOUR_MS + 5})
             ),
@@ -95,9 +94,13 @@ def test_the_driver_and_the_executors_judge_alike(spark: SparkSession) -> None:
 
 
 def _plain(fleet: Fleet) -> tuple[Any, ...]:
-    days = [] if fleet.days is None else sorted(map(tuple, fleet.days.collect()), key=str)
+    days = sorted(map(tuple, _days(fleet)), key=str)
     found = sorted(fleet.findings, key=str)
     return fleet.totals, fleet.standings, found, fleet.worst, fleet.hours, fleet.holes, fleet.recovered, days
+
+
+def _days(fleet: Fleet) -> list[Any]:
+    return fleet.days if isinstance(fleet.days, list) else fleet.days.collect()
 
 
 def test_the_digests_are_those_of_the_forwarder(spark: SparkSession) -> None:
@@ -129,10 +132,10 @@ def test_an_hour_without_a_tap_object_is_a_hole_if_most_devices_miss_something_t
     alone = spark.createDataFrame([each.tap() for each in homes[0].events], COLUMNS)
     scope = Scope(SCOPE.uplinks, SCOPE.watermark_ms)
     for is_small in (True, False):
-        fleet = judge_fleet(tap, [load_contract()], scope, absent=absent, is_small=is_small)
+        fleet = judge_fleet(device_hours(tap, [load_contract()]), scope, absent=absent, is_small=is_small)
         assert (fleet.findings, fleet.holes) == ([], {absent[0]: 9})
         # One device alone may have lost it.
-        lone = judge_fleet(alone, [load_contract()], scope, absent=absent, is_small=is_small)
+        lone = judge_fleet(device_hours(alone, [load_contract()]), scope, absent=absent, is_small=is_small)
         assert "lost" in {each.kind for each in lone.findings}
 
 
@@ -153,7 +156,7 @@ def test_hostile_reports_of_some_devices_change_nothing_for_the_others(spark: Sp
     ]  # fmt: skip
     scope = Scope(SCOPE.uplinks, SCOPE.watermark_ms, end_ms=DAY_END_MS)
     said = [
-        _of_others(judge_fleet(tap, [load_contract()], scope, is_small=is_small), clients)
+        _of_others(judge_fleet(device_hours(tap, [load_contract()]), scope, is_small=is_small), clients)
         for tap in (spark.createDataFrame(rows, COLUMNS), spark.createDataFrame([*rows, *hostile], COLUMNS))
         for is_small in (True, False)
     ]
@@ -163,7 +166,7 @@ def test_hostile_reports_of_some_devices_change_nothing_for_the_others(spark: Sp
 
 def _of_others(fleet: Fleet, clients: list[str]) -> list[str]:
     """Return what is said of the devices that are none of `clients`."""
-    days = [] if fleet.days is None else fleet.days.collect()
+    days = _days(fleet)
     found = fleet.found if isinstance(fleet.found, list) else fleet.found.collect()
     told = [*map(tuple, days), *found, *(tuple(each.items()) for each in [*fleet.worst, *fleet.hours])]
     return sorted(text for text in map(str, told) if not any(f"'{each}'" in text for each in clients))

@@ -170,7 +170,8 @@ class TestNotUnderstood:
         archive.send()
         members = json.loads(to_line(archive.ledger.pop()))
         del members["contract_version"]
-        archive.bad_lines = [("ledger", json.dumps(members).replace(*change))]
+        line = json.dumps(members, separators=(",", ":"))
+        archive.bad_lines = [("ledger", line.replace(*change))]
         report = judged(archive)
         assert report.faults() == {"not_understood": 1, "quarantined": 1}
         assert nothing_is_accused(report)

@@ -1,4 +1,4 @@
-"""The archive's objects: a folder and a bucket behave alike, and a bucket besides has versions."""
+"""The archive's objects: memory, folder and bucket behave alike, and a bucket besides has versions."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from glue_jobs.common.objects import (
     ArchiveNotFoundError,
     BucketObjects,
     FolderObjects,
+    MemoryObjects,
     Objects,
     OldVersions,
     RefusedDeletionError,
@@ -39,10 +40,12 @@ def bucket(s3: Any) -> BucketObjects:
     return BucketObjects(s3, BUCKET)
 
 
-@pytest.fixture(params=["folder", "bucket"])
+@pytest.fixture(params=["memory", "folder", "bucket"])
 def objects(request: pytest.FixtureRequest, tmp_path: Path) -> Objects:
     if request.param == "folder":
         return FolderObjects(tmp_path)
+    if request.param == "memory":
+        return MemoryObjects()
     found: BucketObjects = request.getfixturevalue("bucket")
     return found
 

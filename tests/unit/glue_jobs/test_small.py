@@ -1,0 +1,99 @@
+"""The audit without Spark. That it reads and finds what Spark's does is tests/spark/test_audit_damage.py."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, date, datetime
+from typing import Any
+
+import pytest
+from pyspark import SparkContext
+
+from eventplane.archive_layout import TAP_FOLDER
+from eventplane.device_reports import MANIFEST, forwarder_source
+from eventplane.values import timestamp_ms
+from glue_jobs.common.attestation import open_key
+from glue_jobs.common.hours import Hour
+from glue_jobs.common.lines import CompactedHourError
+from glue_jobs.common.listing import publish
+from glue_jobs.common.objects import FolderObjects, MemoryObjects, Objects
+from glue_jobs.delivery_audit.audit import Request
+from glue_jobs.delivery_audit.errors import EmptyWindowError, NoArchiveError
+from glue_jobs.delivery_audit.rules import Watermark, Window
+from glue_jobs.delivery_audit.small import file_small
+from tests.spark.small_archive import ALARM, HOUR_MS, NOON_MS, SmallArchive
+from tests.unit.glue_jobs.judging import ALL_DAYS, AS_OF, FILES
+
+
+def audited(objects: Objects, output: Objects | None = None, window: Window = ALL_DAYS) -> dict[str, Any]:
+    output, now_ms = output or MemoryObjects(), timestamp_ms(AS_OF)
+    request = Request(objects, output, output, window, Watermark(now_ms), open_key(None))
+    return file_small(replace(request, progress=lambda _: None, now_ms=lambda: now_ms))
+
+
+@pytest.fixture
+def bodies(archive: SmallArchive) -> dict[str, bytes]:
+    """Of three events one is not routed."""
+    archive.send()
+    archive.send(ALARM, "home-2")
+    archive.accept(archive.event())
+    archive.write()
+    return archive.bodies()
+
+
+def test_an_archive_in_memory_has_the_report_of_the_same_in_a_folder(
+    archive: SmallArchive, bodies: dict[str, bytes]
+) -> None:
+    report = audited(MemoryObjects(bodies))
+    assert (report["verdict"], report["lost_by_hop"]["router"], report["totals"]["delivered"]) == (
+        "broken",
+        1,
+        2,
+    )
+    assert audited(FolderObjects(archive.folder)) == report
+    assert SparkContext._active_spark_context is None
+
+
+def test_the_next_audit_sees_what_was_altered_since(bodies: dict[str, bytes]) -> None:
+    output = MemoryObjects()
+    audited(MemoryObjects(bodies), output)
+    again = audited(MemoryObjects({**bodies, FILES["ledger"]: b"altered"}), output)
+    assert again["revision"]["number"] == 1
+    found = {(each["kind"], each["archive_file"]) for each in again["findings"]}
+    assert {("altered_object", FILES["ledger"]), ("unreadable_object", FILES["ledger"])} <= found
+    assert again["lost_by_hop"]["router"] == 0
+
+
+def test_what_cannot_be_audited_is_an_error(bodies: dict[str, bytes]) -> None:
+    with pytest.raises(NoArchiveError):
+        audited(MemoryObjects())
+    contracts = {name: body for name, body in bodies.items() if name.startswith("contracts/")}
+    with pytest.raises(EmptyWindowError):
+        audited(MemoryObjects({**contracts, "tap/date=2026-03-01/other": b""}))
+    objects, hour = MemoryObjects(bodies), Hour(datetime.fromtimestamp(NOON_MS / 1_000, UTC))
+    file = f"{hour.compacted(TAP_FOLDER.name)}/run=1/part.parquet"
+    objects.write(file, b"PAR1")
+    publish(objects, TAP_FOLDER, hour, [file])
+    objects.delete([FILES["tap"]])
+    with pytest.raises(CompactedHourError, match=r"part\.parquet.*delivery_audit"):
+        audited(objects)
+
+
+def test_a_day_s_audit_sees_what_was_accepted_on_it_and_what_was_stated_may_have_come_before(
+    archive: SmallArchive,
+) -> None:
+    midnight_ms = NOON_MS + 12 * HOUR_MS
+    archive.send()
+    archive.send(at_ms=midnight_ms - 1)  # archived and decided after midnight
+    archive.send(at_ms=midnight_ms)
+    archive.event()  # it never comes to the tap
+    stated = {"destination": "device.outbox", "first": 1, "last": 4, "count": 4, "digest": "0" * 32}
+    manifest = {"epoch": archive.epoch_of("home-1"), "statements": [stated]}
+    archive.send(MANIFEST, at_ms=midnight_ms, source=forwarder_source("home-1"), data=manifest)
+    report = audited(MemoryObjects(archive.bodies()), window=Window(date(2026, 3, 1)))
+    assert (report["findings"], report["totals"]["delivered"]) == ([], 2)
+    report = audited(MemoryObjects(archive.bodies()), window=Window(date(2026, 3, 2)))
+    (finding,) = report["findings"]
+    assert (finding["kind"], finding["sequence"], finding["date"]) == ("lost", 4, "2026-03-02")
+    assert finding["archive_file"].startswith("tap/date=2026-03-02/")
+    assert (report["totals"]["events_archived"], report["totals"]["lost"]) == (2, 1)
