@@ -156,6 +156,8 @@ def _said(output: Path) -> tuple[dict[str, list[str]], Counter[str], dict[str, A
     try:
         for table, of in (("devices", "client_id"), ("findings", "device")):
             for row in table_rows(spark, output / table):
+                if row[of] is None:
+                    continue  # a contradiction between two of them, which is no result of either
                 said.setdefault(str(row[of]), []).append(
                     json.dumps(row.asDict(), sort_keys=True, default=str)
                 )

@@ -15,7 +15,6 @@ import json
 import zlib
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from operator import itemgetter
@@ -28,6 +27,7 @@ from eventplane.fleet import FLEET
 from eventplane.ledger import CONTRACTS
 from eventplane.values import timestamp_of_ms
 from eventplane.written import Entry
+from glue_jobs.common import system
 from glue_jobs.common.attestation import AttestationKey, read_attested, refusal
 from glue_jobs.common.hours import Days, Hour, hour_of, hours_of
 from glue_jobs.common.listing import TOGETHER, last_part, statement_of
@@ -468,7 +468,7 @@ def _unlisted(
         digest = hashlib.sha256(archive.read(key) or b"").hexdigest()
         return all(each.digest == digest for each in entries)
 
-    with ThreadPoolExecutor(TOGETHER) as together:
+    with system.pool(TOGETHER) as together:
         for (change, _), is_same in zip(found.values(), together.map(is_copy, found), strict=True):
             if not is_same:
                 yield change

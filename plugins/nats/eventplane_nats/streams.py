@@ -7,7 +7,6 @@ client library keeps the last of these for a dead letter; what no reader lived t
 
 from __future__ import annotations
 
-import secrets
 from dataclasses import dataclass
 from typing import Final
 
@@ -25,6 +24,7 @@ from nats.js.errors import NotFoundError
 from eventplane.contract import Channel, Contract
 from eventplane.resource_names import channel_queue, queue_name
 from eventplane.sqs_binding import REDRIVEN
+from eventplane_client.system import SYSTEM
 
 PROTOCOL: Final = "nats"
 """What contracts call it."""
@@ -102,7 +102,7 @@ async def redrive(jetstream: JetStreamContext, stream: str) -> None:
     """
     config = (await jetstream.consumer_info(stream, READER)).config
     last = (await jetstream.stream_info(stream)).state.last_seq
-    again = f"{REDRIVEN} {last} {secrets.token_hex(8)}"
+    again = f"{REDRIVEN} {last} {SYSTEM.random_bytes(8).hex()}"
     await jetstream.delete_consumer(stream, READER)
     await jetstream.add_consumer(
         stream, _reader(config.ack_wait or ACK_WAIT_S, config.max_deliver or -1, again)

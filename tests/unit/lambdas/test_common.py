@@ -206,14 +206,14 @@ def test_what_cannot_be_listed_is_safe_and_takes_no_number(cloud: Cloud) -> None
 
 def test_a_listed_object_is_written_once_and_stays_what_its_entry_says(cloud: Cloud) -> None:
     for line in (LINE, LINE.replace("7", "8")):
-        assert Archive(cloud.s3, BUCKET).put_messages("tap", {"a"}, NOW_MS, [LINE, line]) == {"a"}
+        assert Archive(cloud.s3, BUCKET, urandom).put_messages("tap", {"a"}, NOW_MS, [LINE, line]) == {"a"}
     (entry,) = entries(cloud)
     assert (entry.rows, entry.digest) == (2, hashlib.sha256(cloud.read(entry.key)).hexdigest())
     stored = cloud.s3.head_object(Bucket=BUCKET, Key=entry.key)
     assert entry.mark == f"{stored['ETag'].strip(chr(34))}-{stored['ContentLength']}"
     # What no list names is replaced, as the list of a fleet's devices is.
     for line in ("a", "b"):
-        key = Archive(cloud.s3, BUCKET).put_lines("fleet", "devices", NOW_MS, [line])
+        key = Archive(cloud.s3, BUCKET, urandom).put_lines("fleet", "devices", NOW_MS, [line])
     assert gzip.decompress(cloud.read(key or "")) == b"b\n"
 
 
