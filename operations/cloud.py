@@ -15,7 +15,10 @@ from eventplane.resource_names import resource_name
 from eventplane_aws.tables import DynamoDbTables
 from operations.errors import ELSEWHERE, CloudRefusedError
 
-_CONFIG = Config(retries={"mode": "standard", "total_max_attempts": 5}, max_pool_connections=16)
+_READ_S: Final = {"lambda": 60, "s3": 20}
+"""How long one attempt waits for an answer, seconds, of functions that run and of objects that are large."""
+
+_OTHER_READ_S: Final = 4
 
 _NO_ENTRY: Final = frozenset({"403", "AccessDenied", "AccessDeniedException", "AllAccessDisabled"})
 _STALE: Final = frozenset(
@@ -40,7 +43,14 @@ class Cloud:
 
     def client(self, service: str) -> Any:
         """The client of a service, which tries again as all of them do."""
-        return self.session.client(service, config=_CONFIG)
+        return self.session.client(
+            service,
+            config=Config(
+                read_timeout=_READ_S.get(service, _OTHER_READ_S),
+                retries={"mode": "standard", "total_max_attempts": 5},
+                max_pool_connections=16,
+            ),
+        )
 
     @cached_property
     def sqs(self) -> Any:
@@ -70,6 +80,11 @@ class Cloud:
     @property
     def region(self) -> str:
         return str(self.sqs.meta.region_name)
+
+
+def was_repeated(answer: Any) -> bool:
+    """Return whether botocore repeated the request: the first may have been done, its answer lost."""
+    return bool(answer.get("ResponseMetadata", {}).get("RetryAttempts"))
 
 
 def enter() -> Cloud:

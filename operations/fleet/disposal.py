@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -72,9 +73,11 @@ class Disposal:
         arn = found["certificateArn"]
         pages = self._iot.get_paginator("list_attached_policies").paginate(target=arn)
         for policy in [policy["policyName"] for page in pages for policy in page["policies"]]:
-            self._iot.detach_policy(policyName=policy, target=arn)
+            with suppress(*self._missing):  # detached by a request whose answer was lost
+                self._iot.detach_policy(policyName=policy, target=arn)
         if is_attached:
-            self._iot.detach_thing_principal(thingName=thing, principal=arn)
+            with suppress(*self._missing):
+                self._iot.detach_thing_principal(thingName=thing, principal=arn)
 
     def _end_watch(self, thing: str) -> None:
         self._unwatch(thing)
