@@ -80,6 +80,7 @@ def find(sqs: Any) -> SqsTransport:
 
 
 @pytest.mark.source("P-W1")
+@pytest.mark.lost_answers
 def test_it_finds_queues_of_both_kinds_and_keeps_the_last_receive_for_a_dead_letter(sqs: Any) -> None:
     transport = find(sqs)
     assert (transport.visibility_s, transport.max_receives) == (77.0, 6)
@@ -160,6 +161,7 @@ def test_at_most_once_hands_out_nothing_that_comes_again(sqs: Any) -> None:
         assert inbox.get(5).id == "a"
 
 
+@pytest.mark.lost_answers
 def test_the_settings_lead_to_it(sqs: Any) -> None:
     create_filter_table(boto3.client("dynamodb"), "eventplane-test-filter")
     inbox_url = sqs.get_queue_url(QueueName=f"eventplane-test-{READER}-inbox")["QueueUrl"]

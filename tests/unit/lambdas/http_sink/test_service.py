@@ -200,6 +200,7 @@ def test_a_busy_endpoint_gets_one_request_and_all_events_wait_for_its_retry_afte
     assert not hook.outcomes()
 
 
+@pytest.mark.lost_answers
 def test_an_event_that_failed_for_too_long_is_a_dead_letter(hook: Hook) -> None:
     failed, _ = delivered(
         hook,
@@ -453,6 +454,7 @@ def test_a_wrong_setting_is_named(
         hook.service("https://desk.example/")
 
 
+@pytest.mark.lost_answers
 def test_an_invocation_writes_its_figures_and_logs_each_event_that_did_not_arrive(
     hook: Hook, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
