@@ -45,8 +45,9 @@ def move_all(
         started, code = error.response, str(error.response.get("Error", {}).get("Code"))
         if code not in _UNAVAILABLE:
             raise
-        # SQS refuses a second task beside the first one, which is ours if the answer to its start was lost.
-        if not (code.endswith("UnsupportedOperation") and was_repeated(started)):
+        # SQS refuses a second task: the one that runs does the same, or is ours and its answer was lost.
+        refuses = code.endswith("UnsupportedOperation")
+        if not (refuses and (was_repeated(started) or _is_running(sqs, arn))):
             return None
     handle = started.get("TaskHandle")
     unlisted = 0
@@ -71,6 +72,14 @@ def move_all(
             raise MoveFailedError(queue, str(task.get("FailureReason", status)))
         progress(moved, task.get("ApproximateNumberOfMessagesToMove"))
         sleep(_POLL_S)
+
+
+def _is_running(sqs: Any, arn: str) -> bool:
+    try:
+        tasks = sqs.list_message_move_tasks(SourceArn=arn, MaxResults=1).get("Results", [])
+    except (ClientError, BotoCoreError):
+        return False
+    return any(each.get("Status") == "RUNNING" for each in tasks)
 
 
 def _is_recent(before: Mapping[str, Any], task: Mapping[str, Any]) -> bool:

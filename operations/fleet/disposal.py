@@ -54,7 +54,7 @@ class Disposal:
         for downlink in (self._retained, self._shadow, self._wanted):
             steps += downlink(thing)
         if self._access.knows(thing):
-            steps.append(Step(f"delete the thing {thing}", partial(self._iot.delete_thing, thingName=thing)))
+            steps.append(Step(f"delete the thing {thing}", lambda: self._iot.delete_thing(thingName=thing)))
         return steps
 
     def _certificates(self, device: Device) -> Iterator[Step]:
@@ -90,7 +90,7 @@ class Disposal:
             return
         yield Step(
             f"clear the retained message on {topic}",
-            partial(self._data.publish, topic=topic, qos=1, retain=True, payload=b""),
+            lambda: self._data.publish(topic=topic, qos=1, retain=True, payload=b""),
         )
 
     def _shadow(self, thing: str) -> Iterator[Step]:

@@ -66,18 +66,18 @@ def site_of(operation: str) -> CallSite | None:
 
 
 class LostAnswers:
-    """Loses the answer of the request `lost`; of none by default.
+    """Loses the answers of the requests `lost`.
 
     `asked` counts the requests of each call site, `late_s` is how long botocore waited for the lost answer
     and before its repeat.
     """
 
-    def __init__(self, lost: Key | None = None) -> None:
+    def __init__(self, *lost: Key) -> None:
         self.asked = Counter[CallSite]()
         self.late_s = 0.0
         self.fakes: dict[int, Any] = {}
-        self.is_lost = False
-        self._lost = lost
+        self._lost = set(lost)
+        self._has_lost = False
         self._lock = threading.Lock()
         self._hidden = threading.local()
 
@@ -87,10 +87,17 @@ class LostAnswers:
             return False
         with self._lock:
             self.asked[site] += 1
-            if self.is_lost or (site, self.asked[site] - 1) != self._lost:
+            key = site, self.asked[site] - 1
+            if key not in self._lost:
                 return False
-            self.is_lost = True
+            self._lost.remove(key)
+            self._has_lost = True
         return True
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all answers were lost that had to be."""
+        return not self._lost
 
     @contextmanager
     def active(self) -> Iterator[None]:
@@ -113,9 +120,8 @@ class LostAnswers:
 
         def pause(seconds: float) -> None:
             self.late_s += seconds
-            for clock in {
-                id(each.clock): each.clock for each in self.fakes.values() if hasattr(each, "clock")
-            }.values():
+            clocks = (each.clock for each in self.fakes.values() if hasattr(each, "clock"))
+            for clock in {id(each): each for each in clocks}.values():
                 clock.advance(seconds)
 
         with pytest.MonkeyPatch.context() as patch:
@@ -131,8 +137,7 @@ class LostAnswers:
         """Have a client of botocore, as the product makes it, ask a fake."""
         self.fakes[id(fake)] = fake
         if (site := site_of(operation)) is None:
-            with fake._lock:
-                return method(**request)
+            return _locked(fake, method, request)
         self._hidden.for_s = _hidden_s(fake, request) if operation == "receive_message" else 0
         client, here = _client(fake.service, site.package)
         here.ask = lambda: _locked(fake, method, deepcopy(request))
@@ -145,7 +150,7 @@ class LostAnswers:
             here.refusal.response["ResponseMetadata"] = error.response["ResponseMetadata"]
             raise here.refusal from None
         finally:
-            if self.is_lost and operation.startswith("send_message"):
+            if self._has_lost and operation.startswith("send_message"):
                 _filter(fake, request)
 
 

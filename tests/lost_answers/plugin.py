@@ -5,8 +5,8 @@ A test is its own oracle: with an answer lost it has to end as it does without, 
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,43 +32,50 @@ class LostAnswersPlugin:
     """`tries` are by call site."""
 
     def __init__(self) -> None:
-        self.tries: dict[CallSite, Tries] = {}
-        self._lost: Key | None = None
+        self.tries = defaultdict[CallSite, Tries](Tries)
+        self._lost: tuple[Key, ...] = ()
         self._seen = LostAnswers()
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self) -> Iterator[None]:
-        self._seen = LostAnswers(self._lost)
+        self._seen = LostAnswers(*self._lost)
         with self._seen.active():
             return (yield)
 
     def pytest_runtest_protocol(self, item: Any, nextitem: Any) -> bool:
-        self._lost = None
-        is_passed, expected = self._run(item, "")
-        for site, requests in self._seen.asked.items() if is_passed else ():
-            for number in range(requests):
-                self._lost = site, number
-                is_passed, _ = self._run(item, f" [answer {number} lost: {site}]", expected)
-                tries = self.tries.setdefault(site, Tries())
-                tries.tried += 1
-                tries.same += is_passed
-                tries.late_s = max(tries.late_s, self._seen.late_s)
-                tries.tests.add(item.nodeid)
+        is_passed, left = self._run(item, nextitem)
+        if is_passed:
+            self._try(item, nextitem, self._seen.asked, left)
         return True
 
-    def _run(self, item: Any, what: str, expected: object = None) -> tuple[bool, object]:
+    def _try(
+        self, item: Any, nextitem: Any, asked: Mapping[CallSite, int], expected: Any, *lost: Key
+    ) -> None:
+        """Lose each answer of `asked`, besides those `lost`, and of what is only asked because of that."""
+        for key in [(site, number) for site, requests in asked.items() for number in range(requests)]:
+            is_passed, _ = self._run(item, nextitem, *lost, key, expected=expected)
+            tries, seen = self.tries[key[0]], self._seen
+            tries.tried += 1
+            tries.same += is_passed
+            tries.late_s = max(tries.late_s, seen.late_s)
+            tries.tests.add(item.nodeid)
+            if not lost:
+                new = {site: requests for site, requests in seen.asked.items() if site not in asked}
+                self._try(item, nextitem, new, expected, key)
+
+    def _run(self, item: Any, nextitem: Any, *lost: Key, expected: Any = None) -> tuple[bool, Any]:
         """Run `item` as it would be run alone; return whether it passed, and what it left."""
+        self._lost = lost
         item._initrequest()
-        reports = runtestprotocol(item, log=False, nextitem=None)
+        reports = runtestprotocol(item, log=False, nextitem=nextitem)
         left = state_of(self._seen.fakes.values())
         for report in reports:
-            if report.when == "call" and report.passed and self._lost:
-                if not self._seen.is_lost:
+            if report.when == "call" and report.passed and lost:
+                if not self._seen.is_done:
                     report.outcome, report.longrepr = "failed", "the request was not made again"
                 elif left != expected:
-                    report.outcome = "failed"
-                    report.longrepr = f"left {difference(expected, left)}"
-            report.nodeid += what
+                    report.outcome, report.longrepr = "failed", f"left {difference(expected, left)}"
+            report.nodeid += "".join(f" [answer {number} lost: {site}]" for site, number in lost)
             item.ihook.pytest_runtest_logreport(report=report)
         return all(each.passed for each in reports), left
 

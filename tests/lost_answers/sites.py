@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -117,9 +117,8 @@ def _sites(node: ast.AST, file: str, within: tuple[str, ...]) -> Iterator[CallSi
         within = (*within, node.name)
     children = list(ast.iter_child_nodes(node))
     if isinstance(node, ast.Call):
-        method, arguments = _method(node)
-        operation = _operation(method, arguments, node.keywords)
-        children = [*ast.iter_child_nodes(method), *arguments, *node.keywords]
+        operation = _operation(node)
+        children = [*ast.iter_child_nodes(node.func), *node.args, *node.keywords]
     else:  # a method that is called elsewhere
         operation = node.attr if isinstance(node, ast.Attribute) and "_" in node.attr else ""
     if operation in _requests() or operation in _TRANSFERS:
@@ -128,24 +127,18 @@ def _sites(node: ast.AST, file: str, within: tuple[str, ...]) -> Iterator[CallSi
         yield from _sites(child, file, within)
 
 
-def _method(call: ast.Call) -> tuple[ast.expr, list[ast.expr]]:
-    if isinstance(call.func, ast.Name) and call.func.id == "partial":
-        return call.args[0], call.args[1:]
-    return call.func, call.args
-
-
-def _operation(method: ast.expr, arguments: Sequence[ast.expr], keywords: Sequence[ast.keyword]) -> str:
+def _operation(call: ast.Call) -> str:
     """Return the operation that a call asks for; '' if it is none of a client.
 
     A client takes members of the request by name only, and no other method has such names.
     """
-    name = method.attr if isinstance(method, ast.Attribute) else ""
-    given = {each.arg for each in keywords}
-    if name in _PAGES and isinstance(arguments[0], ast.Constant):
-        return str(arguments[0].value)
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+    given = {each.arg for each in call.keywords}
+    if name in _PAGES and isinstance(call.args[0], ast.Constant):
+        return str(call.args[0].value)
     if name in _TRANSFERS:
         return name if given & {"ExtraArgs", "Bucket", "Config"} else ""
-    if arguments:
+    if call.args:
         return ""
     fits = (
         given - {None} <= members and (given or not required)

@@ -16,7 +16,7 @@ from eventplane_aws.tables import WRITER
 from tests.fakes.client import ScriptedClient
 
 _DRAWN: Final = re.compile(
-    r"""\b[0-9a-f]{8}[0-9a-f-]*|\d{5,}|\d{4}-\d\d-\d\d[T ][\d:.]+Z?|/[0-9a-f]{2}\b"""
+    r"""[0-9a-f]{8}[0-9a-f-]*|\d{5,}|\d{4}-\d\d-\d\d[T ][\d:.]+Z?|/[0-9a-f]{2}\b"""
     r"""|\bb'(\\.|[^'])*'|\bb"(\\.|[^"])*\""""
 )
 """Ids, numbers, times, a digest's first byte in a key, bytes."""

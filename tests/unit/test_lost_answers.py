@@ -18,7 +18,6 @@ from tests.lost_answers.sites import PACKAGES, ROOT, SERVICES, call_sites, sites
         ("s3.get_paginator('list_objects_v2').paginate(Bucket=name)", "list_objects_v2"),
         ("s3.copy(source, **target, ExtraArgs=no_tags)", "copy"),
         ("self._each(sqs.delete_message_batch, messages)", "delete_message_batch"),
-        ("partial(data.publish, topic=topic, payload=b'')", "publish"),
         ("lambda: sqs.purge_queue(QueueUrl=url)", "purge_queue"),
         ("publisher.publish(topic, payload)", None),
         ("request.query", None),

@@ -120,6 +120,7 @@ def test_the_audit_of_yesterday_is_run_and_shown(
     assert glue.stopped == []
 
 
+@pytest.mark.lost_answers
 @pytest.mark.parametrize(("has_today", "job"), [(True, "audit-today"), (False, "delivery-audit")])
 def test_the_day_so_far_has_a_job_of_its_own_where_it_is_audited(
     has_today: bool, job: str, run: Run, plane: Plane, monkeypatch: pytest.MonkeyPatch

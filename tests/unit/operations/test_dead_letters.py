@@ -114,7 +114,9 @@ def test_one_goes_back_by_its_events_id_or_by_its_content(three: Plane, run: Run
 
 
 def test_killed_between_send_and_delete_nothing_is_lost(three: Plane, run: Run) -> None:
-    def die(**_: Any) -> Any:
+    def die(**request: Any) -> Any:
+        if request["Entries"][0].get("VisibilityTimeout"):
+            return three.sqs.change_message_visibility_batch(**request)  # they are held
         raise Killed
 
     three.client.faults = {"delete_message_batch": die, "change_message_visibility_batch": die}
@@ -290,6 +292,9 @@ def test_sqs_itself_moves_a_whole_queue_where_it_offers_that() -> None:
     assert moved(MoveTasks({"Results": [{**RUNNING, "TaskHandle": "h"}]}, {"Results": [done]})) == 7
     assert progress == [(3, 7)]
     assert moved(MoveTasks(start=refused("InvalidAction"))) is None
+    second = refused("AWS.SimpleQueueService.UnsupportedOperation")
+    assert moved(MoveTasks({"Results": [RUNNING]}, {"Results": [done]}, start=second)) == 7
+    assert moved(MoveTasks(refused("UnsupportedOperation"), start=second)) is None
     failed = {"Status": "FAILED", "FailureReason": "CouldNotDetermineMessageSource"}
     with pytest.raises(MoveFailedError, match=r"CouldNotDetermineMessageSource.*--filter TRUE"):
         moved(MoveTasks({"Results": [failed]}))
@@ -297,6 +302,16 @@ def test_sqs_itself_moves_a_whole_queue_where_it_offers_that() -> None:
     for answer, problem in (({"Results": []}, "does not list"), (refused("AccessDenied"), "AccessDenied")):
         with pytest.raises(MoveUnseenError, match=problem):
             moved(MoveTasks(answer))
+
+
+@pytest.mark.lost_answers
+def test_a_move_that_runs_is_followed() -> None:
+    done = {"Status": "COMPLETED", "ApproximateNumberOfMessagesMoved": 7}
+    looks = [{"Results": [each]} for each in (RUNNING, RUNNING, RUNNING, done)]
+    sqs = ScriptedClient(
+        "sqs", MoveTasks(*looks, start=refused("AWS.SimpleQueueService.UnsupportedOperation"))
+    )
+    assert move_all(sqs, "q", "arn", progress=lambda *_: None, sleep=lambda _: None) == 7
 
 
 class OneMove:
