@@ -15,10 +15,14 @@ from eventplane.resource_names import resource_name
 from eventplane_aws.tables import DynamoDbTables
 from operations.errors import ELSEWHERE, CloudRefusedError
 
-_READ_S: Final = {"lambda": 60, "s3": 20}
-"""How long one attempt waits for an answer, seconds, of functions that run and of objects that are large."""
+_CONFIG = Config(
+    read_timeout=4, retries={"mode": "standard", "total_max_attempts": 5}, max_pool_connections=16
+)
 
-_OTHER_READ_S: Final = 4
+_LONGER = {
+    service: _CONFIG.merge(Config(read_timeout=seconds)) for service, seconds in (("lambda", 60), ("s3", 20))
+}
+"""For functions that run, and objects that are large."""
 
 _NO_ENTRY: Final = frozenset({"403", "AccessDenied", "AccessDeniedException", "AllAccessDisabled"})
 _STALE: Final = frozenset(
@@ -43,14 +47,7 @@ class Cloud:
 
     def client(self, service: str) -> Any:
         """The client of a service, which tries again as all of them do."""
-        return self.session.client(
-            service,
-            config=Config(
-                read_timeout=_READ_S.get(service, _OTHER_READ_S),
-                retries={"mode": "standard", "total_max_attempts": 5},
-                max_pool_connections=16,
-            ),
-        )
+        return self.session.client(service, config=_LONGER.get(service, _CONFIG))
 
     @cached_property
     def sqs(self) -> Any:

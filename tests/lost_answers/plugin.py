@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -25,7 +25,6 @@ class Tries:
     tried: int = 0
     same: int = 0
     late_s: float = 0.0
-    tests: set[str] = field(default_factory=set)
 
 
 class LostAnswersPlugin:
@@ -58,7 +57,6 @@ class LostAnswersPlugin:
             tries.tried += 1
             tries.same += is_passed
             tries.late_s = max(tries.late_s, seen.late_s)
-            tries.tests.add(item.nodeid)
             if not lost:
                 new = {site: requests for site, requests in seen.asked.items() if site not in asked}
                 self._try(item, nextitem, new, expected, key)
