@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from botocore.exceptions import ClientError
@@ -62,14 +62,14 @@ class DynamoDbTables:
     def put(self, table: str, key: Item, item: Item, condition: Condition | None) -> bool:
         token = to_attribute(self._random_bytes(8).hex())
         written = {**item, WRITER: token}
-        if not (conflict := self._write("put_item", table, condition, Item=written)):
+        if not (conflict := self._write(self._client.put_item, table, condition, Item=written)):
             return True
         # An emulator may leave the item out of its answer.
         there = conflict.response.get("Item") or self.get(table, key) or {}
         return there.get(WRITER) == token
 
     def delete(self, table: str, key: Item, condition: Condition | None) -> bool:
-        if not (conflict := self._write("delete_item", table, condition, Key=key)):
+        if not (conflict := self._write(self._client.delete_item, table, condition, Key=key)):
             return True
         return not (conflict.response.get("Item") or self.get(table, key))
 
@@ -84,11 +84,11 @@ class DynamoDbTables:
         return Page(tuple(answer["Items"]), answer.get("LastEvaluatedKey"))
 
     def _write(
-        self, operation: str, table: str, condition: Condition | None, **what: Any
+        self, operation: Callable[..., Any], table: str, condition: Condition | None, **what: Any
     ) -> ClientError | None:
         """Do one write; return the error if its condition does not hold."""
         try:
-            getattr(self._client, operation)(TableName=table, **what, **_expressions(condition))
+            operation(TableName=table, **what, **_expressions(condition))
         except ClientError as error:
             if error.response.get("Error", {}).get("Code") != CONFLICT:
                 raise

@@ -14,16 +14,20 @@ from botocore.exceptions import BotoCoreError, ClientError, NoRegionError, Profi
 from eventplane.records import ConflictError, RecordError
 from eventplane_client.errors import ClientSettingsError, StateError, UnavailableError
 
-_CONFIG: Final = Config(connect_timeout=3, retries={"mode": "standard", "total_max_attempts": 3})
+_READ_S: Final = 3
+"""How long one attempt waits for an answer, seconds: so late is an event whose answer is lost."""
 
 
-def aws_client(service: str) -> Any:
+def aws_client(service: str, *, read_s: float = _READ_S) -> Any:
     """Return a boto3 client of `service` with the program's own credentials, region and endpoint.
 
     Raises `ClientSettingsError` without a region, or for a profile that does not exist.
     """
+    config = Config(
+        connect_timeout=3, read_timeout=read_s, retries={"mode": "standard", "total_max_attempts": 3}
+    )
     try:
-        return boto3.client(service, region_name=region(), config=_CONFIG)
+        return boto3.client(service, region_name=region(), config=config)
     except NoRegionError as error:
         raise ClientSettingsError("AWS_REGION", "it is missing", "set it, or name a profile's") from error
     except ProfileNotFound as error:

@@ -260,7 +260,7 @@ def sqs_client(settings: ClientSettings, environment: str, on_notice: Listener) 
     from eventplane_client.aws import aws_client
     from eventplane_client.dynamodb_interest import DynamoDbInterest
     from eventplane_client.dynamodb_table import TABLE as FILTER_TABLE
-    from eventplane_client.sqs import SqsTransport
+    from eventplane_client.sqs import MAX_WAIT_S, SqsTransport
 
     contract = _contract_of(settings)
     transport = SqsTransport.find(
@@ -269,6 +269,7 @@ def sqs_client(settings: ClientSettings, environment: str, on_notice: Listener) 
         aws_client("sqs"),
         max_receives=settings.max_receives,
         order=_order(settings, contract),
+        polls=aws_client("sqs", read_s=MAX_WAIT_S + 3),
     )
     default = f"dynamodb:{resource_name(environment, FILTER_TABLE)}"
     kind, table = settings.state_parts(default)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, Self
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -41,7 +41,8 @@ _NEVER: Final = frozenset({"InvalidMessageContents", "InvalidParameterValue"})
 class SqsTransport:
     """Takes part as `participant` through a boto3 SQS client and the queues at the URLs `inbox`, `outbox`.
 
-    `order` numbers what goes into ordered inboxes; without it such events come there in any order.
+    `order` numbers what goes into ordered inboxes; without it such events come there in any order. `polls` is
+    a client that waits longer for answers than a receive waits for messages; by default `sqs`.
     """
 
     keeps_refused = False
@@ -58,12 +59,14 @@ class SqsTransport:
         inbox_arn: str = "",
         order: OutboxOrder | None = None,
         system: System = SYSTEM,
+        polls: Any = None,
     ) -> None:
         self.visibility_s: float | None = visibility_s
         self.max_receives = max_receives
         self.inbox_arn = inbox_arn
         self._participant = participant
         self._sqs = sqs
+        self._polls = polls or sqs
         self._inbox = inbox
         self._outbox = outbox
         self._order = order
@@ -81,6 +84,7 @@ class SqsTransport:
         max_receives: int,
         order: OutboxOrder | None = None,
         system: System = SYSTEM,
+        polls: Any = None,
     ) -> Self:
         """The queues of `environment`, with their own visibility timeout and limit of receives.
 
@@ -110,6 +114,7 @@ class SqsTransport:
             inbox_arn=attributes["QueueArn"],
             order=order,
             system=system,
+            polls=polls,
         )
 
     def for_replies(self, environment: str) -> Self:
@@ -126,6 +131,7 @@ class SqsTransport:
             max_receives=self.max_receives,
             order=self._order,
             system=self._system,
+            polls=self._polls,
         )
 
     def put(self, event: Envelope, timeout_s: float, *, durable: bool) -> None:  # noqa: ARG002 (boto3 has its own)
@@ -150,7 +156,7 @@ class SqsTransport:
     def receive(self, most: int, timeout_s: float) -> list[Message]:
         self._check_open()
         with unavailable(self._participant):
-            answer = self._sqs.receive_message(
+            answer = self._polls.receive_message(
                 QueueUrl=self._inbox,
                 MaxNumberOfMessages=min(most, MAX_ENTRIES),
                 WaitTimeSeconds=min(MAX_WAIT_S, math.ceil(timeout_s)),
@@ -183,33 +189,35 @@ class SqsTransport:
         return is_expired(event, self._clock())
 
     def acknowledge(self, messages: Sequence[Message], *, refused: str | None = None) -> list[Message]:  # noqa: ARG002
-        return self._each("delete_message_batch", messages)
+        return self._each(self._sqs.delete_message_batch, messages)
 
     def release(self, message: Message, wait_s: float) -> None:
-        self._each("change_message_visibility_batch", [message], min(math.ceil(wait_s), MAX_VISIBILITY_S))
+        self._hide([message], min(math.ceil(wait_s), MAX_VISIBILITY_S))
 
     def extend(self, messages: Sequence[Message]) -> None:
-        self._each("change_message_visibility_batch", messages, math.ceil(self.visibility_s or 0))
+        self._hide(messages, math.ceil(self.visibility_s or 0))
 
     def close(self) -> None:
         self._closed = True
 
-    def _each(
-        self, operation: str, messages: Sequence[Message], visibility_s: int | None = None
-    ) -> list[Message]:
+    def _hide(self, messages: Sequence[Message], visibility_s: int) -> None:
+        self._each(self._sqs.change_message_visibility_batch, messages, VisibilityTimeout=visibility_s)
+
+    def _each(self, operation: Callable[..., Any], messages: Sequence[Message], **more: int) -> list[Message]:
         """Those that failed, which is logged: not deleted or hidden, they come again, and are known then."""
         failed: list[Message] = []
-        more = {} if visibility_s is None else {"VisibilityTimeout": visibility_s}
         for batch in _batches(messages):
             entries = [{"Id": str(at), "ReceiptHandle": each.handle, **more} for at, each in enumerate(batch)]
             try:
-                answer = getattr(self._sqs, operation)(QueueUrl=self._inbox, Entries=entries)
+                answer = operation(QueueUrl=self._inbox, Entries=entries)
             except (ClientError, BotoCoreError) as error:
-                _log.warning("%s: %s: %s", self._participant, operation, error)
+                _log.warning("%s: %s", self._participant, error)
                 failed += batch
                 continue
             if refused := answer.get("Failed"):
-                _log.warning("%s: %s failed for %d", self._participant, operation, len(refused))
+                _log.warning(
+                    "%s: SQS refused %d of %d: %s", self._participant, len(refused), len(batch), refused[0]
+                )
                 failed += [batch[int(each["Id"])] for each in refused]
         return failed
 

@@ -16,7 +16,14 @@ from eventplane_aws.tables import DynamoDbTables
 from operations import system
 from operations.errors import ELSEWHERE, CloudRefusedError
 
-_CONFIG = Config(retries={"mode": "standard", "total_max_attempts": 5}, max_pool_connections=16)
+_CONFIG = Config(
+    read_timeout=4, retries={"mode": "standard", "total_max_attempts": 5}, max_pool_connections=16
+)
+
+_LONGER = {
+    service: _CONFIG.merge(Config(read_timeout=seconds)) for service, seconds in (("lambda", 60), ("s3", 20))
+}
+"""For functions that run, and objects that are large."""
 
 _NO_ENTRY: Final = frozenset({"403", "AccessDenied", "AccessDeniedException", "AllAccessDisabled"})
 _STALE: Final = frozenset(
@@ -41,7 +48,7 @@ class Cloud:
 
     def client(self, service: str) -> Any:
         """The client of a service, which tries again as all of them do."""
-        return self.session.client(service, config=_CONFIG)
+        return self.session.client(service, config=_LONGER.get(service, _CONFIG))
 
     @cached_property
     def sqs(self) -> Any:
@@ -71,6 +78,11 @@ class Cloud:
     @property
     def region(self) -> str:
         return str(self.sqs.meta.region_name)
+
+
+def was_repeated(answer: Any) -> bool:
+    """Return whether botocore repeated the request: the first may have been done, its answer lost."""
+    return bool(answer.get("ResponseMetadata", {}).get("RetryAttempts"))
 
 
 def enter() -> Cloud:

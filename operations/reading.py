@@ -20,6 +20,10 @@ BATCH: Final = 10
 HOLD_S: Final = 120
 """How long messages stay hidden, seconds, if nobody releases them."""
 
+_RECEIVED_S: Final = 3
+"""How long a receive hides messages before they are held, seconds: after a lost answer they show again when
+the client repeats the receive (`operations.cloud`)."""
+
 UNSEEN: Final = "not looked at: others of their FIFO group must leave first, or they are too many for one run"
 """What is said of messages that `Reading.unseen` counts."""
 
@@ -60,7 +64,6 @@ class Reading:
         while messages := self._receive():
             new = [each for each in messages if each["MessageId"] not in self._seen]
             self._seen |= {each["MessageId"] for each in new}
-            self._handles |= {each["MessageId"]: each["ReceiptHandle"] for each in messages}
             if not new:
                 break  # they were hidden for so long that they come a second time
             yield new
@@ -81,13 +84,23 @@ class Reading:
         answer = self._sqs.receive_message(
             QueueUrl=self._url,
             MaxNumberOfMessages=BATCH,
-            VisibilityTimeout=self._hold_s,
+            VisibilityTimeout=_RECEIVED_S,
             WaitTimeSeconds=_LONG_POLL_S,
             MessageAttributeNames=["All"],
             MessageSystemAttributeNames=["All"],
         )
         messages: list[Message] = answer.get("Messages", [])
+        self._handles |= {each["MessageId"]: each["ReceiptHandle"] for each in messages}
+        if messages:
+            self._hide([each["ReceiptHandle"] for each in messages], self._hold_s)
         return messages
+
+    def _hide(self, handles: Sequence[str], seconds: int) -> None:
+        entries = [
+            {"Id": str(at), "ReceiptHandle": handle, "VisibilityTimeout": seconds}
+            for at, handle in enumerate(handles)
+        ]
+        self._sqs.change_message_visibility_batch(QueueUrl=self._url, Entries=entries)
 
     def __enter__(self) -> Self:
         return self
@@ -97,11 +110,7 @@ class Reading:
     ) -> None:
         handles = list(self._handles.values())
         for start in range(0, len(handles), BATCH):
-            entries = [
-                {"Id": str(at), "ReceiptHandle": handle, "VisibilityTimeout": 0}
-                for at, handle in enumerate(handles[start : start + BATCH])
-            ]
             try:
-                self._sqs.change_message_visibility_batch(QueueUrl=self._url, Entries=entries)
+                self._hide(handles[start : start + BATCH], 0)
             except (ClientError, BotoCoreError):
                 return  # they show again by themselves, and the error that led here must not be hidden

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -47,7 +48,8 @@ def detach(iot: Any, name: str, confirm: Callable[[str], str]) -> int:
     if devices and confirm(f"{devices} certificates lose the policies of {name!r}. Its name again: ") != name:
         raise NotConfirmedError(name)
     for policy, target in found:
-        iot.detach_policy(policyName=policy, target=target)
+        with suppress(iot.exceptions.ResourceNotFoundException):  # by a request whose answer was lost
+            iot.detach_policy(policyName=policy, target=target)
     return devices
 
 

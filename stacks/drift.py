@@ -67,19 +67,30 @@ def find_drift(
     Raises:
         DriftDetectionError: a detection could not be started, or did not end.
     """
-    started = {}
-    for stack in stacks:
-        try:
-            started[stack] = cloudformation.detect_stack_drift(StackName=stack)["StackDriftDetectionId"]
-        except ClientError as error:
-            if not is_unknown_stack(error):
-                raise DriftDetectionError(stack, str(error)) from error
+    started = {stack: _start(cloudformation, stack, wait) for stack in stacks}
     for stack, detection in started.items():
+        if detection is None:
+            continue
         result = _await(cloudformation, stack, detection, wait)
         if result["DetectionStatus"] == "DETECTION_FAILED":
             # What could be read is known all the same.
             warn(f"{stack}: drift of some resources is unknown: {result.get('DetectionStatusReason')}")
         yield from _drifts(cloudformation, stack)
+
+
+def _start(cloudformation: Any, stack: str, wait: Callable[[float], None]) -> str | None:
+    """Return the id of a detection; None for a stack that was never deployed."""
+    for _ in range(POLLS):
+        try:
+            return str(cloudformation.detect_stack_drift(StackName=stack)["StackDriftDetectionId"])
+        except ClientError as error:
+            if is_unknown_stack(error):
+                return None
+            # Ours as well, if the answer to its start was lost: only its id leads to what it finds.
+            if "already in progress" not in str(error):
+                raise DriftDetectionError(stack, str(error)) from error
+        wait(POLL_S)
+    raise DriftDetectionError(stack, f"another detection is still running after {POLLS * POLL_S:.0f} s")
 
 
 def _await(

@@ -14,12 +14,15 @@ _RESULTS: Final = {
     "stand-in": tuple(
         f"chaos/{name}" for name in ("short", "singly", "pairs", "together", "million", "device", "soak")
     ),
-    "alone": tuple(
-        f"bench/{name}"
-        for name in (
-            *("audit", "audit_hostile", "audit_proof", "audit_values", "audit_worst", "client", "crash"),
-            *("edge", "fuzz", "interest", "mutation", "router", "spool", "tracing"),
-        )
+    "alone": (
+        "chaos/lost-answers",
+        *(
+            f"bench/{name}"
+            for name in (
+                *("audit", "audit_hostile", "audit_proof", "audit_values", "audit_worst", "client", "crash"),
+                *("edge", "fuzz", "interest", "mutation", "router", "spool", "tracing"),
+            )
+        ),
     ),
     "computed": ("bench/scale",),
 }

@@ -41,6 +41,7 @@ from eventplane.names import ATTRIBUTES  # noqa: E402
 from eventplane.reasons import OTHER, Reason  # noqa: E402
 from eventplane.settings import Settings as FunctionSettings  # noqa: E402
 from eventplane.settings import variable_of as function_variable_of  # noqa: E402
+from tests.lost_answers.sites import call_sites, meets  # noqa: E402
 from tests.spark.damage.kinds import MEANINGS  # noqa: E402
 from tools import sources  # noqa: E402
 from tools.settings_file import documented, meanings, settings_file  # noqa: E402
@@ -253,7 +254,17 @@ def damage_table() -> str:
     return _table(["kind", "damage"], [[", ".join(kinds), meaning] for meaning, kinds in names.items()])
 
 
+def aws_calls_table() -> str:
+    """The calls of AWS by file, and what the repeat of one meets that was done."""
+    rows = {
+        (f"`{each.file}`", f"`{each.function}`", f"`{each.operation}`", meets(each.operation))
+        for each in call_sites()
+    }
+    return _table(["file", "function", "operation", "a repeat meets"], [list(row) for row in sorted(rows)])
+
+
 TABLES = {
+    "aws-calls": aws_calls_table,
     "damage": damage_table,
     "archive-folders": archive_folders_table,
     "archive-columns": archive_columns_table,

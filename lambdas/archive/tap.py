@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Final
+from uuid import uuid4
 
 from eventplane.errors import EnvelopeError
 from eventplane.function_settings import ArchiveWriterSettings
@@ -46,7 +47,9 @@ class TrafficReport:
 
     def send(self, publishes: Iterable[Publish]) -> None:
         """Send the counts of the loudest. Those that SQS does not take are lost: the next batch has more."""
-        counts = (PlainMessage(traffic_text(*each)) for each in loudest(publishes, self._quota))
+        counts = (
+            PlainMessage(traffic_text(*each, uuid4().hex[:12])) for each in loudest(publishes, self._quota)
+        )
         send_all(self._sender, self._queue_url, counts)
 
 

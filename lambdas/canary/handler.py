@@ -32,6 +32,9 @@ from lambdas.common.system import random_bytes, threads
 _POLL_S: Final = 1
 """How long one receive waits for a message, seconds: less than a client waits for an answer."""
 
+_HIDDEN_S: Final = 2
+"""How long a received message is hidden, seconds: it is seen again soon if the receive's answer is lost."""
+
 _RESERVE_MS: Final = 5_000
 """Kept for the answer of the last receive and what follows it, milliseconds."""
 
@@ -108,6 +111,7 @@ class Canary:
             QueueUrl=self._inbox_url,
             MaxNumberOfMessages=10,
             WaitTimeSeconds=wait_s,
+            VisibilityTimeout=_HIDDEN_S,
             AttributeNames=["SentTimestamp"],
         )
         arrived: dict[str, int] = {}

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from eventplane.envelope import parse_event
 from eventplane.presence import DeviceState
 from eventplane.sqs_binding import to_message
+from eventplane.traffic import KINDS
 from lambdas.common.aws import WORST_CALL_MS
 from lambdas.common.log import logger
 from lambdas.common.metrics import mark
@@ -134,7 +135,7 @@ def _note_flood(known: DeviceState, stored: DeviceState) -> None:
         "a device floods",
         device=stored.device,
         since_ms=stored.flood.since_ms,
-        traffic=asdict(stored.traffic),
+        traffic={each: getattr(stored.traffic, each) for each in KINDS},
         remedy=f"eventplane fleet quarantine {stored.device}",
     )
     mark("DeviceFlooding")

@@ -39,6 +39,8 @@ class Failure(StrEnum):
     """It does what it is asked to do, and answers after `LATE_S`."""
     UNANSWERED = "unanswered"
     """It does what it is asked to do, and the connection ends before the answer."""
+    ANSWER_LOST = "answer-lost"
+    """As `UNANSWERED`, but the client's repeat of the call is answered."""
     SWALLOWED = "swallowed"
     """It confirms messages that it has not stored. No service does that: it shows that a run can fail."""
 
@@ -108,6 +110,9 @@ class FaultProxy(Proxy):
             case Failure.UNANSWERED:
                 self.forward(call)
                 return None
+            case Failure.ANSWER_LOST:
+                answer = self.forward(call)
+                return None if "attempt=1" in call.headers.get("amz-sdk-request", "") else answer
             case Failure.SWALLOWED:
                 return _stored(call.body)
 

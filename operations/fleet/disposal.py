@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -53,7 +54,7 @@ class Disposal:
         for downlink in (self._retained, self._shadow, self._wanted):
             steps += downlink(thing)
         if self._access.knows(thing):
-            steps.append(Step(f"delete the thing {thing}", partial(self._iot.delete_thing, thingName=thing)))
+            steps.append(Step(f"delete the thing {thing}", lambda: self._iot.delete_thing(thingName=thing)))
         return steps
 
     def _certificates(self, device: Device) -> Iterator[Step]:
@@ -72,9 +73,11 @@ class Disposal:
         arn = found["certificateArn"]
         pages = self._iot.get_paginator("list_attached_policies").paginate(target=arn)
         for policy in [policy["policyName"] for page in pages for policy in page["policies"]]:
-            self._iot.detach_policy(policyName=policy, target=arn)
+            with suppress(*self._missing):  # detached by a request whose answer was lost
+                self._iot.detach_policy(policyName=policy, target=arn)
         if is_attached:
-            self._iot.detach_thing_principal(thingName=thing, principal=arn)
+            with suppress(*self._missing):
+                self._iot.detach_thing_principal(thingName=thing, principal=arn)
 
     def _end_watch(self, thing: str) -> None:
         self._unwatch(thing)
@@ -87,7 +90,7 @@ class Disposal:
             return
         yield Step(
             f"clear the retained message on {topic}",
-            partial(self._data.publish, topic=topic, qos=1, retain=True, payload=b""),
+            lambda: self._data.publish(topic=topic, qos=1, retain=True, payload=b""),
         )
 
     def _shadow(self, thing: str) -> Iterator[Step]:

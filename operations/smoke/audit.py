@@ -13,7 +13,7 @@ from typing import Any, Final
 from botocore.exceptions import ClientError
 
 from eventplane.archive_layout import AUDIT, last_report, verdict_name
-from operations.cloud import Cloud
+from operations.cloud import Cloud, was_repeated
 from operations.smoke.control import Patience
 from operations.smoke.errors import AuditRunError, NotSeenError
 
@@ -42,8 +42,9 @@ class GlueAudit:
         def start() -> str | None:
             try:
                 return str(glue.start_job_run(JobName=self.job, Arguments={"--DATE": day})["JobRunId"])
-            except glue.exceptions.ConcurrentRunsExceededException:
-                return None  # its schedule's run; the job has one at a time
+            except glue.exceptions.ConcurrentRunsExceededException as error:
+                # The job has one run at a time: its schedule's, or ours if the answer to its start was lost.
+                return self._own_run(glue, day) if was_repeated(getattr(error, "response", {})) else None
 
         run = patience.until(
             start, f"the end of another run of {self.job}", "see the runs of the job in AWS Glue"
@@ -78,6 +79,10 @@ class GlueAudit:
                 run, result["JobRunState"], "it wrote no report", f"see /aws-glue/jobs/{self.job}/output"
             )
         return document
+
+    def _own_run(self, glue: Any, day: str) -> str | None:
+        (newest, *_) = glue.get_job_runs(JobName=self.job, MaxResults=1)["JobRuns"]
+        return str(newest["Id"]) if newest.get("Arguments", {}).get("--DATE") == day else None
 
     def stop(self, run: str) -> None:
         """Stop the run if it has not ended. Raises botocore's errors."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -47,9 +47,11 @@ class ThrowAwayDevice:
         """
         policy = self._plane.output("ClaimPolicy")
         with self._held():
-            made = self._iot.create_keys_and_certificate(setAsActive=True)
+            # Where the first answer is lost, the repeat makes another one: the first must be of no use.
+            made = self._iot.create_keys_and_certificate(setAsActive=False)
             self._removals.add("claim certificate", lambda: self._remove_claim(made, policy))
         self._iot.attach_policy(policyName=policy, target=made["certificateArn"])
+        self._iot.update_certificate(certificateId=made["certificateId"], newStatus="ACTIVE")
         for name, text in (
             ("claim.crt", made["certificatePem"]),
             ("claim.key", made["keyPair"]["PrivateKey"]),
@@ -80,11 +82,10 @@ class ThrowAwayDevice:
     def _remove_claim(self, made: Any, policy: str) -> None:
         certificate = made["certificateId"]
         self._iot.update_certificate(certificateId=certificate, newStatus="INACTIVE")
-        self._iot.detach_policy(policyName=policy, target=made["certificateArn"])
+        with suppress(self._iot.exceptions.ResourceNotFoundException):  # by a request whose answer was lost
+            self._iot.detach_policy(policyName=policy, target=made["certificateArn"])
         self._delete_certificate(certificate)
 
     def _delete_certificate(self, certificate: str) -> None:
-        try:
+        with suppress(self._iot.exceptions.ResourceNotFoundException):
             self._iot.delete_certificate(certificateId=certificate)
-        except self._iot.exceptions.ResourceNotFoundException:
-            return

@@ -12,6 +12,7 @@ from moto.core.exceptions import JsonRESTError
 from moto.dynamodb.models import DynamoDBBackend
 from moto.dynamodb.responses import DynamoHandler
 
+from tests.fakes import client
 from tests.fakes.client import ACCOUNT, REGION, FakeClient, checked_request
 
 _PLACEHOLDER = re.compile(r"[#:]\w+")
@@ -56,11 +57,13 @@ class FakeDynamoDb(FakeClient):
         if given != set(_PLACEHOLDER.findall(" ".join(texts))):
             # moto takes some of these, DynamoDB none.
             raise self.refusal("ValidationException", f"not all are used, or given: {given}", operation)
-        with self._lock:
-            self._handler.body = deepcopy(request)
-            try:
-                return getattr(self._handler, operation)().result
-            except JsonRESTError as error:
-                told = json.loads(error.description)
-                code = told.pop("__type").rpartition("#")[2]
-                raise self.refusal(code, told.pop("message"), operation, **told) from None
+        return client.perform(self, operation, request, partial(self._answer, operation))
+
+    def _answer(self, operation: str, **request: Any) -> Any:
+        self._handler.body = deepcopy(request)
+        try:
+            return getattr(self._handler, operation)().result
+        except JsonRESTError as error:
+            told = json.loads(error.description)
+            code = told.pop("__type").rpartition("#")[2]
+            raise self.refusal(code, told.pop("message"), operation, **told) from None

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
-from types import SimpleNamespace
+from collections.abc import Callable, Collection
 from typing import Any
 
-import pytest
-from botocore.exceptions import ClientError, ReadTimeoutError
-from botocore.hooks import first_non_none_response
-from botocore.httpsession import URLLib3Session
+from botocore.exceptions import ClientError
 
 
 class FailingClient:
@@ -76,32 +71,6 @@ class _FailingPaginator:
         return self._paginator.paginate(**request)
 
 
-class LosingClient:
-    """`client`, whose first `operation` is done, its answer lost, and done again, as botocore does after a
-    timeout; `meanwhile` happens between.
-    """
-
-    def __init__(
-        self, client: Any, operation: str, *, meanwhile: Callable[[], object] = lambda: None
-    ) -> None:
-        self.lost = 0
-        self._client = client
-        self._operation = operation
-        self._meanwhile = meanwhile
-
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self._client, name)
-
-        def call(**request: Any) -> Any:
-            if not self.lost:
-                self.lost += 1
-                found(**request)
-                self._meanwhile()
-            return found(**request)
-
-        return call if name == self._operation else found
-
-
 class RefusingSqs:
     """`sqs`, which refuses messages of batches with the code that `refusal` returns of their URL and body.
 
@@ -125,32 +94,3 @@ class RefusingSqs:
         answer = self._sqs.send_message_batch(QueueUrl=QueueUrl, Entries=taken) if taken else {}
         refused = [{"Id": id, "Code": code, "SenderFault": False} for id, code in codes.items() if code]
         return {"Successful": answer.get("Successful", []), "Failed": answer.get("Failed", []) + refused}
-
-
-@contextmanager
-def lost_answer(client: Any, number: int = -1) -> Iterator[list[str]]:
-    """Let boto3's `client` perform its request `number` (from 0) and then time out; yield what it was asked.
-
-    botocore repeats that request, as when the line breaks before the answer. -1: no answer is lost.
-    """
-    asked: list[str] = []
-    performed: list[Any] = []
-
-    def lose(event_name: str, request: Any, **_: Any) -> None:
-        if request in performed:
-            return  # on its way to AWS, or to moto
-        asked.append(event_name.rpartition(".")[2])
-        if len(asked) - 1 != number:
-            return
-        performed.append(request)
-        if first_non_none_response(client.meta.events.emit(event_name, request=request)) is None:
-            URLLib3Session().send(request)
-        raise ReadTimeoutError(endpoint_url=request.url)
-
-    client.meta.events.register_first("before-send", lose)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("botocore.endpoint.time", SimpleNamespace(sleep=lambda _: None))
-        try:
-            yield asked
-        finally:
-            client.meta.events.unregister("before-send", lose)

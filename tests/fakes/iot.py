@@ -36,7 +36,7 @@ class FakeIot(FakeClient):
         return {}
 
     def detach_thing_principal(self, *, thingName: str, principal: str) -> Any:
-        self._of(thingName).discard(self._known(principal))
+        self._remove(self._of(thingName), principal)
         return {}
 
     def list_thing_principals(self, *, thingName: str, **_: Any) -> Any:
@@ -60,7 +60,7 @@ class FakeIot(FakeClient):
         return {}
 
     def detach_policy(self, *, policyName: str, target: str) -> Any:
-        self._policy(policyName).discard(self._known(target))
+        self._remove(self._policy(policyName), target)
         return {}
 
     def list_attached_policies(self, *, target: str, **_: Any) -> Any:
@@ -80,6 +80,11 @@ class FakeIot(FakeClient):
     def delete_thing(self, *, thingName: str, **_: Any) -> Any:
         self.attached.pop(thingName, None)
         return {}
+
+    def _remove(self, attached: set[str], certificate: str) -> None:
+        if (id := self._known(certificate)) not in attached:
+            raise self.refusal("ResourceNotFoundException", f"{id} is not attached", "Detach")
+        attached.remove(id)
 
     def _policy(self, name: str) -> set[str]:
         if name not in self.policies:

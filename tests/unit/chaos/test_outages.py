@@ -18,6 +18,7 @@ from local.chaos.outages import (
     episodes,
     judge_outages,
 )
+from local.chaos.schedule import KINDS
 from local.oracle import Key
 
 RETRIED = ("EventPlane", "Retried", frozenset({("service", "router")}))
@@ -58,7 +59,8 @@ def test_faults_that_overlap_are_one_episode() -> None:
         Episode(("c",), 40, 50),
     ]
     assert [each.name for each in found] == ["a+b", "kill", "c"]
-    assert [Episode((kind,), 0, 1).stops_urgent for kind in ("sqs-late", "s3-late")] == [True, False]
+    stopping = [kind for kind in KINDS if Episode((kind,), 0, 1).stops_urgent]
+    assert stopping == [each for each in KINDS if each.startswith("sqs-") and each != "sqs-answer-lost"]
 
 
 def test_urgent_events_count_by_when_they_were_sent() -> None:
@@ -95,8 +97,9 @@ def test_an_outage_is_seen_by_an_alarm_that_breaches_in_it() -> None:
     assert outages.wrong[UNSEEN] == 1
 
 
-def test_a_killed_process_alone_is_no_outage() -> None:
+def test_a_killed_process_or_a_lost_answer_alone_is_no_outage() -> None:
     assert judged(struck("router-kill", 10, 10)).wrong[UNSEEN] == 0
+    assert judged(struck("sqs-answer-lost", 10, 20), struck("router-kill", 10, 10)).wrong[UNSEEN] == 0
     assert judged(struck("s3-late", 9, 20), struck("router-kill", 10, 10)).wrong[UNSEEN] == 1
 
 

@@ -485,6 +485,7 @@ class TestOverSqs:
         for name in ("desk-inbox", "desk-outbox", "desk-replies", "porter-inbox", "porter-outbox"):
             fake_aws.sqs.create_queue(QueueName=f"eventplane-test-{name}")
 
+    @pytest.mark.lost_answers
     def test_who_asks_needs_the_contract(self, tmp_path: Path) -> None:
         with connect(ClientSettings("desk", "sqs:test")) as desk, pytest.raises(ClientSettingsError):
             desk.request(ask())

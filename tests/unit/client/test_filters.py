@@ -19,7 +19,6 @@ from eventplane_client.errors import StateError
 from eventplane_client.memory_filter import Memory, MemoryFilter
 from eventplane_client.ports import MessageFilter, Verdict
 from eventplane_client.sqlite_filter import SqliteFilter
-from tests.fakes.faults import LosingClient
 from tests.unit.client.worlds import READER, create_filter_table
 
 LEASE_S = 30
@@ -246,9 +245,8 @@ def test_a_claim_in_doubt_that_is_given_back_while_it_is_taken_over_is_free(
 
 
 @tables
-@pytest.mark.parametrize("operation", ["put_item", "delete_item"])
-def test_what_is_written_counts_though_the_answer_was_lost(readers: Readers, operation: str) -> None:
-    readers.dynamodb = LosingClient(readers.dynamodb, operation)
+@pytest.mark.lost_answers
+def test_what_is_written_counts(readers: Readers) -> None:
     reader = readers.open()
     assert reader.claim([key(1), key(2)]) == [Verdict.NEW] * 2
     assert reader.claim([key(1)]) == [Verdict.MINE]

@@ -34,6 +34,7 @@ def items(dynamodb: Any) -> list[Any]:
     return list(InterestTable(DynamoDbTables(dynamodb, urandom), "interest").all())
 
 
+@pytest.mark.lost_answers
 def test_what_it_writes_is_what_routers_read_and_goes_with_the_program(dynamodb: Any) -> None:
     announcement = checked_announcement("family-app", [DOORS])
     old, new = (DynamoDbInterest(dynamodb, "interest", "family-app", clock=lambda: 1_000) for _ in range(2))

@@ -80,6 +80,7 @@ def find(sqs: Any) -> SqsTransport:
 
 
 @pytest.mark.source("P-W1")
+@pytest.mark.lost_answers
 def test_it_finds_queues_of_both_kinds_and_keeps_the_last_receive_for_a_dead_letter(sqs: Any) -> None:
     transport = find(sqs)
     assert (transport.visibility_s, transport.max_receives) == (77.0, 6)
@@ -160,6 +161,19 @@ def test_at_most_once_hands_out_nothing_that_comes_again(sqs: Any) -> None:
         assert inbox.get(5).id == "a"
 
 
+@pytest.mark.lost_answers
+def test_what_is_released_comes_again(sqs: Any) -> None:
+    transport = find(sqs)
+    inbox_url = sqs.get_queue_url(QueueName=f"eventplane-test-{READER}-inbox")["QueueUrl"]
+    sqs.send_message(QueueUrl=inbox_url, MessageBody=event("a").json)
+    (message,) = transport.receive(1, 0)
+    transport.extend([message])
+    transport.release(message, 0)
+    (again,) = transport.receive(1, 0)
+    assert (again.body, again.attempt > message.attempt) == (message.body, True)
+
+
+@pytest.mark.lost_answers
 def test_the_settings_lead_to_it(sqs: Any) -> None:
     create_filter_table(boto3.client("dynamodb"), "eventplane-test-filter")
     inbox_url = sqs.get_queue_url(QueueName=f"eventplane-test-{READER}-inbox")["QueueUrl"]
@@ -190,7 +204,8 @@ def test_expiry_goes_by_the_queues_clock_where_that_of_this_machine_is_wrong(
             return answer
 
     monkeypatch.setattr(
-        "eventplane_client.aws.aws_client", lambda each: Queue() if each == "sqs" else boto3.client(each)
+        "eventplane_client.aws.aws_client",
+        lambda each, **_: Queue() if each == "sqs" else boto3.client(each),
     )
     ends = datetime.now(UTC) + timedelta(seconds=1_800 if ahead_s < 0 else -1_800)
     inbox_url = sqs.get_queue_url(QueueName=f"eventplane-test-{READER}-inbox")["QueueUrl"]

@@ -14,7 +14,6 @@ from os import urandom
 from pathlib import Path
 from typing import Any
 
-import boto3
 import pytest
 from aws_lambda_powertools.metrics.provider.cloudwatch_emf import cloudwatch
 from botocore.exceptions import ClientError, ReadTimeoutError
@@ -36,7 +35,7 @@ from lambdas.common.queue import QueueMessage, read_messages
 from lambdas.common.redelivery import Redelivery, handle_each
 from lambdas.common.sender import TAKEN, Answer, Fate
 from lambdas.common.sqs import MAX_BYTES, MAX_ENTRIES, PlainMessage, SqsSender, batches
-from tests.fakes.faults import FailingClient, lost_answer
+from tests.fakes.faults import FailingClient
 from tests.unit.lambdas.support import (
     ALARM,
     BUCKET,
@@ -130,16 +129,6 @@ def test_a_contract_is_filed_once_by_all_functions(cloud: Cloud) -> None:
             archive.file_contract(cloud.contract.version, cloud.contract.canonical)
         assert s3.asked == [("put_object", BUCKET)]
     assert cloud.read(f"contracts/{cloud.contract.version}.json") == cloud.contract.canonical
-
-
-def test_a_contract_is_filed_if_the_answer_was_lost_and_the_repeat_refused(
-    aws: None, contract: Contract
-) -> None:
-    s3 = boto3.client("s3", region_name="us-east-1")
-    s3.create_bucket(Bucket=BUCKET)
-    with lost_answer(s3, 0) as asked:
-        Archive(s3, BUCKET, urandom).file_contract(contract.version, contract.canonical)
-    assert asked == ["PutObject", "PutObject"]
 
 
 # The second reports a concurrent request, which may have failed too (Amazon S3 guide).

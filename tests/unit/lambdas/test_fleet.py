@@ -150,6 +150,7 @@ def connected(certificate: str, thing: str = THING) -> QueueMessage:
     return message(certificate, json.dumps({"thing": thing, "certificate": certificate}))
 
 
+@pytest.mark.lost_answers
 class TestRotation:
     def test_a_seen_certificate_becomes_current_and_earlier_ones_are_retired(self, fleet: Fleet) -> None:
         old, lost, new = (fleet.certificate() for _ in range(3))
@@ -219,6 +220,7 @@ class TestRotation:
         assert fleet.device.certificate == new
 
 
+@pytest.mark.lost_answers
 class TestSnapshot:
     KEY = "fleet/date=2026-03-01/hour=23/snapshot.json.gz"
 

@@ -157,6 +157,7 @@ def test_the_payload_is_restored_byte_for_byte(payload: bytes) -> None:
     assert parse_failure(rule_failure(payload, "x")).payload == payload
 
 
+@pytest.mark.lost_answers
 def test_the_handler_is_wired_by_its_environment(
     cloud: Cloud, rules: Rules, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

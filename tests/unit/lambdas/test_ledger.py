@@ -64,6 +64,7 @@ def writing(cloud: Cloud, *messages: QueueMessage, s3: Any = None, **options: An
     return writer.process(messages, Invocation("i", options.get("remaining_ms", lambda: 30_000)))
 
 
+@pytest.mark.lost_answers
 def test_the_writer_makes_one_object_of_a_batch_and_files_each_contract_first_and_once(
     cloud: Cloud,
 ) -> None:
@@ -149,6 +150,7 @@ def test_what_the_queue_refuses_goes_to_the_archive_with_its_contract(cloud: Clo
     assert [line["id"] for line in cloud.lines("ledger/")] == ["0", "1"]
 
 
+@pytest.mark.lost_answers
 def test_a_contract_that_neither_takes_goes_with_the_next_records(cloud: Cloud) -> None:
     sqs = FailingClient(cloud.sqs, "send_message_batch")
     ledger = cloud.ledger_of(sqs=sqs, s3=FailingClient(cloud.s3, "put_object"))

@@ -184,6 +184,7 @@ def test_a_best_effort_event_is_replayed_at_least_once(cloud: Cloud, replay: Rep
         (event("1"), 8, "channel_expiry"),  # counts from when it was accepted
     ],
 )
+@pytest.mark.lost_answers
 def test_an_event_that_expired_meanwhile_is_recorded_and_not_sent(
     cloud: Cloud, replay: Replay, late: Envelope, age_days: int, reason: str
 ) -> None:
@@ -195,6 +196,7 @@ def test_an_event_that_expired_meanwhile_is_recorded_and_not_sent(
 
 
 @pytest.mark.parametrize("is_file_there", [True, False])
+@pytest.mark.lost_answers
 def test_an_event_that_is_not_in_the_tap_is_a_dead_letter(
     cloud: Cloud, replay: Replay, is_file_there: bool
 ) -> None:

@@ -123,7 +123,9 @@ class Flood:
         return len(writer.process([*self.messages, BAD], Invocation("i", remaining_ms)))
 
     def told(self) -> list[tuple[str, Traffic] | None]:
-        return [read_traffic(json.loads(body)) for body in self.cloud.sqs.take(self.monitor)]
+        # The monitor counts a report once.
+        reports = dict.fromkeys(self.cloud.sqs.take(self.monitor))
+        return [read_traffic(json.loads(body)) for body in reports]
 
 
 @pytest.fixture
@@ -131,6 +133,7 @@ def flood(cloud: Cloud) -> Flood:
     return Flood(cloud)
 
 
+@pytest.mark.lost_answers
 def test_a_flooding_device_is_reported_to_the_monitor(flood: Flood) -> None:
     assert flood.write() == 0
     size = sum(len(parse_frame(each.body).payload) for each in flood.messages)

@@ -51,6 +51,7 @@ def test_objects_are_not_read_far_ahead_of_whoever_takes_their_rows() -> None:
     rows.close()  # type: ignore[attr-defined]
 
 
+@pytest.mark.lost_answers
 def test_a_bucket_gives_one_contract_by_its_name_and_names_an_object_that_left_meanwhile(
     fake_aws: FakeAws, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,8 +12,9 @@ import pytest
 from eventplane.archive_layout import AUDIT, verdict_name
 from eventplane.envelope import write_event
 from operations.cloud import Cloud
+from tests.fakes.client import ScriptedClient
 from tests.unit.operations.support import ENVIRONMENT, Plane, Run
-from tests.unit.operations.test_smoke import Glue
+from tests.unit.operations.test_smoke import Glue, refused
 
 REPORT = {
     "verdict": "broken",
@@ -80,10 +81,6 @@ def test_a_day_without_an_audit_is_named(run: Run, archive: Path, tmp_path: Path
 class AuditJobs(Glue):
     """AWS Glue with the jobs of audits; each run files its report in the archive."""
 
-    class exceptions(Glue.exceptions):  # noqa: N801 - as botocore's clients have it
-        class EntityNotFoundException(Exception):  # noqa: N818
-            pass
-
     def __init__(self, plane: Plane, *states: str, has_today: bool = False) -> None:
         super().__init__(*states)
         self._plane = plane
@@ -91,7 +88,7 @@ class AuditJobs(Glue):
 
     def get_job(self, JobName: str) -> dict[str, Any]:  # noqa: N803 - as botocore's clients have it
         if not self._has_today:
-            raise self.exceptions.EntityNotFoundException
+            raise refused("EntityNotFoundException")
         return {"Job": {"Name": JobName}}
 
     def start_job_run(self, **call: Any) -> dict[str, str]:
@@ -103,12 +100,13 @@ class AuditJobs(Glue):
 
 
 def deployed(glue: AuditJobs, monkeypatch: pytest.MonkeyPatch) -> AuditJobs:
-    client = Cloud.client
-    monkeypatch.setattr(Cloud, "client", lambda self, name: glue if name == "glue" else client(self, name))
+    client, jobs = Cloud.client, ScriptedClient("glue", glue)
+    monkeypatch.setattr(Cloud, "client", lambda self, name: jobs if name == "glue" else client(self, name))
     monkeypatch.setattr("operations.audit_command._PAUSE_S", 0.0)
     return glue
 
 
+@pytest.mark.lost_answers
 def test_the_audit_of_yesterday_is_run_and_shown(
     run: Run, plane: Plane, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -122,6 +120,7 @@ def test_the_audit_of_yesterday_is_run_and_shown(
     assert glue.stopped == []
 
 
+@pytest.mark.lost_answers
 @pytest.mark.parametrize(("has_today", "job"), [(True, "audit-today"), (False, "delivery-audit")])
 def test_the_day_so_far_has_a_job_of_its_own_where_it_is_audited(
     has_today: bool, job: str, run: Run, plane: Plane, monkeypatch: pytest.MonkeyPatch

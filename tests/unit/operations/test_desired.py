@@ -68,6 +68,7 @@ def test_a_device_s_keys_are_listed(items: Records[Desired], run: Run, run_json:
     assert (document["key"], document["desired"], document["acknowledged"]) == ("a/b/c", "9", None)
 
 
+@pytest.mark.lost_answers
 def test_what_a_device_had_can_be_removed_more_than_once(items: Records[Desired]) -> None:
     found = [keys.sort_key(each.kind, each.key) for each in items.of("home-1")]
     assert found == ["c#x/y/z", "s#a/b/c", "s#a/b/d"]
@@ -102,6 +103,7 @@ def test_a_key_is_shown_of_one_device_or_with_the_number_of_devices_that_have_it
         (["--all"], {"key": "a/b/c", "number": None, "after": None}),
     ],
 )
+@pytest.mark.lost_answers
 def test_a_reset_is_ordered_of_the_downlink(
     items: Records[Desired], run: Run, options: list[str], order: dict[str, Any]
 ) -> None:

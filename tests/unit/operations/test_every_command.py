@@ -179,6 +179,7 @@ def settings(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, "x")
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
     monkeypatch.setattr("operations.cloud._CONFIG", None)
+    monkeypatch.setattr("operations.cloud._LONGER", {})
 
 
 @pytest.mark.parametrize("name", CLOUD)

@@ -59,6 +59,7 @@ def test_interest_is_published_to_all_devices_only(run: Run) -> None:
     assert run("interest", "publish", "--device", "home-1")[0] == 2
 
 
+@pytest.mark.lost_answers
 def test_it_is_withdrawn_by_an_event_of_operations(plane: Plane, run: Run, contract: Contract) -> None:
     assert run("interest", "withdraw", "--device", "home-1")[0] == 0
     (sent,) = plane.received("operations-outbox")
@@ -67,6 +68,7 @@ def test_it_is_withdrawn_by_an_event_of_operations(plane: Plane, run: Run, contr
     assert (told.message.is_deleted, told.target.thing) == (True, "home-1")
 
 
+@pytest.mark.lost_answers
 def test_it_is_withdrawn_through_an_outbox_in_order(
     plane: Plane, run: Run, contract: Contract, tmp_path: Path
 ) -> None:

@@ -37,7 +37,7 @@ def orders(plane: Plane) -> Callable[[], list[Order]]:
     """The orders that wait, each read once."""
     plane.create_pair("replay")
     return lambda: sorted(
-        (parse_order(each["Body"]) for each in plane.received("replay")), key=lambda each: each.file
+        map(parse_order, {each["Body"] for each in plane.received("replay")}), key=lambda each: each.file
     )
 
 
@@ -87,6 +87,7 @@ def test_what_an_audit_reports_lost_is_ordered_a_file_an_order(
     assert orders() == [OwedOrder("tap/b", (owed("2"),)), OwedOrder(FILE, (owed("1"), owed("3")))]
 
 
+@pytest.mark.lost_answers
 def test_a_day_without_losses_and_a_damaged_manifest_are_reported_and_the_rest_is_sent(
     plane: Plane, orders: Callable[[], list[Order]], run: Run
 ) -> None:

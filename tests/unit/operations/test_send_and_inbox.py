@@ -128,6 +128,7 @@ def test_a_look_has_an_end(plane: Plane, run: Run) -> None:
     assert run("inbox", "carers")[1:] == ("", "nothing waits in the inbox of carers\n")
 
 
+@pytest.mark.lost_answers
 def test_following_takes_each_event_once_and_no_more_than_it_was_asked_for(
     plane: Plane, fleet: str, run: Run
 ) -> None:
@@ -168,6 +169,7 @@ def test_where_data_is_kept_nothing_is_taken_unasked(plane: Plane, fleet: str, r
     assert plane.count("care-analytics-inbox") == 0
 
 
+@pytest.mark.lost_answers
 def test_events_behind_others_of_their_fifo_group_are_counted(plane: Plane, run: Run, tmp_path: Path) -> None:
     desk = {"kind": "cloud_service", "inbox": {"transport": "sqs_fifo"}}
     rings = ({"prefix": {"type": "org."}}, "desk.inbox")

@@ -89,6 +89,7 @@ def test_what_the_api_refuses_is_reported_with_its_remedies(api: Any, run: Run, 
     assert "as a JSON object" in run("subscriptions", "put", "carers", "news", str(file))[2]
 
 
+@pytest.mark.lost_answers
 def test_an_environment_without_the_api_is_reported(
     plane: Plane, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:

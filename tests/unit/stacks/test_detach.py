@@ -21,6 +21,7 @@ def iot() -> FakeIot:
     return fake
 
 
+@pytest.mark.lost_answers
 def test_only_the_named_environment_is_detached(iot: FakeIot) -> None:
     assert detach(iot, "dev", lambda _: "dev") == 2
     assert list(attachments(iot, "dev")) == []

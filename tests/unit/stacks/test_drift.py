@@ -82,6 +82,7 @@ QUEUE = {
 }
 
 
+@pytest.mark.lost_answers
 def test_what_was_changed_or_deleted_by_hand_is_named_page_by_page() -> None:
     formation = Formation()
     formation.starts()
@@ -93,6 +94,17 @@ def test_what_was_changed_or_deleted_by_hand_is_named_page_by_page() -> None:
         f"{STACK}/UrgentMapping (AWS::Lambda::EventSourceMapping): /Enabled: true -> false",
         f"{STACK}/TapQueue (AWS::SQS::Queue): deleted",
     ]
+    assert len(formation.waited) == 1
+
+
+def test_a_detection_waits_for_the_end_of_another_one() -> None:
+    formation = Formation()
+    message = f"Drift detection is already in progress for stack {STACK}"
+    formation.stub.add_client_error("detect_stack_drift", "ValidationError", message)
+    formation.starts()
+    formation.status("COMPLETE")
+    formation.drifts()
+    assert formation.found() == []
     assert len(formation.waited) == 1
 
 

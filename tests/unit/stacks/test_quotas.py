@@ -125,6 +125,7 @@ def test_a_new_account_cannot_reserve_what_production_does(cloud: Any) -> None:
     ("unreserved", "deployed", "refused"),
     [(149, None, True), (150, None, False), (99, 50, True), (100, 50, False)],
 )
+@pytest.mark.lost_answers
 def test_a_hundred_executions_stay_unreserved(
     cloud: Any, unreserved: int, deployed: int | None, refused: bool
 ) -> None:
@@ -145,6 +146,7 @@ def test_mappings_that_could_use_up_the_account_are_a_warning(cloud: Any) -> Non
     assert check_quotas([finding]) == [finding.text]
 
 
+@pytest.mark.lost_answers
 def test_a_quota_that_is_too_small_for_the_devices_refuses(cloud: Any) -> None:
     frankfurt = cloud()
     frankfurt.quota("iot_connections", 500_000)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from types import SimpleNamespace
 
 import pytest
 
 from stacks.deployment import Deployment, PlannedStack, RegionMissingError, session_in
+from stacks.names import RETIRED_OUTPUT
 from stacks.removal import LeavingQueue, RemovalError, check_removals, leaving_queues
+from tests.fakes.aws import FakeAws
+from tests.fakes.client import ScriptedClient
 
 MESSAGING = "eventplane-dev-messaging"
 PLANNED = [PlannedStack(each, None, frozenset()) for each in (MESSAGING, "eventplane-dev-routing")]
@@ -61,3 +65,22 @@ def test_a_box_of_a_retired_participant_leaves_when_it_is_empty(name: str) -> No
 
 def test_the_planes_own_queues_leave_when_they_are_empty() -> None:
     check_removals(Deployed({"tap": 0, "downlink-work-dlq": 0}), PLANNED)
+
+
+@pytest.mark.lost_answers
+def test_a_stack_is_read_with_its_queues_and_the_participants_that_left(fake_aws: FakeAws) -> None:
+    url = fake_aws.sqs.create_queue(QueueName="carers-inbox")["QueueUrl"]
+    fake_aws.sqs.send_message(QueueUrl=url, MessageBody="left")
+    queue = {
+        "ResourceType": "AWS::SQS::Queue",
+        "ResourceStatus": "CREATE_COMPLETE",
+        "PhysicalResourceId": url,
+    }
+    output = {"OutputKey": RETIRED_OUTPUT, "OutputValue": "carers"}
+    script = SimpleNamespace(
+        list_stack_resources=lambda **_: {"StackResourceSummaries": [queue]},
+        describe_stacks=lambda **_: {"Stacks": [{"Outputs": [output]}]},
+    )
+    deployed = Deployment(ScriptedClient("cloudformation", script), fake_aws.sqs)
+    assert list(deployed.queue_urls(MESSAGING)) == [url]
+    assert (deployed.retired(MESSAGING), deployed.messages(url)) == (["carers"], 1)

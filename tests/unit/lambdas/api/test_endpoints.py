@@ -168,6 +168,7 @@ def test_no_consent_is_requested_for_what_cannot_be_stored(call: Call, cloud: Cl
         assert server.received == []
 
 
+@pytest.mark.lost_answers
 def test_each_subscription_has_a_key_of_its_own(call: Call, cloud: Cloud) -> None:
     master = base64.b64encode(b"m" * 48).decode()
     cloud.aws.secrets.create_secret(Name="webhook", SecretString=master)

@@ -90,6 +90,7 @@ def test_the_second_of_two_conditional_changes_is_refused(service: Any) -> None:
     other.delete("carers", "news", Conditions(match=f'"x", {theirs.tag}'))
 
 
+@pytest.mark.lost_answers
 def test_one_of_two_writers_creates_a_name(service: Any) -> None:
     other = service()
     late = service(lambda: other.update("carers", "news", wanted("theirs"), Conditions(none_match="*")))
@@ -100,6 +101,7 @@ def test_one_of_two_writers_creates_a_name(service: Any) -> None:
     assert [each.id for each in other.query("carers")] == ["news"]
 
 
+@pytest.mark.lost_answers
 def test_a_subscription_deleted_meanwhile_is_created_anew_or_not_found(service: Any) -> None:
     other = service()
     other.update("carers", "news", wanted("first"), ALWAYS)

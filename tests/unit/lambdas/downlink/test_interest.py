@@ -214,6 +214,7 @@ def test_the_record_of_the_publication_belongs_to_no_device(world: World) -> Non
 
 
 @pytest.mark.parametrize("name", ["outbox", "outbox.fifo"])
+@pytest.mark.lost_answers
 def test_the_schedule_calls_it_with_its_settings(
     world: World, tmp_path: Any, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:

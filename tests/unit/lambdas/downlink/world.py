@@ -34,6 +34,7 @@ from lambdas.downlink.parts import Parts
 from lambdas.downlink.reconciler import Reconciled, Reconciler
 from tests.dynamodb import create_table, records
 from tests.fakes.aws import FakeAws
+from tests.fakes.client import ScriptedClient
 from tests.fakes.clock import START_MS
 
 START = START_MS
@@ -74,7 +75,7 @@ class World:
         self.table = Records(DynamoDbTables(aws.dynamodb, urandom), DESIRED, keys.DESIRED)
         self.fleet = records(aws.dynamodb, FLEET, REGISTRY)
         self._numbers = 0
-        aws.others["iot-data"] = self
+        aws.others["iot-data"] = ScriptedClient("iot-data", self)
         settings = DownlinkSettings(
             desired_table=DESIRED,
             presence_table=PRESENCE,
@@ -94,13 +95,14 @@ class World:
         """The parts by the contract of the moment."""
         return parts.wired()
 
-    def publish(self, *, topic: str, qos: int, payload: bytes) -> None:
+    def publish(self, *, topic: str, qos: int, payload: bytes) -> dict[str, Any]:
         """IoT Core's data plane."""
         if not self.is_iot_up:
             raise ClientError({"Error": {"Code": "ThrottlingException", "Message": "no"}}, "Publish")
         thing = topic.split("/")[1]
         assert (topic, qos) == (device_topic(thing, "inbox"), 1)
         self.sent.append((thing, received(parse_event(payload))))
+        return {}
 
     def _noting(self, send: Callable[..., Any]) -> Callable[..., Any]:
         """`send`, whose delays are noted."""

@@ -219,6 +219,7 @@ def test_two_processes_of_a_function_share_the_pause_of_their_endpoint(hook: Hoo
     assert hook.outcomes() == [(id, "delivered", None, 204) for id in "1234"]
 
 
+@pytest.mark.lost_answers
 def test_an_event_that_failed_for_too_long_is_a_dead_letter(hook: Hook) -> None:
     failed, _ = delivered(
         hook,
@@ -482,6 +483,7 @@ def test_a_wrong_setting_is_named(
         hook.service("https://desk.example/")
 
 
+@pytest.mark.lost_answers
 def test_an_invocation_writes_its_figures_and_logs_each_event_that_did_not_arrive(
     hook: Hook, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
