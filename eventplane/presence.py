@@ -115,7 +115,8 @@ class Incident:
 class DeviceState:
     """One device. `reported` is what the plane was told last, since `reported_ms` by IoT Core's clock.
 
-    `traffic` is what was counted of it last, if it was loud; `flood` is there while it floods.
+    `traffic` is what was counted of it last, if it was loud, by the reports `counted`; `flood` is there while
+    it floods.
     `unsent` are events in JSON format that are decided and not yet known to be sent. `revision` counts the
     writes of the stored item (0: there is none), `due_ms` is when it asks to be looked at again. A device
     that `is_gone` was decommissioned: nothing that is heard of it counts.
@@ -131,6 +132,7 @@ class DeviceState:
     quiet: Quiet | None = None
     incident: Incident | None = None
     traffic: Traffic | None = None
+    counted: tuple[str, ...] = ()
     flood: Flood | None = None
     unsent: tuple[str, ...] = ()
     is_gone: bool = False

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, fields
 from typing import Any, Final
 
 from eventplane.errors import EventPlaneError
@@ -61,20 +61,17 @@ class TrafficQuotaError(EventPlaneError):
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """What a device sent in the window that is number `window` since 1970, by these `reports`."""
+    """What a device sent in the window that is number `window` since 1970."""
 
     window: int
     frames: int = 0
     events: int = 0
     bytes: int = 0
-    reports: frozenset[str] = field(default=frozenset(), compare=False)
 
     def __add__(self, other: Traffic) -> Traffic:
-        """Return the sum with other traffic of the same window; a report that came before adds nothing."""
-        if self.reports & other.reports:
-            return self
+        """Return the sum with other traffic of the same window."""
         sums = {each: getattr(self, each) + getattr(other, each) for each in KINDS}
-        return Traffic(self.window, **sums, reports=self.reports | other.reports)
+        return Traffic(self.window, **sums)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,17 +111,15 @@ def loudest(publishes: Iterable[Publish], quota: Quota) -> Iterator[tuple[str, T
 
 def traffic_text(device: str, traffic: Traffic, report: str = "") -> str:
     """Return the message body that reports `traffic` of `device`; a copy has the same `report`."""
-    counts = {each: getattr(traffic, each) for each in ("window", *KINDS)}
-    return json.dumps({"device": device, "traffic": counts, "report": report})
+    return json.dumps({"device": device, "traffic": asdict(traffic), "report": report})
 
 
-def read_traffic(members: Mapping[str, Any]) -> tuple[str, Traffic] | None:
+def read_traffic(members: Mapping[str, Any]) -> tuple[str, Traffic, str] | None:
     """Return the device and its traffic in a message's members; None for another message.
 
     Raises `ValueError`, `TypeError`, `LookupError` for a message that only looks like one.
     """
     if "traffic" not in members:
         return None
-    counts = {each: int(members["traffic"][each]) for each in ("window", *KINDS)}
-    reports = frozenset(str(each) for each in [members.get("report")] if each)
-    return str(members["device"]), Traffic(**counts, reports=reports)
+    counts = {each.name: int(members["traffic"][each.name]) for each in fields(Traffic)}
+    return str(members["device"]), Traffic(**counts), str(members.get("report", ""))

@@ -7,12 +7,12 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Final
-from uuid import uuid4
 
 from eventplane.errors import EnvelopeError
 from eventplane.function_settings import ArchiveWriterSettings
 from eventplane.ingest import IngestFrame, parse_frame
 from eventplane.ledger import QUARANTINE, TAP, QuarantineRecord, tap_records, to_line
+from eventplane.randomness import RandomBytes
 from eventplane.topics import is_device_name
 from eventplane.traffic import Publish, Quota, loudest, traffic_text
 from lambdas.common.archive import Archive
@@ -40,7 +40,8 @@ Unreadable = tuple[QueueMessage, EnvelopeError]
 class TrafficReport:
     """Tells the presence monitor, by its queue at `queue_url`, of devices that are loud by `quota`."""
 
-    def __init__(self, sender: SqsSender, queue_url: str, quota: Quota) -> None:
+    def __init__(self, sender: SqsSender, queue_url: str, quota: Quota, random_bytes: RandomBytes) -> None:
+        self._random_bytes = random_bytes
         self._sender = sender
         self._queue_url = queue_url
         self._quota = quota
@@ -48,7 +49,8 @@ class TrafficReport:
     def send(self, publishes: Iterable[Publish]) -> None:
         """Send the counts of the loudest. Those that SQS does not take are lost: the next batch has more."""
         counts = (
-            PlainMessage(traffic_text(*each, uuid4().hex[:12])) for each in loudest(publishes, self._quota)
+            PlainMessage(traffic_text(*each, self._random_bytes(6).hex()))
+            for each in loudest(publishes, self._quota)
         )
         send_all(self._sender, self._queue_url, counts)
 
@@ -144,7 +146,8 @@ def service() -> QueueReader:
     settings = ArchiveWriterSettings.read(os.environ)
     traffic = None
     if settings.traffic_queue and settings.device_quota:
-        traffic = TrafficReport(SqsSender(client("sqs")), settings.traffic_queue, settings.device_quota)
+        sender = SqsSender(client("sqs"))
+        traffic = TrafficReport(sender, settings.traffic_queue, settings.device_quota, random_bytes)
     archive = Archive(client("s3"), settings.archive_bucket, random_bytes)
     return QueueReader(TapWriter(archive=archive, clock=system_clock, traffic=traffic).process)
 

@@ -41,6 +41,9 @@ _MAX_VERSION: Final = 2**63 - 1
 
 _CERTIFICATE = re.compile(r"[0-9a-f]{64}")
 
+MOST_COUNTED: Final = 100
+"""Names of reports of one window that are remembered. Ours: copies come within seconds, so many reports do not."""
+
 _REFUSED = "connect_failed"
 """The lifecycle message about a connection that never stood (AWS IoT Developer Guide, lifecycle events)."""
 
@@ -55,10 +58,11 @@ class UnreadableObservationError(EventPlaneError):
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """Something that was said of a device."""
+    """Something that was said of a device. Copies of a count have the same `report`; "" where it has none."""
 
     device: str
     said: Sighting | Heartbeat | Traffic
+    report: str = ""
 
     def apply(self, state: DeviceState) -> DeviceState:
         """The state that knows this as well; the same one when it is no news."""
@@ -68,15 +72,22 @@ class Observation:
             case Sighting() as seen if state.sighting is None or seen.is_newer_than(state.sighting):
                 return replace(state, sighting=seen)
             case Traffic() as counted if state.traffic is None or counted.window > state.traffic.window:
-                return replace(state, traffic=counted)
+                return replace(state, traffic=counted, counted=self._reports)
+            case Traffic() if self.report in state.counted:
+                return state
             case Traffic() as counted if counted.window == state.traffic.window:  # type: ignore[union-attr]
-                return replace(state, traffic=state.traffic + counted)  # type: ignore[operator]
+                traffic = state.traffic + counted  # type: ignore[operator]
+                return replace(state, traffic=traffic, counted=(*state.counted, *self._reports)[-MOST_COUNTED:])
             case Heartbeat() as heard if state.heartbeat is None:
                 return replace(state, heartbeat=heard)
             case Heartbeat() as heard if heard.is_newer_than(state.heartbeat):  # type: ignore[arg-type]
                 return replace(state, heartbeat=heard)
             case _:
                 return state
+
+    @property
+    def _reports(self) -> tuple[str, ...]:
+        return (self.report,) if self.report else ()
 
 
 Reader = Callable[[str, int], Observation | None]

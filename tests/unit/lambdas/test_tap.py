@@ -100,6 +100,12 @@ def test_a_message_without_time_is_redelivered_and_not_in_the_object_s_name(
     assert len(cloud.keys("tap/")) == 2
 
 
+def _read(body: str) -> tuple[str, Traffic, str]:
+    found = read_traffic(json.loads(body))
+    assert found is not None
+    return found
+
+
 class Flood:
     """A flooding device, and an archive writer that reports it to the queue `monitor`."""
 
@@ -118,14 +124,14 @@ class Flood:
         writer = TapWriter(
             archive=Archive(s3 or self.cloud.s3, BUCKET, urandom),
             clock=self.cloud.clock,
-            traffic=TrafficReport(SqsSender(sqs or self.cloud.sqs), self.monitor, quota),
+            traffic=TrafficReport(SqsSender(sqs or self.cloud.sqs), self.monitor, quota, urandom),
         )
         return len(writer.process([*self.messages, BAD], Invocation("i", remaining_ms)))
 
-    def told(self) -> list[tuple[str, Traffic] | None]:
+    def told(self) -> list[tuple[str, Traffic]]:
         # The monitor counts a report once.
         reports = dict.fromkeys(self.cloud.sqs.take(self.monitor))
-        return [read_traffic(json.loads(body)) for body in reports]
+        return [(device, traffic) for device, traffic, _ in map(_read, reports)]
 
 
 @pytest.fixture
