@@ -42,7 +42,7 @@ _MAX_VERSION: Final = 2**63 - 1
 _CERTIFICATE = re.compile(r"[0-9a-f]{64}")
 
 MOST_COUNTED: Final = 100
-"""Names of reports of one window that are remembered. Ours: copies come within seconds, so many reports do not."""
+"""Names of reports of one window that are remembered. Ours: copies come within seconds, fewer reports do."""
 
 _REFUSED = "connect_failed"
 """The lifecycle message about a connection that never stood (AWS IoT Developer Guide, lifecycle events)."""
@@ -77,7 +77,8 @@ class Observation:
                 return state
             case Traffic() as counted if counted.window == state.traffic.window:  # type: ignore[union-attr]
                 traffic = state.traffic + counted  # type: ignore[operator]
-                return replace(state, traffic=traffic, counted=(*state.counted, *self._reports)[-MOST_COUNTED:])
+                reports = (*state.counted, *self._reports)
+                return replace(state, traffic=traffic, counted=reports[-MOST_COUNTED:])
             case Heartbeat() as heard if state.heartbeat is None:
                 return replace(state, heartbeat=heard)
             case Heartbeat() as heard if heard.is_newer_than(state.heartbeat):  # type: ignore[arg-type]
