@@ -109,7 +109,7 @@ class LostAnswers:
             if context["retries"]["attempt"] > 1 or not self.loses(xform_name(model.name)):
                 return answer
             timeout = endpoint.http_session._timeout
-            # What a receive gave comes when the queue shows it again.
+            # A reader receives again and again, until the queue shows what the lost receive gave.
             pause(max(getattr(timeout, "read_timeout", timeout), getattr(self._hidden, "for_s", 0)))
             return None, ReadTimeoutError(endpoint_url=request.url)
 
@@ -138,7 +138,8 @@ class LostAnswers:
         self.fakes[id(fake)] = fake
         if (site := site_of(operation)) is None:
             return _locked(fake, method, request)
-        self._hidden.for_s = _hidden_s(fake, request) if operation == "receive_message" else 0
+        is_reader = (site.package, operation) == ("eventplane_client", "receive_message")
+        self._hidden.for_s = _hidden_s(fake, request) if is_reader else 0
         client, here = _client(fake.service, site.package)
         here.ask = lambda: _locked(fake, method, deepcopy(request))
         if operation == "publish":  # devices drop a copy
