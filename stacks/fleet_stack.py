@@ -147,7 +147,7 @@ def _fleet_snapshot(scope: Construct) -> lambda_.IFunction:
         size=_SNAPSHOT_SIZE,
         statements=[
             allow_table(holder, FLEET_TABLE, "Scan"),
-            allow_writing(holder, archive, [FLEET]),
+            *allow_writing(holder, archive, [FLEET]),
         ],
         settings=SnapshotSettings(
             fleet_table=environment.resource_name(FLEET_TABLE), archive_bucket=archive.bucket_name

@@ -163,7 +163,7 @@ class RoutingStack(PlaneStack):
             size=self.plane.archive_writer,
             source=self._tap,
             statements=[
-                allow_writing(writer, archive, [TAP_FOLDER, QUARANTINE]),
+                *allow_writing(writer, archive, [TAP_FOLDER, QUARANTINE]),
                 *([allow_send(traffic)] if traffic else []),
             ],
             settings=ArchiveWriterSettings(
@@ -182,7 +182,7 @@ class RoutingStack(PlaneStack):
             contract=self._contract,
             size=self.plane.ledger_writer,
             source=ledger,
-            statements=[allow_writing(writer, archive, [LEDGER, CONTRACTS])],
+            statements=allow_writing(writer, archive, [LEDGER, CONTRACTS]),
             settings=LedgerWriterSettings(archive.bucket_name),
         )
 

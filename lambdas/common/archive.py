@@ -6,7 +6,7 @@ import gzip
 import hashlib
 import io
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -59,7 +59,7 @@ class Archive:
         content: dict[str, Any] = {"Key": key, "Body": body, "ContentType": "application/x-ndjson"}
         if folder not in LISTED:
             self._client.put_object(Bucket=self._bucket, **content)
-        elif (etag := self._create(**content)) is not None and has_time():
+        elif (etag := self._create(**content) or self._own(key, body)) is not None and has_time():
             digest, mark = hashlib.sha256(body).hexdigest(), f"{etag}-{len(body)}"
             self._enter(folder, key, written_at_ms, extent, (digest, mark))
         return key
@@ -109,18 +109,31 @@ class Archive:
             self._create(Key=f"{CONTRACTS}/{version}.json", Body=compiled, ContentType="application/json")
             self._filed.add(version)
 
-    def _create(self, **content: Any) -> str | None:
-        """Write an object where none is; return its ETag, None where one was.
+    def _own(self, key: str, body: bytes) -> str | None:
+        """Return the ETag of an object that has these very bytes; None for another one.
 
-        So it is too when the answer was lost and botocore's repeat met its own object.
+        botocore's repeat of a write whose answer was lost meets what it wrote itself.
         """
+        try:
+            found = self._client.get_object(Bucket=self._bucket, Key=key)
+            return _etag(found) if found["Body"].read() == body else None
+        except (ClientError, BotoCoreError):
+            logger.exception("an object of the archive could not be compared, and is not listed", key=key)
+            return None
+
+    def _create(self, **content: Any) -> str | None:
+        """Write an object where none is; return its ETag, None where one was."""
         try:
             answer = self._client.put_object(Bucket=self._bucket, IfNoneMatch="*", **content)
         except ClientError as error:
             if error_code(error) != _EXISTS:
                 raise
             return None
-        return str(answer["ETag"]).strip('"')
+        return _etag(answer)
+
+
+def _etag(answer: Mapping[str, Any]) -> str:
+    return str(answer["ETag"]).strip('"')
 
 
 def object_name(message_ids: Iterable[str]) -> str:

@@ -200,10 +200,14 @@ def allow_folders(
     return allow(actions, [bucket.arn_for_objects(f"{folder}/*") for folder in folders])
 
 
-def allow_writing(scope: Construct, archive: s3.IBucket, folders: Sequence[str]) -> iam.PolicyStatement:
-    """Return a statement for a role in `scope` that writes objects to `folders`, and their lists."""
-    lists = [list_of(folder) for folder in folders if folder in LISTED]
-    return allow_folders(scope, archive, ["s3:PutObject"], [*folders, *lists])
+def allow_writing(scope: Construct, archive: s3.IBucket, folders: Sequence[str]) -> list[iam.PolicyStatement]:
+    """Return statements for a role in `scope` that writes objects to `folders`, and their lists.
+
+    Of what it lists it may read, to know a write of its own whose answer was lost.
+    """
+    listed = [folder for folder in folders if folder in LISTED]
+    writes = allow_folders(scope, archive, ["s3:PutObject"], [*folders, *map(list_of, listed)])
+    return [writes, *([allow_folders(scope, archive, ["s3:GetObject"], listed)] if listed else [])]
 
 
 def _bucket_name(environment: Environment, name: Name) -> str:

@@ -119,7 +119,7 @@ class _HttpSink:
         self.statements = [
             allow_send(outbox, last_resort),
             allow_read_secret(scope, secret),
-            allow_writing(scope, archive, [HANDOVERS]),
+            *allow_writing(scope, archive, [HANDOVERS]),
             allow_own_items(
                 scope, ENDPOINTS_TABLE, ("GetItem", "PutItem", "DeleteItem"), f"{participant.name}/*"
             ),

@@ -52,7 +52,7 @@ class Targets:
         return [
             allow_send(*self.inboxes.values(), self.ledger),
             *allow_contract(scope),
-            allow_writing(scope, self.archive, [LEDGER, CONTRACTS]),
+            *allow_writing(scope, self.archive, [LEDGER, CONTRACTS]),
             *(allow_read_secret(scope, each) for each in self.secrets(scope).values()),
         ]
 
