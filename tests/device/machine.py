@@ -77,10 +77,14 @@ class EmulatedDevice:
         argv += [word for name, value in options.items() for word in (f"-{name}", value)]
         argv += [word for each in devices for word in ("-device", each)]
         self._socket.unlink(missing_ok=True)
-        self._child = self._supervisor.start("device", argv, ready=self._socket.exists)
         line = socket.socket(socket.AF_UNIX)
         line.settimeout(PATIENCE_S)
-        line.connect(str(self._socket))
+
+        def takes_the_line() -> bool:
+            # The socket is there a moment before anything listens at it.
+            return line.connect_ex(str(self._socket)) == 0
+
+        self._child = self._supervisor.start("device", argv, ready=takes_the_line)
         self._line, self._answers = line, line.makefile("rb")
         assert self._answers.readline() == b'{"ready": true}\n', self.console()
 
