@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from io import BytesIO
 from os import urandom
 from pathlib import Path
 from queue import Empty, Queue
@@ -21,6 +22,7 @@ from typing import Any, Final
 from uuid import uuid4
 
 import paho.mqtt.client as mqtt
+from botocore.exceptions import ClientError
 from paho.mqtt.enums import CallbackAPIVersion
 
 from eventplane.contract import ContractError, load_compiled
@@ -62,13 +64,31 @@ class FileS3:
     def __init__(self, root: Path) -> None:
         self._root = root
 
-    def put_object(self, *, Bucket: str, Key: str, Body: bytes, **_: Any) -> None:  # noqa: N803 - boto3's names
-        """Write one object; one that is there is replaced."""
+    # boto3's names.
+    def put_object(self, *, Bucket: str, Key: str, Body: bytes, IfNoneMatch: str = "", **_: Any) -> Any:  # noqa: N803
+        """Write one object; one that is there is replaced, if that is not forbidden."""
         path = self._root / Bucket / Key
         path.parent.mkdir(parents=True, exist_ok=True)
         unfinished = path.with_name(f".{path.name}.{os.getpid()}.unfinished")  # each worker writes contracts
         unfinished.write_bytes(Body)
-        unfinished.replace(path)
+        if not IfNoneMatch:
+            unfinished.replace(path)
+            return _described(Body)
+        try:
+            path.hardlink_to(unfinished)
+        except FileExistsError:
+            raise ClientError({"Error": {"Code": "PreconditionFailed"}}, "PutObject") from None
+        finally:
+            unfinished.unlink()
+        return _described(Body)
+
+    def get_object(self, *, Bucket: str, Key: str) -> Any:  # noqa: N803 - boto3's names
+        body = (self._root / Bucket / Key).read_bytes()
+        return {"Body": BytesIO(body), **_described(body)}
+
+
+def _described(body: bytes) -> dict[str, str]:
+    return {"ETag": hashlib.md5(body, usedforsecurity=False).hexdigest()}
 
 
 class FileSqs:

@@ -6,6 +6,7 @@ An audit that does not notice the deletion proves nothing.
 from __future__ import annotations
 
 import gzip
+import hashlib
 import json
 import os
 import shutil
@@ -17,6 +18,7 @@ from typing import Any
 from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.ledger import LEDGER
 from eventplane.reasons import Outcome
+from eventplane.written import WRITTEN, read_entry
 from local.audit_page.page import PAGE, write_page
 from local.audits import AuditProcess
 from local.errors import LocalError
@@ -72,8 +74,18 @@ def copy_without_one(archive: Path, copy: Path) -> Deletion:
     (copy / name).unlink()  # it is a link: the original must not change
     others = (line for line in held[file] if not _is_delivery(json.loads(line)))
     # Also without a row: an object that is gone is a hole of the archive, and no loss.
-    (copy / name).write_bytes(gzip.compress(b"".join(line + b"\n" for line in others)))
+    lines = [line + b"\n" for line in others]
+    content = gzip.compress(b"".join(lines))
+    (copy / name).write_bytes(content)
+    _list_again(copy, name, len(lines), hashlib.sha256(content).hexdigest())
     return Deletion(name.as_posix(), frozenset((row["source"], row["id"]) for row in deliveries[file]))
+
+
+def _list_again(archive: Path, name: Path, rows: int, digest: str) -> None:
+    """Let the writer's list say what the object has now: else that somebody altered it would explain all."""
+    for path in (archive / WRITTEN / name).parent.glob(f"{name.name}.*"):
+        if entry := read_entry(path.relative_to(archive).as_posix()):
+            path.rename(archive / entry._replace(rows=rows, digest=digest, mark="").name)
 
 
 def _is_delivery(row: Mapping[str, Any]) -> bool:
