@@ -203,12 +203,15 @@ def main() -> None:
     client.connect(LOOPBACK, port)
     client.loop_start()
     client.subscribe(f"$aws/rules/{rule}/#", 1)
-    quiet_since = time.monotonic()
-    while not (stopping.is_set() and time.monotonic() - quiet_since > _QUIET_S):
+    quiet_since: float | None = None
+    while quiet_since is None or time.monotonic() - quiet_since <= _QUIET_S:
         if batch := _batch(arrived):
             functions.handle([queue_message(each.topic, bytes(each.payload)) for each in batch])
             for message in batch:
                 client.ack(message.mid, message.qos)
+            quiet_since = None
+        elif stopping.is_set() and quiet_since is None:
+            # From now on: one that was halted has not read yet what came meanwhile.
             quiet_since = time.monotonic()
     client.disconnect()
     client.loop_stop()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import runpy
 from dataclasses import dataclass
+from os import urandom
 from pathlib import Path
 
 import pytest
@@ -43,7 +44,7 @@ class Home:
 
     def endpoints(self) -> list[EndpointState]:
         """What the functions know of endpoints that fail."""
-        tables = DynamoDbTables(self.plane.cloud.client("dynamodb"))
+        tables = DynamoDbTables(self.plane.cloud.client("dynamodb"), urandom)
         return [*Records(tables, self.plane.outputs["EndpointsTable"], ENDPOINT).all()]
 
     def key(self) -> str:
