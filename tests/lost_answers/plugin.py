@@ -56,8 +56,8 @@ class LostAnswersPlugin:
             tries, seen = self.tries[key[0]], self._seen
             tries.tried += 1
             tries.same += is_passed
-            tries.late_s = max(tries.late_s, seen.late_s)
-            if not lost:
+            if not lost:  # of two lost answers each has a time of its own
+                tries.late_s = max(tries.late_s, seen.late_s)
                 new = {site: requests for site, requests in seen.asked.items() if site not in asked}
                 self._try(item, nextitem, new, expected, key)
 

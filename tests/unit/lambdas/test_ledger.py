@@ -75,6 +75,8 @@ def test_the_writer_makes_one_object_of_a_batch_and_files_each_contract_first_an
             puts.append(Key)
             return cloud.s3.put_object(Key=Key, **request)
 
+        get_object = cloud.s3.get_object
+
     own = {cloud.contract.version: cloud.contract.canonical}
     batch = [held('{"id":"1"}', contracts=own), held('{"id":"22"}', '{"id":"3"}', contracts=own)]
     assert writing(cloud, *batch, s3=Counting()) == frozenset()
