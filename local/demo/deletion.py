@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -74,18 +74,21 @@ def copy_without_one(archive: Path, copy: Path) -> Deletion:
     (copy / name).unlink()  # it is a link: the original must not change
     others = (line for line in held[file] if not _is_delivery(json.loads(line)))
     # Also without a row: an object that is gone is a hole of the archive, and no loss.
-    lines = [line + b"\n" for line in others]
-    content = gzip.compress(b"".join(lines))
-    (copy / name).write_bytes(content)
-    _list_again(copy, name, len(lines), hashlib.sha256(content).hexdigest())
+    write_as_its_writer(copy, name, list(others))
     return Deletion(name.as_posix(), frozenset((row["source"], row["id"]) for row in deliveries[file]))
 
 
-def _list_again(archive: Path, name: Path, rows: int, digest: str) -> None:
-    """Let the writer's list say what the object has now: else that somebody altered it would explain all."""
+def write_as_its_writer(archive: Path, name: Path, lines: Sequence[bytes]) -> None:
+    """Replace the object `name` and its entry in its writer's list.
+
+    If the list said what it had before, that somebody altered it would explain all that is missing.
+    """
+    content = gzip.compress(b"".join(line + b"\n" for line in lines))
+    (archive / name).write_bytes(content)
+    digest = hashlib.sha256(content).hexdigest()
     for path in (archive / WRITTEN / name).parent.glob(f"{name.name}.*"):
         if entry := read_entry(path.relative_to(archive).as_posix()):
-            path.rename(archive / entry._replace(rows=rows, digest=digest, mark="").name)
+            path.rename(archive / entry._replace(rows=len(lines), digest=digest, mark="").name)
 
 
 def _is_delivery(row: Mapping[str, Any]) -> bool:

@@ -12,6 +12,7 @@ import pytest
 
 from eventplane.envelope import Envelope, write_event
 from local.audits import run_audits
+from local.demo.deletion import write_as_its_writer
 from local.process import Supervisor
 from tests.adversary.conftest import Attempt
 from tests.adversary.world import ALARM, HELP, THIEF, VICTIM, VOICE, World, new_id
@@ -36,18 +37,19 @@ def reports(world: World, masked: Envelope, tmp_path_factory: pytest.TempPathFac
     for each in (whole, broken):
         world.archive.copy_to(each)
     for file in (broken / "ledger").rglob("*.gz"):
-        _without(file, VICTIM, masked.id)
+        _without(broken, file.relative_to(broken), VICTIM, masked.id)
     with Supervisor(folder / "run") as supervisor:
         yield run_audits(supervisor, {whole: folder / "whole-report", broken: folder / "broken-report"})
 
 
-def _without(file: Path, device: str, id: str) -> None:
-    """Delete the rows about an event of `device` from a ledger file."""
-    lines = gzip.decompress(file.read_bytes()).splitlines()
+def _without(archive: Path, name: Path, device: str, id: str) -> None:
+    """Delete the rows about an event of `device` from a ledger file, as if its writer never had them."""
+    lines = gzip.decompress((archive / name).read_bytes()).splitlines()
     kept = [
         line for line in lines if not ((row := json.loads(line))["id"] == id and row["client_id"] == device)
     ]
-    file.write_bytes(gzip.compress(b"\n".join(kept) + b"\n"))
+    if kept != lines:
+        write_as_its_writer(archive, name, kept)
 
 
 def findings(report: Any, kind: str, event: Envelope) -> list[Any]:
