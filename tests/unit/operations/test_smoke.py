@@ -160,6 +160,7 @@ class Glue:
 
     def __init__(self, *states: str, refusals: int = 0) -> None:
         self._states = list(states)
+        self._began = datetime.now(UTC) - timedelta(seconds=1)
         self._refusals = refusals
         self.stopped: list[str] = []
         self.started: list[Any] = []
@@ -176,8 +177,8 @@ class Glue:
 
     def get_job_run(self, **_: Any) -> dict[str, Any]:
         state = self._states.pop(0) if len(self._states) > 1 else self._states[0]
-        started = datetime.now(UTC) - timedelta(seconds=1)
-        return {"JobRun": {"JobRunState": state, "StartedOn": started, "ErrorMessage": "no such bucket"}}
+        told = {"JobRunState": state, "StartedOn": self._began, "ErrorMessage": "no such bucket"}
+        return {"JobRun": told}
 
     def batch_stop_job_run(self, **call: Any) -> dict[str, Any]:
         self.stopped = call["JobRunIds"]
