@@ -42,7 +42,7 @@ def test_a_participant_that_comes_goes_or_stands_elsewhere_changes_no_other_ids(
 
     left = {each for each in dev.ids() - shrunk.ids() if not each.startswith("monitoring/")}
     assert left
-    own = ("familyapp", "downlink", "subscribers", "deviceinbox")
+    own = ("familyapp", "downlink", "subscribers", "endpoints", "deviceinbox")
     assert all(any(name in each.lower().replace("-", "") for name in own) for each in left), left
     assert {each for each in shrunk.ids() if not each.startswith("monitoring/")} <= dev.ids()
 

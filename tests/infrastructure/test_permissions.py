@@ -55,18 +55,19 @@ _CONTRACT_IN_FORCE = [
     ("dynamodb:Scan", "table/interest table/subscriptions"),
 ]
 _WEBHOOK_KEY = ("secretsmanager:GetSecretValue", "subscribers-webhook-??????")
-_LEDGER = ("s3:PutObject", "/contracts/* /ledger/* /written/ledger/*")
+_LEDGER = ("s3:PutObject", "/contracts/* /ledger/* /written/ledger/*"), ("s3:GetObject", "/ledger/*")
 _ENDPOINTS = ("dynamodb:GetItem dynamodb:PutItem dynamodb:DeleteItem", "table/endpoints")
-_HANDOVERS = ("s3:PutObject", "/handovers/* /written/handovers/*")
+_HANDOVERS = ("s3:PutObject", "/handovers/* /written/handovers/*"), ("s3:GetObject", "/handovers/*")
 
 FUNCTIONS = {
     "discovery-api": _CONTRACT_IN_FORCE,
     "archive-writer": [
         (CONSUME, "tap"),
         ("s3:PutObject", "/quarantine/* /tap/* /written/tap/*"),
+        ("s3:GetObject", "/tap/*"),
         ("sqs:SendMessage", "presence"),
     ],
-    "ledger-writer": [(CONSUME, "ledger"), _LEDGER],
+    "ledger-writer": [(CONSUME, "ledger"), *_LEDGER],
     "ingest-errors": [(CONSUME, "ingest-errors"), ("sqs:SendMessage", "ingest ingest-urgent tap")],
     "presence-connections": [(CONSUME, "presence"), *_PRESENCE],
     "presence-heartbeats": [(CONSUME, "presence-monitor-inbox"), *_PRESENCE],
@@ -89,7 +90,7 @@ FUNCTIONS = {
     ],
     "subscribers": [
         *((CONSUME, "subscribers-inbox"), ("sqs:SendMessage", "subscribers-inbox-dlq subscribers-outbox")),
-        *(_WEBHOOK_KEY, _HANDOVERS, _ENDPOINTS, ("dynamodb:Scan", "table/subscriptions")),
+        *(_WEBHOOK_KEY, *_HANDOVERS, _ENDPOINTS, ("dynamodb:Scan", "table/subscriptions")),
     ],
     "provisioning-hook": [("dynamodb:GetItem dynamodb:PutItem", "table/fleet")],
     "certificate-keeper": [
@@ -150,7 +151,7 @@ OPTIONAL = {
     ],
     "webhook-alarm-centre": [
         (CONSUME, "alarm-centre-inbox"),
-        *(_HANDOVERS, _ENDPOINTS),
+        *(*_HANDOVERS, _ENDPOINTS),
         ("secretsmanager:GetSecretValue", "alarm-centre-webhook-??????"),
         ("sqs:SendMessage", "alarm-centre-outbox alarm-centre-inbox-dlq"),
     ],
@@ -164,7 +165,7 @@ def routing(contract: Contract, source: str) -> list[tuple[str, str]]:
     written = [resource_names.channel_queue(each) for each in channels]
     return [
         *((CONSUME, source), ("sqs:SendMessage", " ".join(["ledger", *written])), *_CONTRACT_IN_FORCE),
-        _LEDGER,
+        *_LEDGER,
     ]
 
 
