@@ -275,7 +275,9 @@ def midnight_skew(archive: Archive) -> Expected:
     """The first five rows of the ledger lie in the folder of the day before."""
     path = archive.objects(LEDGER, 0)[0]
     lines = archive.lines(path)
-    before = archive.root / archive.hour_name(LEDGER, 23, day="2026-02-28") / path.name
+    # Of its own name: one that was moved would have been altered as well.
+    name = path.name[::-1].removeprefix("zg.nosj.") + ".json.gz"
+    before = archive.root / archive.hour_name(LEDGER, 23, day="2026-02-28") / name
     archive.write(before, lines[:5])
     archive.write(path, lines[5:])
     return Expected((PROVEN,), may=(Fact("misplaced_object", ARCHIVE),), unseen=0)
