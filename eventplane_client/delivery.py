@@ -15,6 +15,7 @@ class Delivery:
     """`event` as `message` brought it; the filter knows it by `key`, its inbox's order by its `position`.
 
     `is_claimed` by this reader; `is_acknowledged` to the transport before it is handled (`at_most_once`);
+    `is_handled` once the filter was asked to keep that it is, perhaps in vain;
     `is_settled` once it is handled or given back; `handling` tells of it while it is handed out.
     """
 
@@ -24,6 +25,7 @@ class Delivery:
     position: tuple[Stream, int] | None = None
     is_claimed: bool = False
     is_acknowledged: bool = False
+    is_handled: bool = False
     is_settled: bool = False
     handling: Handling | None = None
 

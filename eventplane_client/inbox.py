@@ -241,16 +241,15 @@ class Inbox:
 
     def _give_all_back(self, error: BaseException | None) -> None:
         try:
-            got = self._handled() if error is None else [each for each in self._got if not each.is_settled]
+            got = self._handled() if error is None else _unhandled(self._got)
             if error is None:
                 self._reader.settle(got)
             # Who was interrupted, or closed from outside, has not failed.
             is_failure = isinstance(error, Exception) and not isinstance(error, ClosedError)
             for each in got if error is not None else ():
                 self._reader.give_back(each, error or "", is_failure=is_failure)
-            for each in self._received:
-                if not each.is_settled:
-                    self._reader.give_back(each, "closed", is_failure=False)
+            for each in _unhandled(self._received):
+                self._reader.give_back(each, "closed", is_failure=False)
         finally:
             self._reader.close()
 
@@ -299,3 +298,8 @@ class Inbox:
                 if self._closed and not isinstance(error, ClosedError):
                     raise ClosedError(self.participant) from error
                 raise
+
+
+def _unhandled(deliveries: list[Delivery]) -> list[Delivery]:
+    """Those to give back at the end; the others are done, or in doubt where the filter did not keep it."""
+    return [each for each in deliveries if not (each.is_settled or each.is_handled)]

@@ -101,6 +101,8 @@ class Reader:
         nothing is handed out and nothing lost.
         """
         give_up = self._system.monotonic() + timeout_s
+        for each in handled:
+            each.is_handled = True
         while True:
             now = self._system.monotonic()
             self._queue(self._order.due(now))
@@ -131,6 +133,8 @@ class Reader:
         Raises `AlreadySettledError`, `StateError`.
         """
         _check_open(handled)
+        for each in handled:
+            each.is_handled = True
         if handled and self._filter:
             self._filter.claim((), [each.key for each in handled])
         self._end(handled, refused)

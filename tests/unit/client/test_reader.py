@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ from eventplane_client.memory import MemoryPlane, MemoryTransport
 from eventplane_client.memory_filter import Memory, MemoryFilter
 from eventplane_client.memory_subscriptions import MemorySubscriptions
 from eventplane_client.notices import DeadLettered, Expired, Notice, log_notice
-from eventplane_client.ports import Message, Mode
+from eventplane_client.ports import Message, Mode, Verdict
 from eventplane_client.reader import PREFETCH, Reader
 from tests.eventually import eventually
 from tests.unit.client.worlds import HOME, READER, event, numbered
@@ -70,6 +70,36 @@ def test_what_could_not_be_given_back_is_still_in_hand() -> None:
         assert (again.event.id, again.attempt > 1) == ("one", True)
         again.ack()
     assert plane.pending(READER) == 0
+
+
+@pytest.mark.parametrize("way", ["handle", "receive", "get"])
+def test_what_was_handled_and_could_not_be_kept_is_in_doubt(way: str) -> None:
+    class Throttled(MemoryFilter):
+        def claim(self, keys: Sequence[bytes], done: Sequence[bytes] = (), **options: Any) -> list[Verdict]:
+            if done:
+                raise StateError("filter", "throttled", "try again")
+            return super().claim(keys, done, **options)
+
+    plane, memory, now = MemoryPlane(visibility_s=0.05), Memory(), [0.0]
+    doubted: list[str] = []
+    plane.deliver(READER, event("one"))
+    plane.deliver(READER, event("two"))
+    filter = Throttled(memory, clock=lambda: now[0])
+    ways: dict[str, Callable[[Inbox], object]] = {
+        "handle": lambda inbox: inbox.handle(lambda _: None),
+        "receive": lambda inbox: inbox.receive(SECONDS).ack(),
+        "get": lambda inbox: [inbox.get(SECONDS) for _ in range(2)],
+    }
+    with pytest.raises(StateError), Inbox(READER, MemoryTransport(plane, READER), filter) as inbox:
+        ways[way](inbox)
+    now[0] += 1_000
+    plane.expire()
+    again = MemoryFilter(memory, clock=lambda: now[0])
+    with Inbox(
+        READER, MemoryTransport(plane, READER), again, on_doubt=lambda each: bool(doubted.append(each.id))
+    ) as inbox:
+        assert inbox.receive(SECONDS).event.id == "two"
+    assert doubted == ["one"]
 
 
 def test_what_a_silent_reader_has_in_hand_at_the_last_delivery_is_a_dead_letter() -> None:
