@@ -21,6 +21,8 @@ from glue_jobs.delivery_audit.device_reports import (
     Birth,
     Manifest,
     Range,
+    clipped,
+    without,
 )
 from glue_jobs.delivery_audit.event_group import HOUR_MS, HoleCount
 from glue_jobs.delivery_audit.findings import Finding, Hop, Kind
@@ -75,11 +77,15 @@ class Attestation:
             self._next = born.epoch, 1
             self.is_overdue = _at_ms(born) + 1_000 * USUAL_INTERVAL_S < scope.until_ms
         elif self.newest is not None:
-            self._next = self.newest.epoch, self.newest.sequence + 1
+            epoch = self.newest.epoch
+            spans = [each.span for each in chains[epoch] if each.span is not None]
+            # What was stored along with a manifest has a lower number, and is stated by the next one.
+            first = max((last for _, last in spans), default=self.newest.sequence) + 1
+            self._next = epoch, first
             # The last one covers nothing behind it: the device may go on, and all of that be gone. But an
             # audit of all days has no end until which anything is due: some device is always the last.
-            ranges = seen[self.newest.epoch].ranges if self.newest.epoch in seen else []
-            is_last = not ranges or ranges[-1][1] <= self.newest.sequence
+            numbers = seen[epoch].ranges if epoch in seen else []
+            is_last = not clipped(without(numbers, completeness.attested(epoch)), (first, _NO_END))
             has_ended = scope.end_ms is None and self.newest.is_final and is_last
             due_ms = _at_ms(self.newest) + self.newest.interval_ms
             self.is_overdue = due_ms < scope.until_ms and not has_ended

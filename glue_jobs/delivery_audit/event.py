@@ -126,12 +126,13 @@ class Event:
             self.handovers.sort(key=_handover_order)
         for row in () if self.is_displaced else self.ledger:
             self._take(row, rules, dead_letters)
-        in_force = _versions(row for row in self.ledger if row.basis != Basis.BUNDLED)
-        early = _versions(self.early)
+        in_force = _versions(row for row in self.ledger if row.is_by_contract_in_force)
         first = self.first
-        self.versions = in_force or early or [rules.in_force_at(first and first.accepted_at_ms)]
+        # A replay or a redrive decides for some routes, by the contract of its own time.
+        known = in_force or _versions(self.early) or (_versions(self.ledger) if first is None else [])
+        self.versions = known or [rules.in_force_at(first and first.accepted_at_ms)]
         if first is not None:
-            self._expect(first, rules, early)
+            self._expect(first, rules)
 
     @property
     def payloads_around(self) -> int:
@@ -175,16 +176,19 @@ class Event:
         """Return whether the event could have been refused, and its dead letter was delivered."""
         return letter_id(row.sender or "", row.source, row.id) in dead_letters and rules.is_refusable(row)
 
-    def _expect(self, first: TapRow, rules: AuditRules, early: list[str]) -> None:
+    def _expect(self, first: TapRow, rules: AuditRules) -> None:
         taken, by_version = first.routes, rules.by_version
-        if len(self.versions) == 1 and not early:
+        others = [each for each in self.decisions if not each.row.is_by_contract_in_force]
+        if len(self.versions) == 1 and not others:
             forwarded, unwanted = _parted(taken[by_version[self.versions[0]].number])
         else:
             # Copies of an event may have met routers of two versions: then the routes of both are expected.
             due = dict.fromkeys(_names(taken, rules, self.versions))
-            # What went out before the contract in force was known may go where that one does not lead.
-            went = {each.route for each in self.decisions if each.row.basis == Basis.BUNDLED}
-            due |= dict.fromkeys(each for each in _names(taken, rules, early) if each in went)
+            # What went out before the contract in force was known, or again under a later one, may go where
+            # that one does not lead.
+            went = {each.route for each in others}
+            versions = _versions(each.row for each in others)
+            due |= dict.fromkeys(each for each in _names(taken, rules, versions) if each in went)
             forwarded, unwanted = _parted(" ".join(due))
         self.forwarded, self.unwanted = forwarded, unwanted
         expected = forwarded if not unwanted else tuple(dict.fromkeys((*forwarded, *unwanted)))

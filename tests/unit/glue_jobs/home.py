@@ -172,14 +172,19 @@ class Home:
         acknowledged_to: int | None = None,
         epoch: str | None = None,
         thing: str | None = None,
+        along: int = 0,
         **changed: Any,
     ) -> None:
-        """State what was stored since the last one; `epoch`, `thing` and `changed` members lie."""
+        """State what was stored since the last one; `epoch`, `thing` and `changed` members lie.
+
+        `along` so many events are stored with it, before it, which the next one states.
+        """
         numbers = [each.number or 0 for each in self._stored]
         first, last = (numbers[0], numbers[-1]) if numbers else (self.number + 1, self.number)
         digest = sum(int.from_bytes(each.digest(rule), "big") for each in self._stored) % DIGESTS
         stated = {"first": first, "last": last, "count": len(numbers), "digest": digest, **changed}
         self._stored.clear()
+        self.send(along)
         heading = self._heading()
         heading = Heading(thing or heading.thing, epoch or heading.epoch, heading.number, heading.time)
         to = {UPLINK: acknowledged_to} if acknowledged_to is not None else {}

@@ -88,8 +88,13 @@ def test_events_younger_than_a_manifest_interval_await_it() -> None:
 
 @pytest.mark.parametrize(
     ("later", "standing", "numbering"),
-    [("", "partly", 0), (", send 1", "partly", 1), (", send 1, manifest", "partly", 0)],
-    ids=["nothing", "events", "a manifest"],
+    [
+        ("", "partly", 0),
+        (", send 1", "partly", 1),
+        (", send 1, manifest", "partly", 0),
+        (" along=1", "partly", 1),
+    ],
+    ids=["nothing", "events", "a manifest", "events of its commit"],
 )
 def test_a_last_manifest_covers_nothing_behind_it(later: str, standing: str, numbering: int) -> None:
     """The review: the device goes on, all of that is gone, and the day is proven."""

@@ -17,7 +17,7 @@ from eventplane.interest.announcement import new_announcement, with_interest
 from eventplane.ledger import SENT_BEFORE, Basis
 from eventplane.limits import MAX_HOPS
 from eventplane.reasons import Outcome, Reason
-from eventplane.replay import REDRIVE
+from eventplane.replay import REDRIVE, REPLAY
 from glue_jobs.delivery_audit.event_group import LatencyKey, ReplayRow
 from glue_jobs.delivery_audit.findings import Finding
 from tests.spark.small_archive import (
@@ -362,6 +362,31 @@ def test_what_the_cloud_lost_is_sent_again_and_then_not_lost(archive: SmallArchi
     assert [report.totals[name] for name in ("lost", "pending", "replayed", "to_replay")] == [0, 0, 1, 0]
     assert report.judgement.replay == []
     assert [each.kind for each in report.findings] == ["late"]  # what a replay cannot help
+
+
+@pytest.mark.parametrize("reason", [REPLAY, REDRIVE])
+@pytest.mark.parametrize("was_routed", [True, False], ids=["routed", "lost at first"])
+@pytest.mark.parametrize("route", ["alarms", "copies"], ids=["an old route", "a new route"])
+def test_a_later_decision_for_one_reader_owes_no_route_that_came_since(
+    archive: SmallArchive, reason: str, was_routed: bool, route: str
+) -> None:
+    """The simulator: an inbox was replayed after a subscription, and the audit missed old events there."""
+    event = archive.event(ALARM)
+    archive.accept(event)
+    if was_routed:
+        archive.route(event)
+    archive.send()
+    archive.use(
+        small_contract(copies={"filter": {"exact": {"type": ALARM}}, "to": "care.inbox"}), archive.contract
+    )
+    archive.send(at_ms=NOON_MS + 60_000)
+    to = {"alarms": "help.inbox", "copies": "care.inbox"}[route]
+    later = archive.record(event, route=route, destination=to, outcome=Outcome.DELIVERED, reason=reason)
+    archive.ledger.append(replace(later, decided_at_ms=NOON_MS + HOUR_MS // 2))
+    report = judged(archive)
+    assert report.totals["lost"] == (route == "copies" and not was_routed)  # by the contract of then
+    assert (report.totals["misrouted"], report.route("alarms")["lost"]) == (0, report.totals["lost"])
+    assert report.route(route)["delivered"] == 1
 
 
 def test_latency_by_hop_and_priority(archive: SmallArchive) -> None:
