@@ -121,7 +121,8 @@ class Desired:
         reset: number of the last reset of the key's versions (Unix milliseconds), 0 for none. An event
             accepted before it does not count any more, and a device compares it before the version.
         message: the newest state, tombstones too; of commands the one whose turn it is. None: there is none.
-        state, attempts: how far its delivery has come, and its transmissions since the last success.
+        state, attempts: how far its delivery has come, and its transmissions since the last success; while
+            it waits for an absent device, how often the reconciler has looked in vain.
         sent: what was transmitted last, unacknowledged; older than `message` where updates arrived meanwhile.
         waiting: the commands after it, in their order.
         deletes: deletions of incarnations that are not the present one.

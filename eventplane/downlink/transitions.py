@@ -39,11 +39,13 @@ PARKED_MS: Final = 15 * 60 * 1_000
 LOOK_MS: Final = 60 * 1_000
 """How soon the reconciler looks at an item that has just begun to wait for an absent device, milliseconds.
 Ours: the device may have connected, and been served, between the look at its presence and the write of the
-item."""
+item. Each further look waits twice as long, up to `AWAY_MS`: a connection can be recorded minutes late."""
 
 AWAY_MS: Final = 60 * 60 * 1_000
-"""After how long the reconciler looks again at an item that waits for an absent device, milliseconds. Ours: a
-connection sends it at once; this is for a connection that was not reported."""
+"""The longest wait until the reconciler looks again at an item that waits for an absent device, milliseconds.
+Ours: a connection sends it at once; this is for a connection that was not reported."""
+
+_MOST_DOUBLINGS: Final = (AWAY_MS // LOOK_MS).bit_length()
 
 KEPT_MS: Final = 28 * 24 * 60 * 60 * 1_000
 """How long a tombstone outlives its acknowledgement, and the memory of commands the last one, milliseconds.
@@ -224,7 +226,7 @@ def reconcile(item: Desired, now_ms: int, is_present: bool, is_known: bool) -> S
         return Step(item if item.is_present else None)
     if item.state is State.SENDING:
         return ack_timeout(item, now_ms, is_present)
-    return transmit(replace(item, attempts=0), now_ms, is_present)
+    return transmit(replace(item, attempts=0) if is_present else item, now_ms, is_present)
 
 
 def transmit(item: Desired, now_ms: int, is_present: bool, ended: tuple[Ended, ...] = ()) -> Step:
@@ -235,10 +237,11 @@ def transmit(item: Desired, now_ms: int, is_present: bool, ended: tuple[Ended, .
     if message is None:
         return Step(settled(item, State.IDLE, now_ms), ended=ended)
     if not is_present:
-        wait_ms = AWAY_MS if item.state is State.PENDING else LOOK_MS
+        looks = min(item.attempts + 1, _MOST_DOUBLINGS) if item.state is State.PENDING else 0
+        wait_ms = min(LOOK_MS << looks, AWAY_MS)
         expiries = [each.expires_at_ms for each in item.messages if each.expires_at_ms is not None]
         due_at_ms = min([now_ms + wait_ms, *expiries])
-        return Step(replace(item, state=State.PENDING, attempts=0, due_at_ms=due_at_ms), ended=ended)
+        return Step(replace(item, state=State.PENDING, attempts=looks, due_at_ms=due_at_ms), ended=ended)
     wait_ms = BACKOFF_MS[min(item.attempts, len(BACKOFF_MS) - 1)]
     item = replace(
         item,

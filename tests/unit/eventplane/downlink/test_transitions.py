@@ -297,8 +297,16 @@ def test_nothing_is_sent_to_an_absent_device() -> None:
     item = item_of(wanted(state(1), is_present=False))
     # It may have connected just now, unseen; later it is seldom looked at.
     assert (item.state, item.attempts, item.due_at_ms) == (State.PENDING, 0, NOW_MS + LOOK_MS)
-    later = reconcile(item, NOW_MS + LOOK_MS, is_present=False, is_known=True)
-    assert (later.publish, item_of(later).attempts) == (None, 0)
-    assert item_of(later).due_at_ms == NOW_MS + LOOK_MS + AWAY_MS
+    waits = []
+    for _ in range(9):
+        due_ms = item.due_at_ms or 0
+        later = reconcile(item, due_ms, is_present=False, is_known=True)
+        assert later.publish is None
+        item = item_of(later)
+        waits.append((item.due_at_ms or 0) - due_ms)
+    # A connection that is recorded minutes late is seen minutes late, not an hour.
+    assert waits == [min(LOOK_MS * 2**at, AWAY_MS) for at in range(1, 10)]
+    found = item_of(reconcile(item, item.due_at_ms or 0, is_present=True, is_known=True))
+    assert (found.state, found.attempts) == (State.SENDING, 1)
     lost = ack_timeout(item_of(wanted(state(1))), NOW_MS + BACKOFF_MS[0], is_present=False)
     assert (lost.publish, item_of(lost).state) == (None, State.PENDING)

@@ -14,7 +14,7 @@ from eventplane.device_reports import ACKNOWLEDGED, STARTED
 from eventplane.downlink.desired import Desired, State
 from eventplane.downlink.device import rejected, stored
 from eventplane.downlink.table import fleet_reset, one_reset
-from eventplane.downlink.transitions import AWAY_MS, KEPT_MS, Step
+from eventplane.downlink.transitions import AWAY_MS, KEPT_MS, LOOK_MS, Step
 from eventplane.downlink.wire import key_of_sender
 from eventplane.envelope import parse_event, write_event
 from eventplane.records import Records
@@ -74,7 +74,7 @@ def test_an_absent_device_gets_the_newest_state_when_it_subscribes(world: World)
     world.desire(state(1, "home-2"), state(2, "home-2"))
     assert world.sent == []
     item = world.item("home-2")
-    assert (item.state, item.due_at_ms) == (State.PENDING, world.clock.now_ms + AWAY_MS)
+    assert (item.state, item.due_at_ms) == (State.PENDING, world.clock.now_ms + 2 * LOOK_MS)
     world.clock.now_ms += S
     world.subscribed("home-2")
     assert world.versions("home-2") == [2]
