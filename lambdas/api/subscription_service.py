@@ -266,21 +266,18 @@ def _contended(id: str) -> ConflictError:
 
 
 class Consents:
-    """Asks endpoints within `reach`, in the name of `origin`."""
+    """Asks endpoints in the name of `origin`; `connect` takes a URL and a timeout in seconds."""
 
-    def __init__(self, origin: str, clock: Clock, reach: SinkReach) -> None:
+    def __init__(self, origin: str, connect: Callable[[str, float], Endpoint]) -> None:
         self._origin = origin
-        self._reach = reach
-        self._clock = clock
+        self._connect = connect
 
     def ask(self, url: str, rate: int | None) -> int | None:
         """How many requests a minute the sink at `url` allows, None without a limit; `rate` are wanted.
 
         Raises `InvalidError` where it does not answer or does not consent.
         """
-        with closing(
-            Endpoint(url, timeout_s=CONSENT_TIMEOUT_S, clock=self._clock, reach=self._reach)
-        ) as endpoint:
+        with closing(self._connect(url, CONSENT_TIMEOUT_S)) as endpoint:
             try:
                 consent = ask_consent(endpoint, self._origin, rate)
             except UnreachableError as error:

@@ -27,6 +27,7 @@ from lambdas.common.clock import system_clock
 from lambdas.common.log import log_foreign, logger
 from lambdas.common.queue_function import at_init
 from lambdas.common.system import random_bytes
+from lambdas.http_sink.endpoint import Endpoint
 from lambdas.http_sink.signing import Keys, SigningKeyError, SigningKeys, subscription_key
 from lambdas.router.active_contract import Unseen
 from lambdas.router.wiring import contract_in_force
@@ -137,11 +138,14 @@ def service() -> SubscriptionsApi:
             raise errors.UnavailableError("the contract in force is not known yet; try again")
         return found.contract
 
+    def connect(url: str, timeout_s: float) -> Endpoint:
+        return Endpoint(url, timeout_s=timeout_s, clock=system_clock, reach=settings.reach)
+
     subscriptions = SubscriptionService(
         table=SubscriptionTable(store, settings.subscriptions_table, log_foreign),
         inboxes=settings.inboxes,
         contract=contract,
-        consent=Consents(settings.webhook_origin, system_clock, settings.reach).ask,
+        consent=Consents(settings.webhook_origin, connect).ask,
         reach=settings.reach,
         clock=system_clock,
         random_bytes=random_bytes,

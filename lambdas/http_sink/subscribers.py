@@ -30,7 +30,7 @@ from lambdas.common.queue import Invocation, QueueMessage
 from lambdas.common.queue_function import QueueReader, queue_function
 from lambdas.common.system import Pool, monotonic, threads
 from lambdas.http_sink.delivery import RESERVE_MS
-from lambdas.http_sink.parts import Parts
+from lambdas.http_sink.parts import Parts, own_machine
 from lambdas.http_sink.service import WebhookService, correlation
 from lambdas.http_sink.signing import subscription_key
 
@@ -183,8 +183,9 @@ def service() -> QueueReader:
     """Return the reader of the subscribers' inbox. Raises `SettingsError`."""
     settings = SubscribersSettings.read(os.environ)
     contract = bundled_contract()
+    channel = contract.participants[SUBSCRIBERS].inbox
     endpoints = SubscriptionEndpoints(
-        parts=Parts(settings, contract, contract.participants[SUBSCRIBERS].inbox),
+        parts=Parts(settings, contract, channel, own_machine(settings.reach)),
         table=SubscriptionTable(tables(), settings.subscriptions_table, log_foreign),
         reach=settings.reach,
         clock=system_clock,

@@ -9,7 +9,7 @@ from eventplane.function_settings import WebhookSettings
 from eventplane.settings import SettingsError, variable_of
 from lambdas.common.contracts import bundled_contract
 from lambdas.common.queue_function import QueueReader, queue_function
-from lambdas.http_sink.parts import Parts
+from lambdas.http_sink.parts import Parts, own_machine
 
 LETTER_SOURCE: Final = "/eventplane/cloud/webhook/"
 """The prefix of the `source` of its dead letters; the participant's name follows."""
@@ -23,7 +23,7 @@ def service() -> QueueReader:
     webhook = channel.webhook
     if webhook is None:
         raise SettingsError(variable_of("source"), f"names {settings.source}, which is no webhook")
-    parts = Parts(settings, contract, channel)
+    parts = Parts(settings, contract, channel, own_machine(settings.reach))
     source = f"{LETTER_SOURCE}{channel.participant}"
     return QueueReader(parts.service(settings.webhook_url, webhook, parts.signing_keys, source).process)
 
