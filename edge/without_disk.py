@@ -8,6 +8,7 @@ intervals, and a report from memory informs the cloud.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 from edge.decision import Decider
 from edge.delivery_queues import BEST_EFFORT_RANK, UNSTORED_RANK, VolatileEvent
@@ -35,9 +36,10 @@ class DiskWatch:
     `failure` is why the spool is in memory, None while it is on the disk.
     """
 
-    def __init__(self, settings: Settings, system: System) -> None:
+    def __init__(self, settings: Settings, system: System, open_spool: Callable[..., Spool] = Spool) -> None:
         self.failure: SpoolError | None = None
         self._settings = settings
+        self._open_spool = open_spool
         self._system = system
         self._failures = 0
         self._failed_at = 0.0
@@ -107,7 +109,7 @@ class DiskWatch:
         return spool
 
     def _spool(self, *, on_disk: bool) -> Spool:
-        return Spool(
+        return self._open_spool(
             self._settings.spool,
             self._system,
             capacity_bytes=self._settings.spool_capacity_bytes,

@@ -45,6 +45,11 @@ class FakeDynamoDb(FakeClient):
         found: list[dict[str, Any]] = self.scan(TableName=table)["Items"]
         return sorted(found, key=lambda item: [*(value for key in keys for value in item[key].values())])
 
+    def peek(self, table: str) -> list[dict[str, Any]]:
+        """All items of a table, in any order and without a request."""
+        found = self._handler.dynamodb_backend.get_table(table)
+        return [each.to_json()["Attributes"] for each in found.all_items()]
+
     def __getattr__(self, operation: str) -> Any:
         if operation.startswith("_") or not hasattr(DynamoHandler, operation):
             raise AttributeError(operation)

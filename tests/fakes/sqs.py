@@ -94,6 +94,9 @@ class FakeSqs(FakeClient):
         self.queues: dict[str, FakeQueue] = {}
         self._numbers = count(1)
 
+    def changed(self, queue: FakeQueue, at_ms: int) -> None:
+        """A message of `queue` is to be seen at a moment."""
+
     # For tests.
 
     def bodies(self, url: str) -> list[str]:
@@ -203,6 +206,7 @@ class FakeSqs(FakeClient):
                 deduplication=deduplication,
             )
             queue.messages.append(message)
+            self.changed(queue, message.visible_ms)
             if deduplication is not None:
                 queue.known[deduplication] = message
         digest = hashlib.md5(message.body.encode(), usedforsecurity=False).hexdigest()
@@ -294,6 +298,7 @@ class FakeSqs(FakeClient):
         for message in queue.messages:
             if handle in message.handles:
                 message.visible_ms = self.clock() + 1_000 * seconds
+                self.changed(queue, message.visible_ms)
                 return
         problem = "The input receipt handle is invalid."
         raise self.refusal("ReceiptHandleIsInvalid", problem, "ChangeMessageVisibility")
