@@ -20,7 +20,7 @@ ENV ?= dev
 
 .PHONY: help setup up down publish demo test check lint types unit synth diff deploy destroy smoke contract catalogue explain audit lock tables \
   crash-test bench-router bench-edge bench-spool bench-client bench-cloud bench-cost bench-scale bench-audit audit-proof audit-worst audit-hostile \
-  bench-downlink bench-interest bench-tracing bench-conversation packages device-image deb device-image-check device-boot-check chaos lost-answers attack fuzz mutation docs figures clean
+  bench-downlink bench-interest bench-tracing bench-conversation packages device-image deb device-image-check device-boot-check chaos histories lost-answers attack fuzz mutation docs figures clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  \033[36m%-18s\033[0m %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -158,6 +158,9 @@ crash-test: setup ## Cut the power 10,000 times under the spool, damage it 2,000
 
 chaos: setup ## Break everything on purpose: SCENARIO=pairs SEED=1 (docs/explanation/chaos.md); writes build/chaos/SCENARIO.json
 	@python -m local.chaos "$(or $(SCENARIO),singly)" $(if $(SEED),--seed "$(SEED)") $(if $(SECONDS),--seconds "$(SECONDS)")
+
+histories: setup ## Simulate the plane and judge it (docs/explanation/histories.md): SECONDS=60 SEEDS=200 SEED=7 TRACE=1; writes build/chaos/histories.json
+	@python -m local.histories $(if $(SECONDS),--seconds "$(SECONDS)") $(if $(SEEDS),--seeds "$(SEEDS)") $(if $(SEED),--seed "$(SEED)") $(if $(TRACE),--trace)
 
 lost-answers: setup ## Lose the answer of every AWS call, one by one; writes build/chaos/lost-answers.json (a minute or two)
 	@python -m tests.lost_answers

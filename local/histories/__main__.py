@@ -1,0 +1,147 @@
+"""`python -m local.histories`: exit status 0 nothing found, 1 found, 2 wrong words."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections import Counter
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import redirect_stdout
+from io import StringIO
+from itertools import count
+from multiprocessing import get_context
+from pathlib import Path
+from time import monotonic
+
+from benchmarks.results import Figure, write
+from local.histories.history import History
+from local.histories.oracles import Finding, judged
+from local.histories.page import page
+from local.histories.search import HEAVY_EVERY, minimized, quieten, shipped, story_of, told_all
+from local.histories.story import Story
+
+OUTPUT = Path("build/chaos")
+BATCH = 10
+"""Stories that a worker tells before it reports."""
+
+MINIMIZING_S = 120.0
+CLOCK = "virtual time; a minute is one of the wall clock"
+
+
+def main() -> int:
+    """Tell stories until the time or the seeds are over, or tell one."""
+    arguments = _arguments()
+    if arguments.story is not None:
+        return _one(Story.read(arguments.story.read_text("utf-8")), arguments.trace)
+    if arguments.seed is not None:
+        return _one(story_of(arguments.seed), arguments.trace)
+    return _many(arguments)
+
+
+def _one(story: Story, is_traced: bool) -> int:
+    with redirect_stdout(StringIO()):  # the functions print their metrics
+        history = History(story, shipped()).run()
+    findings = sorted(set(judged(history)))
+    if is_traced:
+        for each in history.engine.notes:
+            print(f"{each.at_s:10.3f} {'!' if each.is_fault else ' '} {each.lane:28} {each.text}")
+    _keep("history", story, history, findings)
+    return _say(findings)
+
+
+def _say(findings: list[Finding]) -> int:
+    for each in findings:
+        print(f"{each.kind}: {each.detail}")
+    print(f"{len(findings)} finding(s); the page is {OUTPUT / 'history.html'}")
+    return 1 if findings else 0
+
+
+def _keep(name: str, story: Story, history: History, findings: list[Finding]) -> None:
+    OUTPUT.mkdir(parents=True, exist_ok=True)
+    (OUTPUT / f"{name}.json").write_text(story.json + "\n", "utf-8")
+    (OUTPUT / f"{name}.html").write_text(page(story, history.engine.notes, findings), "utf-8")
+
+
+def _many(arguments: argparse.Namespace) -> int:
+    began, number = monotonic(), 0
+    kinds: Counter[str] = Counter()
+    faults: Counter[str] = Counter()
+    first: dict[str, int] = {}
+    starts = (
+        range(arguments.first, arguments.first + arguments.seeds, BATCH)
+        if arguments.seeds
+        else count(arguments.first, BATCH)
+    )
+    workers = os.cpu_count() or 1
+    with ProcessPoolExecutor(workers, get_context("spawn"), quieten) as pool:
+        left = iter(starts)
+        running = {
+            pool.submit(told_all, start, BATCH) for start, _ in zip(left, range(2 * workers), strict=False)
+        }
+        while running:
+            done = next(as_completed(running))
+            running.discard(done)
+            for seed, each in done.result():
+                number += 1
+                faults.update(each.faults)
+                for kind in sorted({finding.kind for finding in each.findings}):
+                    kinds[kind] += 1
+                    first[kind] = min(seed, first.get(kind, seed))
+            is_time = arguments.seeds or monotonic() - began < arguments.seconds
+            if is_time and (start := next(left, None)) is not None:
+                running.add(pool.submit(told_all, start, BATCH))
+    took_s = monotonic() - began
+    for kind, found in kinds.most_common():
+        _tell(kind, found, first[kind])
+    _write(number, took_s, kinds, faults)
+    print(
+        f"{number} histories in {took_s:.0f} s, {sum(faults.values())} faults, {len(kinds)} kinds of findings"
+    )
+    return 1 if kinds else 0
+
+
+def _tell(kind: str, found: int, seed: int) -> None:
+    """Say what was found, and the smallest story of it."""
+    until = monotonic() + MINIMIZING_S
+    with redirect_stdout(StringIO()):
+        story = minimized(story_of(seed), kind, shipped(), lambda: monotonic() < until)
+        history = History(story, shipped()).run()
+    findings = sorted(set(judged(history)))
+    name = "history-" + "-".join(kind.split())
+    _keep(name, story, history, findings)
+    print(
+        f"{kind}: {found}, first of seed {seed}; {len(story.decisions)} decision(s) in {OUTPUT / name}.json"
+    )
+    for each in findings:
+        if each.kind == kind:
+            print(f"  {each.detail}")
+
+
+def _write(number: int, took_s: float, kinds: Counter[str], faults: Counter[str]) -> None:
+    said = ", ".join(f"{kind} {count}" for kind, count in sorted(faults.items()))
+    found = ", ".join(f"{kind} ({count})" for kind, count in kinds.most_common())
+    figures = [
+        Figure("histories", number, "histories", note=f"one in {HEAVY_EVERY} is heavy; faults: {said}"),
+        Figure("histories a minute", 60 * number / took_s, "histories/min"),
+        Figure("kinds of findings", len(kinds), "kinds", 0, higher_is_better=False, note=found),
+    ]
+    command = f"python -m local.histories {' '.join(sys.argv[1:])}"
+    write("histories", figures, command, CLOCK, OUTPUT)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m local.histories", description="Simulates the plane and judges it."
+    )
+    parser.add_argument("--seconds", type=float, default=60.0, help="how long new stories are told")
+    parser.add_argument("--seeds", type=int, default=0, help="how many stories, whatever they take")
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser.add_argument("--seed", type=int, help="one story")
+    parser.add_argument("--story", type=Path, help="a story that was kept")
+    parser.add_argument("--trace", action="store_true", help="print what happens")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,173 @@
+"""Virtual time: what happens, happens at a moment of one clock, and in one order.
+
+Work that waits is a task, a greenlet of its own: it looks like any blocking code, and while it waits others
+run. Nothing sleeps and no thread runs, so an hour takes as long as the work in it, and each run of the same
+story is the same.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any, Final
+
+from greenlet import getcurrent, greenlet
+
+START_S: Final = 1_767_225_600.0
+"""The moment at which every history begins: 2026-01-01T00:00:00Z, Unix seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """What happened on a `lane` of a history's page at a moment."""
+
+    at_s: float
+    lane: str
+    text: str
+    is_fault: bool = False
+
+
+class Killed(BaseException):
+    """The program that runs has ended at this very step."""
+
+
+@dataclass(order=True, slots=True)
+class Due:
+    """Something that happens `at_s`, unless it `is_off` by then."""
+
+    at_s: float
+    number: int
+    act: Callable[[], object] = field(compare=False)
+    is_off: bool = field(default=False, compare=False)
+
+
+class Task:
+    """Work that can wait; `result` is what it returned, `error` what it raised, once it `is_over`."""
+
+    def __init__(self, engine: Engine, name: str, work: Callable[[], Any]) -> None:
+        self.name = name
+        self.is_over = False
+        self.result: Any = None
+        self.error: BaseException | None = None
+        self._engine = engine
+        self._work = work
+        self._greenlet = greenlet(self._run)
+        self._wakes: Due | None = None
+        self._ends: list[Callable[[], object]] = []
+
+    def when_over(self, act: Callable[[], object]) -> None:
+        """Call `act` at its end, at once if that has come."""
+        if self.is_over:
+            act()
+        else:
+            self._ends.append(act)
+
+    def kill(self) -> None:
+        """End it where it waits, as a machine that fails does."""
+        if self.is_over:
+            return
+        if self._wakes is not None:
+            self._wakes.is_off = True
+        if self._greenlet is getcurrent():
+            raise Killed
+        self._greenlet.throw(Killed)
+
+    def wait_s(self, seconds: float) -> None:
+        """Let others run for so long. Only within the task."""
+        self._wakes = self._engine.after(seconds, self._go_on)
+        self._engine.hub.switch()
+
+    def wake_at(self, moment_s: float) -> None:
+        """End its wait at a moment, if it waits for longer."""
+        if self._wakes is not None and not self._wakes.is_off and moment_s < self._wakes.at_s:
+            self._wakes.is_off = True
+            self._wakes = self._engine.at(moment_s, self._go_on)
+
+    def start(self) -> None:
+        """Let it begin."""
+        self._wakes = self._engine.after(0.0, self._go_on)
+
+    def _go_on(self) -> None:
+        if not self.is_over:
+            self._greenlet.switch()
+
+    def _run(self) -> None:
+        try:
+            self.result = self._work()
+        except Killed as error:
+            self.error = error
+        except Exception as error:  # noqa: BLE001 - whoever waits for it looks
+            self.error = error
+        self.is_over = True
+        for act in self._ends:
+            self._engine.after(0.0, act)
+
+
+class Engine:
+    """The clock, what is due, and the tasks. Seconds since the beginning of the history."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+        self.hub = getcurrent()
+        self.notes: list[Note] = []
+        self._due: list[Due] = []
+        self._numbers = count()
+        self._tasks: dict[greenlet, Task] = {}
+
+    def note(self, lane: str, text: str, *, is_fault: bool = False) -> None:
+        """Take down what happened."""
+        self.notes.append(Note(round(self.now_s, 3), lane, text, is_fault))
+
+    @property
+    def now_ms(self) -> int:
+        """The wall clock of AWS, Unix milliseconds."""
+        return round(1_000 * (START_S + self.now_s))
+
+    @property
+    def task(self) -> Task | None:
+        """The task that runs, None outside of all."""
+        return self._tasks.get(getcurrent())
+
+    def at(self, moment_s: float, act: Callable[[], object]) -> Due:
+        """Let `act` happen at a moment; at once if it is over."""
+        due = Due(max(moment_s, self.now_s), next(self._numbers), act)
+        heapq.heappush(self._due, due)
+        return due
+
+    def after(self, seconds: float, act: Callable[[], object]) -> Due:
+        """Let `act` happen in `seconds`."""
+        return self.at(self.now_s + seconds, act)
+
+    def every(self, seconds: float, act: Callable[[], object], first_s: float = 0.0) -> None:
+        """Let `act` happen again and again, for the first time in `first_s`."""
+
+        def again() -> None:
+            act()
+            self.after(seconds, again)
+
+        self.after(first_s, again)
+
+    def spawn(self, name: str, work: Callable[[], Any]) -> Task:
+        """Start `work` as a task, from the next moment on."""
+        task = Task(self, name, work)
+        self._tasks[task._greenlet] = task  # noqa: SLF001 - one unit
+        task.when_over(lambda: self._tasks.pop(task._greenlet, None))  # noqa: SLF001
+        task.start()
+        return task
+
+    def sleep(self, seconds: float) -> None:
+        """Let the running task wait; outside of all tasks nothing waits."""
+        if (task := self.task) is not None:
+            task.wait_s(seconds)
+
+    def run(self, until_s: float) -> None:
+        """Let happen what is due until a moment."""
+        due = self._due
+        while due and due[0].at_s <= until_s:
+            each = heapq.heappop(due)
+            if not each.is_off:
+                self.now_s = each.at_s
+                each.act()
+        self.now_s = max(self.now_s, until_s)

@@ -1,0 +1,232 @@
+"""The line between a forwarder and a broker: bytes in order, late, or never, and its two ends.
+
+`Dialled` stands in for `eventplane_mqtt.Connection`: the same session, without a socket and a thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import inf
+from typing import Any, Final
+
+from eventplane_mqtt.endpoint import Endpoint
+from eventplane_mqtt.mailbox import Disconnected, LinkName, Received, Share
+from eventplane_mqtt.session import Session, Skips
+from local.histories.broker import Broker, Link
+from local.histories.engine import Due, Engine
+
+
+class Line:
+    """A network path to a `broker`, `delay_s` each way.
+
+    While it is not `is_up` nothing connects; while it `is_silent` what is sent vanishes and nobody is told,
+    as with a router that forgot the connection. `loses_answers` is how many PUBACKs vanish, each with
+    all that follows on its connection.
+    """
+
+    def __init__(self, engine: Engine, broker: Broker, delay_s: float) -> None:
+        self.broker = broker
+        self.delay_s = delay_s
+        self.is_up = True
+        self.is_silent = False
+        self.loses_answers = 0
+        self.open: list[Dialled] = []
+        self.engine = engine
+
+    def cut(self) -> None:
+        """Both ends learn at once that the connections are gone."""
+        self.is_up = False
+        for each in list(self.open):
+            each.cut("the line was cut")
+
+    def go_silent(self) -> None:
+        """Neither end learns anything."""
+        self.is_silent = True
+        for each in self.open:
+            each.is_deaf = True
+
+    def heal(self) -> None:
+        """New connections work; those that went silent stay so."""
+        self.is_up, self.is_silent = True, False
+
+
+class Dialled:
+    """One connection of a forwarder's link; see `eventplane_mqtt.Connection`, whose methods it has."""
+
+    def __init__(
+        self,
+        line: Line,
+        endpoint: Endpoint,
+        link: LinkName,
+        generation: int,
+        emit: Callable[[Any], None],
+        share: Share | None = None,
+        skips: Skips | None = None,
+        step: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self.is_deaf = line.is_silent
+        self._line = line
+        self._engine = line.engine
+        self._name, self._generation = link, generation
+        self._emit = emit
+        self._share = share
+        self._step = step
+        self._session = Session(endpoint, link, generation, drops=bool(share and share.drops), skips=skips)
+        self._endpoint = endpoint
+        self._remote: Link | None = None
+        self._over = False
+        self._alarm: Due | None = None
+        self._flushes = False
+        line.open.append(self)
+        self._engine.after(2 * line.delay_s, self._connect)
+
+    @property
+    def resumed(self) -> bool:
+        return self._session.resumed
+
+    def publish(self, topic: str, payload: bytes, qos: int = 1, *, retain: bool = False) -> int:
+        self._step("publish")
+        mid = self._session.publish(topic, payload, qos, retain=retain)
+        self._flush_soon()
+        return mid
+
+    def ping(self) -> int:
+        mid = self._session.ping()
+        self._flush_soon()
+        return mid
+
+    def acknowledge(self, *mids: int) -> None:
+        self._step("acknowledge")
+        for mid in mids:
+            self._session.acknowledge(mid)
+        self._flush_soon()
+
+    def close(self, timeout_s: float) -> None:  # noqa: ARG002 - of the connection's shape
+        self._session.close()
+        self._flush()
+
+    def abandon(self) -> None:
+        self._session.end("abandoned")
+        self._engine.after(0.0, self._settle)
+
+    def die(self) -> None:
+        """The program that dialled is gone, and says nothing more."""
+        self._over = True
+        self._leave()
+
+    def cut(self, reason: str) -> None:
+        """The connection breaks, and this end learns it."""
+        if not self._over:
+            self._session.lost(reason)
+            self._settle()
+
+    # What the broker sees and says: `local.histories.broker.Peer`.
+
+    def take(self, data: bytes) -> None:
+        if self._over or self.is_deaf:
+            return
+        if self._line.loses_answers and data[0] >> 4 == 4:
+            # A PUBACK is lost, and TCP delivers nothing after it.
+            self._line.loses_answers -= 1
+            self.is_deaf = True
+            return
+        self._engine.after(self._line.delay_s, lambda: self._receive(data))
+
+    def hung_up(self) -> None:
+        if not self._over and not self.is_deaf:
+            self._engine.after(self._line.delay_s, lambda: self.cut("the broker hung up"))
+
+    # Within.
+
+    def _connect(self) -> None:
+        if self._over:
+            return
+        if not self._line.is_up or (remote := self._line.broker.open(self)) is None:
+            self._session.end("cannot connect")
+            self._settle()
+            return
+        self._remote = remote
+        self._session.start(self._engine.now_s)
+        self._flush()
+
+    def _receive(self, data: bytes) -> None:
+        if self._over or self.is_deaf or self._session.ended is not None:
+            return
+        self._session.receive(data, self._engine.now_s, *self._room())
+        self._go_on()
+
+    def _room(self) -> tuple[float, float]:
+        return (inf, inf) if self._share is None else (self._share.room, self._share.room_for_qos_0)
+
+    def _go_on(self) -> None:
+        if self._over:
+            return
+        self._report()
+        while self._session.has_undecoded and self._session.ended is None:
+            if self._share is not None and not self._share.may_read(self._resume):
+                break
+            self._session.decode(*self._room())
+            self._report()
+        self._flush()
+
+    def _resume(self) -> None:
+        self._engine.after(0.0, self._go_on)
+
+    def _flush_soon(self) -> None:
+        if not self._flushes:
+            self._flushes = True
+            self._engine.after(0.0, self._flush)
+
+    def _flush(self) -> None:
+        self._flushes = False
+        if self._over:
+            return
+        if data := self._session.take_bytes(1 << 30):
+            self._session.sent(self._engine.now_s)
+            remote = self._remote
+            if remote is not None and not self.is_deaf:
+                self._engine.after(self._line.delay_s, lambda: remote.take(data))
+        self._settle()
+
+    def _settle(self) -> None:
+        """Report what there is, and end or wait for the next deadline."""
+        if self._over:
+            return
+        self._report()
+        if self._session.ended is not None:
+            self._over = True
+            self._leave()
+            self._emit(Disconnected(self._name, self._generation, self._session.ended))
+            return
+        if self._alarm is not None:
+            self._alarm.is_off = True
+        if self._remote is not None and (at := self._session.deadline()) is not None:
+            self._alarm = self._engine.at(max(at, self._engine.now_s + 0.001), self._tick)
+
+    def _tick(self) -> None:
+        if not self._over:
+            self._session.tick(self._engine.now_s)
+            self._flush()
+
+    def _report(self) -> None:
+        received: list[Received] = []
+        for message in self._session.take_messages():
+            if isinstance(message, Received) and self._share is not None:
+                received.append(message)
+            else:
+                self._emit(message)
+        if received and self._share is not None:
+            self._share.put(received)
+
+    def _leave(self) -> None:
+        if self in self._line.open:
+            self._line.open.remove(self)
+        remote, keepalive_s = self._remote, self._endpoint.keepalive_s
+        if remote is not None:
+            # A broker that hears nothing gives up after one and a half times the keepalive.
+            wait_s = 1.5 * keepalive_s if self.is_deaf else self._line.delay_s
+            self._engine.after(wait_s, remote.lost)
+
+
+CLOUD_DELAY_S: Final = 0.05
+HOME_DELAY_S: Final = 0.001

@@ -1,0 +1,121 @@
+"""An operator who redrives dead letters and replays with the code of the commands, until they end well."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Any, Final
+
+from contract.publish import Deployment, Publisher
+from eventplane.contract.compiler import compile_contract
+from eventplane.replay import REPLAY
+from eventplane.resource_names import queue_name
+from local.histories.cloud import BUCKET, ENVIRONMENT, Cloud
+from local.histories.subscriber import Change
+from operations.archive import BucketArchive, Days
+from operations.cloud import Cloud as Account
+from operations.dead_letters import Redrive
+from operations.places import Choice, inbox_place
+from operations.queues import PlaneQueues
+from operations.replay import Asked, send, window_files
+
+AGAIN_S: Final = 30.0
+PUBLISHED: Final = "published-to-care-analytics"
+"""The route of the contract that is published in a history."""
+
+
+class Session:
+    """Stands in for `boto3.Session`: the clients of a `program` in the simulated cloud."""
+
+    def __init__(self, cloud: Cloud, program: str) -> None:
+        self._cloud = cloud
+        self._program = program
+
+    def client(self, service: str, config: object) -> Any:  # noqa: ARG002 - of the session's shape
+        return self._cloud.client(self._program, service)
+
+
+class Operator:
+    """Runs commands; `busy` counts those that have not ended."""
+
+    def __init__(self, cloud: Cloud) -> None:
+        self.busy = 0
+        self.published: list[Change] = []
+        self._cloud = cloud
+
+    def redrive(self) -> None:
+        """Begin to redrive the dead letters that wait in the inbox for them."""
+        self.busy += 1
+        self._begin(self._redrive)
+
+    def replay(self, participant: str, seconds: float) -> None:
+        """Begin to replay what `participant` got within the last `seconds`."""
+        self.busy += 1
+        until = datetime.fromtimestamp(self._cloud.engine.now_ms / 1_000, UTC)
+        asked = Asked(until - timedelta(seconds=seconds), until, participant, None)
+        self._begin(partial(self._replay, asked))
+
+    def publish(self, prefix: str) -> None:
+        """Begin to publish the contract with a route for types with this `prefix`, '' to withdraw it.
+
+        Not while another one is being published.
+        """
+        if all(each.done_s is not None for each in self.published):
+            self.busy += 1
+            change = Change(PUBLISHED, prefix or None, self._cloud.engine.now_s)
+            self.published.append(change)
+            self._begin(partial(self._publish, change))
+
+    def _begin(self, command: Callable[[Account, PlaneQueues], None]) -> None:
+        account = Account(Session(self._cloud, "operator"))
+
+        def run() -> None:
+            command(account, PlaneQueues(account, ENVIRONMENT, self._cloud.contract))
+
+        task = self._cloud.engine.spawn("operator", run)
+        task.when_over(lambda: self._ended(command, task.error))
+
+    def _ended(self, command: Callable[[Account, PlaneQueues], None], error: BaseException | None) -> None:
+        if error is None:
+            self.busy -= 1
+        else:  # killed as well
+            self._cloud.engine.after(AGAIN_S, lambda: self._begin(command))
+
+    def _publish(self, change: Change, _account: Account, _queues: PlaneQueues) -> None:
+        cloud = self._cloud
+        deployment = Deployment(cloud.contract.version, cloud.inboxes, "contracts")
+        publisher = Publisher(
+            deployment, cloud.tables("operator"), lambda: datetime.fromtimestamp(cloud.clock() / 1_000, UTC)
+        )
+        if change.prefix is None:
+            publisher.withdraw()
+        else:
+            document = json.loads(cloud.contract.canonical)
+            filter = {"prefix": {"type": change.prefix}}
+            document["routes"][PUBLISHED] = {"filter": filter, "to": "care-analytics.inbox"}
+            publisher.publish(compile_contract(document, PUBLISHED))
+        change.done_s = cloud.engine.now_s
+        cloud.engine.note("operator", f"publishes {change.prefix or 'nothing'}")
+
+    def _replay(self, asked: Asked, account: Account, queues: PlaneQueues) -> None:
+        days = Days(BucketArchive(account.s3, BUCKET), asked.since.date(), asked.until.date())
+        orders = [asked.order(file) for file in window_files(days, asked, timedelta())]
+        send(account.sqs, queues.urls[queue_name(ENVIRONMENT, REPLAY)], orders)
+        self._cloud.engine.note("operator", f"replays {len(orders)} file(s) for {asked.participant}")
+
+    def _redrive(self, account: Account, queues: PlaneQueues) -> None:
+        cloud = self._cloud
+        redrive = Redrive(
+            account.sqs,
+            queues,
+            cloud.contract,
+            dry_run=False,
+            progress=lambda _done, _all: None,
+            run=cloud.weather.draw(8).hex(),
+            clock=cloud.clock,
+            sleep=cloud.engine.sleep,
+        )
+        done = redrive.place(inbox_place(cloud.contract, queues), Choice())
+        cloud.engine.note("operator", f"redrives {done.moved} dead letter(s)")

@@ -1,0 +1,138 @@
+"""The audit of the archive says what became of each event, and proves all that the devices could state."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from datetime import date
+from typing import TYPE_CHECKING, Final
+
+from eventplane.attributes import Attributes
+from eventplane.contract import Place
+from eventplane.ingest import parse_frame
+from eventplane.names import EPOCH, SEQUENCE
+from eventplane.sqs_binding import split
+from glue_jobs.common.attestation import open_key
+from glue_jobs.common.objects import MemoryObjects
+from glue_jobs.delivery_audit.audit import Audit, Request
+from glue_jobs.delivery_audit.findings import ALLOWED, BROKEN, INCOMPLETE, Hop, Kind, weight_of
+from glue_jobs.delivery_audit.findings import Finding as Found
+from glue_jobs.delivery_audit.report import report
+from glue_jobs.delivery_audit.rules import LATENESS_S, Watermark, Window
+from glue_jobs.delivery_audit.small import audit_small
+from glue_jobs.delivery_audit.verdict import OPEN, PROVEN
+from local.histories.cloud import BUCKET
+from local.histories.oracles.delivered import discarded, letters
+from local.histories.oracles.finding import Finding
+
+if TYPE_CHECKING:
+    from local.histories.history import History
+
+Statement = tuple[str, ...]
+"""What became of an event, or how many events came somewhere, in words that sort."""
+
+DAY: Final = Window(date(2026, 1, 1))
+"""The day on which every history begins and ends."""
+
+_NOT_PUT: Final = (Kind.LOST, Kind.DEAD_LETTERED, Kind.EXPIRED, Kind.DROPPED)
+_GIVEN_UP: Final = "given up"
+
+
+def request_of(history: History) -> Request:
+    """Return the request for an audit of the history's day, made when no record can come any more."""
+    bodies = {name: each.body for name, each in history.cloud.s3.buckets[BUCKET].items()}
+    output, as_of_ms = MemoryObjects(), history.engine.now_ms + 1_000 * LATENESS_S
+    return Request(
+        MemoryObjects(bodies),
+        output,
+        output,
+        DAY,
+        Watermark(as_of_ms),
+        open_key(None),
+        now_ms=lambda: as_of_ms,
+        progress=lambda _: None,
+    )
+
+
+def judged(history: History) -> Iterator[Finding]:
+    """Compare what the audit says with what the simulator knows."""
+    audit = audit_small(request_of(history))
+    found, known = {*_found(audit)}, {*_known(history)}
+    for kind, which in (("the audit is wrong", found - known), ("the audit misses", known - found)):
+        for first, *others in sorted(which):
+            yield Finding(f"{kind}: {first}", " ".join(others))
+
+
+def _found(audit: Audit) -> Iterator[Statement]:
+    document = report(audit, audit.chain, [], [])
+    yield "arrived", str(document["totals"]["events_archived"])
+    yield "unattested", str(document["totals"]["unattested"])
+    yield "verdict", PROVEN if document["verdict"] == OPEN else document["verdict"]
+    for name, each in document["by_destination"].items():
+        yield "inbox", name, str(each["delivered_unique"])
+    for each in audit.findings:
+        yield from _of_finding(each)
+
+
+def _of_finding(found: Found) -> Iterator[Statement]:
+    if found.kind in _NOT_PUT and found.route is not None:
+        yield found.kind, found.hop, str(found.source), str(found.id), str(found.destination)
+    elif found.kind in _NOT_PUT and found.sequence is not None:
+        kind = found.kind if found.kind == Kind.LOST else _GIVEN_UP
+        yield kind, found.hop, str(found.epoch), str(found.sequence)
+    elif found.kind == Kind.DUPLICATE and found.hop == Hop.DEVICE_CLOUD:
+        yield found.kind, str(found.source), str(found.id)
+    elif weight_of(found.kind) != ALLOWED:
+        yield found.kind, found.hop, str(found.device), str(found.detail)
+
+
+def _known(history: History) -> Iterator[Statement]:
+    copies: Counter[tuple[str, str]] = Counter()
+    arrived: dict[tuple[str, str], Attributes] = {}
+    for frame in map(parse_frame, history.cloud.sqs.sent[history.cloud.tap]):
+        for event in filter(None, (item.event for item in frame.items())):
+            copies[event.source, event.id] += 1
+            arrived[event.source, event.id] = {**event.attributes, "senderdevice": frame.client_id}
+    yield "arrived", str(len(arrived))
+    # What a device without a disk sends has no number.
+    unattested = sum(EPOCH not in each for each in arrived.values())
+    yield "unattested", str(unattested)
+    yield from ((str(Kind.DUPLICATE), *key) for key, count in copies.items() if count > 1)
+    put = {
+        address: {
+            (each["source"], each["id"])
+            for body in history.cloud.sqs.sent[url]
+            for each in map(json.loads, split(body))
+        }
+        for address, url in history.cloud.inboxes.items()
+    }
+    yield from (("inbox", address, str(len(keys))) for address, keys in put.items() if keys)
+    lost = [*_not_sent(history, arrived), *_not_put(history, arrived, put)]
+    yield from lost
+    is_broken = any(kind == Kind.LOST for kind, *_ in lost)
+    yield "verdict", BROKEN if is_broken else INCOMPLETE if unattested else PROVEN
+
+
+def _not_sent(history: History, arrived: Mapping[tuple[str, str], Attributes]) -> Iterator[Statement]:
+    """What devices stored for the cloud, and IoT Core never took."""
+    given_up = discarded(history)
+    sent = {(str(each.get(EPOCH)), int(str(each.get(SEQUENCE, -1)))) for each in arrived.values()}
+    for home in history.homes.values():
+        for each in home.for_cloud - sent:
+            kind = _GIVEN_UP if each in given_up else str(Kind.LOST)
+            yield kind, str(Hop.DEVICE_CLOUD), each[0], str(each[1])
+
+
+def _not_put(
+    history: History,
+    arrived: Mapping[tuple[str, str], Attributes],
+    put: Mapping[str, Collection[tuple[str, str]]],
+) -> Iterator[Statement]:
+    """What IoT Core took, and no router put into an inbox to which a route leads."""
+    dead = letters(history)
+    for key, attributes in arrived.items():
+        for route in history.contract.routes_at(Place.CLOUD):
+            if key not in put[route.destination] and route.filter.matches(attributes):
+                kind = Kind.DEAD_LETTERED if key in dead else Kind.LOST
+                yield str(kind), str(Hop.ROUTER), *key, route.destination

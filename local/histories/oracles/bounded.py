@@ -1,0 +1,38 @@
+"""Nothing is left over: no spool, no queue of a function, no dead-letter queue."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from eventplane.replay import REPLAY
+from eventplane.resource_names import dead_letter_queue, queue_name
+from local.histories.cloud import ENVIRONMENT
+from local.histories.oracles.finding import Finding
+from local.histories.story import SUBSCRIBED
+
+if TYPE_CHECKING:
+    from local.histories.history import History
+
+
+def judged(history: History) -> Iterator[Finding]:
+    """Look at what is left at the end."""
+    for thing, count in history.spooled.items():
+        if count:
+            yield Finding("left in the spool", f"{thing}: {count}")
+    for queue in history.cloud.sqs.queues.values():
+        name = queue.name.removeprefix(queue_name(ENVIRONMENT, ""))
+        if name == dead_letter_queue(REPLAY):
+            continue  # an order that failed five times is the operator's to repeat
+        if queue.messages and (name.endswith("-dlq") or name == "last-resort"):
+            yield Finding(f"dead letters in {name}", str(len(queue.messages)))
+        elif queue.messages and name in (
+            "ingest",
+            "urgent",
+            "tap",
+            "ledger",
+            "lifecycle",
+            "work",
+            SUBSCRIBED,
+        ):
+            yield Finding(f"left in {name}", str(len(queue.messages)))

@@ -1,0 +1,111 @@
+"""What was accepted is delivered, dead-lettered or dropped by declaration, and the ledger says which."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from eventplane.attributes import Attributes
+from eventplane.contract import Place
+from eventplane.dead_letter import DEAD_LETTER_TYPE
+from eventplane.device_reports import DISCARDED
+from eventplane.envelope import parse_event
+from eventplane.names import EPOCH
+from eventplane.receipts import digest
+from eventplane.sqs_binding import split
+from local.histories.oracles.archive import ledger
+from local.histories.oracles.finding import Finding
+from local.histories.story import READERS
+
+if TYPE_CHECKING:
+    from local.histories.history import History
+    from local.histories.home import Home
+
+
+class _Ends:
+    """Where events of a history have come to, by source and id."""
+
+    def __init__(self, history: History) -> None:
+        self._history = history
+        self.queued, self.letters = _queued(history), letters(history)
+        self.ledger = {(each["destination"], each["source"], each["id"]) for each in ledger(history)}
+        self.discarded = discarded(history)
+
+    def is_at(self, destination: str, key: tuple[str, str]) -> bool:
+        """Whether a reader handled it, or it lies in an inbox that nothing reads here."""
+        name = destination.partition(".")[0]
+        if name in READERS:
+            return (name, *key) in self._history.handled.done
+        # The plane's own functions read theirs.
+        return name in ("presence-monitor", "downlink") or (destination, *key) in self.queued
+
+
+def judged(history: History) -> Iterator[Finding]:
+    """Look at each event that a service of a home said."""
+    ends = _Ends(history)
+    for key, (_, thing, service, event) in history.said.items():
+        home = history.homes[thing]
+        accepted = home.services[service].accepted.get(digest(event.json.encode()))
+        if accepted is None:
+            yield Finding("never accepted", f"{key}")
+        elif accepted[1] is None and home.numbers.get(key) not in ends.discarded:
+            attributes = {**event.attributes, "senderdevice": thing, "senderservice": service}
+            here = _destinations(history, Place.DEVICE, attributes)
+            yield from _at_home(home, key, here)
+            if history.contract.device.outbox.address in here:
+                yield from _in_cloud(ends, key, _destinations(history, Place.CLOUD, attributes))
+
+
+def _destinations(history: History, place: Place, attributes: Attributes) -> list[str]:
+    routes = history.contract.routes_at(place)
+    return sorted({each.destination for each in routes if each.filter.matches(attributes)})
+
+
+def _at_home(home: Home, key: tuple[str, str], destinations: Iterable[str]) -> Iterator[Finding]:
+    for service in (home.services.get(each.partition(".")[0]) for each in destinations):
+        if service and not any(each[1:] == key for each in service.handled):
+            yield Finding("accepted and not delivered in the home", f"{key} to {service.name}")
+
+
+def _in_cloud(ends: _Ends, key: tuple[str, str], destinations: Iterable[str]) -> Iterator[Finding]:
+    for each in destinations:
+        if not ends.is_at(each, key) and key not in ends.letters:
+            what = "only waits" if (each, *key) in ends.queued else "gone"
+            yield Finding(f"accepted and {what} in the cloud", f"{key} to {each}")
+        if not {(each, *key), (None, *key)} & ends.ledger:
+            yield Finding("not in the ledger", f"{key} to {each}")
+
+
+def _queued(history: History) -> set[tuple[str, str, str]]:
+    found = set()
+    for address, url in history.cloud.inboxes.items():
+        for body in history.cloud.sqs.bodies(url):
+            found |= {(address, each.source, each.id) for each in map(parse_event, split(body))}
+    return found
+
+
+def letters(history: History) -> set[tuple[str, str]]:
+    """What dead letters are about."""
+    found = set()
+    for body in history.cloud.sqs.bodies(history.cloud.inboxes["operations.inbox"]):
+        event = parse_event(body)
+        if event.type == DEAD_LETTER_TYPE:
+            about = parse_event(base64.b64decode(event.data()["original_base64"]))
+            found.add((about.source, about.id))
+    return found
+
+
+def discarded(history: History) -> set[tuple[str, int]]:
+    """The numbers that devices reported as not sent to the cloud, by epoch."""
+    found: set[tuple[str, int]] = set()
+    for body in history.cloud.sqs.bodies(history.cloud.inboxes["operations.inbox"]):
+        event = parse_event(body)
+        if event.type == DISCARDED:
+            epoch = str(event.attributes[EPOCH])
+            for tally in event.data()["deliveries"]:
+                if tally["destination"] == history.contract.device.outbox.address:
+                    found |= {
+                        (epoch, each) for first, last in tally["ranges"] for each in range(first, last + 1)
+                    }
+    return found

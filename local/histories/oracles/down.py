@@ -1,0 +1,32 @@
+"""The newest state wins, no command is lost, and the device says so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from local.histories.oracles.finding import Finding
+
+if TYPE_CHECKING:
+    from local.histories.history import History
+
+READS = {"threshold": "health-service", "message": "voice-service"}
+
+
+def judged(history: History) -> Iterator[Finding]:
+    """Look at each home's newest state, and at all messages."""
+    newest: dict[str, int] = {}
+    for _, thing, kind, number in history.desired:
+        if "threshold" in kind:
+            newest[thing] = max(number, newest.get(thing, 0))
+        elif not _handled(history, thing, "voice-service", number):
+            yield Finding("a command is lost", f"down-{number} to {thing}")
+    for thing, number in newest.items():
+        if not _handled(history, thing, "health-service", number):
+            yield Finding("the newest state is not there", f"down-{number} to {thing}")
+    for item in history.cloud.unacknowledged():
+        yield Finding("what is desired is not acknowledged", f"{item.thing} {item.key}: {item.state}")
+
+
+def _handled(history: History, thing: str, service: str, number: int) -> bool:
+    return any(id == f"down-{number}" for *_, id in history.homes[thing].services[service].handled)

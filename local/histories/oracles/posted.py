@@ -1,0 +1,68 @@
+"""What a subscription leads to an endpoint gets there or becomes a dead letter, and pauses are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+from eventplane.endpoints import GONE_S, LONGEST_ASKED_S
+from eventplane.names import SUBSCRIBERS
+from lambdas.http_sink.delivery import ALONE_MS, KNOWN_MS
+from local.histories.oracles.archive import ledger
+from local.histories.oracles.delivered import letters
+from local.histories.oracles.finding import Finding
+
+if TYPE_CHECKING:
+    from local.histories.endpoints import Post
+    from local.histories.history import History
+
+WRITES_S: Final = 0.5
+"""How long a process takes to write what an answer showed, seconds, while the table is well."""
+
+BAD_TABLE: Final = ("outage", "slow", "lose-answer", "refuse", "die")
+
+
+def judged(history: History) -> Iterator[Finding]:
+    """Look at what endpoints were asked, and what was led there."""
+    is_bad = any(
+        each.what in BAD_TABLE and each.who in ("dynamodb", SUBSCRIBERS) for each in history.story.decisions
+    )
+    window_s = KNOWN_MS / 1_000 + WRITES_S + (ALONE_MS / 1_000 if is_bad else 0)
+    endpoints = history.cloud.endpoints.values()
+    # While the table is away a process knows what it has seen itself, and no other learns of it.
+    away = [
+        (each.at_s, each.at_s + each.much + ALONE_MS / 1_000)
+        for each in history.story.decisions
+        if (each.what, each.who) == ("outage", "dynamodb")
+    ]
+    for endpoint in endpoints:
+        known = [
+            each
+            for each in endpoint.posts
+            if not any(a <= each.answered_s and each.at_s <= b for a, b in away)
+        ]
+        yield from _paused(endpoint.url, known, window_s)
+    taken = {(post.source, post.id) for each in endpoints for post in each.posts if 200 <= post.status < 300}
+    deleted = {
+        f"{who}-subscribes-{change.name}"
+        for who, each in history.administrators.items()
+        for change in each.changes
+        if change.prefix is None
+    }
+    about = taken | letters(history)
+    for each in ledger(history):
+        is_led = each["destination"] == f"{SUBSCRIBERS}.inbox" and each["route"] not in deleted
+        if is_led and (each["source"], each["id"]) not in about:
+            yield Finding("never at its endpoint", f"{each['source']} {each['id']} by {each['route']}")
+
+
+def _paused(url: str, posts: Sequence[Post], window_s: float) -> Iterator[Finding]:
+    for at, answer in enumerate(posts):
+        pause_s = GONE_S if answer.status == 410 else min(answer.retry_after_s, LONGEST_ASKED_S)
+        until_s = answer.answered_s + pause_s
+        for each in posts[at + 1 :]:
+            if answer.answered_s + window_s < each.at_s < until_s - 0.001:
+                yield Finding(
+                    f"posted in the pause of a {answer.status}",
+                    f"{url}: {each.id} {each.at_s - answer.answered_s:.3f} s after {pause_s:g} s",
+                )

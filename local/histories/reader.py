@@ -1,0 +1,169 @@
+"""Readers of a cloud service's inbox: the client library's, over SQS and the filter in DynamoDB."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+from eventplane.envelope import Envelope
+from eventplane_client.dynamodb import DynamoDbFilter
+from eventplane_client.errors import ClientError as EventPlaneClientError
+from eventplane_client.functions import Handler, handles_events
+from eventplane_client.ports import Lease, MessageFilter, Mode
+from eventplane_client.reader import Reader
+from eventplane_client.sqs import SqsTransport
+from eventplane_client.system import System
+from local.histories.cloud import ENVIRONMENT, INBOX_VISIBILITY_S, Cloud, Function
+from local.histories.threads import Program
+
+RESTART_S: Final = 3.0
+LONG_POLL_S: Final = 20
+IDLE_S: Final = 600.0
+READER_TIMEOUT_S: Final = 30.0
+"""How long a function may read, seconds: a claim outlives that, and a message is hidden for longer still."""
+
+POLLS_S: Final = 0.04
+"""How late a function's poll may see a message, seconds: the other reader is as often the first."""
+
+
+class LongPoll:
+    """The client of one reader, whose receptions wait as long as SQS lets them."""
+
+    def __init__(self, cloud: Cloud, wire: Any) -> None:
+        self._cloud = cloud
+        self._wire = wire
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._wire, name)
+
+    def receive_message(self, *, QueueUrl: str, WaitTimeSeconds: int = 0, **request: Any) -> Any:  # noqa: N803
+        cloud, engine = self._cloud, self._cloud.engine
+        # A poll of 20 s that brings nothing is followed by the next: as well one long one.
+        give_up = engine.now_s + (IDLE_S if WaitTimeSeconds == LONG_POLL_S else WaitTimeSeconds)
+        while True:
+            answer = self._wire.receive_message(QueueUrl=QueueUrl, **request)
+            if answer.get("Messages") or engine.now_s >= give_up:
+                return answer
+            cloud.sqs.wait(QueueUrl, give_up - engine.now_s)
+
+
+class CloudReader:
+    """One process that reads for `participant`; it is started again when it dies."""
+
+    def __init__(self, cloud: Cloud, participant: str, handled: Any, number: int = 0) -> None:
+        self.name = f"{participant}-{number}"
+        self.participant = participant
+        self.is_dependency_down = False
+        self._cloud = cloud
+        self._handled = handled
+        self.start()
+
+    def start(self) -> None:
+        engine = self._cloud.engine
+        self._program = Program(engine, self.name)
+        self._program.start(self.name, self._run).when_over(self._ended)
+
+    def kill(self) -> None:
+        self._program.kill()
+
+    def _ended(self) -> None:
+        self._program.kill()
+        self._cloud.engine.after(RESTART_S, self.start)
+
+    def _run(self) -> None:
+        engine = self._cloud.engine
+        system = self._program.system(self._cloud.weather.draw)
+        sqs = LongPoll(self._cloud, self._cloud.client(self.name, "sqs"))
+        transport, open_filter = _wired(self._cloud, self.name, self.participant, sqs, system)
+        filter = open_filter(lambda: float(INBOX_VISIBILITY_S))
+        reader = Reader(
+            self.participant,
+            transport,
+            filter,
+            mode=Mode.EXACTLY_ONCE,
+            on_notice=lambda _: None,
+            on_doubt=partial(_is_open, self._handled, self.participant),
+            has_expired=transport.has_expired,
+            system=system,
+        )
+        while True:
+            try:
+                for delivery in reader.next(10, 20.0):
+                    engine.sleep(0.02)
+                    if self.is_dependency_down:
+                        reader.give_back(delivery, RuntimeError("the telephone exchange is down"))
+                        continue
+                    self._handled.note(self.participant, delivery.event)
+                    reader.settle([delivery])
+            except EventPlaneClientError:
+                engine.sleep(1.0)
+
+
+class ReaderFunction(Function):
+    """A Lambda function that reads for `participant`, with the client library's decorator."""
+
+    def __init__(self, cloud: Cloud, participant: str, handled: Any, number: int = 0) -> None:
+        self.participant = participant
+        self.is_dependency_down = False
+        self._handled = handled
+        inbox = cloud.inboxes[f"{participant}.inbox"]
+        super().__init__(cloud, f"{participant}-{number}", inbox, self._wired, timeout_s=READER_TIMEOUT_S)
+
+    def look_soon(self, seconds: float) -> None:
+        super().look_soon(seconds + POLLS_S * self._cloud.weather.share())
+
+    def kill(self) -> None:
+        """End it at its next call."""
+        self._cloud.weather.dead[self.name] = 1
+
+    def _wired(self, program: str) -> Handler:
+        cloud, participant = self._cloud, self.participant
+        system = Program(cloud.engine, program).system(cloud.weather.draw)
+        sqs = cloud.client(program, "sqs")
+
+        @handles_events(
+            participant,
+            ENVIRONMENT,
+            on_doubt=partial(_is_open, self._handled, participant),
+            on_notice=lambda _: None,
+            wiring=lambda: _wired(cloud, program, participant, sqs, system),
+            system=system,
+        )
+        def handle(event: Envelope) -> None:
+            cloud.engine.sleep(0.02)
+            if self.is_dependency_down:
+                raise RuntimeError("the telephone exchange is down")
+            self._handled.note(participant, event)
+
+        return handle
+
+    def _answer(self, process: Any, event: dict[str, Any], remaining_ms: Callable[[], int]) -> Any:
+        return process(event, _Context(remaining_ms))
+
+
+@dataclass(frozen=True, slots=True)
+class _Context:
+    get_remaining_time_in_millis: Callable[[], int]
+
+
+def _is_open(handled: Any, participant: str, event: Envelope) -> bool:
+    return (participant, event.source, event.id) not in handled.done
+
+
+def _wired(
+    cloud: Cloud, program: str, participant: str, sqs: Any, system: System
+) -> tuple[SqsTransport, Callable[[Lease], MessageFilter]]:
+    """The queues of `participant`, and what opens its filter."""
+    transport = SqsTransport(
+        participant,
+        sqs,
+        inbox=cloud.inboxes[f"{participant}.inbox"],
+        outbox=cloud.outboxes[participant],
+        visibility_s=INBOX_VISIBILITY_S,
+        max_receives=cloud.contract.channel(f"{participant}.inbox").max_receives - 1,
+        system=system,
+    )
+    claims = cloud.client(program, "dynamodb")
+    return transport, lambda lease: DynamoDbFilter(claims, "claims", participant, lease=lease, system=system)

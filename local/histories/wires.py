@@ -1,0 +1,106 @@
+"""The ways from programs to AWS: each call takes time, lets others run, and can fail as the weather says."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from random import Random
+from typing import Any, Final, cast
+
+from botocore.exceptions import ClientError, EndpointConnectionError
+
+from local.histories.engine import Engine, Killed
+from tests.fakes.client import FakeClient
+
+READ_TIMEOUT_S: Final = 2.0
+"""After so long botocore repeats a call without an answer, as the functions set it, seconds."""
+
+ATTEMPTS: Final = 2
+"""How often botocore tries (lambdas/common/aws.py)."""
+
+
+class Weather:
+    """What fails now. `lost`, `dead` and `refused` say at which next call of a program."""
+
+    def __init__(self, engine: Engine, random: Random) -> None:
+        self.engine = engine
+        self.share = random.random
+        self.draw = random.randbytes
+        self.down: set[str] = set()
+        self.slow: defaultdict[str, float] = defaultdict(float)
+        self.lost: defaultdict[str, int] = defaultdict(int)
+        self.dead: defaultdict[str, int] = defaultdict(int)
+        self.refused: defaultdict[str, int] = defaultdict(int)
+        self.seen: defaultdict[str, int] = defaultdict(int)
+
+    def meets(self, kind: defaultdict[str, int], program: str) -> bool:
+        """Whether this call of `program` is the one; each counts once."""
+        if not kind[program]:
+            return False
+        kind[program] -= 1
+        return kind[program] == 0
+
+
+class Wire:
+    """A client of `service` as `program` has it, over the model `client`."""
+
+    def __init__(self, weather: Weather, program: str, service: str, client: Any) -> None:
+        self._weather = weather
+        self._program = program
+        self._service = service
+        self._client = client
+
+    @property
+    def exceptions(self) -> Any:
+        return self._client.exceptions
+
+    @property
+    def meta(self) -> Any:
+        return self._client.meta
+
+    def get_paginator(self, operation: str) -> Any:
+        return FakeClient.get_paginator(cast("FakeClient", self), operation)
+
+    def __getattr__(self, operation: str) -> Any:
+        found = getattr(self._client, operation)
+        if not callable(found):
+            return found
+
+        def call(**request: Any) -> Any:
+            return self._call(operation, found, request)
+
+        return call
+
+    def _call(self, operation: str, found: Callable[..., Any], request: dict[str, Any]) -> Any:
+        weather, program = self._weather, self._program
+        engine = weather.engine
+        weather.seen[f"{program} {operation}"] += 1
+        for attempt in range(1, ATTEMPTS + 1):
+            engine.sleep(0.002 + 0.02 * weather.share() + weather.slow[self._service])
+            if self._service in weather.down:
+                engine.sleep(READ_TIMEOUT_S)
+                if attempt == ATTEMPTS:
+                    raise EndpointConnectionError(endpoint_url=f"https://{self._service}")
+                continue
+            if weather.meets(weather.refused, program):
+                error = {"Error": {"Code": "ThrottlingException", "Message": "Rate exceeded"}}
+                raise ClientError(error, operation)
+            loses, dies = weather.meets(weather.lost, program), weather.meets(weather.dead, program)
+            if dies and weather.share() < 0.5:
+                raise Killed
+            answer = error_raised = None
+            try:
+                answer = found(**request)
+            except ClientError as error:
+                error_raised = error
+            if dies:
+                raise Killed
+            if loses:
+                engine.note(program, f"the answer to {operation} is lost", is_fault=True)
+                engine.sleep(READ_TIMEOUT_S)
+                continue
+            engine.sleep(0.002 + 0.02 * weather.share())
+            if error_raised is not None:
+                raise error_raised
+            return answer
+        raise EndpointConnectionError(endpoint_url=f"https://{self._service}")

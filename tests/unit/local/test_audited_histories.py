@@ -1,0 +1,90 @@
+"""The audit agrees with the simulator, wherever events end; where it does not, the history has a finding."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from contract import load_contract
+from glue_jobs.delivery_audit.small import audit_small
+from local.histories import history as module
+from local.histories.cloud import Cloud, Queues
+from local.histories.history import History
+from local.histories.oracles import audited
+from local.histories.story import Decision, Story
+from tests.fakes.client import FakeClient
+
+READING, ALARM = "org.eventplane.health.reading.v1", "org.eventplane.alarm.clinical.v1"
+CONTRACT = load_contract()
+
+
+def told(*decisions: Decision) -> History:
+    said = Decision(5.0, "say", "home-1", text=READING), Decision(6.0, "say", "home-1", text=ALARM)
+    return History(Story(1, 0, (*said, *decisions)), CONTRACT).run()
+
+
+@pytest.fixture(autouse=True)
+def checks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The simulator switches these off, for good."""
+    monkeypatch.setattr(FakeClient, "checks", True)
+
+
+def without_urgent() -> Callable[[Cloud, str, str], None]:
+    """A rule whose messages to the router of urgent events are lost while the alarm comes up."""
+    write = Cloud._rule_writes
+
+    def writes(self: Cloud, url: str, body: str) -> None:
+        if not (url == self.urgent and 6.0 < self.engine.now_s < 8.0):
+            write(self, url, body)
+
+    return writes
+
+
+@pytest.mark.parametrize(
+    ("patched", "decisions", "kinds"),
+    [
+        ((), (), {}),
+        (
+            (module, "DATA", {**module.DATA, READING: {}}),
+            (),
+            {("dead_lettered", "router"): 1},
+        ),
+        ((Cloud, "_rule_writes", without_urgent()), (), {("lost", "router"): 3}),
+        ((), (Decision(5.5, "lose-puback", "home-1", 1),), {("duplicate", "device_cloud"): 1}),
+    ],
+    ids=["delivered", "dead letter", "lost at the router", "sent again"],
+)
+def test_the_audit_says_what_the_simulator_knows(
+    monkeypatch: pytest.MonkeyPatch,
+    patched: tuple[Any, ...],
+    decisions: tuple[Decision, ...],
+    kinds: dict[Any, int],
+) -> None:
+    if patched:
+        monkeypatch.setattr(*patched)
+    history = told(*decisions)
+    assert list(audited.judged(history)) == []
+    assert audit_small(audited.request_of(history)).kinds == Counter(kinds)
+
+
+def lose_ledger(history: History) -> None:
+    bucket = history.cloud.s3.buckets["archive"]
+    for name in [each for each in bucket if "ledger/" in each]:
+        del bucket[name]
+
+
+def forget(history: History) -> None:
+    """A message that SQS took, and that the ledger says was delivered, never was."""
+    queues: Queues = history.cloud.sqs
+    queues.sent[history.cloud.inboxes["alarm-centre.inbox"]].clear()
+
+
+@pytest.mark.parametrize("damage", [lose_ledger, forget])
+def test_an_audit_that_says_something_else_is_a_finding(damage: Callable[[History], None]) -> None:
+    history = told()
+    damage(history)
+    kinds = {each.kind for each in audited.judged(history)}
+    assert kinds >= {"the audit is wrong: verdict", "the audit misses: verdict"}
