@@ -42,7 +42,7 @@ _log = logging.getLogger(__name__)
 Connect = Callable[
     [Endpoint, LinkName, int, Callable[[Message], None], Share | None, Skips | None], BrokerConnection
 ]
-"""Dials, as `eventplane_mqtt.Connection` does: the endpoint, for the generation of a link."""
+"""Opens the connection of one generation of a link, as `eventplane_mqtt.Connection` does."""
 
 
 class Timer(Protocol):

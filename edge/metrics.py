@@ -151,8 +151,16 @@ class Metrics:
     def reading(self, status: Status, findings: Sequence[Finding] = ()) -> Reading:
         """Return what the metrics are read from, beside `status` and the `findings` about it."""
         it = self._forwarder
-        reloads, cpu_s = (self._reloads, self._reloads_refused), self._system.cpu_time()
-        return Reading(status, findings, it.counts, it.spool, it.uplink, *reloads, cpu_s)
+        return Reading(
+            status,
+            findings,
+            it.counts,
+            it.spool,
+            it.uplink,
+            self._reloads,
+            self._reloads_refused,
+            self._system.cpu_time(),
+        )
 
     def heartbeat(self, now: float) -> dict[str, float | str]:
         """Return what the device reports to the cloud about its health: flat, and small in a batch."""

@@ -1,4 +1,4 @@
-"""The machine's clocks and randomness: the process passes them in, and nothing else uses the machine's."""
+"""The machine's clocks and randomness. The process passes them in; parts of it take no others."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ EXPIRES: Final = "expires"
 
 BREAK_FIRST_S: Final = 2
 BREAK_LONGEST_S: Final = 60
-"""How long an endpoint is not asked after a failure of its own, and after many, seconds."""
+"""How long nothing is sent to an endpoint after its first failure, and after many, seconds."""
 
 LONGEST_ASKED_S: Final = 900
 """Most of a Retry-After that is honoured, seconds: an endpoint cannot put an alarm off for ever."""
@@ -38,8 +38,8 @@ _MAX_DETAIL: Final = 400
 class EndpointState:
     """An endpoint that failed `failures` times in a row since `failing_since_ms`, at last at `failed_at_ms`.
 
-    Nothing is sent before `paused_until_ms`. Then one process asks; the others wait for it until
-    `asking_until_ms`, so that one that is killed meanwhile does not keep the endpoint from being asked.
+    Nothing is sent before `paused_until_ms`. Then one process sends a request; the others wait for its result
+    until `asking_until_ms` at most, because that process may be killed.
     """
 
     endpoint: str
@@ -60,7 +60,7 @@ class EndpointState:
 
     def asked(self, now_ms: int, longest_ms: int) -> EndpointState:
         """Return the state in which one process asks, which takes `longest_ms` at most."""
-        # The hour begins with the request, whatever becomes of it.
+        # The hour begins with the request, whatever its outcome.
         lease_ms = 1_000 * GONE_S if self.reason == Reason.ENDPOINT_GONE else longest_ms
         return _kept(replace(self, asking_until_ms=now_ms + lease_ms))
 

@@ -89,10 +89,12 @@ def to_attribute(value: Any) -> dict[str, Any]:
     raise TypeError(f"no attribute holds {type(value).__name__}")
 
 
-def _members(value: Any) -> Item:
-    # What is left out is read as the default; DynamoDB has no empty sets anyway. 0.3.0 reads no defaults of
+def _members(value: Any, names: Collection[str] | None = None) -> Item:
+    """Return the members of `value` as attributes, by default all."""
+    # What is left out is read as the default; DynamoDB has no empty sets anyway. 0.3.0 has no defaults for
     # these types.
-    given = ((name, getattr(value, name), default) for name, default in _defaults(value.__class__).items())
+    defaults = _defaults(value.__class__)
+    given = ((name, getattr(value, name), defaults[name]) for name in names or defaults)
     return {
         name: to_attribute(each)
         for name, each, default in given
@@ -172,8 +174,7 @@ class RecordKind(Generic[R]):
         derived = {name: derive(record) for name, derive in self.derived.items()}
         key = {name: getattr(record, name) for name in self.key if name not in derived}
         others = {name: to_attribute(each) for name, each in (derived | key).items() if each is not None}
-        members = _members(record)
-        return {name: members[name] for name in self.written or members if name in members} | others
+        return _members(record, self.written) | others
 
     def from_item(self, item: Item) -> R:
         """Return the record in `item`. Raises `RecordError`."""

@@ -134,6 +134,14 @@ def redrive_in(mark: str) -> str:
     return mark.rpartition(".")[2]
 
 
+def redriven_id(id: str, mark: str | None) -> str:
+    """Return the id of a dead letter of a message with this `REDRIVEN` mark; `id` without one.
+
+    With the same id as before, a reader would take it for a copy of the first dead letter.
+    """
+    return id if mark is None else f"{id}.{redrive_in(mark)}"
+
+
 def pack(events: Sequence[Envelope], hints: Mapping[str, str], most: int) -> Iterator[SqsMessage]:
     """Put `events` in their order into messages of up to `most` events and MAX_PACKED_MESSAGE_BYTES.
 

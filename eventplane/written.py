@@ -58,7 +58,7 @@ class Entry(NamedTuple):
 
     `number` counts from 1, `rows_before` are those of the entries before it. The `rows` of the object are of
     the times `first_ms` to `last_ms` (Unix milliseconds), `digest` is the SHA-256 of its bytes. `mark` is
-    what a bucket's listing shows of it, `<ETag>-<bytes>`, so that nobody reads it to compare ('': not known).
+    what a bucket's listing shows of it, `<ETag>-<bytes>`, to compare it without reading it ('': unknown).
     """
 
     key: str

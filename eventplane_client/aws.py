@@ -15,16 +15,19 @@ from eventplane.records import ConflictError, RecordError
 from eventplane_client.errors import ClientSettingsError, StateError, UnavailableError
 
 _READ_S: Final = 3
-"""How long one attempt waits for an answer, seconds: so late is an event whose answer is lost."""
+"""How long one attempt waits for an answer, seconds: an event whose answer is lost is late by that."""
 
 
-def aws_client(service: str, *, read_s: float = _READ_S) -> Any:
+def aws_client(service: str, *, poll_s: float = 0) -> Any:
     """Return a boto3 client of `service` with the program's own credentials, region and endpoint.
 
-    Raises `ClientSettingsError` without a region, or for a profile that does not exist.
+    Its calls may be long polls of up to `poll_s` seconds. Raises `ClientSettingsError` without a region, or
+    for a profile that does not exist.
     """
     config = Config(
-        connect_timeout=3, read_timeout=read_s, retries={"mode": "standard", "total_max_attempts": 3}
+        connect_timeout=3,
+        read_timeout=poll_s + _READ_S,
+        retries={"mode": "standard", "total_max_attempts": 3},
     )
     try:
         return boto3.client(service, region_name=region(), config=config)

@@ -269,7 +269,7 @@ def sqs_client(settings: ClientSettings, environment: str, on_notice: Listener) 
         aws_client("sqs"),
         max_receives=settings.max_receives,
         order=_order(settings, contract),
-        polls=aws_client("sqs", read_s=MAX_WAIT_S + 3),
+        polls=aws_client("sqs", poll_s=MAX_WAIT_S),
     )
     default = f"dynamodb:{resource_name(environment, FILTER_TABLE)}"
     kind, table = settings.state_parts(default)

@@ -15,7 +15,7 @@ class Delivery:
     """`event` as `message` brought it; the filter knows it by `key`, its inbox's order by its `position`.
 
     `is_claimed` by this reader; `is_acknowledged` to the transport before it is handled (`at_most_once`);
-    `is_handled` once the filter was asked to keep that it is, perhaps in vain;
+    `is_handled` once the filter was asked to record that, even if it failed to;
     `is_settled` once it is handled or given back; `handling` tells of it while it is handed out.
     """
 

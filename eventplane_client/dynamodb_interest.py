@@ -43,7 +43,6 @@ class DynamoDbInterest:
         self._lease_s = lease_s
         self._clock = clock or system.now_s
         self._system = system
-        self._random_bytes = system.random_bytes
         self._announced: LeasedAnnouncement | None = None
         self._lock = system.lock()
         self._ending = system.event()
@@ -53,7 +52,7 @@ class DynamoDbInterest:
     def _announcer(self) -> str:
         # Two programs of one participant, an old and a new one, may handle different things; drawn with its
         # first use, as clones of a function's snapshot would share what is drawn before it.
-        return self._random_bytes(16).hex()
+        return self._system.random_bytes(16).hex()
 
     def announce(self, announcement: Announcement) -> None:
         with self._lock:

@@ -301,5 +301,5 @@ class Inbox:
 
 
 def _unhandled(deliveries: list[Delivery]) -> list[Delivery]:
-    """Those to give back at the end; the others are done, or in doubt where the filter did not keep it."""
+    """Return those to give back; the others are done, or in doubt if the filter failed to record it."""
     return [each for each in deliveries if not (each.is_settled or each.is_handled)]

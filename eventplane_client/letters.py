@@ -7,7 +7,7 @@ from datetime import datetime
 
 from eventplane.dead_letter import LETTER_ID_DIGITS, Refusal, dead_letter, letter_id
 from eventplane.envelope import Envelope
-from eventplane.sqs_binding import redrive_in
+from eventplane.sqs_binding import redriven_id
 from eventplane.values import timestamp
 from eventplane_client.ports import Message
 
@@ -22,11 +22,8 @@ def letter(
 ) -> Envelope:
     """Return the dead letter of what `participant` cannot handle; the same id until it is redriven."""
     id = letter_id(*event.key) if event else hashlib.sha256(message.body).hexdigest()[:LETTER_ID_DIGITS]
-    if message.redrive is not None:
-        # Its own: the reader of the letters would take it for a copy of the first.
-        id = f"{id}.{redrive_in(message.redrive)}"
     return dead_letter(
-        id=id,
+        id=redriven_id(id, message.redrive),
         source=f"{SOURCE}{participant}",
         time=timestamp(now),
         refusal=refusal,

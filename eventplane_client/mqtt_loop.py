@@ -128,7 +128,7 @@ class ServiceLoop:
             address,
             found_by,
             partial(self._dial, endpoint),
-            Backoff(0.1, 2.0, partial(random_share, system.random_bytes)),
+            Backoff(first_s=0.1, max_s=2.0, share=partial(random_share, system.random_bytes)),
             endpoint.connect_timeout_s,
             has_login=endpoint.login is not None,
             wake=self.wake,

@@ -29,7 +29,7 @@ class Message:
     Messages of one `group` keep their order (None: no order). A queue in the cloud says when it was
     `sent_at_ms` and first `received_at_ms` (Unix milliseconds), and over which `route` it came. `waited_s` is
     for how long it has waited for its order elsewhere, seconds. `redrive` is the mark with which an operator
-    sent it back; None for what a router sent. It `is_shared` where that was not for this event alone.
+    sent it back; None for what a router sent. The mark `is_shared` if it is not for this event alone.
     """
 
     body: bytes

@@ -1,6 +1,6 @@
-"""The machine's clocks, randomness and threads: whoever makes a client may pass in others, as a simulation.
+"""The machine's clocks, randomness and threads, as a parameter of clients: a simulation passes in its own.
 
-Nothing else in the library uses the machine's, but what is bound to a thread of its own by what it adapts.
+Only the adapters of real connections and of asyncio also use the machine's threads directly.
 """
 
 from __future__ import annotations

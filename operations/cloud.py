@@ -20,8 +20,9 @@ _CONFIG = Config(
     read_timeout=4, retries={"mode": "standard", "total_max_attempts": 5}, max_pool_connections=16
 )
 
-_LONGER = {
-    service: _CONFIG.merge(Config(read_timeout=seconds)) for service, seconds in (("lambda", 60), ("s3", 20))
+_LONGER: Final = {
+    "lambda": _CONFIG.merge(Config(read_timeout=60)),
+    "s3": _CONFIG.merge(Config(read_timeout=20)),
 }
 """For functions that run, and objects that are large."""
 

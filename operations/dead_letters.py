@@ -64,7 +64,7 @@ def _look(sqs: Any, place: Place, choice: Choice, summary: Summary) -> None:
 class Redrive:
     """Sends letters back. `run` names this run in the messages; the clock gives Unix milliseconds.
 
-    By what it `sent`, decisions and ids of dead letters, a run knows what has failed again.
+    `sent` has the decisions and the ids of the dead letters of this run, to recognise what has failed again.
     """
 
     sqs: Any

@@ -12,7 +12,7 @@ from eventplane.contract import Contract
 from eventplane.envelope import Envelope, parse_event
 from eventplane.errors import EnvelopeError, EventPlaneError
 from eventplane.sender import sender_of
-from eventplane.sqs_binding import hint_of
+from eventplane.sqs_binding import ROUTE, hint_of
 from eventplane.topics import local_topic
 from operations import system, text
 from operations.cloud import Cloud, enter
@@ -130,7 +130,7 @@ def _follow(options: argparse.Namespace, cloud: Cloud, url: str) -> int:
 
 def _print(options: argparse.Namespace, messages: list[Message]) -> None:
     for each in messages:
-        route = hint_of(each, "route")
+        route = hint_of(each, ROUTE)
         sent_ms = int(each["Attributes"]["SentTimestamp"])
         try:
             event: Envelope | None = parse_event(each["Body"])

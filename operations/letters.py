@@ -17,7 +17,7 @@ from eventplane.filters import Sql
 from eventplane.ingest import IngestFrame, parse_frame
 from eventplane.reasons import Reason
 from eventplane.sender import THE_PLANE, Sender, sender_of
-from eventplane.sqs_binding import hint_of, split
+from eventplane.sqs_binding import ROUTE, hint_of, split
 from eventplane.values import whole_number
 from operations.names import Claim, names_in
 from operations.reading import Message
@@ -117,7 +117,7 @@ def read_letter(message: Message, place: str, channel: str | None) -> Letter:
         reason=Reason.RULE_FAILED if inside.kind is Kind.RULE_FAILURE else Reason.RECEIVES_EXHAUSTED,
         detail=inside.detail,
         channel=channel,
-        route=hint_of(message, "route"),
+        route=hint_of(message, ROUTE),
         contract_version=hint_of(message, "contract"),
         sender=inside.sender,
         written_by=None,

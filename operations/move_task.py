@@ -21,7 +21,7 @@ _UNAVAILABLE: Final = frozenset(
     }
 )
 _REPEATED_MS: Final = 60_000
-"""Within which a start is repeated whose answer was lost, milliseconds. Ours: some attempts of
+"""Longest time between a start whose answer was lost and its repeat, milliseconds. Ours: several attempts of
 `operations.cloud`."""
 
 _POLL_S: Final = 2.0

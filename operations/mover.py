@@ -1,7 +1,7 @@
 """Messages back to where they belong: sent first, deleted afterwards, so that no moment has none of them.
 
-Whoever is killed in between leaves a message in both queues: the next run sends it a second time, with the
-mark of the same decision, by which its reader takes it for a copy of the first.
+A run that is killed in between leaves a message in both queues: the next run sends it a second time, with the
+mark of the same decision, so that its reader drops it as a duplicate.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The machine's clocks, randomness and threads, for commands: each is a program, and wires its own parts."""
+"""The machine's clocks, randomness and threads, for commands."""
 
 from __future__ import annotations
 

@@ -132,7 +132,7 @@ class DownlinkStack(StateStack):
 
 class MessagingStack(StateStack):
     """All queues of `contract`: a pair for each cloud service, those on the way in, the one down, and the
-    orders to replay. With them what is known of endpoints that events are posted to."""
+    orders to replay; and the table of the endpoints that events are posted to."""
 
     def __init__(self, scope: Construct, environment: Environment, contract: Contract) -> None:
         super().__init__(scope, environment, "messaging")

@@ -122,7 +122,7 @@ class Desired:
             accepted before it does not count any more, and a device compares it before the version.
         message: the newest state, tombstones too; of commands the one whose turn it is. None: there is none.
         state, attempts: how far its delivery has come, and its transmissions since the last success; while
-            it waits for an absent device, how often the reconciler has looked in vain.
+            it waits for an absent device, how often the reconciler has found it still absent.
         sent: what was transmitted last, unacknowledged; older than `message` where updates arrived meanwhile.
         waiting: the commands after it, in their order.
         deletes: deletions of incarnations that are not the present one.

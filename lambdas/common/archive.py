@@ -47,7 +47,7 @@ class Archive:
         The partition is the UTC hour of `written_at_ms` (Unix milliseconds): events of any age may lie in it.
         A `name` that depends on the lines is called when they have all been read. Objects of some folders are
         listed (`eventplane.written`) with a second request, if the function `has_time`. Such an object is
-        written once: what has its name has its messages, and stays what its list says that it is.
+        never replaced, so that its list stays true: an object of that name has the same messages.
         """
         extent = Extent()
         body = _compressed(lines, extent)
@@ -61,7 +61,7 @@ class Archive:
             self._client.put_object(Bucket=self._bucket, **content)
         elif (etag := self._create(**content) or self._own(key, body)) is not None and has_time():
             digest, mark = hashlib.sha256(body).hexdigest(), f"{etag}-{len(body)}"
-            self._enter(folder, key, written_at_ms, extent, (digest, mark))
+            self._enter(folder, key, written_at_ms, extent, digest, mark)
         return key
 
     def put_messages(
@@ -80,7 +80,7 @@ class Archive:
         return frozenset(held)
 
     def _enter(
-        self, folder: str, key: str, written_at_ms: int, extent: Extent, digests: tuple[str, str]
+        self, folder: str, key: str, written_at_ms: int, extent: Extent, digest: str, mark: str
     ) -> None:
         """List an object that is there. If S3 refuses, the object counts as one that no list names."""
         # Each call has a list of its own: a number counts once its entry is there, and no thread waits.
@@ -90,7 +90,7 @@ class Archive:
         except IndexError:
             # Not at import: all clones of a snapshot would be one writer.
             own = WriterList(written_at_ms, self._random_bytes(8).hex())
-        entry = own.next(key, extent, *digests)
+        entry = own.next(key, extent, digest, mark)
         try:
             self._client.put_object(Bucket=self._bucket, Key=entry.name, Body=b"")
         except (ClientError, BotoCoreError):
@@ -105,14 +105,14 @@ class Archive:
         Raises botocore's errors; after `ConditionalRequestConflict` nobody knows whether it lies there.
         """
         if version not in self._filed:
-            # The version is the content's hash: what lies there is this contract, whoever filed it.
+            # The version is the content's hash: an object of that name is this contract.
             self._create(Key=f"{CONTRACTS}/{version}.json", Body=compiled, ContentType="application/json")
             self._filed.add(version)
 
     def _own(self, key: str, body: bytes) -> str | None:
-        """Return the ETag of an object that has these very bytes; None for another one.
+        """Return the ETag of the object at `key` if it has the bytes of `body`, else None.
 
-        botocore's repeat of a write whose answer was lost meets what it wrote itself.
+        botocore repeats a write whose answer was lost, and then finds its own object.
         """
         try:
             found = self._client.get_object(Bucket=self._bucket, Key=key)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from eventplane.contract import Channel, Contract
 from eventplane.dead_letter import DEAD_LETTER_TYPE, Refusal, dead_letter, letter_id
 from eventplane.envelope import Envelope
-from eventplane.sqs_binding import redrive_in, to_message
+from eventplane.sqs_binding import redriven_id, to_message
 from eventplane.values import timestamp_of_ms
 from lambdas.common.clock import Clock
 from lambdas.common.queue import QueueMessage
@@ -40,9 +40,7 @@ class DeadLetterWriter:
 
         `original` is what the dead letter holds, by default all of the message.
         """
-        id = letter_id(*event.key) if event else message.id
-        if message.redrive is not None:
-            id = f"{id}.{redrive_in(message.redrive)}"  # or a reader would take it for a copy of the first
+        id = redriven_id(letter_id(*event.key) if event else message.id, message.redrive)
         text = message.body if original is None else original
         return self.write(id, text, event, refusal, attempt=message.attempt)
 

@@ -1,6 +1,6 @@
 """The machine's randomness, threads and clocks other than the wall clock.
 
-The wiring of a function passes them in; nothing else uses the machine's.
+The wiring of a function passes them in. `lambdas.common.clock` has the wall clock.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ class Failure:
 
     `status` is the HTTP status, None without an answer; `is_permanent`: no attempt at this event will do
     better; `is_general`: the next event would fail just so; `retry_after_s`: how long nothing may be sent.
-    `failed_at_ms`: when the endpoint failed, of an attempt that was not made; None for one that was.
+    `failed_at_ms`: if no attempt was made, when the endpoint had failed; None after an attempt.
     """
 
     reason: str

@@ -156,8 +156,9 @@ class WebhookService:
     ) -> HandoverRecord | int:
         """A dead letter if nothing helps or nothing is left to try; otherwise another attempt, later.
 
-        The age ends an event once the endpoint has failed since, for it or for all: a pause alone ends none.
-        An event at best effort is dropped instead: it has one attempt, and none in a pause.
+        An event that is too old is given up only if the endpoint has failed since it became so, for this
+        event or for another one: a pause alone is no reason. An event at best effort is dropped instead, also
+        in a pause: it has one attempt at most.
         """
         if message.is_best_effort and event is not None:
             logger.info(

@@ -71,24 +71,22 @@ class Observation:
         match self.said:
             case Sighting() as seen if state.sighting is None or seen.is_newer_than(state.sighting):
                 return replace(state, sighting=seen)
-            case Traffic() as counted if state.traffic is None or counted.window > state.traffic.window:
-                return replace(state, traffic=counted, counted=self._reports)
-            case Traffic() if self.report in state.counted:
-                return state
-            case Traffic() as counted if counted.window == state.traffic.window:  # type: ignore[union-attr]
-                traffic = state.traffic + counted  # type: ignore[operator]
-                reports = (*state.counted, *self._reports)
-                return replace(state, traffic=traffic, counted=reports[-MOST_COUNTED:])
-            case Heartbeat() as heard if state.heartbeat is None:
+            case Heartbeat() as heard if state.heartbeat is None or heard.is_newer_than(state.heartbeat):
                 return replace(state, heartbeat=heard)
-            case Heartbeat() as heard if heard.is_newer_than(state.heartbeat):  # type: ignore[arg-type]
-                return replace(state, heartbeat=heard)
+            case Traffic() as traffic:
+                return self._count(state, traffic)
             case _:
                 return state
 
-    @property
-    def _reports(self) -> tuple[str, ...]:
-        return (self.report,) if self.report else ()
+    def _count(self, state: DeviceState, traffic: Traffic) -> DeviceState:
+        reports = (self.report,) if self.report else ()
+        before = state.traffic
+        if before is None or traffic.window > before.window:
+            return replace(state, traffic=traffic, counted=reports)
+        if traffic.window < before.window or self.report in state.counted:
+            return state
+        counted = (*state.counted, *reports)[-MOST_COUNTED:]
+        return replace(state, traffic=before + traffic, counted=counted)
 
 
 Reader = Callable[[str, int], Observation | None]

@@ -15,7 +15,7 @@ from eventplane.guarantee import FAILED, GUARANTEE_HINT
 from eventplane.reasons import Outcome
 from eventplane.replay import REPLAY
 from eventplane.resource_names import FIFO_SUFFIX
-from eventplane.sqs_binding import REPLAYED_HINT, SqsMessage, pack, to_message
+from eventplane.sqs_binding import REPLAYED_HINT, ROUTE, SqsMessage, pack, to_message
 from eventplane.values import timestamp_of_ms
 from lambdas.common.log import logger
 from lambdas.common.sender import Answer, Fate, Sender
@@ -272,7 +272,7 @@ def _event(step: Step) -> Envelope:
 
 
 def _hints(step: Step) -> dict[str, str]:
-    hints = {"route": str(step.record.route), "contract": step.record.contract_version}
+    hints = {ROUTE: str(step.record.route), "contract": step.record.contract_version}
     if step.tried_once:
         hints[GUARANTEE_HINT] = DeliveryGuarantee.BEST_EFFORT
     if step.record.reason == REPLAY:

@@ -97,8 +97,8 @@ async def level(jetstream: JetStreamContext, stream: str) -> Level:
 async def redrive(jetstream: JetStreamContext, stream: str) -> None:
     """Let everything in `stream` come again, also what was given up, as if for the first time.
 
-    What is in flight comes a second time: stop its readers first. Those that connect afterwards hand out also
-    what was in hand at a crash, as the operator wants it.
+    What is in flight comes a second time: stop its readers first. Readers that connect afterwards also hand
+    out what was in hand at a crash: the operator has decided that.
     """
     config = (await jetstream.consumer_info(stream, READER)).config
     last = (await jetstream.stream_info(stream)).state.last_seq
