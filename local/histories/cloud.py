@@ -279,12 +279,14 @@ class Cloud:
         self.clock = CloudClock(engine)
         self.sqs = Queues(engine, self.clock)
         self.dynamodb = FakeDynamoDb()
-        FakeClient.checks = False
         self.s3 = FakeS3(self.clock)  # type: ignore[arg-type]
         self.numbers = count(1)
         self.broker = Broker(engine, self._published, self._connection)
         self._versions: dict[str, int] = {}
         self.secrets = FakeSecrets()
+        clients: tuple[FakeClient, ...] = (self.sqs, self.dynamodb, self.s3, self.secrets)
+        for each in clients:
+            each.checks = False  # slow; the unit tests check the requests
         self.secrets.create_secret(Name=KEYS, SecretString=base64.b64encode(bytes(32)).decode())
         self.endpoints = {each: EndpointModel(engine, weather, each) for each in ENDPOINTS}
         self._models = {

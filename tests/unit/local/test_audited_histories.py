@@ -15,7 +15,6 @@ from local.histories.cloud import Cloud, Queues
 from local.histories.history import History
 from local.histories.oracles import audited
 from local.histories.story import Decision, Story
-from tests.fakes.client import FakeClient
 
 READING, ALARM = "org.eventplane.health.reading.v1", "org.eventplane.alarm.clinical.v1"
 CONTRACT = load_contract()
@@ -24,12 +23,6 @@ CONTRACT = load_contract()
 def told(*decisions: Decision) -> History:
     said = Decision(5.0, "say", "home-1", text=READING), Decision(6.0, "say", "home-1", text=ALARM)
     return History(Story(1, 0, (*said, *decisions)), CONTRACT).run()
-
-
-@pytest.fixture(autouse=True)
-def checks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The simulator switches these off, for good."""
-    monkeypatch.setattr(FakeClient, "checks", True)
 
 
 def without_urgent() -> Callable[[Cloud, str, str], None]:
