@@ -55,8 +55,8 @@ def _one(story: Story, is_traced: bool) -> int:
         history = History(story, shipped()).run()
     findings = judged(history)
     if is_traced:
-        for each in history.engine.notes:
-            print(f"{each.at_s:10.3f} {'!' if each.is_fault else ' '} {each.lane:28} {each.text}")
+        for note in history.engine.notes:
+            print(f"{note.at_s:10.3f} {'!' if note.is_fault else ' '} {note.lane:28} {note.text}")
     _keep("history", story, history, findings)
     for each in findings:
         print(f"{each.kind}: {each.detail}")

@@ -23,6 +23,7 @@ from local.histories.reader import CloudReader, ReaderFunction
 from local.histories.story import FUNCTIONS, READERS, SENDERS, SUBSCRIBABLE, Decision, Story
 from local.histories.subscriber import Administrator
 from local.histories.wires import Weather
+from local.histories.wiring import Wiring
 
 HEALS_S: Final = 60.0
 """So long after the last decision all faults are over."""
@@ -70,6 +71,7 @@ class History:
         self.weather = Weather(self.engine, self.random)
         things = [f"home-{number + 1}" for number in range(story.homes)]
         self.cloud = Cloud(self.engine, contract, self.weather, things)
+        Wiring(self.cloud).start()
         self.handled = Handled(self.engine)
         self.readers: list[CloudReader | ReaderFunction] = [
             CloudReader(self.cloud, name, self.handled) for name in READERS
@@ -90,7 +92,7 @@ class History:
         with tempfile.TemporaryDirectory(dir=SCRATCH) as folder:
             for thing in self.things:
                 self.homes[thing] = Home(
-                    self.engine, thing, self.contract, self.cloud.broker, Path(folder), self.random
+                    self.engine, thing, self.contract, self.cloud.iot.broker, Path(folder), self.random
                 )
             for decision in self.story.decisions:
                 self.engine.at(decision.at_s, partial(self._do, decision))

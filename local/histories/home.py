@@ -25,6 +25,7 @@ from eventplane_mqtt import Endpoint
 from eventplane_mqtt.mailbox import LinkName, Mailbox
 from local.histories.broker import Broker, Client, Message
 from local.histories.engine import START_S, Engine, Killed
+from local.histories.iot_core import RULE
 from local.histories.line import CLOUD_DELAY_S, HOME_DELAY_S, Dialled, Line
 
 TURN_S: Final = 0.002
@@ -35,8 +36,6 @@ AGAIN_S: Final = 10.0
 
 RESTART_S: Final = 5.0
 """How long the service manager takes to start a program again."""
-
-RULE: Final = "ingest"
 
 
 class Disk:

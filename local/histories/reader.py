@@ -15,7 +15,8 @@ from eventplane_client.ports import Lease, MessageFilter, Mode
 from eventplane_client.reader import Reader
 from eventplane_client.sqs import SqsTransport
 from eventplane_client.system import System
-from local.histories.cloud import ENVIRONMENT, INBOX_VISIBILITY_S, Cloud, Function
+from local.histories.cloud import ENVIRONMENT, INBOX_VISIBILITY_S, Cloud
+from local.histories.function import Function
 from local.histories.threads import Program
 
 RESTART_S: Final = 3.0

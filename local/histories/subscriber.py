@@ -14,10 +14,11 @@ from eventplane_client.errors import AlreadySubscribedError, NotSubscribedError,
 from eventplane_client.signed_http import HttpAnswer, SignedHttp
 from eventplane_client.system import System
 from lambdas.api.http import Request
-from local.histories.cloud import API, Cloud, inbox_arn
+from local.histories.cloud import Cloud, inbox_arn
 from local.histories.engine import Task
 from local.histories.story import Decision
 from local.histories.threads import Program
+from local.histories.wiring import API, Wiring
 
 AGAIN_S: Final = 5.0
 TIMEOUT_S: Final = 30.0
@@ -58,7 +59,7 @@ class ApiLine(SignedHttp):
             headers={"content-type": "application/json", **sent},
             body=json.dumps(document).encode(),
         )
-        call = engine.spawn(API, lambda: cloud.subscriptions_api(API).answer(request))
+        call = engine.spawn(API, lambda: Wiring(cloud).subscriptions_api(API).answer(request))
         caller, until_s = cast("Task", engine.task), engine.now_s + TIMEOUT_S
         call.when_over(lambda: caller.wake_at(engine.now_s))
         while engine.now_s < until_s and (is_lost or not call.is_over):
