@@ -6,7 +6,6 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable
 from copy import deepcopy
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -19,8 +18,8 @@ from local.histories.cloud import Cloud
 from local.histories.engine import Engine
 from local.histories.home import Home
 from local.histories.operators import Operator
-from local.histories.reader import CloudReader, ReaderFunction
-from local.histories.story import FUNCTIONS, READERS, SENDERS, SUBSCRIBABLE, Decision, Story
+from local.histories.reader import CloudReader, Handled, ReaderFunction
+from local.histories.story import FAULTS, FUNCTIONS, READERS, SENDERS, SUBSCRIBABLE, Decision, Story
 from local.histories.subscriber import Administrator
 from local.histories.wires import Weather
 from local.histories.wiring import Wiring
@@ -43,21 +42,6 @@ DATA: Final[dict[str, Any]] = {
     "org.eventplane.activity.motion.v1": {"state": "moved"},
     "org.eventplane.climate.reading.v1": {"quantity": "temperature", "value": 21, "unit": "Cel"},
 }
-
-
-@dataclass
-class Handled:
-    """What the readers of the cloud handled."""
-
-    engine: Engine
-    done: dict[tuple[str, str, str], list[float]] = field(default_factory=dict)
-    events: dict[tuple[str, str, str], Envelope] = field(default_factory=dict)
-
-    def note(self, participant: str, event: Envelope) -> None:
-        key = (participant, event.source, event.id)
-        self.done.setdefault(key, []).append(self.engine.now_s)
-        self.engine.note(participant, f"handles {event.id}")
-        self.events[key] = event
 
 
 class History:
@@ -130,17 +114,7 @@ class History:
 
     def _do(self, decision: Decision) -> None:
         act: Callable[[Decision], None] = getattr(self, "_" + decision.what.replace("-", "_"))
-        if decision.what not in (
-            "say",
-            "threshold",
-            "message",
-            "put",
-            "post",
-            "delete",
-            "redrive",
-            "replay",
-            "publish",
-        ):
+        if decision.what in FAULTS:
             self.faults[decision.what] += 1
             self.engine.note(decision.who, f"{decision.what} {decision.much:g}", is_fault=True)
         act(decision)

@@ -63,7 +63,6 @@ class Home:
         self.boot = 0
         self.services: dict[str, Service] = {}
         self.forwarder: Forwarder | None = None
-        self.restarts = 0
         self.numbers: dict[tuple[str, str], tuple[str, int]] = {}
         self.for_cloud: set[tuple[str, int]] = set()
         """The epochs and numbers of the events that were stored for the cloud."""
@@ -128,7 +127,6 @@ class Home:
         if power:
             self.boot += 1
             self.broker.stop()
-        self.restarts += 1
         self.engine.after(RESTART_S, self._again)
 
     def _again(self) -> None:

@@ -60,10 +60,9 @@ class ApiLine(SignedHttp):
             body=json.dumps(document).encode(),
         )
         call = engine.spawn(API, lambda: Wiring(cloud).subscriptions_api(API).answer(request))
-        caller, until_s = cast("Task", engine.task), engine.now_s + TIMEOUT_S
+        caller = cast("Task", engine.task)
         call.when_over(lambda: caller.wake_at(engine.now_s))
-        while engine.now_s < until_s and (is_lost or not call.is_over):
-            caller.wait_s(until_s - engine.now_s)
+        caller.wait_for(lambda: call.is_over and not is_lost, TIMEOUT_S)
         if is_lost or not call.is_over:
             engine.note(self._program, f"the answer to {method} is lost", is_fault=True)
             raise ReadTimeoutError(endpoint_url=f"https://{API}")

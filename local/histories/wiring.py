@@ -98,15 +98,8 @@ class Wiring:
         Function(self._cloud, "heartbeats", heard, partial(self._recorder, read=read_heartbeat))
         Function(self._cloud, "timers", self._cloud.timers, self._timer_reader)
         Function(self._cloud, "desired", self._cloud.inboxes[contract.device.inbox.address], self._desired)
-        Function(
-            self._cloud,
-            "answers",
-            self._cloud.inboxes[f"{DOWNLINK}.inbox"],
-            lambda program: Answers(self._downlink(program)).process,
-        )
-        Function(
-            self._cloud, "due", self._cloud.work, lambda program: DueWork(self._downlink(program)).process
-        )
+        Function(self._cloud, "answers", self._cloud.inboxes[f"{DOWNLINK}.inbox"], self._answers)
+        Function(self._cloud, "due", self._cloud.work, self._due)
         Function(self._cloud, REPLAY, self._cloud.replay, self._replay)
         Function(self._cloud, SUBSCRIBERS, self._cloud.inboxes[f"{SUBSCRIBERS}.inbox"], self._subscribers)
         self._schedule("presence-reconciler", self._reconcile_presence)
@@ -267,6 +260,12 @@ class Wiring:
         return DesiredStateWriter(
             self._downlink(program), self._cloud.inboxes[self._contract.device.inbox.address]
         ).process
+
+    def _answers(self, program: str) -> Process:
+        return Answers(self._downlink(program)).process
+
+    def _due(self, program: str) -> Process:
+        return DueWork(self._downlink(program)).process
 
     def _reconcile_presence(self, program: str) -> None:
         if buckets := self._buckets("presence", presence.INDEX_KEYS[0]):
