@@ -11,7 +11,12 @@ from eventplane.contract import subscription_table
 from eventplane.contract.publication import ContractTable
 from eventplane.downlink import table as downlink_table
 from eventplane.fleet import REGISTRY, in_service
-from eventplane.function_settings import PresenceLimits, SubscribersSettings
+from eventplane.function_settings import (
+    DownlinkSettings,
+    PresenceLimits,
+    PresenceSettings,
+    SubscribersSettings,
+)
 from eventplane.interest import table as interest_table
 from eventplane.names import DOWNLINK, SUBSCRIBERS
 from eventplane.records import Records, Tables
@@ -23,7 +28,6 @@ from lambdas.api.subscriptions import SubscriptionsApi
 from lambdas.archive.ledger import LedgerWriter
 from lambdas.archive.tap import TapWriter
 from lambdas.common.archive import Archive
-from lambdas.common.dead_letters import DeadLetterWriter
 from lambdas.common.ledger import Ledger
 from lambdas.common.log import log_foreign
 from lambdas.common.queue import Invocation, QueueMessage
@@ -31,9 +35,7 @@ from lambdas.common.sqs import SqsSender
 from lambdas.downlink import parts as downlink_parts
 from lambdas.downlink.answers import Answers
 from lambdas.downlink.desired import DesiredStateWriter
-from lambdas.downlink.devices import Fleet, Presence
 from lambdas.downlink.due import DueWork
-from lambdas.downlink.items import Items, WorkQueue
 from lambdas.downlink.reconciler import Reconciler as DownlinkReconciler
 from lambdas.fleet.snapshot import FleetSnapshot
 from lambdas.http_sink.parts import Machine, Parts
@@ -42,11 +44,7 @@ from lambdas.presence import parts as presence_parts
 from lambdas.presence.judge import Judge
 from lambdas.presence.reconciler import Reconciler as PresenceReconciler
 from lambdas.presence.recorder import Recorder, read_heartbeat, read_presence
-from lambdas.presence.reports import Notices
-from lambdas.presence.table import PresenceTable
-from lambdas.presence.timer_queue import TimerQueue
 from lambdas.presence.timers import TimerReader
-from lambdas.presence.watch import Watch
 from lambdas.replay.handler import ReplayService
 from lambdas.replay.orders import Orders, Planners, TapFiles
 from lambdas.router.active_contract import ActiveContract, BoundedLook
@@ -206,14 +204,12 @@ class Wiring:
         return LedgerWriter(archive=self._archive(program), clock=self._clock).process
 
     def _presence(self, program: str) -> presence_parts.Parts:
-        sender = SqsSender(self._cloud.client(program, "sqs"))
-        return presence_parts.Parts(
-            table=PresenceTable(Records(self._cloud.tables(program), "presence", presence.PRESENCE)),
-            watch=Watch(LIMITS, Notices()),
-            timers=TimerQueue(sender, self._cloud.timers),
-            sender=sender,
-            clock=self._clock,
+        cloud = self._cloud
+        settings = PresenceSettings(
+            presence_table="presence", presence_limits=LIMITS, timer_queue=cloud.timers
         )
+        sqs = cloud.client(program, "sqs")
+        return presence_parts.parts_of(settings, sqs, cloud.tables(program), self._clock)
 
     def _recorder(self, program: str, read: Any) -> Process:
         return Recorder(read, self._presence(program)).process
@@ -223,38 +219,17 @@ class Wiring:
         return TimerReader(parts, Judge(parts, self._cloud.outboxes["presence-monitor"])).process
 
     def _downlink(self, program: str) -> downlink_parts.Parts:
-        sqs, store, contract = self._cloud.client(program, "sqs"), self._cloud.tables(program), self._contract
-
-        def letters(channel: Any) -> DeadLetterWriter:
-            return DeadLetterWriter(
-                source=downlink_parts.LETTER_SOURCE,
-                contract=contract,
-                channel=channel,
-                sender=SqsSender(sqs),
-                outbox=self._cloud.outboxes[DOWNLINK],
-                last_resort=self._cloud.last_resort,
-                clock=self._clock,
-            )
-
-        table = Records(store, "desired", downlink_table.DESIRED)
-        work = WorkQueue(sqs, self._cloud.work)
-        return downlink_parts.Parts(
-            contract=contract,
-            table=table,
-            items=Items(
-                table=table,
-                data=self._cloud.client(program, "iot-data"),
-                work=work,
-                letters=letters(contract.device.inbox),
-                clock=self._clock,
-            ),
-            presence=Presence(Records(store, "presence", presence.PRESENCE)),
-            fleet=Fleet(Records(store, "fleet", REGISTRY)),
-            work=work,
-            letters=letters,
-            clock=self._clock,
-            sqs=sqs,
+        cloud = self._cloud
+        settings = DownlinkSettings(
+            desired_table="desired",
+            presence_table="presence",
+            fleet_table="fleet",
+            work_queue=cloud.work,
+            outbox_queue=cloud.outboxes[DOWNLINK],
+            dead_letter_queue=cloud.last_resort,
         )
+        client = partial(cloud.client, program)
+        return downlink_parts.parts_of(settings, self._contract, client, cloud.tables(program), self._clock)
 
     def _desired(self, program: str) -> Process:
         return DesiredStateWriter(
