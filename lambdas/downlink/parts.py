@@ -14,7 +14,7 @@ from eventplane.fleet import REGISTRY
 from eventplane.function_settings import DownlinkSettings
 from eventplane.names import DOWNLINK
 from eventplane.presence import PRESENCE
-from eventplane.records import Records
+from eventplane.records import Records, Tables
 from lambdas.common.aws import client, tables
 from lambdas.common.clock import Clock, system_clock
 from lambdas.common.contracts import bundled_contract
@@ -47,8 +47,14 @@ class Parts:
 
 def wired() -> Parts:
     """Return the parts that the environment describes. Raises `SettingsError`."""
-    settings, contract = DownlinkSettings.read(os.environ), bundled_contract()
-    sqs, store = client("sqs"), tables()
+    return parts_of(DownlinkSettings.read(os.environ), bundled_contract(), client, tables(), system_clock)
+
+
+def parts_of(
+    settings: DownlinkSettings, contract: Contract, client: Callable[[str], Any], store: Tables, clock: Clock
+) -> Parts:
+    """Return the parts that `settings` describe, with clients of AWS's services by their names."""
+    sqs = client("sqs")
 
     def letters(channel: Channel) -> DeadLetterWriter:
         return DeadLetterWriter(
@@ -58,7 +64,7 @@ def wired() -> Parts:
             sender=SqsSender(sqs),
             outbox=settings.outbox_queue,
             last_resort=settings.dead_letter_queue,
-            clock=system_clock,
+            clock=clock,
         )
 
     table = Records(store, settings.desired_table, DESIRED)
@@ -71,12 +77,12 @@ def wired() -> Parts:
             data=client("iot-data"),
             work=work,
             letters=letters(contract.device.inbox),
-            clock=system_clock,
+            clock=clock,
         ),
         presence=Presence(Records(store, settings.presence_table, PRESENCE)),
         fleet=Fleet(Records(store, settings.fleet_table, REGISTRY)),
         work=work,
         letters=letters,
-        clock=system_clock,
+        clock=clock,
         sqs=sqs,
     )

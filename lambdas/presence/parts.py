@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from eventplane.function_settings import PresenceSettings
 from eventplane.presence import PRESENCE
-from eventplane.records import Records
+from eventplane.records import Records, Tables
 from lambdas.common.aws import client, tables
 from lambdas.common.clock import Clock, system_clock
 from lambdas.common.sqs import SqsSender
@@ -29,11 +30,16 @@ class Parts:
 
 def wired(settings: PresenceSettings) -> Parts:
     """Return the parts that `settings` describe."""
-    sender = SqsSender(client("sqs"))
+    return parts_of(settings, client("sqs"), tables(), system_clock)
+
+
+def parts_of(settings: PresenceSettings, sqs: Any, store: Tables, clock: Clock) -> Parts:
+    """Return the parts that `settings` describe, with a client of SQS."""
+    sender = SqsSender(sqs)
     return Parts(
-        table=PresenceTable(Records(tables(), settings.presence_table, PRESENCE)),
+        table=PresenceTable(Records(store, settings.presence_table, PRESENCE)),
         watch=Watch(settings.presence_limits, Notices()),
         timers=TimerQueue(sender, settings.timer_queue),
         sender=sender,
-        clock=system_clock,
+        clock=clock,
     )

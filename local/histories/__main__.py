@@ -1,4 +1,4 @@
-"""`python -m local.histories`: exit status 0 nothing found, 1 found, 2 wrong words."""
+"""`python -m local.histories`: exit status 0 for no findings, 1 for findings, 2 for wrong arguments."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import argparse
 import os
 import sys
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import redirect_stdout
 from io import StringIO
-from itertools import count
+from itertools import count, islice
 from multiprocessing import get_context
 from pathlib import Path
 from time import monotonic
@@ -18,20 +19,30 @@ from benchmarks.results import Figure, write
 from local.histories.history import History
 from local.histories.oracles import Finding, judged
 from local.histories.page import page
-from local.histories.search import HEAVY_EVERY, minimized, quieten, shipped, story_of, told_all
+from local.histories.search import (
+    HEAVY_EVERY,
+    findings_of,
+    minimized,
+    quieten,
+    shipped,
+    silence_logs,
+    story_of,
+    told_all,
+)
 from local.histories.story import Story
 
 OUTPUT = Path("build/chaos")
 BATCH = 10
-"""Stories that a worker tells before it reports."""
+"""How many stories a worker runs before it reports."""
 
 MINIMIZING_S = 120.0
 CLOCK = "virtual time; a minute is one of the wall clock"
 
 
 def main() -> int:
-    """Tell stories until the time or the seeds are over, or tell one."""
+    """Run stories until the time or the seeds are over, or run one."""
     arguments = _arguments()
+    silence_logs()
     if arguments.story is not None:
         return _one(Story.read(arguments.story.read_text("utf-8")), arguments.trace)
     if arguments.seed is not None:
@@ -42,22 +53,18 @@ def main() -> int:
 def _one(story: Story, is_traced: bool) -> int:
     with redirect_stdout(StringIO()):  # the functions print their metrics
         history = History(story, shipped()).run()
-    findings = sorted(set(judged(history)))
+    findings = judged(history)
     if is_traced:
-        for each in history.engine.notes:
-            print(f"{each.at_s:10.3f} {'!' if each.is_fault else ' '} {each.lane:28} {each.text}")
+        for note in history.engine.notes:
+            print(f"{note.at_s:10.3f} {'!' if note.is_fault else ' '} {note.lane:28} {note.text}")
     _keep("history", story, history, findings)
-    return _say(findings)
-
-
-def _say(findings: list[Finding]) -> int:
     for each in findings:
         print(f"{each.kind}: {each.detail}")
     print(f"{len(findings)} finding(s); the page is {OUTPUT / 'history.html'}")
     return 1 if findings else 0
 
 
-def _keep(name: str, story: Story, history: History, findings: list[Finding]) -> None:
+def _keep(name: str, story: Story, history: History, findings: Sequence[Finding]) -> None:
     OUTPUT.mkdir(parents=True, exist_ok=True)
     (OUTPUT / f"{name}.json").write_text(story.json + "\n", "utf-8")
     (OUTPUT / f"{name}.html").write_text(page(story, history.engine.notes, findings), "utf-8")
@@ -68,17 +75,10 @@ def _many(arguments: argparse.Namespace) -> int:
     kinds: Counter[str] = Counter()
     faults: Counter[str] = Counter()
     first: dict[str, int] = {}
-    starts = (
-        range(arguments.first, arguments.first + arguments.seeds, BATCH)
-        if arguments.seeds
-        else count(arguments.first, BATCH)
-    )
+    left = _batches(arguments.first, arguments.seeds)
     workers = os.cpu_count() or 1
     with ProcessPoolExecutor(workers, get_context("spawn"), quieten) as pool:
-        left = iter(starts)
-        running = {
-            pool.submit(told_all, start, BATCH) for start, _ in zip(left, range(2 * workers), strict=False)
-        }
+        running = {pool.submit(told_all, batch) for batch in islice(left, 2 * workers)}
         while running:
             done = next(as_completed(running))
             running.discard(done)
@@ -89,11 +89,11 @@ def _many(arguments: argparse.Namespace) -> int:
                     kinds[kind] += 1
                     first[kind] = min(seed, first.get(kind, seed))
             is_time = arguments.seeds or monotonic() - began < arguments.seconds
-            if is_time and (start := next(left, None)) is not None:
-                running.add(pool.submit(told_all, start, BATCH))
+            if is_time and (batch := next(left, None)) is not None:
+                running.add(pool.submit(told_all, batch))
     took_s = monotonic() - began
     for kind, found in kinds.most_common():
-        _tell(kind, found, first[kind])
+        _report(kind, found, first[kind])
     _write(number, took_s, kinds, faults)
     print(
         f"{number} histories in {took_s:.0f} s, {sum(faults.values())} faults, {len(kinds)} kinds of findings"
@@ -101,13 +101,19 @@ def _many(arguments: argparse.Namespace) -> int:
     return 1 if kinds else 0
 
 
-def _tell(kind: str, found: int, seed: int) -> None:
-    """Say what was found, and the smallest story of it."""
+def _batches(first: int, number: int) -> Iterator[range]:
+    """Cut a `number` of seeds from the `first` on into batches; 0: without end."""
+    for start in range(first, first + number, BATCH) if number else count(first, BATCH):
+        yield range(start, min(start + BATCH, first + number) if number else start + BATCH)
+
+
+def _report(kind: str, found: int, seed: int) -> None:
+    """Print how often a kind was found, and keep the smallest story that shows it."""
     until = monotonic() + MINIMIZING_S
     with redirect_stdout(StringIO()):
         story = minimized(story_of(seed), kind, shipped(), lambda: monotonic() < until)
-        history = History(story, shipped()).run()
-    findings = sorted(set(judged(history)))
+        history = History(story, shipped())
+        findings = findings_of(history)
     name = "history-" + "-".join(kind.split())
     _keep(name, story, history, findings)
     print(
@@ -132,13 +138,13 @@ def _write(number: int, took_s: float, kinds: Counter[str], faults: Counter[str]
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="python -m local.histories", description="Simulates the plane and judges it."
+        prog="python -m local.histories", description="Simulates the plane and checks its promises."
     )
-    parser.add_argument("--seconds", type=float, default=60.0, help="how long new stories are told")
-    parser.add_argument("--seeds", type=int, default=0, help="how many stories, whatever they take")
+    parser.add_argument("--seconds", type=float, default=60.0, help="how long to run new stories")
+    parser.add_argument("--seeds", type=int, default=0, help="how many stories to run, instead of --seconds")
     parser.add_argument("--first", type=int, default=0, help="the first seed")
-    parser.add_argument("--seed", type=int, help="one story")
-    parser.add_argument("--story", type=Path, help="a story that was kept")
+    parser.add_argument("--seed", type=int, help="run the story of this seed only")
+    parser.add_argument("--story", type=Path, help="run the story in this file only")
     parser.add_argument("--trace", action="store_true", help="print what happens")
     return parser.parse_args()
 

@@ -82,14 +82,11 @@ class Broker:
         """A connection of a client that has said nothing yet; None while the broker is down."""
         return Link(self, peer) if self.is_up else None
 
-    def stop(self, *, forgets: int = 0) -> None:
-        """End all connections; the last `forgets` messages of each client are lost, as with a kill."""
+    def stop(self) -> None:
+        """End all connections."""
         self.is_up = False
         for link in list(self.links.values()):
             link.end()
-        for kept in self.kept.values():
-            for _ in range(min(forgets, len(kept.waiting))):
-                kept.waiting.pop()
 
     def start(self) -> None:
         """Go on with what was kept."""
@@ -296,7 +293,6 @@ class Client:
         self._heard = heard
         self._kept = broker.kept.setdefault(name, Kept(name, clean=False))
         self._kept.filters = dict.fromkeys(filters, 1)
-        self.is_there = True
         broker.members[name] = self
 
     def publish(self, topic: str, payload: bytes, *, qos: int = 1) -> bool:
@@ -308,5 +304,5 @@ class Client:
         self._broker.after(self._read)
 
     def _read(self) -> None:
-        while self._broker.is_up and self.is_there and self._kept.waiting:
+        while self._broker.is_up and self._kept.waiting:
             self._heard(self._kept.waiting.popleft())

@@ -79,6 +79,12 @@ class Task:
         self._wakes = self._engine.after(seconds, self._go_on)
         self._engine.hub.switch()
 
+    def wait_for(self, is_ready: Callable[[], bool], seconds: float) -> None:
+        """Wait until `is_ready`, for `seconds` at most; looked at whenever the task is woken."""
+        until = self._engine.now_s + seconds
+        while not is_ready() and self._engine.now_s < until:
+            self.wait_s(until - self._engine.now_s)
+
     def wake_at(self, moment_s: float) -> None:
         """End its wait at a moment, if it waits for longer."""
         if self._wakes is not None and not self._wakes.is_off and moment_s < self._wakes.at_s:

@@ -6,7 +6,6 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable
 from copy import deepcopy
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -19,10 +18,11 @@ from local.histories.cloud import Cloud
 from local.histories.engine import Engine
 from local.histories.home import Home
 from local.histories.operators import Operator
-from local.histories.reader import CloudReader, ReaderFunction
-from local.histories.story import FUNCTIONS, READERS, SENDERS, SUBSCRIBABLE, Decision, Story
+from local.histories.reader import CloudReader, Handled, ReaderFunction
+from local.histories.story import FAULTS, FUNCTIONS, READERS, SENDERS, SUBSCRIBABLE, Decision, Story
 from local.histories.subscriber import Administrator
 from local.histories.wires import Weather
+from local.histories.wiring import Wiring
 
 HEALS_S: Final = 60.0
 """So long after the last decision all faults are over."""
@@ -44,21 +44,6 @@ DATA: Final[dict[str, Any]] = {
 }
 
 
-@dataclass
-class Handled:
-    """What the readers of the cloud handled."""
-
-    engine: Engine
-    done: dict[tuple[str, str, str], list[float]] = field(default_factory=dict)
-    events: dict[tuple[str, str, str], Envelope] = field(default_factory=dict)
-
-    def note(self, participant: str, event: Envelope) -> None:
-        key = (participant, event.source, event.id)
-        self.done.setdefault(key, []).append(self.engine.now_s)
-        self.engine.note(participant, f"handles {event.id}")
-        self.events[key] = event
-
-
 class History:
     """Runs `story` under `contract`; afterwards its parts say what became of it."""
 
@@ -70,6 +55,7 @@ class History:
         self.weather = Weather(self.engine, self.random)
         things = [f"home-{number + 1}" for number in range(story.homes)]
         self.cloud = Cloud(self.engine, contract, self.weather, things)
+        Wiring(self.cloud).start()
         self.handled = Handled(self.engine)
         self.readers: list[CloudReader | ReaderFunction] = [
             CloudReader(self.cloud, name, self.handled) for name in READERS
@@ -90,7 +76,7 @@ class History:
         with tempfile.TemporaryDirectory(dir=SCRATCH) as folder:
             for thing in self.things:
                 self.homes[thing] = Home(
-                    self.engine, thing, self.contract, self.cloud.broker, Path(folder), self.random
+                    self.engine, thing, self.contract, self.cloud.iot.broker, Path(folder), self.random
                 )
             for decision in self.story.decisions:
                 self.engine.at(decision.at_s, partial(self._do, decision))
@@ -128,17 +114,7 @@ class History:
 
     def _do(self, decision: Decision) -> None:
         act: Callable[[Decision], None] = getattr(self, "_" + decision.what.replace("-", "_"))
-        if decision.what not in (
-            "say",
-            "threshold",
-            "message",
-            "put",
-            "post",
-            "delete",
-            "redrive",
-            "replay",
-            "publish",
-        ):
+        if decision.what in FAULTS:
             self.faults[decision.what] += 1
             self.engine.note(decision.who, f"{decision.what} {decision.much:g}", is_fault=True)
         act(decision)

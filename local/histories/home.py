@@ -25,6 +25,7 @@ from eventplane_mqtt import Endpoint
 from eventplane_mqtt.mailbox import LinkName, Mailbox
 from local.histories.broker import Broker, Client, Message
 from local.histories.engine import START_S, Engine, Killed
+from local.histories.iot_core import RULE
 from local.histories.line import CLOUD_DELAY_S, HOME_DELAY_S, Dialled, Line
 
 TURN_S: Final = 0.002
@@ -35,8 +36,6 @@ AGAIN_S: Final = 10.0
 
 RESTART_S: Final = 5.0
 """How long the service manager takes to start a program again."""
-
-RULE: Final = "ingest"
 
 
 class Disk:
@@ -64,7 +63,6 @@ class Home:
         self.boot = 0
         self.services: dict[str, Service] = {}
         self.forwarder: Forwarder | None = None
-        self.restarts = 0
         self.numbers: dict[tuple[str, str], tuple[str, int]] = {}
         self.for_cloud: set[tuple[str, int]] = set()
         """The epochs and numbers of the events that were stored for the cloud."""
@@ -129,7 +127,6 @@ class Home:
         if power:
             self.boot += 1
             self.broker.stop()
-        self.restarts += 1
         self.engine.after(RESTART_S, self._again)
 
     def _again(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
@@ -15,7 +15,9 @@ from eventplane_client.ports import Lease, MessageFilter, Mode
 from eventplane_client.reader import Reader
 from eventplane_client.sqs import SqsTransport
 from eventplane_client.system import System
-from local.histories.cloud import ENVIRONMENT, INBOX_VISIBILITY_S, Cloud, Function
+from local.histories.cloud import ENVIRONMENT, INBOX_VISIBILITY_S, Cloud
+from local.histories.engine import Engine
+from local.histories.function import Function
 from local.histories.threads import Program
 
 RESTART_S: Final = 3.0
@@ -26,6 +28,19 @@ READER_TIMEOUT_S: Final = 30.0
 
 POLLS_S: Final = 0.04
 """How late a function's poll may see a message, seconds: the other reader is as often the first."""
+
+
+@dataclass
+class Handled:
+    """When each reader of the cloud handled each event, by participant, source and id."""
+
+    engine: Engine
+    done: dict[tuple[str, str, str], list[float]] = field(default_factory=dict)
+
+    def note(self, participant: str, event: Envelope) -> None:
+        """Record that `participant` handles `event` now."""
+        self.done.setdefault((participant, event.source, event.id), []).append(self.engine.now_s)
+        self.engine.note(participant, f"handles {event.id}")
 
 
 class LongPoll:
@@ -52,7 +67,7 @@ class LongPoll:
 class CloudReader:
     """One process that reads for `participant`; it is started again when it dies."""
 
-    def __init__(self, cloud: Cloud, participant: str, handled: Any, number: int = 0) -> None:
+    def __init__(self, cloud: Cloud, participant: str, handled: Handled, number: int = 0) -> None:
         self.name = f"{participant}-{number}"
         self.participant = participant
         self.is_dependency_down = False
@@ -104,7 +119,7 @@ class CloudReader:
 class ReaderFunction(Function):
     """A Lambda function that reads for `participant`, with the client library's decorator."""
 
-    def __init__(self, cloud: Cloud, participant: str, handled: Any, number: int = 0) -> None:
+    def __init__(self, cloud: Cloud, participant: str, handled: Handled, number: int = 0) -> None:
         self.participant = participant
         self.is_dependency_down = False
         self._handled = handled
@@ -148,7 +163,7 @@ class _Context:
     get_remaining_time_in_millis: Callable[[], int]
 
 
-def _is_open(handled: Any, participant: str, event: Envelope) -> bool:
+def _is_open(handled: Handled, participant: str, event: Envelope) -> bool:
     return (participant, event.source, event.id) not in handled.done
 
 

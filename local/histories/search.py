@@ -1,11 +1,11 @@
-"""Looks for a history that breaks a promise, and cuts its story down to the decisions that matter."""
+"""Search for histories that break a promise, and minimize their stories."""
 
 from __future__ import annotations
 
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -17,50 +17,57 @@ from local.histories.oracles import Finding, judged
 from local.histories.story import HEAVY, LIGHT, Decision, Story, draw
 
 HEAVY_EVERY = 20
-"""One story in so many is a heavy one."""
+"""The last of each so many stories is a heavy one."""
 
 
 def quieten() -> None:
-    """Let the functions' metrics, which they print, go nowhere."""
+    """Discard the metrics that the functions print, and their logs."""
+    silence_logs()
     sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115 - for the life of the process
+
+
+def silence_logs() -> None:
+    """Discard what the simulated programs log."""
+    logging.disable(logging.CRITICAL)
 
 
 @cache
 def shipped() -> Contract:
-    """The contract that is told by; what the programs log is not shown."""
-    logging.disable(logging.CRITICAL)
+    """Return the shipped contract, read once in a process."""
     return load_contract()
 
 
 def story_of(seed: int) -> Story:
-    """The story of a seed, heavy or light."""
+    """Return the story of a seed, heavy or light."""
     return draw(seed, HEAVY if seed % HEAVY_EVERY == HEAVY_EVERY - 1 else LIGHT)
 
 
-def told_all(first: int, number: int) -> list[tuple[int, Told]]:
-    """Tell the stories of a `number` of seeds."""
-    return [(seed, told(story_of(seed), shipped())) for seed in range(first, first + number)]
+def told_all(seeds: Iterable[int]) -> list[tuple[int, Told]]:
+    """Run the stories of `seeds`."""
+    return [(seed, told(story_of(seed), shipped())) for seed in seeds]
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """A story that was told: its `findings`, and what failed in it."""
+    """The `findings` of a history, and how often each fault was in it."""
 
-    story: Story
-    findings: tuple[Finding, ...]
+    findings: list[Finding]
     faults: dict[str, int]
 
 
 def told(story: Story, contract: Contract) -> Told:
-    """Tell a story and judge it. What a program raises unforeseen is a finding too."""
+    """Run a story and return what was found."""
     history = History(story, contract)
+    return Told(findings_of(history), dict(history.faults))
+
+
+def findings_of(history: History) -> list[Finding]:
+    """Run a history and return its findings. An unexpected exception is a finding too."""
     try:
         history.run()
-    except Exception as error:  # noqa: BLE001 - a crash of the product is what is looked for
-        return Told(
-            story, (Finding(f"raised {type(error).__name__}", str(error)[:300]),), dict(history.faults)
-        )
-    return Told(story, tuple(sorted(set(judged(history)))), dict(history.faults))
+    except Exception as error:  # noqa: BLE001 - crashes of the product are searched for
+        return [Finding(f"raised {type(error).__name__}", str(error)[:300])]
+    return judged(history)
 
 
 def minimized(story: Story, kind: str, contract: Contract, may_go_on: Callable[[], bool]) -> Story:
@@ -84,7 +91,7 @@ def minimized(story: Story, kind: str, contract: Contract, may_go_on: Callable[[
 
 
 def _parts(decisions: Sequence[Decision], number: int) -> Iterator[Sequence[Decision]]:
-    """Cut into a `number` of parts of nearly one size, the last first: what came last matters least."""
+    """Cut into a `number` of parts of similar size, the last first: late decisions matter least."""
     size = max(1, len(decisions) // number)
     for end in range(len(decisions), 0, -size):
         yield decisions[max(0, end - size) : end]

@@ -136,6 +136,8 @@ IN_CLOUD: Final = (
     "endpoint",
 )
 
+FAULTS: Final = AT_HOME + IN_CLOUD
+
 
 def draw(seed: int, size: Size) -> Story:
     """The story of a `seed`: each draws its own few kinds of faults, and when they happen."""
@@ -163,7 +165,7 @@ def draw(seed: int, size: Size) -> Story:
     for _ in range(random.choice((0, 0, 1, 2))):
         at_s = round(random.uniform(5.0, size.lasts_s), 2)
         decisions.append(Decision(at_s, "publish", text=random.choice((ALARMS, f"{ALARMS}keyword", ""))))
-    kinds = random.sample([*AT_HOME, *IN_CLOUD], random.randint(1, 6))
+    kinds = random.sample(FAULTS, random.randint(1, 6))
     for _ in range(size.faults):
         at_s = round(random.uniform(2.0, size.lasts_s), 2)
         decisions.append(_fault(random, random.choice(kinds), at_s, size))

@@ -14,10 +14,11 @@ from eventplane_client.errors import AlreadySubscribedError, NotSubscribedError,
 from eventplane_client.signed_http import HttpAnswer, SignedHttp
 from eventplane_client.system import System
 from lambdas.api.http import Request
-from local.histories.cloud import API, Cloud, inbox_arn
+from local.histories.cloud import Cloud, inbox_arn
 from local.histories.engine import Task
 from local.histories.story import Decision
 from local.histories.threads import Program
+from local.histories.wiring import API, Wiring
 
 AGAIN_S: Final = 5.0
 TIMEOUT_S: Final = 30.0
@@ -58,11 +59,10 @@ class ApiLine(SignedHttp):
             headers={"content-type": "application/json", **sent},
             body=json.dumps(document).encode(),
         )
-        call = engine.spawn(API, lambda: cloud.subscriptions_api(API).answer(request))
-        caller, until_s = cast("Task", engine.task), engine.now_s + TIMEOUT_S
+        call = engine.spawn(API, lambda: Wiring(cloud).subscriptions_api(API).answer(request))
+        caller = cast("Task", engine.task)
         call.when_over(lambda: caller.wake_at(engine.now_s))
-        while engine.now_s < until_s and (is_lost or not call.is_over):
-            caller.wait_s(until_s - engine.now_s)
+        caller.wait_for(lambda: call.is_over and not is_lost, TIMEOUT_S)
         if is_lost or not call.is_over:
             engine.note(self._program, f"the answer to {method} is lost", is_fault=True)
             raise ReadTimeoutError(endpoint_url=f"https://{API}")

@@ -49,9 +49,8 @@ class TaskThreads(Threads, Executor):
         return future
 
     def ended(self, calls: Collection[Call[T]], timeout_s: float) -> list[Call[T]]:
-        until, task = self._engine.now_s + timeout_s, self._engine.task
-        while not any(each.done() for each in calls) and self._engine.now_s < until and task is not None:
-            task.wait_s(until - self._engine.now_s)
+        if (task := self._engine.task) is not None:
+            task.wait_for(lambda: any(each.done() for each in calls), timeout_s)
         return [each for each in calls if each.done()]
 
 
@@ -91,12 +90,10 @@ class TaskEvent(Event):
             task.wake_at(self._engine.now_s)
 
     def wait(self, timeout: float | None = None) -> bool:
-        until = self._engine.now_s + (FOR_EVER_S if timeout is None else timeout)
-        task = self._engine.task
-        while not self._is_set and task is not None and self._engine.now_s < until:
+        if (task := self._engine.task) is not None:
             self._waiting.append(task)
             try:
-                task.wait_s(until - self._engine.now_s)
+                task.wait_for(self.is_set, FOR_EVER_S if timeout is None else timeout)
             finally:
                 self._waiting.remove(task)
         return self._is_set

@@ -1,4 +1,4 @@
-"""The ways from programs to AWS: each call takes time, lets others run, and can fail as the weather says."""
+"""Calls from programs to AWS: each takes time, lets other tasks run, and can fail."""
 
 from __future__ import annotations
 
@@ -13,14 +13,17 @@ from local.histories.engine import Engine, Killed
 from tests.fakes.client import FakeClient
 
 READ_TIMEOUT_S: Final = 2.0
-"""After so long botocore repeats a call without an answer, as the functions set it, seconds."""
+"""The functions' read timeout, after which botocore repeats a call, seconds."""
 
 ATTEMPTS: Final = 2
-"""How often botocore tries (lambdas/common/aws.py)."""
+"""How often botocore tries a call (lambdas/common/aws.py)."""
 
 
 class Weather:
-    """What fails now. `lost`, `dead` and `refused` say at which next call of a program."""
+    """The current faults.
+
+    `lost`, `dead` and `refused` count the calls of a program up to the one that fails.
+    """
 
     def __init__(self, engine: Engine, random: Random) -> None:
         self.engine = engine
@@ -31,10 +34,9 @@ class Weather:
         self.lost: defaultdict[str, int] = defaultdict(int)
         self.dead: defaultdict[str, int] = defaultdict(int)
         self.refused: defaultdict[str, int] = defaultdict(int)
-        self.seen: defaultdict[str, int] = defaultdict(int)
 
     def meets(self, kind: defaultdict[str, int], program: str) -> bool:
-        """Whether this call of `program` is the one; each counts once."""
+        """Count a call of `program`; return whether it is the one that fails."""
         if not kind[program]:
             return False
         kind[program] -= 1
@@ -42,21 +44,13 @@ class Weather:
 
 
 class Wire:
-    """A client of `service` as `program` has it, over the model `client`."""
+    """A client of `service` for `program`, which calls the model `client`."""
 
     def __init__(self, weather: Weather, program: str, service: str, client: Any) -> None:
         self._weather = weather
         self._program = program
         self._service = service
         self._client = client
-
-    @property
-    def exceptions(self) -> Any:
-        return self._client.exceptions
-
-    @property
-    def meta(self) -> Any:
-        return self._client.meta
 
     def get_paginator(self, operation: str) -> Any:
         return FakeClient.get_paginator(cast("FakeClient", self), operation)
@@ -74,7 +68,6 @@ class Wire:
     def _call(self, operation: str, found: Callable[..., Any], request: dict[str, Any]) -> Any:
         weather, program = self._weather, self._program
         engine = weather.engine
-        weather.seen[f"{program} {operation}"] += 1
         for attempt in range(1, ATTEMPTS + 1):
             engine.sleep(0.002 + 0.02 * weather.share() + weather.slow[self._service])
             if self._service in weather.down:

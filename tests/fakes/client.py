@@ -25,16 +25,17 @@ _SHAPES = {"AWS.SimpleQueueService.NonExistentQueue": "QueueDoesNotExist"}
 class FakeClient:
     """A client of `service`, whose public methods are its operations, one at a time.
 
-    A method gets the members of a request that is valid by botocore's model of the service.
+    A method gets the members of a request that is valid by botocore's model of the service. A client whose
+    `checks` are off takes any request, which is faster.
     """
 
     service: ClassVar[str]
-    checks: ClassVar[bool] = True
+    checks = True
 
     def __init_subclass__(cls) -> None:
         for name, method in list(vars(cls).items()):
             if "service" in vars(cls) and callable(method) and name in _operations(cls.service):
-                setattr(cls, name, _checked(cls.service, name, method))
+                setattr(cls, name, _checked(name, method))
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -46,6 +47,11 @@ class FakeClient:
         model = _operations(self.service)[operation]
         return Paginator(getattr(self, operation), _paginators(self.service).get_paginator(model.name), model)
 
+    def check(self, operation: str, request: dict[str, Any]) -> None:
+        """Raise what boto3 raises for a request that is not valid by the service's model."""
+        if self.checks:
+            validate_parameters(request, _operations(self.service)[operation].input_shape)
+
     def refusal(self, code: str, message: str, operation: str, **more: Any) -> ClientError:
         """The error that boto3 raises for AWS's `code`; `more` are members of the response."""
         kind: type[ClientError] = self.exceptions.from_code(_SHAPES.get(code, code))
@@ -53,7 +59,7 @@ class FakeClient:
 
 
 class ScriptedClient(FakeClient):
-    """A client of `service` whose operations are those of `script`, which raises AWS's refusals."""
+    """A client of `service` whose operations are methods of `script`, which may raise AWS's errors."""
 
     def __init__(self, service: str, script: Any) -> None:
         self.service = service  # type: ignore[misc]
@@ -66,7 +72,7 @@ class ScriptedClient(FakeClient):
         return partial(self._ask, operation)
 
     def _ask(self, operation: str, **request: Any) -> Any:
-        checked_request(self.service, operation, request)
+        self.check(operation, request)
         try:
             return perform(self, operation, request, getattr(self._script, operation))
         except ClientError as error:
@@ -75,25 +81,19 @@ class ScriptedClient(FakeClient):
             raise self.refusal(code, message, operation, ResponseMetadata=answered) from None
 
 
-def _checked(service: str, name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+def _checked(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(method)
     def call(self: FakeClient, **request: Any) -> Any:
-        checked_request(service, name, request)
+        self.check(name, request)
         return perform(self, name, request, partial(method, self))
 
     return call
 
 
 def perform(fake: FakeClient, operation: str, request: dict[str, Any], method: Callable[..., Any]) -> Any:
-    """Return what `method` answers; `tests.lost_answers` asks through botocore instead."""
+    """Return the result of `method`; `tests.lost_answers` replaces this to send requests through botocore."""
     with fake._lock:
         return method(**request)
-
-
-def checked_request(service: str, operation: str, request: dict[str, Any]) -> None:
-    """Raise what boto3 raises for a request that is not valid by the service's model."""
-    if FakeClient.checks:
-        validate_parameters(request, _operations(service)[operation].input_shape)
 
 
 @cache

@@ -13,7 +13,7 @@ from moto.dynamodb.models import DynamoDBBackend
 from moto.dynamodb.responses import DynamoHandler
 
 from tests.fakes import client
-from tests.fakes.client import ACCOUNT, REGION, FakeClient, checked_request
+from tests.fakes.client import ACCOUNT, REGION, FakeClient
 
 _PLACEHOLDER = re.compile(r"[#:]\w+")
 
@@ -46,7 +46,7 @@ class FakeDynamoDb(FakeClient):
         return sorted(found, key=lambda item: [*(value for key in keys for value in item[key].values())])
 
     def peek(self, table: str) -> list[dict[str, Any]]:
-        """All items of a table, in any order and without a request."""
+        """Return all items of a table, in any order and without a request."""
         found = self._handler.dynamodb_backend.get_table(table)
         return [each.to_json()["Attributes"] for each in found.all_items()]
 
@@ -56,7 +56,7 @@ class FakeDynamoDb(FakeClient):
         return partial(self._ask, operation)
 
     def _ask(self, operation: str, **request: Any) -> Any:
-        checked_request(self.service, operation, request)
+        self.check(operation, request)
         given = {*request.get("ExpressionAttributeNames", ()), *request.get("ExpressionAttributeValues", ())}
         texts = (str(text) for name, text in request.items() if name.endswith("Expression"))
         if given != set(_PLACEHOLDER.findall(" ".join(texts))):

@@ -95,7 +95,7 @@ class FakeSqs(FakeClient):
         self._numbers = count(1)
 
     def changed(self, queue: FakeQueue, at_ms: int) -> None:
-        """A message of `queue` is to be seen at a moment."""
+        """Called when a message of `queue` becomes visible at a moment; does nothing."""
 
     # For tests.
 

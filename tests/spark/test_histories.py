@@ -13,15 +13,11 @@ from glue_jobs.common.objects import FolderObjects
 from local.histories.history import History
 from local.histories.oracles.audited import request_of
 from local.histories.search import story_of
-from tests.fakes.client import FakeClient
 from tests.spark.both_ways import differences
 
 
 @pytest.mark.parametrize("seed", [1, 9, 19], ids=["broken disk", "sent again", "heavy"])
-def test_spark_and_python_find_the_same_in_a_history(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
-) -> None:
-    monkeypatch.setattr(FakeClient, "checks", True)  # the simulator switches them off, for good
+def test_spark_and_python_find_the_same_in_a_history(spark: SparkSession, tmp_path: Path, seed: int) -> None:
     request = request_of(History(story_of(seed), load_contract()).run())
     archive = FolderObjects(tmp_path)
     for each in request.objects.beneath(""):

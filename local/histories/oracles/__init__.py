@@ -1,8 +1,7 @@
-"""What must hold of every history, a module for each promise. `judged` asks them all."""
+"""Check the promises of a history, a module for each promise."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from local.histories.oracles import audited, bounded, delivered, down, late, once, posted, subscribed
@@ -16,7 +15,6 @@ __all__ = ["Finding", "judged"]
 _ALL = (delivered, once, down, late, bounded, subscribed, posted, audited)
 
 
-def judged(history: History) -> Iterator[Finding]:
-    """What is wrong with a history that has ended."""
-    for each in _ALL:
-        yield from each.judged(history)
+def judged(history: History) -> list[Finding]:
+    """Return what is wrong with a history that has ended, each finding once and in order."""
+    return sorted({finding for each in _ALL for finding in each.judged(history)})

@@ -10,8 +10,6 @@ from local.histories.oracles.finding import Finding
 if TYPE_CHECKING:
     from local.histories.history import History
 
-READS = {"threshold": "health-service", "message": "voice-service"}
-
 
 def judged(history: History) -> Iterator[Finding]:
     """Look at each home's newest state, and at all messages."""

@@ -11,11 +11,11 @@ import pytest
 from contract import load_contract
 from glue_jobs.delivery_audit.small import audit_small
 from local.histories import history as module
-from local.histories.cloud import Cloud, Queues
 from local.histories.history import History
+from local.histories.iot_core import IotCore
 from local.histories.oracles import audited
+from local.histories.queues import Queues
 from local.histories.story import Decision, Story
-from tests.fakes.client import FakeClient
 
 READING, ALARM = "org.eventplane.health.reading.v1", "org.eventplane.alarm.clinical.v1"
 CONTRACT = load_contract()
@@ -26,18 +26,12 @@ def told(*decisions: Decision) -> History:
     return History(Story(1, 0, (*said, *decisions)), CONTRACT).run()
 
 
-@pytest.fixture(autouse=True)
-def checks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The simulator switches these off, for good."""
-    monkeypatch.setattr(FakeClient, "checks", True)
-
-
-def without_urgent() -> Callable[[Cloud, str, str], None]:
+def without_urgent() -> Callable[[IotCore, str, str], None]:
     """A rule whose messages to the router of urgent events are lost while the alarm comes up."""
-    write = Cloud._rule_writes
+    write = IotCore._rule_writes
 
-    def writes(self: Cloud, url: str, body: str) -> None:
-        if not (url == self.urgent and 6.0 < self.engine.now_s < 8.0):
+    def writes(self: IotCore, url: str, body: str) -> None:
+        if not (url == self._cloud.urgent and 6.0 < self.engine.now_s < 8.0):
             write(self, url, body)
 
     return writes
@@ -52,7 +46,7 @@ def without_urgent() -> Callable[[Cloud, str, str], None]:
             (),
             {("dead_lettered", "router"): 1},
         ),
-        ((Cloud, "_rule_writes", without_urgent()), (), {("lost", "router"): 3}),
+        ((IotCore, "_rule_writes", without_urgent()), (), {("lost", "router"): 3}),
         ((), (Decision(5.5, "lose-puback", "home-1", 1),), {("duplicate", "device_cloud"): 1}),
     ],
     ids=["delivered", "dead letter", "lost at the router", "sent again"],

@@ -13,7 +13,6 @@ from lambdas.http_sink.service import WebhookService
 from lambdas.router.active_contract import ActiveContract
 from local.histories.search import told
 from local.histories.story import ALARMS, ENDPOINTS, Decision, Story
-from tests.fakes.client import FakeClient
 from tests.plane import shipped_contract
 
 TO_ENDPOINT = f"first {ENDPOINTS[0]} {ALARMS}"
@@ -65,7 +64,6 @@ STORY = Story(
 def test_a_wrong_plane_is_found_and_a_right_one_is_not(
     owner: type, name: str, wrong: Any, kinds: set[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(FakeClient, "checks", FakeClient.checks)  # the cloud of a history turns them off
     monkeypatch.setattr(owner, name, wrong)
     found = {each.kind for each in told(STORY, shipped_contract()).findings}
     assert found >= kinds

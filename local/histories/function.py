@@ -1,0 +1,118 @@
+"""A Lambda function with an SQS event source: batches, timeouts and partial batch responses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from lambdas.common.queue import Invocation, read_messages
+from lambdas.common.redelivery import Redelivery
+from local.histories.engine import Killed
+
+if TYPE_CHECKING:
+    from local.histories.cloud import Cloud
+
+TIMEOUT_S: Final = 60
+BATCH: Final = 10
+CONCURRENCY: Final = 3
+
+
+class Function:
+    """A Lambda function that SQS feeds: batches, processes, timeouts and partial responses."""
+
+    def __init__(
+        self,
+        cloud: Cloud,
+        name: str,
+        queue: str,
+        wire: Callable[[str], Any],
+        *,
+        timeout_s: float = TIMEOUT_S,
+    ) -> None:
+        self._timeout_s = timeout_s
+        self.name = name
+        self._cloud = cloud
+        self._queue = queue
+        self._wire = wire
+        self._idle: list[Any] = []
+        self._running = 0
+        self._looks_at: float | None = None
+        cloud.sqs.readers[queue.rpartition("/")[2]] = self.look_soon
+        self.look_soon(0.0)
+
+    def look_soon(self, seconds: float) -> None:
+        """Look at the queue in so many seconds, at the latest."""
+        engine = self._cloud.engine
+        at = engine.now_s + seconds
+        if self._looks_at is None or at < self._looks_at:
+            self._looks_at = at
+            engine.at(at, lambda: self._look(at))
+
+    def _look(self, at: float) -> None:
+        if self._looks_at != at:
+            return
+        self._looks_at = None
+        cloud = self._cloud
+        if "sqs" in cloud.weather.down or self._running >= CONCURRENCY:
+            self.look_soon(1.0)
+            return
+        answer = cloud.sqs.receive_message(
+            QueueUrl=self._queue,
+            MaxNumberOfMessages=BATCH,
+            AttributeNames=["All"],
+            MessageAttributeNames=["All"],
+        )
+        if messages := answer.get("Messages"):
+            self._running += 1
+            cloud.engine.spawn(self.name, lambda: self._invoke(messages))
+            self.look_soon(0.0)
+        elif (next_ms := cloud.sqs.next_ms(self._queue)) is not None:
+            self.look_soon(max(0.05, (next_ms - cloud.engine.now_ms) / 1_000))
+
+    def _invoke(self, messages: list[dict[str, Any]]) -> None:
+        cloud, engine = self._cloud, self._cloud.engine
+        process = self._idle.pop() if self._idle else self._wire(self.name)
+        deadline_s = engine.now_s + self._timeout_s
+        task = engine.task
+        watchdog = engine.at(deadline_s, task.kill) if task else None
+        records = [
+            {
+                "messageId": each["MessageId"],
+                "receiptHandle": each["ReceiptHandle"],
+                "body": each["Body"],
+                "attributes": each["Attributes"],
+                "messageAttributes": {
+                    name: {"stringValue": value.get("StringValue")}
+                    for name, value in each.get("MessageAttributes", {}).items()
+                },
+            }
+            for each in messages
+        ]
+        remaining_ms = lambda: max(0, round(1_000 * (deadline_s - engine.now_s)))  # noqa: E731
+        is_well = False
+        try:
+            attempt = max(int(each["Attributes"]["ApproximateReceiveCount"]) for each in messages)
+            engine.note(self.name, f"{len(messages)} message(s), attempt {attempt}")
+            answer = self._answer(process, {"Records": records}, remaining_ms)
+            again = {each["itemIdentifier"] for each in answer["batchItemFailures"]}
+            is_well = True
+            for each in messages:
+                if each["MessageId"] not in again:
+                    cloud.sqs.delete_message(QueueUrl=self._queue, ReceiptHandle=each["ReceiptHandle"])
+        except Killed:
+            engine.note(self.name, "ends half-way", is_fault=True)
+            raise
+        finally:
+            self._running -= 1
+            if watchdog is not None:
+                watchdog.is_off = True
+            if is_well:
+                self._idle.append(process)
+            self.look_soon(0.0)
+
+    def _answer(self, process: Any, event: dict[str, Any], remaining_ms: Callable[[], int]) -> Any:
+        """Run what was wired; its answer to SQS."""
+        cloud, batch = self._cloud, read_messages(event)
+        failed = process(batch, Invocation(f"{self.name}-{next(cloud.numbers)}", remaining_ms))
+        redelivery = Redelivery(cloud.client(self.name, "sqs"), self._queue, cloud.weather.share)
+        return redelivery.answer(batch, failed, remaining_ms)

@@ -1,0 +1,76 @@
+"""IoT Core: the cloud's broker, the rules that write what it receives to queues, and its lifecycle events."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Final
+
+from eventplane.ingest import IngestFrame, frame_text
+from eventplane.topics import urgent_rule
+from local.histories.broker import Broker, Message
+
+if TYPE_CHECKING:
+    from local.histories.cloud import Cloud
+
+RULE: Final = "ingest"
+CERTIFICATE: Final = "a" * 64
+
+
+class IotCore:
+    """IoT Core of a `cloud`; to functions it is the client of its data plane."""
+
+    def __init__(self, cloud: Cloud) -> None:
+        self.engine = cloud.engine
+        self.broker = Broker(cloud.engine, self._published, self._connection)
+        self._cloud = cloud
+        self._versions: dict[str, int] = {}
+
+    def publish(self, *, topic: str, qos: int, payload: bytes) -> None:
+        """Publish to a device: the operation of the data plane that functions use."""
+        self.engine.note("IoT Core", f"sends down to {topic}")
+        self.broker.publish(Message(topic, payload, qos))
+
+    def _published(self, client: str, message: Message) -> bool:
+        """Basic Ingest: the rule writes to the router's queue and to the tap's, independently."""
+        prefix, _, rest = message.topic.partition("/devices/")
+        rule = prefix.removeprefix("$aws/rules/")
+        frame = IngestFrame(
+            payload=message.payload,
+            topic=f"devices/{rest}",
+            client_id=client,
+            principal=CERTIFICATE,
+            accepted_at_ms=self.engine.now_ms,
+        )
+        self.engine.note("IoT Core", f"{len(message.payload)} bytes of {client}")
+        cloud = self._cloud
+        into = cloud.urgent if rule == urgent_rule(RULE) else cloud.ingest
+        for url in (into, cloud.tap):
+            self._rule_writes(url, frame_text(frame))
+        return True
+
+    def _rule_writes(self, url: str, body: str) -> None:
+        """Perform a rule's action, which AWS repeats while SQS is down."""
+        if "sqs" in self._cloud.weather.down:
+            self.engine.after(5.0, lambda: self._rule_writes(url, body))
+        else:
+            self._cloud.sqs.send_message(QueueUrl=url, MessageBody=body)
+
+    def _connection(self, client: str, what: str) -> None:
+        self.engine.note("IoT Core", f"{client} {what}")
+        if what == "subscribed":
+            self._rule_writes(self._cloud.work, json.dumps({"subscribed": client}))
+            return
+        if what == "connected":
+            self._versions[client] = self._versions.get(client, -1) + 1
+        version = self._versions[client]
+        members = {
+            "clientId": client,
+            "timestamp": self.engine.now_ms,
+            "eventType": what,
+            "sessionIdentifier": f"session-{version}",
+            "principalIdentifier": CERTIFICATE,
+            "versionNumber": version,
+        }
+        if what == "disconnected":
+            members |= {"clientInitiatedDisconnect": False, "disconnectReason": "CONNECTION_LOST"}
+        self._rule_writes(self._cloud.lifecycle, json.dumps(members))

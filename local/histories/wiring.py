@@ -1,0 +1,263 @@
+"""The real functions of the plane, wired to the simulated cloud."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
+from typing import Any, Final
+
+from eventplane import presence
+from eventplane.contract import subscription_table
+from eventplane.contract.publication import ContractTable
+from eventplane.downlink import table as downlink_table
+from eventplane.fleet import REGISTRY, in_service
+from eventplane.function_settings import (
+    DownlinkSettings,
+    PresenceLimits,
+    PresenceSettings,
+    SubscribersSettings,
+)
+from eventplane.interest import table as interest_table
+from eventplane.names import DOWNLINK, SUBSCRIBERS
+from eventplane.records import Records, Tables
+from eventplane.replay import REPLAY
+from eventplane.traffic import Quota
+from eventplane.webhooks import SinkReach, SinkScope
+from lambdas.api.subscription_service import Consents, SubscriptionService
+from lambdas.api.subscriptions import SubscriptionsApi
+from lambdas.archive.ledger import LedgerWriter
+from lambdas.archive.tap import TapWriter
+from lambdas.common.archive import Archive
+from lambdas.common.ledger import Ledger
+from lambdas.common.log import log_foreign
+from lambdas.common.queue import Invocation, QueueMessage
+from lambdas.common.sqs import SqsSender
+from lambdas.downlink import parts as downlink_parts
+from lambdas.downlink.answers import Answers
+from lambdas.downlink.desired import DesiredStateWriter
+from lambdas.downlink.due import DueWork
+from lambdas.downlink.reconciler import Reconciler as DownlinkReconciler
+from lambdas.fleet.snapshot import FleetSnapshot
+from lambdas.http_sink.parts import Machine, Parts
+from lambdas.http_sink.subscribers import SubscriberService, SubscriptionEndpoints
+from lambdas.presence import parts as presence_parts
+from lambdas.presence.judge import Judge
+from lambdas.presence.reconciler import Reconciler as PresenceReconciler
+from lambdas.presence.recorder import Recorder, read_heartbeat, read_presence
+from lambdas.presence.timers import TimerReader
+from lambdas.replay.handler import ReplayService
+from lambdas.replay.orders import Orders, Planners, TapFiles
+from lambdas.router.active_contract import ActiveContract, BoundedLook
+from lambdas.router.dispatch import Dispatch
+from lambdas.router.engine import Engine as RoutingEngine
+from lambdas.router.engine import build_engine
+from lambdas.router.service import RouterService
+from local.histories.cloud import BUCKET, KEYS, Cloud, inbox_arn
+from local.histories.endpoints import EndpointConnection
+from local.histories.function import CONCURRENCY, Function
+from local.histories.threads import TaskThreads
+
+API: Final = "subscriptions-api"
+ORIGIN: Final = "eventplane-histories"
+REACH: Final = SinkReach(SinkScope.INTERNET)
+LIMITS: Final = PresenceLimits(
+    disconnected_after_s=90,
+    connected_after_s=60,
+    quiet_after_heartbeats=3,
+    oldest_urgent_s=60,
+    oldest_normal_s=900,
+    quota=Quota(window_s=300, frames=100_000, events=1_000_000, bytes=100_000_000),
+)
+
+
+Process = Callable[[Sequence[QueueMessage], Invocation], Collection[str]]
+
+
+class Wiring:
+    """The functions of a `cloud`."""
+
+    def __init__(self, cloud: Cloud) -> None:
+        self._cloud = cloud
+        self._engine = cloud.engine
+        self._contract = cloud.contract
+        self._clock = cloud.clock
+
+    def start(self) -> None:
+        """Start the functions and their schedules."""
+        contract = self._contract
+        for name, queue in {"ingest": self._cloud.ingest, "urgent": self._cloud.urgent}.items():
+            Function(self._cloud, f"router-{name}", queue, partial(self._router, source="device.outbox"))
+        for name, queue in self._cloud.outboxes.items():
+            Function(self._cloud, f"router-{name}", queue, partial(self._router, source=f"{name}.outbox"))
+        Function(self._cloud, "tap", self._cloud.tap, self._tap)
+        Function(self._cloud, "ledger", self._cloud.ledger, self._ledger_writer)
+        Function(self._cloud, "recorder", self._cloud.lifecycle, partial(self._recorder, read=read_presence))
+        heard = self._cloud.inboxes["presence-monitor.inbox"]
+        Function(self._cloud, "heartbeats", heard, partial(self._recorder, read=read_heartbeat))
+        Function(self._cloud, "timers", self._cloud.timers, self._timer_reader)
+        Function(self._cloud, "desired", self._cloud.inboxes[contract.device.inbox.address], self._desired)
+        Function(self._cloud, "answers", self._cloud.inboxes[f"{DOWNLINK}.inbox"], self._answers)
+        Function(self._cloud, "due", self._cloud.work, self._due)
+        Function(self._cloud, REPLAY, self._cloud.replay, self._replay)
+        Function(self._cloud, SUBSCRIBERS, self._cloud.inboxes[f"{SUBSCRIBERS}.inbox"], self._subscribers)
+        self._schedule("presence-reconciler", self._reconcile_presence)
+        self._schedule("downlink-reconciler", self._reconcile_downlink)
+        self._engine.spawn("fleet-snapshot", self._snapshot)
+
+    def _schedule(self, name: str, work: Callable[[str], Any]) -> None:
+        self._engine.every(60.0, lambda: self._engine.spawn(name, partial(work, name)), first_s=60.0)
+
+    def _look(self, program: str, source: str) -> BoundedLook[RoutingEngine]:
+        """Return how a router reads the contract in force."""
+        tables = self._cloud.tables(program)
+        in_force = ActiveContract(
+            bundled=self._contract,
+            build=lambda contract: build_engine(contract, source, self._cloud.inboxes, lambda: 0.0),
+            table=ContractTable(tables, "contracts"),
+            subscriptions=self._subscriptions(tables),
+            interest=interest_table.InterestTable(tables, "interest", log_foreign),
+            refresh_ms=10_000,
+            clock=self._clock,
+            queues=self._cloud.inboxes,
+        )
+        return BoundedLook(in_force, TaskThreads(self._engine, program), lambda: self._engine.now_s)
+
+    def _sending(self, program: str) -> tuple[Dispatch, Ledger]:
+        sender = SqsSender(self._cloud.client(program, "sqs"))
+        ledger = Ledger(sender=sender, queue_url=self._cloud.ledger, archive=self._archive(program))
+        return Dispatch(sender, self._cloud.inboxes, TaskThreads(self._engine, program)), ledger
+
+    def _router(self, program: str, source: str) -> Process:
+        dispatch, ledger = self._sending(program)
+        engine = self._look(program, source).engine
+        return RouterService(engine=engine, dispatch=dispatch, ledger=ledger, clock=self._clock).process
+
+    def _replay(self, program: str) -> Process:
+        s3, source = self._cloud.client(program, "s3"), self._contract.device.outbox.address
+        dispatch, ledger = self._sending(program)
+        return ReplayService(
+            engine=self._look(program, source).engine,
+            orders=Orders(TapFiles(s3, BUCKET), Planners(s3, BUCKET, source, lambda: 0.0)),
+            dispatch=dispatch,
+            inboxes=self._cloud.inboxes,
+            ledger=ledger,
+            clock=self._clock,
+        ).process
+
+    def _subscriptions(self, tables: Tables) -> subscription_table.SubscriptionTable:
+        return subscription_table.SubscriptionTable(tables, "subscriptions", log_foreign)
+
+    def _connect(self, url: str, timeout_s: float) -> EndpointConnection:
+        return EndpointConnection(self._cloud.endpoints[url], timeout_s)
+
+    def _subscribers(self, program: str) -> Process:
+        settings = SubscribersSettings(
+            reach=REACH,
+            webhook_secret=KEYS,
+            webhook_origin=ORIGIN,
+            outbox_queue=self._cloud.outboxes[SUBSCRIBERS],
+            dead_letter_queue=self._cloud.last_resort,
+            concurrency=CONCURRENCY,
+            endpoints_table="endpoints",
+            archive_bucket=BUCKET,
+            subscriptions_table="subscriptions",
+        )
+        share = self._cloud.weather.share
+        machine = Machine(
+            partial(self._cloud.client, program),
+            self._cloud.tables(program),
+            self._connect,
+            self._clock,
+            self._cloud.weather.draw,
+            lambda low, high: low + (high - low) * share(),
+            self._engine.sleep,
+        )
+        endpoints = SubscriptionEndpoints(
+            parts=Parts(settings, self._contract, self._contract.channel(f"{SUBSCRIBERS}.inbox"), machine),
+            table=self._subscriptions(machine.tables),
+            reach=REACH,
+            clock=self._clock,
+        )
+        threads = TaskThreads(self._engine, program)
+        return SubscriberService(endpoints, threads, lambda: self._engine.now_s).process
+
+    def subscriptions_api(self, program: str) -> SubscriptionsApi:
+        """Return the API of a new process of its function."""
+        service = SubscriptionService(
+            table=self._subscriptions(self._cloud.tables(program)),
+            inboxes={name: inbox_arn(name) for name in self._cloud.outboxes},
+            contract=lambda: self._contract,
+            consent=Consents(ORIGIN, self._connect).ask,
+            reach=REACH,
+            clock=self._clock,
+            random_bytes=self._cloud.weather.draw,
+        )
+        return SubscriptionsApi(service, tuple)
+
+    def _archive(self, program: str) -> Archive:
+        return Archive(self._cloud.client(program, "s3"), BUCKET, self._cloud.weather.draw)
+
+    def _tap(self, program: str) -> Process:
+        return TapWriter(archive=self._archive(program), clock=self._clock, traffic=None).process
+
+    def _ledger_writer(self, program: str) -> Process:
+        return LedgerWriter(archive=self._archive(program), clock=self._clock).process
+
+    def _presence(self, program: str) -> presence_parts.Parts:
+        cloud = self._cloud
+        settings = PresenceSettings(
+            presence_table="presence", presence_limits=LIMITS, timer_queue=cloud.timers
+        )
+        sqs = cloud.client(program, "sqs")
+        return presence_parts.parts_of(settings, sqs, cloud.tables(program), self._clock)
+
+    def _recorder(self, program: str, read: Any) -> Process:
+        return Recorder(read, self._presence(program)).process
+
+    def _timer_reader(self, program: str) -> Process:
+        parts = self._presence(program)
+        return TimerReader(parts, Judge(parts, self._cloud.outboxes["presence-monitor"])).process
+
+    def _downlink(self, program: str) -> downlink_parts.Parts:
+        cloud = self._cloud
+        settings = DownlinkSettings(
+            desired_table="desired",
+            presence_table="presence",
+            fleet_table="fleet",
+            work_queue=cloud.work,
+            outbox_queue=cloud.outboxes[DOWNLINK],
+            dead_letter_queue=cloud.last_resort,
+        )
+        client = partial(cloud.client, program)
+        return downlink_parts.parts_of(settings, self._contract, client, cloud.tables(program), self._clock)
+
+    def _desired(self, program: str) -> Process:
+        return DesiredStateWriter(
+            self._downlink(program), self._cloud.inboxes[self._contract.device.inbox.address]
+        ).process
+
+    def _answers(self, program: str) -> Process:
+        return Answers(self._downlink(program)).process
+
+    def _due(self, program: str) -> Process:
+        return DueWork(self._downlink(program)).process
+
+    def _reconcile_presence(self, program: str) -> None:
+        if buckets := self._buckets("presence", presence.INDEX_KEYS[0]):
+            parts = self._presence(program)
+            judge = Judge(parts, self._cloud.outboxes["presence-monitor"])
+            PresenceReconciler(parts, judge).reconcile(buckets, 30_000, lambda: 60_000)
+
+    def _reconcile_downlink(self, program: str) -> None:
+        if buckets := self._buckets("desired", downlink_table.INDEX_KEY):
+            DownlinkReconciler(self._downlink(program)).reconcile(buckets, lambda: 60_000)
+
+    def _snapshot(self) -> None:
+        devices = Records(self._cloud.tables("fleet-snapshot"), "fleet", REGISTRY)
+        archive = self._archive("fleet-snapshot")
+        FleetSnapshot(read=lambda: in_service(devices.all()), archive=archive, clock=self._clock).write()
+
+    def _buckets(self, table: str, key: str) -> list[int]:
+        """Return the buckets of an index that have items: reconciling the others changes nothing."""
+        items = self._cloud.dynamodb.peek(table)
+        return sorted({int(each[key]["N"]) for each in items if key in each})
