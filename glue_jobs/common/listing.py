@@ -182,8 +182,8 @@ class HourPlan:
 class Gone(NamedTuple):
     """What writers list, and the archive lacks: an object called `name`, or entries of a list in that folder.
 
-    At most `rows` of the times `first_ms` to `last_ms` (Unix milliseconds) are missing; of entries whose
-    objects are there none is. `objects` is 0 where the object is there, with other content.
+    At most `rows` of the times `first_ms` to `last_ms` (Unix milliseconds) are missing, and none of entries
+    whose objects are there. `objects` is 0 where the object is there, with other content.
     """
 
     name: str
@@ -234,7 +234,7 @@ class Listing:
                 self.plans[hour] = plan
         self._drop_duplicates()
         self._note_damage()
-        self.gone = list(self._gone(self.entries))
+        self.gone = list(self._gone())
         # Of an hour without any object other folders show what was in it.
         self.faults += (
             ObjectFault("gone", each.name, each.hour, folder.name, each.detail, None)
@@ -242,11 +242,6 @@ class Listing:
             if each.hour in self.plans
         )
         self._cite_writers()
-
-    @property
-    def has_lists(self) -> bool:
-        """Whether writers listed what they wrote."""
-        return bool(self.entries)
 
     @property
     def objects(self) -> list[Stored]:
@@ -286,23 +281,23 @@ class Listing:
                 else:
                     self._fault("misplaced", each.name, "it is no entry of a writer's list", 0)
 
-    def _gone(self, entries: Sequence[Entry]) -> Iterator[Gone]:
+    def _gone(self) -> Iterator[Gone]:
         """Find what is listed and not there; an object that was moved to another hour is."""
         receipts = [plan.receipt for plan in self.plans.values() if plan.receipt]
         there = {name: hour_of(name) for receipt in receipts for name in receipt.inputs}
         there |= {each.name: hour_of(each.name) for found in self._all.values() for each in found}
-        names = {*map(last_part, there)}
+        names = {*map(_last, there)}
         # A receipt that is damaged or not attested, or a list without a receipt, excuses nothing: else who
         # writes it could hide what is gone.
-        listed = {each.key: each for each in entries}
+        listed = {each.key: each for each in self.entries}
         for each in listed.values():
             hour = hour_of(each.key)
-            if hour and last_part(each.key) not in names:
+            if hour and _last(each.key) not in names:
                 extent = each.rows, each.first_ms, each.last_ms
                 yield Gone(each.key, hour, 1, *extent, f"it is gone, and {statement_of(each)}")
-        listed_names = {*map(last_part, listed)}
-        unlisted = [hour for name, hour in there.items() if hour and last_part(name) not in listed_names]
-        for before, behind in _gaps(entries):
+        listed_names = {*map(_last, listed)}
+        unlisted = [hour for name, hour in there.items() if hour and _last(name) not in listed_names]
+        for before, behind in _gaps(self.entries):
             hour = hour_of(behind.key)
             first = hour_of(before.key) if before else hour
             if not hour or not first:
@@ -468,14 +463,18 @@ def _told(rows: int, first_ms: int, last_ms: int) -> str:
     return f"{rows} rows of {timestamp_of_ms(first_ms)} to {timestamp_of_ms(last_ms)}"
 
 
-def last_part(name: str) -> str:
-    """Return the name of an object within its folder."""
+def place_of(name: str) -> tuple[str, str]:
+    """Return the folder and the last part of an object's name, which it keeps if it moves to another hour."""
+    return name.partition("/")[0], _last(name)
+
+
+def _last(name: str) -> str:
     return name.rpartition("/")[2]
 
 
 def _is_listed(name: str) -> bool:
     """Return whether Spark finds the object in a folder when it looks for lines."""
-    last = last_part(name)
+    last = _last(name)
     return last.endswith(LINES) and not last.startswith(_HIDDEN)
 
 

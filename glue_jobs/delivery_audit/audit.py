@@ -154,8 +154,8 @@ class Request:
 
     Receipts count that `key` has attested. `fleet` is a file with the devices that are expected, None: the
     list in the archive. `screens` is whether ordinary events are only counted, None: if the archive is not
-    small. The result is the same. `now_ms` is the clock, Unix milliseconds; `progress` takes what is done,
-    for people who wait.
+    small. The result is the same. `now_ms` is the clock, Unix milliseconds; `progress` is called with
+    what is being done, for people who wait.
     """
 
     objects: Objects
@@ -186,13 +186,13 @@ def audited(spark: SparkSession, request: Request) -> Iterator[Audit]:
         def events(size: int) -> InProcess | _InSpark:
             size_shuffles(spark, size)
             if size > SMALL_BYTES if request.screens is None else request.screens:
-                return _InSpark(spark, uri)
+                return _InSpark(request.progress, spark, uri)
             return InProcess(request.progress)
 
         with suppress(_TooManyRowsError):
             return Run(source, request, events).audit()
         spark.catalog.clearCache()
-        return Run(source, request, lambda _: _InSpark(spark, uri)).audit()
+        return Run(source, request, lambda _: _InSpark(request.progress, spark, uri)).audit()
 
     try:
         yield source.isolating(attempt)
@@ -337,6 +337,10 @@ class Run:
 class _Tables(ABC):
     """The rows to be judged, made by Spark of what it has read."""
 
+    def __init__(self, progress: Callable[[str], None]) -> None:
+        self.found: Found = {}
+        self._progress = progress
+
     @abstractmethod
     def table(self, name: str, part: Part, make: _Make) -> DataFrame:
         """Return the rows of a folder that `make` gives."""
@@ -366,8 +370,7 @@ class InProcess(_Tables):
     """The events of a small archive, judged in this process. Raises `_TooManyRowsError`."""
 
     def __init__(self, progress: Callable[[str], None]) -> None:
-        self.found: Found = {}
-        self._progress = progress
+        super().__init__(progress)
         self._rows: list[tuple[Any, ...]] = []
         self._ledger: list[LedgerRow] = []
 
@@ -416,8 +419,8 @@ class _InSpark(_Tables):
     Tables are kept beneath `uri`. What is held in this process does not grow with the number of events.
     """
 
-    def __init__(self, spark: SparkSession, uri: str) -> None:
-        self.found: Found = {}
+    def __init__(self, progress: Callable[[str], None], spark: SparkSession, uri: str) -> None:
+        super().__init__(progress)
         self._spark = spark
         self._uri = uri
         self._tables: dict[str, DataFrame] = {}
@@ -432,7 +435,7 @@ class _InSpark(_Tables):
         raw = sum(each.size for each in part.objects if not each.name.startswith(f"{COMPACTED}/"))
         table, self._by_key[name] = make(part.rows), lambda keys: make(part.rows, keys=keys)
         if raw > SMALL_BYTES:
-            progress(f"settling {name}")
+            self._progress(f"settling {name}")
             table = self._settled(name, table)
             self._by_key[name] = lambda keys: table.join(keys, [*rows.KEY], "left_semi")
         self._tables[name] = table
@@ -460,7 +463,7 @@ class _InSpark(_Tables):
         self.found = {}
         # Holes change no shape: judged by fewer of them, the events are not screened again.
         screen = self._screen = self._screen or self._screened(task)
-        progress(f"judging {screen.suspects:,} events")
+        self._progress(f"judging {screen.suspects:,} events")
         samples = frozenset(each.sample for each in screen.common.values())
         first = replace(task, samples=samples, overtaken=screen.overtaken, counted=screen.counted())
         number = screen.suspects + len(samples) + len(screen.overtaken)
@@ -472,7 +475,7 @@ class _InSpark(_Tables):
         return judged
 
     def _screened(self, task: Task) -> Screened:
-        progress("screening")
+        self._progress("screening")
         rules, inboxes = task.rules, task.inboxes
         tap, ledger, handovers = (self._tables[name] for name in (TAP, LEDGER, HANDOVERS))
         made = screened(tap, ledger, handovers, rules.history, rules.watermark, inboxes)

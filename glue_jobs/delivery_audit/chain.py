@@ -30,7 +30,7 @@ from eventplane.written import Entry
 from glue_jobs.common import system
 from glue_jobs.common.attestation import AttestationKey, read_attested, refusal
 from glue_jobs.common.hours import Days, Hour, hour_of, hours_of
-from glue_jobs.common.listing import TOGETHER, last_part, statement_of
+from glue_jobs.common.listing import TOGETHER, place_of, statement_of
 from glue_jobs.common.objects import Objects, Stored
 from glue_jobs.delivery_audit.errors import OtherArchiveError
 from glue_jobs.delivery_audit.findings import Finding, Hop, Kind
@@ -447,11 +447,11 @@ def _unlisted(
     for part in parts:
         unreadable |= {each.name for each in part.faults if each.kind == "unreadable"}
         for each in part.entries:
-            listed[_place(each.key)].append(each)
+            listed[place_of(each.key)].append(each)
 
     found: dict[str, tuple[Change, list[Entry]]] = {}
     for key, now in objects.items():
-        entries = listed.get(_place(key), []) if key not in unreadable else []
+        entries = listed.get(place_of(key), []) if key not in unreadable else []
         own = [each for each in entries if each.key == key]
         changes = [
             (change, each) for each in own or entries if (change := attested.unlike_list(key, each, now))
@@ -472,8 +472,3 @@ def _unlisted(
         for (change, _), is_same in zip(found.values(), together.map(is_copy, found), strict=True):
             if not is_same:
                 yield change
-
-
-def _place(key: str) -> tuple[str, str]:
-    """Return the folder and the name of an object, which it keeps if it is moved to another hour."""
-    return key.partition("/")[0], last_part(key)

@@ -1,7 +1,7 @@
-"""An epoch that came under several client ids: whose numbers are whose. No Spark.
+"""An epoch that came under several client ids: which numbers count for which client. No Spark.
 
-Each client id is judged by its own rows. Rows of another one count for it only where the digest of a manifest
-proves them: so what one says of the epoch of another changes nothing for that one.
+Each client id is judged by its own rows. Rows of another client count for it only where the digest of a
+manifest proves them, so a client that sends in the epoch of another changes nothing for the other.
 """
 
 from __future__ import annotations
@@ -74,9 +74,9 @@ class Sender(NamedTuple):
 
 
 def owners_of(senders: Iterable[Sender]) -> dict[str, tuple[str, ...]]:
-    """Return who claims each epoch that came under several clients: who reports in it, and who sent most.
+    """Return the clients that claim each epoch which came under several clients.
 
-    The one with most numbers is the first.
+    They are those with reports of their own in it, and the client with most numbers, which is the first.
     """
     epochs: dict[str, dict[str, Sender]] = defaultdict(dict)
     for each in senders:
@@ -96,9 +96,9 @@ def owners_of(senders: Iterable[Sender]) -> dict[str, tuple[str, ...]]:
 
 
 def readers_of(owners: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
-    """Return by whose judgements all rows are read of each epoch that came under several clients.
+    """Return for each epoch that came under several clients those whose judgement reads all its rows.
 
-    A device takes over one store, and few: who claims many epochs is judged by its own rows.
+    A device takes over few stores: a client that claims many epochs is judged by its own rows only.
     """
     claims = Counter(client for _, *others in owners.values() for client in others)
     return {
@@ -107,11 +107,10 @@ def readers_of(owners: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ..
     }
 
 
-def judged_with(client_id: str, owners: Sequence[str], readers: Sequence[str]) -> Collection[str]:
-    """Return by whose judgement rows of a client in an epoch are read that has these owners."""
-    if client_id not in owners:
-        return readers or (client_id,)
-    return dict.fromkeys((client_id, *(readers if client_id in readers else ())))
+def judged_with(client_id: str, owners: Sequence[str], readers: Sequence[str]) -> Sequence[str]:
+    """Return the clients whose judgement reads the rows of `client_id` in an epoch with these owners."""
+    reads_alone = client_id in owners and client_id not in readers
+    return (client_id,) if reads_alone or not readers else readers
 
 
 def reports_of(hours: Iterable[HourRow]) -> Iterator[Report]:

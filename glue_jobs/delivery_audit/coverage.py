@@ -14,7 +14,7 @@ from eventplane.archive_layout import COMPACTIONS
 from eventplane.ledger import HANDOVERS, LEDGER, TAP
 from eventplane.written import WRITTEN
 from glue_jobs.common.hours import Hour, hour_of
-from glue_jobs.common.listing import Gone, last_part, statement_of
+from glue_jobs.common.listing import Gone, place_of, statement_of
 from glue_jobs.delivery_audit.completeness import Completeness
 from glue_jobs.delivery_audit.device_reports import (
     USUAL_INTERVAL_S,
@@ -170,12 +170,12 @@ class LedgerHours:
 
 
 def with_altered(parts: Mapping[str, Part], altered: Iterable[str]) -> dict[str, Part]:
-    """Return the parts with what the objects `altered` (keys) may lack of the rows that lists give them."""
-    keys = {(key.partition("/")[0], last_part(key)): key for key in altered}
+    """Return the parts, to which the listed rows that the objects `altered` (keys) may lack are `gone`."""
+    keys = {place_of(key): key for key in altered}
     found = {}
     for folder, part in parts.items():
         known = {each.name for each in part.gone}
-        listed = {keys.get((folder, last_part(each.key))): each for each in part.entries}
+        listed = {keys.get(place_of(each.key)): each for each in part.entries}
         lacking = (
             Gone(key, hour, 0, each.rows, each.first_ms, each.last_ms, statement_of(each))
             for key, each in listed.items()
@@ -224,7 +224,7 @@ def _told_by_lists(part: Part) -> frozenset[Hour]:
 
 
 def _is_hole(fault: ObjectFault, told: Collection[Hour]) -> bool:
-    """Return whether unknown records may be missing by the fault; of the hours `told` lists know them."""
+    """Return whether records may be missing that no list names; of the hours `told`, lists name all."""
     is_raw = fault.name.startswith(f"{fault.folder}/")
     return fault.kind == "unreadable" and (is_raw or fault.hour not in told)
 
@@ -249,7 +249,7 @@ def missing_rows(parts: Mapping[str, Part]) -> dict[str, list[MissingRows]]:
 
 
 def _times_of(gone: Gone, oldest: int) -> tuple[int, int]:
-    """Return from when to when its rows may be, Unix milliseconds; the later comes first where they cannot.
+    """Return the first and last time that its rows may have, Unix milliseconds; first > last: there is none.
 
     The times of an entry are not attested: they count as far as its folder allows, since a row lies there at
     most `LATE_DAYS` late. What a gap in a list lacks may have lain in any folder before, from the `oldest`

@@ -52,7 +52,7 @@ Grouped = tuple[Any, ...]
 """A row with the columns `rows.GROUPED`."""
 
 _INT32: Final = range(-(2**31), 2**31)
-_HEX: Final = frozenset("0123456789abcdef")
+_DIGEST: Final = re.compile("[0-9a-f]{16}")
 
 Number = Callable[[Any], int]
 """Gives what is equal one number, by which the rows of one event meet: `rows.KEY`."""
@@ -111,12 +111,13 @@ def _tapped(record: Record, window: Window, routes: Routes, number: Number) -> T
         unread = MISSING_MEMBER
     if not has_time:
         unread = IMPOSSIBLE_TIME
-    stated, raw = record.values[-1], (event or "").encode()
-    own = (
-        stated if stated is not None and len(stated) == 16 and _HEX.issuperset(stated) else short_digest(raw)
-    )
+    stated, raw = record.values[-1], None if event is None else event.encode()
     data = [texts[name] for name in ("data", "data_base64") if name in texts]
+    # Without one of these it is not judged.
+    known: dict[str, Any] = {name: texts.get(name) for name in ("source", "id", "type")}
+    known["is_too_large"] = None if raw is None else len(raw) > MAX_SENT_EVENT_BYTES
     row = TapRow(
+        **known,
         accepted_at_ms=accepted_at_ms if has_time else _written_ms(record, archived_at_ms),
         message_id=message_id,
         place=place,
@@ -124,9 +125,6 @@ def _tapped(record: Record, window: Window, routes: Routes, number: Number) -> T
         file=record.file,
         client_id=client_id,
         service=texts.get(SENDER_SERVICE),
-        source=texts.get("source"),  # type: ignore[arg-type] # then it is not judged
-        id=texts.get("id"),  # type: ignore[arg-type]
-        type=texts.get("type"),  # type: ignore[arg-type]
         epoch=texts.get(EPOCH),
         sequence=read[SEQUENCE],
         partition=texts.get("partitionkey"),
@@ -136,9 +134,8 @@ def _tapped(record: Record, window: Window, routes: Routes, number: Number) -> T
         hops=read[ROUTER_HOPS],
         asks_best_effort=bool(read[DELIVERY_GUARANTEE]),
         names_sender=SENDER_DEVICE in texts,
-        is_too_large=None if event is None else len(raw) > MAX_SENT_EVENT_BYTES,  # type: ignore[arg-type]
-        data_digest=None if event is None else _hash(data),
-        digest=None if event is None and own is not stated else own,
+        data_digest=None if raw is None else _hash(data),
+        digest=_digest(stated, raw),
         is_redacted=stated is not None,
         routes=routes(_attributes(members, client_id)),
         unread=unread,
@@ -193,6 +190,13 @@ _READERS: Final[dict[str, Callable[[str], int | None]]] = {
 }
 
 
+def _digest(stated: str | None, event: bytes | None) -> str | None:
+    """Return the digest that a row states, or else that of its event."""
+    if stated is not None and _DIGEST.fullmatch(stated):
+        return stated
+    return None if event is None else short_digest(event)
+
+
 def _hash(data: Sequence[str | None]) -> int:
     """Return a number of 64 bits that is equal for equal data."""
     return int.from_bytes(hashlib.sha256(repr(data).encode()).digest()[:8], "big", signed=True)
@@ -233,9 +237,8 @@ def _attributes(members: Mapping[str, Any], client_id: str | None) -> Mapping[st
 
 def _attribute(name: str, value: Any) -> AttributeValue:
     kind = value.__class__
-    if name not in STRINGS and ((kind is bool and name not in KNOWN) or (kind is int and value in _INT32)):
-        return value  # type: ignore[no-any-return]
-    return text_of(value) or ""
+    is_typed = (kind is bool and name not in KNOWN) or (kind is int and value in _INT32)
+    return value if is_typed and name not in STRINGS else text_of(value) or ""
 
 
 def expected_routes(history: ContractHistory) -> Routes:
@@ -323,7 +326,7 @@ def _is_within(record: Record, at_ms: int | None, window: Window) -> bool:
 
 def _written_ms(record: Record, archived_at_ms: int | None) -> int:
     """Return when a row was written by its own word, Unix milliseconds; without a time, its folder's day."""
-    if archived_at_ms is not None and is_time(archived_at_ms):
+    if is_time(archived_at_ms):
         return archived_at_ms
     return timestamp_ms(f"{record.date}T00:00:00Z")
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
 from operator import itemgetter
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeGuard
 
 from eventplane.contract import Contract, DeliveryGuarantee, Place, SchemaCheck
 from eventplane.dead_letter import DEAD_LETTER_TYPE
@@ -76,8 +76,8 @@ class Window:
         return first_ms, first_ms + DAY_MS - 1
 
 
-def is_time(at_ms: int | None) -> bool:
-    """Return whether this is a time that can be, Unix milliseconds."""
+def is_time(at_ms: int | None) -> TypeGuard[int]:
+    """Return whether this is a possible time, Unix milliseconds."""
     return at_ms is not None and 0 <= at_ms <= LAST_MS
 
 

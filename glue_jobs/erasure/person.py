@@ -166,7 +166,7 @@ class Eraser:
     def line(self, text: str) -> tuple[str, Fate]:
         """Return a line of JSON as it is to be, and what becomes of it."""
         redacted = self._names.redact(text)
-        # Numbers of the archive's own columns stand for nobody.
+        # Numbers in the archive's own columns name no person.
         if redacted.text == text and NUMBER not in redacted.may_remain:
             return text, Fate(may_remain=redacted.may_remain)
         members = _members(text)

@@ -1,7 +1,7 @@
 """Where the archive holds rows about persons, in portions, and the objects without the person.
 
-All of a portion are made aside, and then put one by one in the place of those with the person. An interrupted
-erasure goes on from its `Progress`.
+The new objects of a portion are written to a staging folder, and then replace the old ones one by one. An
+interrupted erasure continues from its `Progress`.
 """
 
 from __future__ import annotations
@@ -244,7 +244,7 @@ class UnattestedPlanError(EventPlaneError):
 
 
 class Unnamed(NamedTuple):
-    """Somebody whose erasure was interrupted, by the name of its plan."""
+    """A person whose erasure was interrupted, known by the name of the plan only."""
 
     pseudonym: str
 
@@ -315,7 +315,7 @@ class Progress:
         for each in (*stored, *documents):
             digest = objects.digest(each)
             before, after = self.changes.get(each.name, (digest, ""))
-            # What somebody else made of it since is not attested.
+            # A change that was made by others since is not attested.
             self.changes[each.name] = [before if after in ("", digest) else digest, ""]
         self.intended |= {name: _content(objects, aside) for name, aside in (made or {}).items()}
         self.intended |= dict.fromkeys((each.name for each in documents), None)

@@ -1,4 +1,4 @@
-"""An archive audited by Spark and in Python alone: what only one of both has."""
+"""An archive audited with Spark and without it, and how the results differ."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 from glue_jobs.common.archive import Archive
 from glue_jobs.common.lines import LineArchive
 from glue_jobs.delivery_audit.audit import FOUND, Audit, InProcess, Request, Run
+from glue_jobs.delivery_audit.event_group import TapRow
 from glue_jobs.delivery_audit.report import latency, report
 from glue_jobs.delivery_audit.small import InPython
 
@@ -32,7 +33,7 @@ def result(audit: Audit) -> dict[str, Any]:
 
 
 def differences(spark: SparkSession, request: Request) -> dict[str, Any]:
-    """Return which rows, findings and members of the report differ: Spark's, and Python's."""
+    """Return by name the rows, findings and members of the report that differ: Spark's, and Python's."""
     source = Archive(spark, request.objects)
 
     def audited(source: Any, events: Any) -> dict[str, Any]:
@@ -47,7 +48,7 @@ def differences(spark: SparkSession, request: Request) -> dict[str, Any]:
             "days": sorted(map(str, audit.fleet.days)),
         }
 
-    one = source.isolating(lambda: audited(source, _InSpark(request.progress)))
+    one = source.isolating(lambda: audited(source, _Recorded(request.progress)))
     other = audited(LineArchive(request.objects), _InPython(request.progress))
     both = {name: (_items(one[name]), _items(other[name])) for name in one if one[name] != other[name]}
     return {name: ([*(spark - python)], [*(python - spark)]) for name, (spark, python) in both.items()}
@@ -76,17 +77,13 @@ class _Recorded(InProcess):
         return {"groups": sorted(map(_group, groups.values())), "clients": clients}
 
 
-class _InSpark(_Recorded):
-    pass
-
-
 class _InPython(_Recorded, InPython):
     pass
 
 
 def _group(rows: list[tuple[Any, ...]]) -> str:
     """What is known of one event; of the hashes of its data, which of them are equal."""
-    place = 20  # `data_digest`
+    place = TapRow._fields.index("data_digest")
     hashes = Counter(row[0][place] for row in rows if row[0])
     plain = [(row[0] and (*row[0][:place], *row[0][place + 1 :]), *row[1:]) for row in rows]
     return str((sorted(hashes.values()), None in hashes, _unordered(plain)))

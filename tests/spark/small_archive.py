@@ -264,9 +264,9 @@ class SmallArchive:
         objects: dict[str, list[str]] = {}
 
         def add(folder: str, written_ms: int | None, line: str) -> None:
-            # A time that cannot be is none by which a writer chooses a folder.
-            written_ms = written_ms if is_time(written_ms) else NOON_MS
-            objects.setdefault(f"{folder}/{_hour(written_ms)}/rows.json.gz", []).append(line)
+            # No writer chooses a folder by an impossible time.
+            hour = _hour(written_ms if is_time(written_ms) else NOON_MS)
+            objects.setdefault(f"{folder}/{hour}/rows.json.gz", []).append(line)
 
         for tapped in self.tap:
             add(TAP, tapped.archived_at_ms, to_line(tapped))
@@ -296,5 +296,5 @@ class SmallArchive:
         return rows
 
 
-def _hour(milliseconds: int | None) -> str:
-    return datetime.fromtimestamp((milliseconds or 0) / 1000, UTC).strftime("date=%Y-%m-%d/hour=%H")
+def _hour(milliseconds: int) -> str:
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("date=%Y-%m-%d/hour=%H")

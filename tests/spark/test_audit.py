@@ -176,7 +176,7 @@ def plant_handovers(archive: SmallArchive) -> None:
 
 
 def plant_oddities(archive: SmallArchive) -> None:
-    """Lines and events that no writer wrote, and values that are each other in another type."""
+    """Malformed lines and events, and values in other types than their own."""
     archive.send(REPLY_TYPE, severity=17)
     good = archive.tap[0]
     more = (

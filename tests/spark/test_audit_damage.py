@@ -89,7 +89,7 @@ def test_every_kind_is_tried() -> None:
 
 @pytest.mark.parametrize("kinds", TOGETHER, ids=lambda kinds: kinds.partition(" ")[0])
 def test_damage_is_reported_and_nobody_else_is_accused(clean: Path, tmp_path: Path, kinds: str) -> None:
-    """By Python alone; that Spark reads and finds the same is the next test."""
+    """Audited without Spark; the next test compares the audit with Spark."""
     names = kinds.split()
     archive = tmp_path / "archive"
     shutil.copytree(clean, archive)

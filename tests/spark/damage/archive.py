@@ -53,7 +53,7 @@ class Archive:
             return []
 
     def write(self, path: Path, lines: list[str]) -> None:
-        """Write an object and list it, as its writer would; one without lines stays, and is like no other."""
+        """Write an object and its entry in the list, as its writer does; an object may have no lines."""
         path.parent.mkdir(parents=True, exist_ok=True)
         self.replace(path, lines)
         digest = hashlib.sha256(path.read_bytes()).hexdigest()
@@ -62,7 +62,8 @@ class Archive:
             entry.rename(entry.with_name(f"{head}.{len(lines)}.{first}.{last}.{digest}"))
 
     def replace(self, path: Path, lines: list[str]) -> None:
-        """Write an object as somebody else would: no list knows of it."""
+        """Write an object and leave its entry in the list as it was."""
+        # So that objects without lines are no copies of each other.
         mark = 0 if lines else zlib.crc32(self.name(path).encode())
         path.write_bytes(gzip.compress("".join(f"{line}\n" for line in lines).encode(), 1, mtime=mark))
 

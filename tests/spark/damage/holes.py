@@ -116,7 +116,7 @@ def replaced(archive: Archive, folder: str, hour: int) -> Expected:
 
 @in_each({LEDGER: 16})
 def hidden(archive: Archive, folder: str, hour: int) -> Expected:
-    """An object is gone; a receipt that nobody can read, and a list of no file, lie in its hour."""
+    """An object is gone; its hour has an unreadable receipt, and a published list whose file is missing."""
     expected = _gone(archive, folder, archive.objects(folder, hour)[:1])
     receipt, published = (
         archive.root / f"{root}/{archive.hour_name(folder, hour)}/{name}"
@@ -275,8 +275,8 @@ def midnight_skew(archive: Archive) -> Expected:
     """The first five rows of the ledger lie in the folder of the day before."""
     path = archive.objects(LEDGER, 0)[0]
     lines = archive.lines(path)
-    # Of its own name: one that was moved would have been altered as well.
-    name = path.name[::-1].removeprefix("zg.nosj.") + ".json.gz"
+    # With another name: the object would be one that was moved, and altered as well.
+    name = path.name.removesuffix(".json.gz")[::-1] + ".json.gz"
     before = archive.root / archive.hour_name(LEDGER, 23, day="2026-02-28") / name
     archive.write(before, lines[:5])
     archive.write(path, lines[5:])

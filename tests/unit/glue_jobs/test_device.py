@@ -784,7 +784,7 @@ class TestNewClient:
 
 
 def said(judged: DeviceJudgement) -> DeviceJudgement:
-    """What is said of the device itself: not of others, nor of nobody."""
+    """The judgement, with the findings that name the device itself only."""
     own = [each for each in judged.findings if each.device == judged.client_id]
     return judged._replace(findings=own)
 

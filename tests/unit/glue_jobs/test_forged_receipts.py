@@ -102,12 +102,8 @@ class World:
         self.refused = set[str]()
         for folder in (TAP_FOLDER, LEDGER_FOLDER):
             found = Listing(self.objects, self.key, folder, Days(), {})
-            receipts = tuple(plan.receipt for plan in found.plans.values() if plan.receipt)
-            rows: Any = None
-            read, faults, hours = tuple(found.objects), tuple(found.faults), frozenset(found.plans)
-            entries = tuple(found.entries)
-            parts[folder.name] = Part(rows, read, faults, hours, receipts, entries=entries)
-            self.refused |= {each.name for each in faults if each.kind == "unattested"}
+            parts[folder.name] = Part.of(None, found)
+            self.refused |= {each.name for each in found.faults if each.kind == "unattested"}
         history = self.verdicts.history()
         chain = chain_of(self.objects, self.key, history, parts, Days(), [], LISTED_MS)
         self.refused |= {*chain.attested.refused}
@@ -337,9 +333,8 @@ def test_in_a_bucket_the_list_is_compared_by_what_a_listing_shows() -> None:
     members = {"changes": {names[2]: [before, digests[names[2]]]}, "erased_at_ms": 5}
     objects.write(TRUE, attest(key, TRUE, members))
     found = Listing(objects, key, TAP_FOLDER, Days(), {})
-    rows: Any = None
-    part = Part(rows, tuple(found.objects), (), frozenset(found.plans), entries=tuple(found.entries))
-    chain = chain_of(objects, key, Verdicts().history(), {"tap": part}, Days(), [], LISTED_MS)
+    parts = {"tap": Part.of(None, found)}
+    chain = chain_of(objects, key, Verdicts().history(), parts, Days(), [], LISTED_MS)
     assert {each.key: each.what for each in chain.changes} == {names[1]: ALTERED}
 
 

@@ -345,7 +345,7 @@ def test_what_a_writer_lists_and_is_not_there_is_gone(
     assert [(each.name, each.objects, each.rows) for each in found.gone] == [each[:3] for each in expected]
     assert faults(found) == sorted(("gone", name) for name, _, _, place in expected if place == "hour")
     assert all(HOUR.start_ms <= each.first_ms <= each.last_ms for each in found.gone)
-    assert found.has_lists
+    assert found.entries
 
 
 def test_what_was_moved_compacted_or_never_listed_is_not_gone(objects: Objects) -> None:
@@ -358,7 +358,7 @@ def test_what_was_moved_compacted_or_never_listed_is_not_gone(objects: Objects) 
     objects.delete([A, B, C, D])
     assert listing(objects).gone == []
     objects.delete([*names.values(), LATER])
-    assert (listing(objects).gone, listing(objects).has_lists) == ([], False)
+    assert (listing(objects).gone, listing(objects).entries) == ([], [])
 
 
 @pytest.mark.parametrize("text", [b"{}", b"{", gzip.compress(b"\0", mtime=0), b"[" * 99_999, None])
