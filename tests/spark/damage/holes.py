@@ -116,7 +116,7 @@ def replaced(archive: Archive, folder: str, hour: int) -> Expected:
 
 @in_each({LEDGER: 16})
 def hidden(archive: Archive, folder: str, hour: int) -> Expected:
-    """An object is gone; a receipt that nobody can read, and a list of no file, lie in its hour."""
+    """An object is gone; its hour has an unreadable receipt, and a list that names a missing file."""
     expected = _gone(archive, folder, archive.objects(folder, hour)[:1])
     receipt, published = (
         archive.root / f"{root}/{archive.hour_name(folder, hour)}/{name}"
