@@ -255,7 +255,7 @@ def damage_table() -> str:
 
 
 def aws_calls_table() -> str:
-    """The calls of AWS by file, and what the repeat of one meets that was done."""
+    """The calls of AWS by file, and what the repeat of a call that was done meets."""
     rows = {
         (f"`{each.file}`", f"`{each.function}`", f"`{each.operation}`", meets(each.operation))
         for each in call_sites()

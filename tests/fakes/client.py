@@ -34,7 +34,7 @@ class FakeClient:
 
     def __init_subclass__(cls) -> None:
         for name, method in list(vars(cls).items()):
-            if "service" in vars(cls) and callable(method) and name in _operations(cls.service):
+            if "service" in vars(cls) and callable(method) and name in operations_of(cls.service):
                 setattr(cls, name, _checked(name, method))
 
     def __init__(self) -> None:
@@ -44,13 +44,13 @@ class FakeClient:
 
     def get_paginator(self, operation: str) -> Paginator:
         """As boto3's."""
-        model = _operations(self.service)[operation]
+        model = operations_of(self.service)[operation]
         return Paginator(getattr(self, operation), _paginators(self.service).get_paginator(model.name), model)
 
     def check(self, operation: str, request: dict[str, Any]) -> None:
         """Raise what boto3 raises for a request that is not valid by the service's model."""
         if self.checks:
-            validate_parameters(request, _operations(self.service)[operation].input_shape)
+            validate_parameters(request, operations_of(self.service)[operation].input_shape)
 
     def refusal(self, code: str, message: str, operation: str, **more: Any) -> ClientError:
         """The error that boto3 raises for AWS's `code`; `more` are members of the response."""
@@ -67,7 +67,7 @@ class ScriptedClient(FakeClient):
         super().__init__()
 
     def __getattr__(self, operation: str) -> Any:
-        if operation.startswith("_") or operation not in _operations(self.service):
+        if operation.startswith("_") or operation not in operations_of(self.service):
             raise AttributeError(operation)
         return partial(self._ask, operation)
 
@@ -102,7 +102,8 @@ def _model(service: str) -> ServiceModel:
 
 
 @cache
-def _operations(service: str) -> dict[str, OperationModel]:
+def operations_of(service: str) -> dict[str, OperationModel]:
+    """Return the operations of a service by the names of a client's methods."""
     model = _model(service)
     return {xform_name(name): model.operation_model(name) for name in model.operation_names}
 

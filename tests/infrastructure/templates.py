@@ -172,15 +172,19 @@ def statements(resource: Resource) -> Iterator[dict[str, Any]]:
             yield from document["Statement"]
 
 
+def role_statements(templates: Templates, role: Resource) -> Iterator[dict[str, Any]]:
+    """Every statement in a role's own policies, its trust policy included, and in those attached to it."""
+    policies = templates.of("AWS::IAM::Policy", stack=role.stack)
+    for holder in (role, *(each for each in policies if {"Ref": role.id} in each.find("Roles"))):
+        yield from statements(holder)
+
+
 def granted(templates: Templates, role: Resource) -> dict[str, list[str]]:
     """What a role may do, and to what, by its own policies and those attached to it."""
-    policies = templates.of("AWS::IAM::Policy", stack=role.stack)
-    attached = [each for each in policies if {"Ref": role.id} in each.find("Roles")]
     found: dict[str, list[str]] = {}
-    for holder in (role, *attached):
-        for statement in statements(holder):
-            for action in words(statement["Action"]) if "Resource" in statement else []:
-                found.setdefault(action, []).extend(words(statement["Resource"]))
+    for statement in role_statements(templates, role):
+        for action in words(statement["Action"]) if "Resource" in statement else []:
+            found.setdefault(action, []).extend(words(statement["Resource"]))
     return found
 
 

@@ -21,6 +21,7 @@ from tests.infrastructure.templates import (
     Templates,
     granted,
     last_part,
+    role_statements,
     statements,
 )
 from tests.infrastructure.templates import words as listed
@@ -456,11 +457,9 @@ def test_the_provisioning_role_registers_devices_and_is_lent_to_this_accounts_io
 def test_a_function_that_posts_keeps_records_of_its_own_endpoints_only(
     full: Templates, function: str, participant: str
 ) -> None:
-    policies = full.of("AWS::IAM::Policy", stack=(role := full.role(full.functions[function])).stack)
     conditions = [
         statement.get("Condition")
-        for holder in (role, *(each for each in policies if {"Ref": role.id} in each.find("Roles")))
-        for statement in statements(holder)
+        for statement in role_statements(full, full.role(full.functions[function]))
         if "endpoints" in json.dumps(statement.get("Resource"))
     ]
     assert conditions == [{"ForAllValues:StringLike": {"dynamodb:LeadingKeys": [f"{participant}/*"]}}]

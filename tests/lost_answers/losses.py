@@ -1,4 +1,4 @@
-"""Requests of AWS's clients that are performed and whose answers are lost, as when the line breaks.
+"""Requests to AWS that are performed and whose answers are lost, as when the connection breaks.
 
 botocore repeats such a request by the client's own settings, and the repeat meets what the first one did.
 """
@@ -47,7 +47,7 @@ for _each in call_sites():
 
 
 def site_of(operation: str) -> CallSite | None:
-    """Return the call site that the running request of `operation` comes from; None for a test's own."""
+    """Return the call site of the current request of `operation`; None for a test's own request."""
     frame = sys._getframe(1)
     while frame is not None:
         code = frame.f_code
@@ -96,7 +96,7 @@ class LostAnswers:
 
     @property
     def is_done(self) -> bool:
-        """Whether all answers were lost that had to be."""
+        """Whether the answers of all requests `lost` were lost."""
         return not self._lost
 
     @contextmanager
@@ -128,18 +128,17 @@ class LostAnswers:
             patch.setattr(Endpoint, "_get_response", get_response)
             patch.setattr(Stubber, "_get_response_handler", stub)
             patch.setattr("botocore.endpoint.time", SimpleNamespace(sleep=pause))
-            # In threads nothing tells which call a request belongs to.
+            # The stack of a transfer's thread does not have the call that the request belongs to.
             patch.setattr(boto3.s3.inject, "TransferConfig", partial(TransferConfig, use_threads=False))
             patch.setattr(fakes, "perform", self._perform)
             yield
 
     def _perform(self, fake: Any, operation: str, request: Any, method: Callable[..., Any]) -> Any:
-        """Have a client of botocore, as the product makes it, ask a fake."""
+        """Send a request to a fake through a client of botocore with the product's settings."""
         self.fakes[id(fake)] = fake
         if (site := site_of(operation)) is None:
             return _locked(fake, method, request)
-        is_reader = (site.package, operation) == ("eventplane_client", "receive_message")
-        self._hidden.for_s = _hidden_s(fake, request) if is_reader else 0
+        self._hidden.for_s = _hidden_s(fake, request) if site.is_readers_receive else 0
         client, here = _client(fake.service, site.package)
         here.ask = lambda: _locked(fake, method, deepcopy(request))
         if operation == "publish":  # devices drop a copy
@@ -185,7 +184,7 @@ def _is_filtered(body: str) -> bool:
 
 @cache
 def _client(service: str, package: str) -> tuple[Any, threading.local]:
-    """Return a client like those that `package` makes; it answers with what `ask` of the thread returns."""
+    """Return a client like those that `package` makes, and a thread-local whose `ask` answers for it."""
     client = botocore.session.Session().create_client(
         service,
         "us-east-1",
@@ -212,7 +211,7 @@ def _client(service: str, package: str) -> tuple[Any, threading.local]:
 
 @cache
 def _config(package: str) -> Config | None:
-    """Return how clients of `package` wait and repeat; those of the tables have the function's."""
+    """Return how clients of `package` wait and repeat; `eventplane_aws` uses those of the functions."""
     made: list[Config] = []
 
     def create_client(*_: Any, config: Config | None = None, **__: Any) -> None:

@@ -20,7 +20,7 @@ from tests.lost_answers.state import state_of
 
 @dataclass
 class Tries:
-    """What was seen of a call site: `tried` requests of which `same` ended alike, `late_s` at most."""
+    """Results of a call site: requests `tried`, those that ended the `same` way, longest delay `late_s`."""
 
     tried: int = 0
     same: int = 0
@@ -50,13 +50,13 @@ class LostAnswersPlugin:
     def _try(
         self, item: Any, nextitem: Any, asked: Mapping[CallSite, int], expected: Any, *lost: Key
     ) -> None:
-        """Lose each answer of `asked`, besides those `lost`, and of what is only asked because of that."""
+        """Lose each answer of `asked`, besides those `lost`; then of requests that only the loss causes."""
         for key in [(site, number) for site, requests in asked.items() for number in range(requests)]:
             is_passed, _ = self._run(item, nextitem, *lost, key, expected=expected)
             tries, seen = self.tries[key[0]], self._seen
             tries.tried += 1
             tries.same += is_passed
-            if not lost:  # of two lost answers each has a time of its own
+            if not lost:  # with two lost answers the delay is not this call site's alone
                 tries.late_s = max(tries.late_s, seen.late_s)
                 new = {site: requests for site, requests in seen.asked.items() if site not in asked}
                 self._try(item, nextitem, new, expected, key)
@@ -72,12 +72,12 @@ class LostAnswersPlugin:
                 if not self._seen.is_done:
                     report.outcome, report.longrepr = "failed", "the request was not made again"
                 elif left != expected:
-                    report.outcome, report.longrepr = "failed", f"left {difference(expected, left)}"
+                    report.outcome, report.longrepr = "failed", f"left {_difference(expected, left)}"
             report.nodeid += "".join(f" [answer {number} lost: {site}]" for site, number in lost)
             item.ihook.pytest_runtest_logreport(report=report)
         return all(each.passed for each in reports), left
 
 
-def difference(expected: Any, left: Any) -> str:
+def _difference(expected: Any, left: Any) -> str:
     more, less = Counter(left) - Counter(expected), Counter(expected) - Counter(left)
     return "\n".join([*(f"+ {each}" for each in more), *(f"- {each}" for each in less)])

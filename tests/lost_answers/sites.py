@@ -10,9 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from botocore import xform_name
-from botocore.loaders import Loader
-from botocore.model import ServiceModel
+from tests.fakes.client import operations_of
 
 ROOT: Final = Path(__file__).parents[2]
 
@@ -42,10 +40,10 @@ SERVICES: Final = (
     "sqs",
     "sts",
 )
-"""All that the product makes clients of."""
+"""The services that the product makes clients of."""
 
 _TRANSFERS: Final = frozenset({"copy", "upload_file", "download_file", "upload_fileobj", "download_fileobj"})
-"""What boto3 adds to a client of S3: several requests in one call (`boto3.s3.inject`)."""
+"""Methods that boto3 adds to a client of S3: several requests in one call (`boto3.s3.inject`)."""
 
 _PAGES: Final = frozenset({"get_paginator", "get_waiter"})
 
@@ -64,6 +62,11 @@ class CallSite:
     def package(self) -> str:
         return self.file.partition("/")[0]
 
+    @property
+    def is_readers_receive(self) -> bool:
+        """Whether messages of a lost answer come after the visibility timeout, which the reader chooses."""
+        return (self.package, self.operation) == ("eventplane_client", "receive_message")
+
     def __str__(self) -> str:
         return f"{self.file} {self.function} {self.operation}"
 
@@ -79,24 +82,23 @@ _REPEATS: Final = {
     r"copy|put_object": "its own object",
     r".*": "nothing left to do",
 }
-"""What the repeat of a request finds that was done, by operation; the first that fits."""
+"""What the repeat of a request that was done finds, by operation; the first pattern that fits counts."""
 
 
 def meets(operation: str) -> str:
-    """Return what a repeat of `operation` finds."""
+    """Return what a repeat of `operation` that was done finds."""
     return next(text for pattern, text in _REPEATS.items() if re.fullmatch(pattern, operation))
 
 
 @cache
 def _requests() -> dict[str, list[tuple[frozenset[str], bool]]]:
     """Return the members of a request, and whether some are required, by operation for each service."""
-    loader, found = Loader(), dict[str, list[tuple[frozenset[str], bool]]]()
+    found = dict[str, list[tuple[frozenset[str], bool]]]()
     for service in SERVICES:
-        model = ServiceModel(loader.load_service_model(service, "service-2"), service)
-        for name in model.operation_names:
-            shape = model.operation_model(name).input_shape
+        for operation, model in operations_of(service).items():
+            shape = model.input_shape
             members = frozenset(shape.members) if shape else frozenset[str]()
-            found.setdefault(xform_name(name), []).append((members, bool(shape and shape.required_members)))
+            found.setdefault(operation, []).append((members, bool(shape and shape.required_members)))
     return found
 
 
@@ -128,7 +130,7 @@ def _sites(node: ast.AST, file: str, within: tuple[str, ...]) -> Iterator[CallSi
 
 
 def _operation(call: ast.Call) -> str:
-    """Return the operation that a call asks for; '' if it is none of a client.
+    """Return the operation that a call of a client requests; '' for any other call.
 
     A client takes members of the request by name only, and no other method has such names.
     """

@@ -1,4 +1,4 @@
-"""What a test left in the fakes of AWS, without what is drawn or counted anew in each run."""
+"""The state that a test left in the fakes of AWS, without random or counted values of a run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _DRAWN: Final = re.compile(
 
 
 def state_of(fakes: Iterable[Any]) -> list[str]:
-    """Return what `fakes` hold, a text for each message, item, object and certificate."""
+    """Return the content of `fakes`: a text for each message, item, object and certificate."""
     own = (each for each in fakes if each.service in _READERS and not isinstance(each, ScriptedClient))
     return sorted(_DRAWN.sub("#", text) for each in own for text in _READERS[each.service](each))
 

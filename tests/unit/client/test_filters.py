@@ -281,7 +281,7 @@ def test_a_claim_stays_its_reader_s_though_the_answer_of_a_renewal_was_lost(
 
 
 class WatchedLock:
-    """A lock of one thread, which reports with `is_met` that another one has to wait for it."""
+    """A reentrant lock that sets `is_met` when a thread has to wait for it."""
 
     def __init__(self) -> None:
         self.is_met = Event()
@@ -316,7 +316,7 @@ def test_what_is_given_back_while_a_thread_renews_it_is_free(
         assert lock.is_met.wait(10)
         return stored
 
-    monkeypatch.setattr(one, "_lock", lock, raising=False)
+    monkeypatch.setattr(one, "_lock", lock)
     monkeypatch.setattr(one._claims, "write", slow)
     one.renew([key(1)])
     releasing.join()

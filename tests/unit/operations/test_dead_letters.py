@@ -392,9 +392,8 @@ def test_what_goes_back_into_an_inbox_is_a_new_decision_in_the_ledger(plane: Pla
     assert run(*REDRIVE)[0] == 0
     back = plane.received(INBOX)
     marks = [str(hint_of(each, REDRIVEN)) for each in back]
-    assert [hint_of(each, ROUTE) for each in back] == [
-        "a-route"
-    ] * 2  # for the dead letter of the next failure
+    # For the dead letter of the next failure.
+    assert [hint_of(each, ROUTE) for each in back] == ["a-route", "a-route"]
     rows = ledger_rows(plane)
     assert [row["id"] for row in rows] == ["17", "18"]
     assert [row["message_id"].split(".")[0] for row in rows] == [mark.split(".")[0] for mark in marks]

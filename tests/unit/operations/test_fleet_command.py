@@ -25,7 +25,7 @@ PROVISIONED = LifecycleState.PROVISIONED
 
 
 class DeviceData(FakeClient):
-    """AWS IoT's data plane, which has what is in `kept` of one device; `on_cut` looks on when it is cut."""
+    """AWS IoT's data plane with what is in `kept` of one device; `on_cut` is called when it is cut off."""
 
     service = "iot-data"
 
@@ -38,8 +38,7 @@ class DeviceData(FakeClient):
         return self._look("shadow", "GetThingShadow")
 
     def delete_thing_shadow(self, **_: Any) -> Any:
-        self.kept.remove(self._look("shadow", "DeleteThingShadow") or "shadow")
-        return {}
+        return self._remove("shadow", "DeleteThingShadow")
 
     def get_retained_message(self, **_: Any) -> Any:
         return self._look("retained", "GetRetainedMessage")
@@ -51,13 +50,17 @@ class DeviceData(FakeClient):
 
     def delete_connection(self, *, clientId: str, cleanSession: bool, **_: Any) -> Any:  # noqa: N803
         self.on_cut(clientId, cleanSession)
-        self.kept.remove(self._look("connection", "DeleteConnection") or "connection")
-        return {}
+        return self._remove("connection", "DeleteConnection")
 
     def _look(self, what: str, operation: str) -> Any:
         if what not in self.kept:
             raise self.refusal("ResourceNotFoundException", f"no {what}", operation)
         return {}
+
+    def _remove(self, what: str, operation: str) -> Any:
+        answer = self._look(what, operation)
+        self.kept.remove(what)
+        return answer
 
 
 def table(name: str, environment: str = ENVIRONMENT) -> str:

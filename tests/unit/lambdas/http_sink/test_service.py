@@ -5,16 +5,13 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import cache
-from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
 
 import pytest
 
-from contract import load_contract
-from eventplane.contract import Contract, compile_contract
 from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.endpoints import BREAK_FIRST_S
 from eventplane.envelope import Envelope, parse_event
@@ -22,23 +19,22 @@ from eventplane.settings import SettingsError
 from eventplane.sqs_binding import pack
 from lambdas.common.queue import Invocation, QueueMessage
 from lambdas.common.queue_function import queue_function
-from lambdas.http_sink import parts
 from lambdas.http_sink import webhook as handler
 from lambdas.http_sink.delivery import RESERVE_MS, Delivery
-from lambdas.http_sink.endpoint import Endpoint
-from lambdas.http_sink.service import WebhookService
 from tests.endpoint import EndpointServer, Play, answer, says, silence
 from tests.fakes.faults import FailingClient
+from tests.unit.lambdas.http_sink.conftest import (
+    KEY,
+    SOURCE,
+    TIMEOUT_S,
+    Hook,
+    alarm,
+)
 from tests.unit.lambdas.http_sink.test_request import NOW_S, verify
 from tests.unit.lambdas.support import (
     ALARM,
-    BUCKET,
-    ENDPOINTS,
-    NOW_MS,
     READ,
-    Cloud,
     LambdaContext,
-    deploy,
     event,
     failures,
     figures,
@@ -47,81 +43,7 @@ from tests.unit.lambdas.support import (
     sqs_event,
 )
 
-KEY = "k" * 64
-TIMEOUT_S = 5
-SOURCE = "alarm-centre.inbox"
 TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
-
-
-@cache
-def contract_with(expiry_s: int | None = None, **webhook: Any) -> Contract:
-    document = json.loads(load_contract().canonical)
-    settings = {"timeout_s": TIMEOUT_S, "give_up_after_s": 600, **webhook}
-    inbox = {"webhook": settings, "max_receives": 50}
-    document["participants"]["alarm-centre"]["inbox"] = inbox | ({"expiry_s": expiry_s} if expiry_s else {})
-    return compile_contract(document, "test")
-
-
-@dataclass
-class Hook:
-    """The function's service by its own wiring; `others` of the cloud stand for AWS where it fails."""
-
-    cloud: Cloud
-    patch: pytest.MonkeyPatch
-    waits: dict[str, int] = field(default_factory=dict)
-    slept: list[float] = field(default_factory=list)
-
-    def service(self, url: str, sinks: str = "anywhere", **webhook: Any) -> WebhookService:
-        self.patch.setattr(handler, "bundled_contract", lambda: contract_with(**webhook))
-        for name, value in {"WEBHOOK_URL": url, "SINKS": sinks}.items():
-            self.patch.setenv(f"EVENTPLANE_{name}", value)
-        made: WebhookService = handler.service().process.__self__  # type: ignore[attr-defined]
-        self.endpoint: Endpoint = made.delivery.endpoint
-        delivery = replace(made.delivery, sleep=self._sleep)
-        return replace(made, delivery=delivery, uniform=lambda _low, high: high)
-
-    def letters(self) -> list[dict[str, Any]]:
-        return [parse_event(body).data() for body in self.cloud.bodies("outbox")]
-
-    def outcomes(self) -> list[tuple[str, str, str | None, int | None]]:
-        lines = self.cloud.lines("handovers/")
-        return sorted((line["id"], line["outcome"], line["reason"], line["status"]) for line in lines)
-
-    def _sleep(self, seconds: float) -> None:
-        self.slept.append(seconds)
-        self.cloud.clock.advance(seconds)
-
-
-def webhook_settings(cloud: Cloud) -> dict[str, Any]:
-    """What the stacks give a webhook's function, whose outbox and last resort are queues of `cloud`."""
-    cloud.aws.secrets.create_secret(Name="webhook", SecretString=KEY)
-    cloud.queues |= {name: cloud.queue(name) for name in ("outbox", "last-resort")}
-    return {
-        "SOURCE": SOURCE,
-        "SOURCE_QUEUE": cloud.source,
-        "SINKS": "anywhere",
-        "WEBHOOK_SECRET": "webhook",
-        "WEBHOOK_ORIGIN": "plane.example",
-        "CONCURRENCY": "2",
-        "ARCHIVE_BUCKET": BUCKET,
-        "ENDPOINTS_TABLE": ENDPOINTS,
-        "OUTBOX_QUEUE": cloud.queues["outbox"],
-        "DEAD_LETTER_QUEUE": cloud.queues["last-resort"],
-    }
-
-
-@pytest.fixture
-def hook(cloud: Cloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hook:
-    deploy(monkeypatch, tmp_path, None, webhook_settings(cloud))
-    monkeypatch.setattr(parts, "system_clock", cloud.clock)
-    return Hook(cloud, monkeypatch)
-
-
-def alarm(
-    id: str, attempt: int = 1, age_s: int = 0, group: str | None = None, **attributes: Any
-) -> QueueMessage:
-    given = message(f"m{id}", event(id, ALARM, **attributes).json, attempt)
-    return replace(given, sent_at_ms=NOW_MS - 1_000 * age_s, receipt=f"h{id}", group=group)
 
 
 def delivered(

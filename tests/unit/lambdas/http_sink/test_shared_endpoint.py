@@ -33,7 +33,7 @@ from lambdas.http_sink.service import LONGEST_S, MAX_WAIT_S, WebhookService, del
 from tests.dynamodb import records
 from tests.fakes.clock import START_MS, FakeClock
 from tests.fakes.faults import FailingClient
-from tests.unit.lambdas.http_sink.test_service import Hook, alarm, hook  # noqa: F401
+from tests.unit.lambdas.http_sink.conftest import Hook, alarm
 from tests.unit.lambdas.support import ENDPOINTS
 
 URL = "https://desk.example/v1"
@@ -270,7 +270,7 @@ def test_pauses_never_spend_the_receives(
     assert age_s < give_up_after_s + 2 * GONE_S + LONGEST_S
 
 
-def test_a_pause_ends_no_event_and_the_request_after_its_age_does(hook: Hook) -> None:  # noqa: F811
+def test_a_pause_ends_no_event_and_the_request_after_its_age_does(hook: Hook) -> None:
     shared = Processes(hook.cloud.clock)
     service = with_breaker(hook.service(URL), shared)
     shared.ask(shared.breaker(), answered(429, retry_after="900"))
@@ -285,7 +285,7 @@ def test_a_pause_ends_no_event_and_the_request_after_its_age_does(hook: Hook) ->
     assert [each["reason"] for each in hook.letters()] == ["endpoint_failed"] * 2
 
 
-def test_what_the_queue_would_delete_in_a_pause_becomes_a_dead_letter(hook: Hook) -> None:  # noqa: F811
+def test_what_the_queue_would_delete_in_a_pause_becomes_a_dead_letter(hook: Hook) -> None:
     shared = Processes(hook.cloud.clock)
     service = with_breaker(hook.service(URL), shared)
     shared.ask(shared.breaker(), answered(410))
@@ -372,7 +372,7 @@ def quiet() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("quiet")
-def test_ten_thousand_alarms_outlive_the_bad_weather_of_their_endpoint(hook: Hook) -> None:  # noqa: F811
+def test_ten_thousand_alarms_outlive_the_bad_weather_of_their_endpoint(hook: Hook) -> None:
     clock, dice = hook.cloud.clock, random.Random(38)
     receiver = Receiver(clock, dice)
     shared = Processes(clock)
