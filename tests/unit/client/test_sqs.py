@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import boto3
 import pytest
-from botocore.exceptions import ClientError
+from botocore.exceptions import ClientError, ReadTimeoutError
 
 from eventplane.envelope import write_event
 from eventplane.limits import MAX_SENT_EVENT_BYTES
@@ -33,6 +37,9 @@ from eventplane_client.memory_filter import Memory, MemoryFilter
 from eventplane_client.signed_http import SignedHttp
 from eventplane_client.sqs import SqsTransport
 from eventplane_client.subscription import NoSubscriptions
+from eventplane_client.system import SYSTEM
+from local.histories.engine import Engine
+from local.histories.threads import Program
 from tests.fakes.aws import FakeAws
 from tests.unit.client.worlds import READER, SqsWorld, create_filter_table, event, put, reading
 
@@ -162,15 +169,139 @@ def test_at_most_once_hands_out_nothing_that_comes_again(sqs: Any) -> None:
 
 
 @pytest.mark.lost_answers
-def test_what_is_released_comes_again(sqs: Any) -> None:
-    transport = find(sqs)
+@pytest.mark.parametrize("is_fifo", [False, True])
+def test_what_is_released_comes_again(sqs: Any, is_fifo: bool) -> None:
     inbox_url = sqs.get_queue_url(QueueName=f"eventplane-test-{READER}-inbox")["QueueUrl"]
-    sqs.send_message(QueueUrl=inbox_url, MessageBody=event("a").json)
+    fifo = {"MessageGroupId": "g", "MessageDeduplicationId": "a"} if is_fifo else {}
+    if is_fifo:
+        sqs.delete_queue(QueueUrl=inbox_url)
+        attributes = {"FifoQueue": "true", "VisibilityTimeout": "77"}
+        inbox_url = sqs.create_queue(QueueName=f"eventplane-test-{READER}-inbox.fifo", Attributes=attributes)[
+            "QueueUrl"
+        ]
+    transport = find(sqs)
+    sqs.send_message(QueueUrl=inbox_url, MessageBody=event("a").json, **fifo)
     (message,) = transport.receive(1, 0)
     transport.extend([message])
     transport.release(message, 0)
     (again,) = transport.receive(1, 0)
     assert (again.body, again.attempt > message.attempt) == (message.body, True)
+
+
+@pytest.mark.parametrize(("fault", "hidden_s"), [("", 4), ("fails", 77), ("repeated", 77)])
+def test_what_came_before_and_what_comes_while_answers_get_lost_is_hidden_for_long(
+    sqs: Any, fault: str, hidden_s: int
+) -> None:
+    class Lossy(Failing):
+        def receive_message(self, **request: Any) -> Any:
+            if fault == "fails" and not sqs.queue(inbox_url).messages:
+                raise ReadTimeoutError(endpoint_url=inbox_url)
+            return {**sqs.receive_message(**request), "ResponseMetadata": {"RetryAttempts": fault != ""}}
+
+    def hides() -> float:
+        """Return for how long one receive hides the message of the inbox, seconds."""
+        assert len(transport.receive(10, 0)) == 1
+        (message,) = sqs.queue(inbox_url).messages
+        return float(message.visible_ms - sqs.clock()) / 1_000
+
+    inbox_url = sqs.get_queue_url(QueueName=f"eventplane-test-{READER}-inbox")["QueueUrl"]
+    system = replace(SYSTEM, monotonic=lambda: sqs.clock() / 1_000)
+    transport = SqsTransport.find(READER, "test", Lossy(sqs, ""), max_receives=5, system=system)
+    with suppress(UnavailableError):
+        transport.receive(10, 0)
+    fault = ""
+    sqs.send_message(QueueUrl=inbox_url, MessageBody=event("a").json)
+    assert hides() == hidden_s
+    sqs.clock.advance(hidden_s)
+    assert hides() == 77
+    sqs.purge_queue(QueueUrl=inbox_url)
+    sqs.clock.advance(77)
+    sqs.send_message(QueueUrl=inbox_url, MessageBody=event("b").json)
+    assert hides() == 4
+
+
+class Machine:
+    """Readers of the inbox in virtual time, on one filter; `asked` are the requests that hide messages."""
+
+    def __init__(self, sqs: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.engine = Engine()
+        self.asked: list[int] = []
+        self._sqs = sqs
+        self._memory = Memory()
+        hide = sqs.change_message_visibility_batch
+
+        def noted(**request: Any) -> Any:
+            self.asked.append(len(request["Entries"]))
+            return hide(**request)
+
+        monkeypatch.setattr(sqs, "clock", lambda: self.engine.now_ms)
+        monkeypatch.setattr(sqs, "change_message_visibility_batch", noted)
+
+    def start(self, read: Callable[[Inbox], None]) -> Program:
+        """Start a process that reads."""
+        program = Program(self.engine, READER)
+        system = program.system(os.urandom)
+        transport = SqsTransport.find(READER, "test", self._sqs, max_receives=5, system=system)
+        filter = MemoryFilter(self._memory, lease=lambda: 77, clock=system.monotonic)
+
+        inbox = Inbox(READER, transport, filter, on_doubt=lambda _: True, system=system)
+        program.start(READER, lambda: read(inbox))
+        return program
+
+
+@pytest.mark.parametrize(("handling_s", "asked"), [(0.1, []), (1.0, [9]), (10.0, [10, 8, 5, 3])])
+def test_only_a_slow_handler_costs_requests_and_no_event_comes_twice(
+    sqs: Any, monkeypatch: pytest.MonkeyPatch, handling_s: float, asked: list[int]
+) -> None:
+    machine = Machine(sqs, monkeypatch)
+    inbox_url = sqs.get_queue_url(QueueName=f"eventplane-test-{READER}-inbox")["QueueUrl"]
+    for number in range(10):
+        sqs.send_message(QueueUrl=inbox_url, MessageBody=event(str(number)).json)
+    attempts: list[int] = []
+
+    def read(inbox: Inbox) -> None:
+        for _ in range(10):
+            received = inbox.receive(0)
+            attempts.append(received.attempt)
+            machine.engine.sleep(handling_s)
+            received.ack()
+
+    machine.start(read)
+    machine.engine.run(200)
+    assert (attempts, sqs.queue(inbox_url).messages, machine.asked) == ([1] * 10, [], asked)
+
+
+def test_after_a_crash_what_nobody_had_comes_at_once_and_the_other_event_when_its_lease_has_ended(
+    sqs: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine = Machine(sqs, monkeypatch)
+    engine = machine.engine
+    inbox_url = sqs.get_queue_url(QueueName=f"eventplane-test-{READER}-inbox")["QueueUrl"]
+    for id in "ab":
+        sqs.send_message(QueueUrl=inbox_url, MessageBody=event(id).json)
+    seen: list[tuple[str, int, int]] = []
+
+    def crash(inbox: Inbox) -> None:
+        inbox.receive(0)
+        engine.sleep(1_000)
+
+    def read(inbox: Inbox) -> None:
+        while True:
+            try:
+                received = inbox.receive(0)
+            except NothingThereError:
+                engine.sleep(0.5)
+                continue
+            seen.append((received.event.id, received.attempt, int(engine.now_s)))
+            received.ack()
+
+    crashed = machine.start(crash)
+    engine.run(1)
+    crashed.kill()
+    machine.start(read)
+    engine.run(200)
+    # At the first of its deliveries its reader was still presumed alive.
+    assert seen == [("b", 2, 4), ("a", 3, 81)]
 
 
 @pytest.mark.lost_answers
