@@ -37,7 +37,7 @@ from eventplane_client.memory_filter import MemoryFilter
 from eventplane_client.mqtt import MqttTransport
 from eventplane_client.ports import MessageFilter, Mode, Transport
 from eventplane_client.sqlite_filter import SqliteFilter
-from eventplane_client.sqs import SqsTransport
+from eventplane_client.sqs import FIRST_VISIBILITY_S, SqsTransport
 from eventplane_client.subscription import NoSubscriptions
 from local.emulator import start_emulator
 from local.ports import LOOPBACK
@@ -126,7 +126,13 @@ def sqs(home: Site) -> Iterator[Backend]:
         "sqs",
         300,
         lambda participant: SqsTransport(
-            participant, queues, inbox=url, outbox=url, visibility_s=_VISIBILITY_S, max_receives=5
+            participant,
+            queues,
+            inbox=url,
+            outbox=url,
+            visibility_s=_VISIBILITY_S,
+            max_receives=5,
+            first_visibility_s=FIRST_VISIBILITY_S,
         ),
         {
             "items": lambda: DynamoDbFilter(table, "filter", reader(), lease=lambda: _VISIBILITY_S),

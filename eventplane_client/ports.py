@@ -30,6 +30,7 @@ class Message:
     `sent_at_ms` and first `received_at_ms` (Unix milliseconds), and over which `route` it came. `waited_s` is
     for how long it has waited for its order elsewhere, seconds. `redrive` is the mark with which an operator
     sent it back; None for what a router sent. The mark `is_shared` if it is not for this event alone.
+    `hidden_s` is how long it is hidden unless it is extended, seconds; None for `Transport.visibility_s`.
     """
 
     body: bytes
@@ -42,6 +43,7 @@ class Message:
     waited_s: float = 0.0
     redrive: str | None = None
     is_shared: bool = False
+    hidden_s: float | None = None
 
 
 class Transport(Protocol):

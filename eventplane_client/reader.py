@@ -293,7 +293,9 @@ class Reader:
                     detail = "the channel delivered it for the last time, and another reader had it in hand"
                     self._give_up(delivery, Refusal(Reason.IN_DOUBT, detail))
                 else:
-                    self._put_off(delivery, is_mine=verdict is Verdict.MINE)
+                    # Behind the end of the other's lease: each look costs a receive.
+                    lease_s = self._transport.visibility_s or 0.0 if verdict is Verdict.BUSY else 0.0
+                    self._put_off(delivery, max(_BUSY_S, lease_s), is_mine=verdict is Verdict.MINE)
             case Verdict.DOUBT:
                 return self._decide(delivery)
         return False
@@ -353,9 +355,9 @@ class Reader:
             self._put_off(delivery)
         return is_buried
 
-    def _put_off(self, delivery: Delivery, *, is_mine: bool = False) -> None:
+    def _put_off(self, delivery: Delivery, wait_s: float = _BUSY_S, *, is_mine: bool = False) -> None:
         delivery.is_settled = True
-        self._let_come(delivery, _BUSY_S)
+        self._let_come(delivery, wait_s)
         # A copy of what this reader has in hand holds nothing back, but in a queue that keeps it in front.
         if delivery.message.group is not None or not is_mine:
             self._hold_back_after(delivery)

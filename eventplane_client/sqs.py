@@ -15,7 +15,7 @@ from eventplane.envelope import Envelope
 from eventplane.guarantee import is_expired
 from eventplane.limits import MAX_SENT_EVENT_BYTES
 from eventplane.reasons import Reason
-from eventplane.resource_names import queue_name
+from eventplane.resource_names import FIFO_SUFFIX, queue_name
 from eventplane.sqs_binding import REDRIVEN, ROUTE, HintsError, QueueClock, hint_of, send_request
 from eventplane_client.aws import code_of, unavailable
 from eventplane_client.errors import ClosedError, NotRegisteredError, RefusedError, UnavailableError
@@ -34,6 +34,15 @@ MAX_WAIT_S: Final = 20
 MAX_VISIBILITY_S: Final = 43_200
 """Longest that a message can be hidden, seconds (Amazon SQS quotas)."""
 
+FIRST_VISIBILITY_S: Final = 4
+"""How long a receive hides a message before its reader extends it, seconds. If the answer is lost, the
+message shows again when the client repeats the receive (`eventplane_client.aws`). Ours."""
+
+_SHORT_WAIT_S: Final = 1
+"""Longest wait for which the client of short calls is used, seconds: it notices a lost answer sooner."""
+
+_ATTEMPT_BYTES: Final = 16
+
 _NEVER: Final = frozenset({"InvalidMessageContents", "InvalidParameterValue"})
 """What SQS says of a message that it will never take."""
 
@@ -43,6 +52,8 @@ class SqsTransport:
 
     `order` numbers what goes into ordered inboxes; without it such events come there in any order. `polls` is
     a client that waits longer for answers than a receive waits for messages; by default `sqs`.
+    `first_visibility_s` is how long a receive hides messages of a standard queue that a reader then extends,
+    by default `visibility_s`.
     """
 
     keeps_refused = False
@@ -56,6 +67,7 @@ class SqsTransport:
         outbox: str,
         visibility_s: float,
         max_receives: int,
+        first_visibility_s: int | None = None,
         inbox_arn: str = "",
         order: OutboxOrder | None = None,
         system: System = SYSTEM,
@@ -72,6 +84,8 @@ class SqsTransport:
         self._order = order
         self._clock = QueueClock(system.now_ms)
         self._system = system
+        self._first_visibility_s = first_visibility_s
+        self._lossy_until_s = 0.0
         self._closed = False
 
     @classmethod
@@ -82,6 +96,7 @@ class SqsTransport:
         sqs: Any,
         *,
         max_receives: int,
+        first_visibility_s: int | None = FIRST_VISIBILITY_S,
         order: OutboxOrder | None = None,
         system: System = SYSTEM,
         polls: Any = None,
@@ -104,13 +119,18 @@ class SqsTransport:
             names = ["VisibilityTimeout", "RedrivePolicy", "QueueArn"]
             attributes = sqs.get_queue_attributes(QueueUrl=inbox, AttributeNames=names)["Attributes"]
         limit = json.loads(attributes.get("RedrivePolicy", "{}")).get("maxReceiveCount")
+        max_receives = max_receives if limit is None else max(1, int(limit) - 1)
+        visibility_s = float(attributes["VisibilityTimeout"])
+        # What was in hand at a crash is received once before its lease ends, and again when it is in doubt.
+        is_shorter = visibility_s > FIRST_VISIBILITY_S and max_receives > 2
         return cls(
             participant,
             sqs,
             inbox=inbox,
             outbox=outbox,
-            visibility_s=float(attributes["VisibilityTimeout"]),
-            max_receives=max_receives if limit is None else max(1, int(limit) - 1),
+            visibility_s=visibility_s,
+            max_receives=max_receives,
+            first_visibility_s=first_visibility_s if is_shorter else None,
             inbox_arn=attributes["QueueArn"],
             order=order,
             system=system,
@@ -129,6 +149,7 @@ class SqsTransport:
             outbox=self._outbox,
             visibility_s=0,
             max_receives=self.max_receives,
+            first_visibility_s=FIRST_VISIBILITY_S,
             order=self._order,
             system=self._system,
             polls=self._polls,
@@ -155,11 +176,22 @@ class SqsTransport:
 
     def receive(self, most: int, timeout_s: float) -> list[Message]:
         self._check_open()
+        wait_s = min(MAX_WAIT_S, math.ceil(timeout_s))
+        now, lossy_until_s = self._system.monotonic(), self._lossy_until_s
+        hidden_s, more = None, dict[str, Any]()
+        if self._inbox.endswith(FIFO_SUFFIX):
+            # The repeat gets the same messages.
+            more = {"ReceiveRequestAttemptId": self._system.random_bytes(_ATTEMPT_BYTES).hex()}
+        elif now >= lossy_until_s and (hidden_s := self._first_visibility_s):
+            more = {"VisibilityTimeout": hidden_s}
+        # While answers get lost, each costs a receive: their limit should not be reached before that ends.
+        self._lossy_until_s = now + (self.visibility_s or 0)
         with unavailable(self._participant):
-            answer = self._polls.receive_message(
+            answer = (self._polls if wait_s > _SHORT_WAIT_S else self._sqs).receive_message(
                 QueueUrl=self._inbox,
                 MaxNumberOfMessages=min(most, MAX_ENTRIES),
-                WaitTimeSeconds=min(MAX_WAIT_S, math.ceil(timeout_s)),
+                WaitTimeSeconds=wait_s,
+                **more,
                 MessageSystemAttributeNames=[
                     "ApproximateFirstReceiveTimestamp",
                     "ApproximateReceiveCount",
@@ -168,6 +200,8 @@ class SqsTransport:
                 ],
                 MessageAttributeNames=[ROUTE, REDRIVEN],
             )
+        if not answer.get("ResponseMetadata", {}).get("RetryAttempts"):
+            self._lossy_until_s = lossy_until_s
         found = [
             Message(
                 body=each["Body"].encode("utf-8", "surrogatepass"),
@@ -178,10 +212,14 @@ class SqsTransport:
                 received_at_ms=int(each["Attributes"].get("ApproximateFirstReceiveTimestamp", 0)) or None,
                 route=hint_of(each, ROUTE),
                 redrive=hint_of(each, REDRIVEN),
+                hidden_s=hidden_s,
             )
             for each in answer.get("Messages", [])
         ]
         self._clock.observe(found)
+        # A reader that crashes at each start must not spend their receives within seconds.
+        if self.visibility_s and (again := [each for each in found if hidden_s and each.attempt > 1]):
+            self.extend(again)
         return found
 
     def has_expired(self, event: Envelope) -> bool:

@@ -131,9 +131,9 @@ def again(message: Message, url: str, mark: str) -> Outgoing:
     if group := system.get("MessageGroupId"):
         entry["MessageGroupId"] = group
     if url.endswith(FIFO_SUFFIX):
-        # With its old deduplication id SQS would accept it and drop it, if the event was sent within the last
-        # five minutes. This one is the same for a second try at the same message, and for nothing else.
-        entry["MessageDeduplicationId"] = _digest(message["MessageId"], system["MessageDeduplicationId"])
+        # With an id of the last five minutes SQS would accept it and drop it, and the ledger would say
+        # `delivered`. The second try of another run is dropped by the reader, which knows the decision.
+        entry["MessageDeduplicationId"] = mark
     return Outgoing(url, entry)
 
 
@@ -154,10 +154,9 @@ def original(letter: Letter, redriving: Redriving) -> Outgoing | Skipped:
     if url is None:
         return Skipped(f"channel {letter.channel} has no queue here; have it sent again, with another id")
     entry: dict[str, Any] = {"MessageBody": body}
-    if url.endswith(FIFO_SUFFIX):
-        entry["MessageGroupId"] = _group(body)
-        entry["MessageDeduplicationId"] = _digest(letter.id, letter.place)
     hints = {REDRIVEN: redriving.mark(letter)}
+    if url.endswith(FIFO_SUFFIX):
+        entry |= {"MessageGroupId": _group(body), "MessageDeduplicationId": hints[REDRIVEN]}
     if letter.route and letter.route.isprintable():  # SQS refuses other characters
         hints[ROUTE] = letter.route
     entry["MessageAttributes"] = {

@@ -13,7 +13,7 @@ from eventplane_client.errors import ClientError as EventPlaneClientError
 from eventplane_client.functions import Handler, handles_events
 from eventplane_client.ports import Lease, MessageFilter, Mode
 from eventplane_client.reader import Reader
-from eventplane_client.sqs import SqsTransport
+from eventplane_client.sqs import FIRST_VISIBILITY_S, SqsTransport
 from eventplane_client.system import System
 from local.histories.cloud import ENVIRONMENT, INBOX_VISIBILITY_S, Cloud
 from local.histories.engine import Engine
@@ -178,6 +178,7 @@ def _wired(
         outbox=cloud.outboxes[participant],
         visibility_s=INBOX_VISIBILITY_S,
         max_receives=cloud.contract.channel(f"{participant}.inbox").max_receives - 1,
+        first_visibility_s=FIRST_VISIBILITY_S,
         system=system,
     )
     claims = cloud.client(program, "dynamodb")

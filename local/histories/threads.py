@@ -89,6 +89,9 @@ class TaskEvent(Event):
         for task in self._waiting:
             task.wake_at(self._engine.now_s)
 
+    def clear(self) -> None:
+        self._is_set = False
+
     def wait(self, timeout: float | None = None) -> bool:
         if (task := self._engine.task) is not None:
             self._waiting.append(task)

@@ -81,7 +81,8 @@ class Wire:
             loses, dies = weather.meets(weather.lost, program), weather.meets(weather.dead, program)
             if dies and weather.share() < 0.5:
                 raise Killed
-            answer = error_raised = None
+            answer: Any = {}
+            error_raised = None
             try:
                 answer = found(**request)
             except ClientError as error:
@@ -95,5 +96,5 @@ class Wire:
             engine.sleep(0.002 + 0.02 * weather.share())
             if error_raised is not None:
                 raise error_raised
-            return answer
+            return {**answer, "ResponseMetadata": {"RetryAttempts": attempt - 1}}
         raise EndpointConnectionError(endpoint_url=f"https://{self._service}")

@@ -64,6 +64,7 @@ class FakeQueue:
     attributes: dict[str, str] = field(default_factory=dict)
     messages: list[FakeMessage] = field(default_factory=list)
     known: dict[str, FakeMessage] = field(default_factory=dict)
+    attempts: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
 
     @property
     def arn(self) -> str:
@@ -223,6 +224,7 @@ class FakeSqs(FakeClient):
         AttributeNames: Iterable[str] = (),
         MessageSystemAttributeNames: Iterable[str] = (),
         MessageAttributeNames: Iterable[str] = (),
+        ReceiveRequestAttemptId: str = "",
         **_: Any,
     ) -> Any:
         queue, now_ms = self.queue(QueueUrl, "ReceiveMessage"), self.clock()
@@ -231,7 +233,8 @@ class FakeSqs(FakeClient):
         if VisibilityTimeout is None:
             VisibilityTimeout = int(queue.attributes.get("VisibilityTimeout", "30"))  # noqa: N806
         system = {*AttributeNames, *MessageSystemAttributeNames}
-        found: list[dict[str, Any]] = []
+        if found := queue.attempts.get(ReceiveRequestAttemptId, []):
+            return {"Messages": found}
         for message in self._receivable(queue, now_ms):
             if len(found) == MaxNumberOfMessages:
                 break
@@ -250,6 +253,8 @@ class FakeSqs(FakeClient):
             if attributes := _named(message.attributes, MessageAttributeNames):
                 each["MessageAttributes"] = attributes
             found.append(each)
+        if queue.is_fifo and ReceiveRequestAttemptId:
+            queue.attempts[ReceiveRequestAttemptId] = found
         return {"Messages": found} if found else {}
 
     @staticmethod

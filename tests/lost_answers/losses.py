@@ -160,8 +160,9 @@ def _locked(fake: Any, method: Callable[..., Any], request: Any) -> Any:
 
 
 def _hidden_s(sqs: Any, request: dict[str, Any]) -> int:
+    """Return after how long the queue shows what a lost receive had, to the repeat of an attempt at once."""
     default = sqs.queue(request["QueueUrl"]).attributes.get("VisibilityTimeout", 30)
-    return int(request.get("VisibilityTimeout", default))
+    return 0 if "ReceiveRequestAttemptId" in request else int(request.get("VisibilityTimeout", default))
 
 
 def _filter(sqs: Any, request: dict[str, Any]) -> None:

@@ -64,7 +64,7 @@ class CallSite:
 
     @property
     def is_readers_receive(self) -> bool:
-        """Whether messages of a lost answer come after the visibility timeout, which the reader chooses."""
+        """Whether what a lost answer had shows again when the visibility timeout of the request ends."""
         return (self.package, self.operation) == ("eventplane_client", "receive_message")
 
     def __str__(self) -> str:

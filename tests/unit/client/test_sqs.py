@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
 import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import boto3
 import pytest
-from botocore.exceptions import ClientError
+from botocore.exceptions import ClientError, ReadTimeoutError
 
-from eventplane.envelope import write_event
+from eventplane.envelope import Envelope, write_event
 from eventplane.limits import MAX_SENT_EVENT_BYTES
 from eventplane.values import timestamp
 from eventplane_client import Client, ClientSettings, Mode, connect
@@ -33,6 +37,9 @@ from eventplane_client.memory_filter import Memory, MemoryFilter
 from eventplane_client.signed_http import SignedHttp
 from eventplane_client.sqs import SqsTransport
 from eventplane_client.subscription import NoSubscriptions
+from eventplane_client.system import SYSTEM
+from local.histories.engine import Engine
+from local.histories.threads import Program
 from tests.fakes.aws import FakeAws
 from tests.unit.client.worlds import READER, SqsWorld, create_filter_table, event, put, reading
 
@@ -75,8 +82,23 @@ def attribute(sqs: Any, url: str, name: str) -> str:
     return str(sqs.get_queue_attributes(QueueUrl=url, AttributeNames=[name])["Attributes"][name])
 
 
-def find(sqs: Any) -> SqsTransport:
-    return SqsTransport.find(READER, "test", sqs, max_receives=5)
+def find(sqs: Any, **options: Any) -> SqsTransport:
+    return SqsTransport.find(READER, "test", sqs, max_receives=5, **options)
+
+
+def inbox_with(sqs: Any, *events: Envelope) -> str:
+    """Send `events` into the inbox; return its URL."""
+    url = str(sqs.get_queue_url(QueueName=f"eventplane-test-{READER}-inbox")["QueueUrl"])
+    for each in events:
+        sqs.send_message(QueueUrl=url, MessageBody=each.json)
+    return url
+
+
+def set_receives(sqs: Any, most: int) -> None:
+    """Let the inbox take away what is received oftener than `most` times."""
+    url = inbox_with(sqs)
+    policy = json.dumps({**json.loads(attribute(sqs, url, "RedrivePolicy")), "maxReceiveCount": most})
+    sqs.set_queue_attributes(QueueUrl=url, Attributes={"RedrivePolicy": policy})
 
 
 @pytest.mark.source("P-W1")
@@ -92,17 +114,14 @@ def test_it_finds_queues_of_both_kinds_and_keeps_the_last_receive_for_a_dead_let
 
 def test_a_message_has_its_attempt_its_time_and_the_route_over_which_it_came(sqs: Any) -> None:
     route = {"route": {"StringValue": "alarms", "DataType": "String"}}
-    url = sqs.get_queue_url(QueueName=f"eventplane-test-{READER}-inbox")["QueueUrl"]
-    sqs.send_message(QueueUrl=url, MessageBody=event("a").json, MessageAttributes=route)
+    sqs.send_message(QueueUrl=inbox_with(sqs), MessageBody=event("a").json, MessageAttributes=route)
     (message,) = find(sqs).receive(10, 0)
     assert (message.body, message.attempt, message.route) == (event("a").json.encode(), 1, "alarms")
     assert message.sent_at_ms == sqs.clock()
 
 
 def test_a_queue_that_delivers_nothing_after_the_lease_is_refused(sqs: Any) -> None:
-    inbox_url = sqs.get_queue_url(QueueName=f"eventplane-test-{READER}-inbox")["QueueUrl"]
-    policy = json.dumps({**json.loads(attribute(sqs, inbox_url, "RedrivePolicy")), "maxReceiveCount": 2})
-    sqs.set_queue_attributes(QueueUrl=inbox_url, Attributes={"RedrivePolicy": policy})
+    set_receives(sqs, 2)
     with pytest.raises(LeaseTooLongError) as caught:
         connect(ClientSettings(READER, "sqs:test"))
     assert (caught.value.lease_s, caught.value.visibility_s, caught.value.receives) == (77.0, 77.0, 1)
@@ -150,9 +169,8 @@ def test_an_event_that_asks_for_best_effort_is_tried_once_and_keeps_quiet(sqs: A
 
 
 def test_at_most_once_hands_out_nothing_that_comes_again(sqs: Any) -> None:
-    inbox_url = sqs.get_queue_url(QueueName=f"eventplane-test-{READER}-inbox")["QueueUrl"]
+    inbox_url = inbox_with(sqs, event("a"))
     sqs.set_queue_attributes(QueueUrl=inbox_url, Attributes={"VisibilityTimeout": "1"})
-    sqs.send_message(QueueUrl=inbox_url, MessageBody=event("a").json)
     deaf = find(Failing(sqs, "Throttling"))
     with Inbox(READER, deaf, None, mode=Mode.AT_MOST_ONCE) as inbox, pytest.raises(NothingThereError):
         inbox.get(0)
@@ -162,10 +180,18 @@ def test_at_most_once_hands_out_nothing_that_comes_again(sqs: Any) -> None:
 
 
 @pytest.mark.lost_answers
-def test_what_is_released_comes_again(sqs: Any) -> None:
+@pytest.mark.parametrize("is_fifo", [False, True])
+def test_what_is_released_comes_again(sqs: Any, is_fifo: bool) -> None:
+    inbox_url = inbox_with(sqs)
+    fifo = {"MessageGroupId": "g", "MessageDeduplicationId": "a"} if is_fifo else {}
+    if is_fifo:
+        sqs.delete_queue(QueueUrl=inbox_url)
+        attributes = {"FifoQueue": "true", "VisibilityTimeout": "77"}
+        inbox_url = sqs.create_queue(QueueName=f"eventplane-test-{READER}-inbox.fifo", Attributes=attributes)[
+            "QueueUrl"
+        ]
     transport = find(sqs)
-    inbox_url = sqs.get_queue_url(QueueName=f"eventplane-test-{READER}-inbox")["QueueUrl"]
-    sqs.send_message(QueueUrl=inbox_url, MessageBody=event("a").json)
+    sqs.send_message(QueueUrl=inbox_url, MessageBody=event("a").json, **fifo)
     (message,) = transport.receive(1, 0)
     transport.extend([message])
     transport.release(message, 0)
@@ -173,13 +199,134 @@ def test_what_is_released_comes_again(sqs: Any) -> None:
     assert (again.body, again.attempt > message.attempt) == (message.body, True)
 
 
+def hidden_s(sqs: Any) -> float:
+    """Return for how long the last message of the inbox is hidden, seconds."""
+    return float(sqs.queue(inbox_with(sqs)).messages[-1].visible_ms - sqs.clock()) / 1_000
+
+
+@pytest.mark.parametrize(("fault", "first_s"), [("", 4), ("fails", 77), ("repeated", 77)])
+def test_what_came_before_and_what_comes_while_answers_get_lost_is_hidden_for_long(
+    sqs: Any, fault: str, first_s: int
+) -> None:
+    class Lossy(Failing):
+        def receive_message(self, **request: Any) -> Any:
+            if fault == "fails":
+                raise ReadTimeoutError(endpoint_url="https://sqs")
+            return {**sqs.receive_message(**request), "ResponseMetadata": {"RetryAttempts": int(fault != "")}}
+
+    transport = find(Lossy(sqs, ""), system=replace(SYSTEM, monotonic=lambda: sqs.clock() / 1_000))
+    with suppress(UnavailableError):
+        transport.receive(10, 0)
+    fault = ""
+    inbox_url = inbox_with(sqs, event("a"))
+    for expected_s in (first_s, 77):
+        assert len(transport.receive(10, 0)) == 1
+        assert hidden_s(sqs) == expected_s
+        sqs.clock.advance(expected_s)
+    sqs.purge_queue(QueueUrl=inbox_url)
+    inbox_with(sqs, event("b"))
+    transport.receive(10, 0)
+    assert hidden_s(sqs) == 4
+
+
+@pytest.mark.parametrize(
+    ("mode", "receives", "first_s"),
+    [(Mode.AT_LEAST_ONCE, 4, 4), (Mode.AT_LEAST_ONCE, 3, 77), (Mode.AT_MOST_ONCE, 4, 77)],
+)
+def test_what_no_reader_has_shows_again_soon_unless_that_spends_receives_or_hands_it_out_twice(
+    sqs: Any, mode: Mode, receives: int, first_s: int
+) -> None:
+    set_receives(sqs, receives)
+    inbox_with(sqs, event("a"), event("b"))
+    with connect(ClientSettings(READER, "sqs:test", mode=mode)) as client, client.subscribe() as inbox:
+        inbox.get(0)
+        assert hidden_s(sqs) == first_s
+
+
+class Machine:
+    """Readers of the inbox in virtual time, on one filter; `asked` are the requests that hide messages."""
+
+    def __init__(self, sqs: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.engine = Engine()
+        self.asked: list[int] = []
+        self._sqs = sqs
+        self._memory = Memory()
+        hide = sqs.change_message_visibility_batch
+
+        def noted(**request: Any) -> Any:
+            self.asked.append(len(request["Entries"]))
+            return hide(**request)
+
+        monkeypatch.setattr(sqs, "clock", lambda: self.engine.now_ms)
+        monkeypatch.setattr(sqs, "change_message_visibility_batch", noted)
+
+    def start(self, read: Callable[[Inbox], None]) -> Program:
+        """Start a process that reads."""
+        program = Program(self.engine, READER)
+        system = program.system(os.urandom)
+        filter = MemoryFilter(self._memory, lease=lambda: 77, clock=system.monotonic)
+        inbox = Inbox(READER, find(self._sqs, system=system), filter, on_doubt=lambda _: True, system=system)
+        program.start(READER, lambda: read(inbox))
+        return program
+
+
+@pytest.mark.parametrize(("handling_s", "asked"), [(0.1, []), (1.0, [9]), (10.0, [10, 8, 5, 3])])
+def test_only_a_slow_handler_costs_requests_and_no_event_comes_twice(
+    sqs: Any, monkeypatch: pytest.MonkeyPatch, handling_s: float, asked: list[int]
+) -> None:
+    machine = Machine(sqs, monkeypatch)
+    inbox_url = inbox_with(sqs, *(event(str(number)) for number in range(10)))
+    attempts: list[int] = []
+
+    def read(inbox: Inbox) -> None:
+        for _ in range(10):
+            received = inbox.receive(0)
+            attempts.append(received.attempt)
+            machine.engine.sleep(handling_s)
+            received.ack()
+
+    machine.start(read)
+    machine.engine.run(200)
+    assert (attempts, sqs.queue(inbox_url).messages, machine.asked) == ([1] * 10, [], asked)
+
+
+def test_after_a_crash_what_nobody_had_comes_at_once_and_the_other_event_when_its_lease_has_ended(
+    sqs: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine = Machine(sqs, monkeypatch)
+    engine = machine.engine
+    inbox_with(sqs, event("a"), event("b"))
+    seen: list[tuple[str, int, int]] = []
+
+    def crash(inbox: Inbox) -> None:
+        inbox.receive(0)
+        engine.sleep(1_000)
+
+    def read(inbox: Inbox) -> None:
+        while True:
+            try:
+                received = inbox.receive(0)
+            except NothingThereError:
+                engine.sleep(0.5)
+                continue
+            seen.append((received.event.id, received.attempt, int(engine.now_s)))
+            received.ack()
+
+    crashed = machine.start(crash)
+    engine.run(1)
+    crashed.kill()
+    machine.start(read)
+    engine.run(200)
+    # At the first of its deliveries its reader was still presumed alive.
+    assert seen == [("b", 2, 4), ("a", 3, 81)]
+
+
 @pytest.mark.lost_answers
 def test_the_settings_lead_to_it(sqs: Any) -> None:
     create_filter_table(boto3.client("dynamodb"), "eventplane-test-filter")
-    inbox_url = sqs.get_queue_url(QueueName=f"eventplane-test-{READER}-inbox")["QueueUrl"]
     for state in ("", "dynamodb-log:eventplane-test-filter"):
         sent = event()
-        sqs.send_message(QueueUrl=inbox_url, MessageBody=sent.json)
+        inbox_with(sqs, sent)
         with connect(ClientSettings(READER, "sqs:test", state=state)) as client, client.subscribe() as inbox:
             assert inbox.get(5).id == sent.id
 
@@ -208,8 +355,7 @@ def test_expiry_goes_by_the_queues_clock_where_that_of_this_machine_is_wrong(
         lambda each, **_: Queue() if each == "sqs" else boto3.client(each),
     )
     ends = datetime.now(UTC) + timedelta(seconds=1_800 if ahead_s < 0 else -1_800)
-    inbox_url = sqs.get_queue_url(QueueName=f"eventplane-test-{READER}-inbox")["QueueUrl"]
-    sqs.send_message(QueueUrl=inbox_url, MessageBody=event("a", expirytime=timestamp(ends)).json)
+    inbox_with(sqs, event("a", expirytime=timestamp(ends)))
     settings = ClientSettings(READER, "sqs:test", mode=Mode.AT_LEAST_ONCE)
     with connect(settings) as client, client.subscribe() as inbox:
         if is_handed_out:

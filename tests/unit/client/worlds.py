@@ -25,7 +25,7 @@ from eventplane_client.memory_subscriptions import MemorySubscriptions
 from eventplane_client.ports import MessageFilter, Transport
 from eventplane_client.reader import Doubt
 from eventplane_client.sqlite_filter import SqliteFilter
-from eventplane_client.sqs import SqsTransport
+from eventplane_client.sqs import FIRST_VISIBILITY_S, SqsTransport
 from eventplane_client.subscription import NoSubscriptions
 from tests.dynamodb import create_table
 from tests.fakes.aws import FakeAws
@@ -253,6 +253,7 @@ class SqsWorld:
             outbox=self._outbox if is_reader else self._inbox,
             visibility_s=VISIBILITY_S,
             max_receives=self._max_receives,
+            first_visibility_s=FIRST_VISIBILITY_S,
         )
         return Client(
             participant,

@@ -153,29 +153,17 @@ def test_an_original_in_a_fifo_queue_has_its_events_group_and_a_deduplication_id
     urls = {"family-app.outbox": "https://ordered.fifo"}
     queues = cast(PlaneQueues, SimpleNamespace(channel_urls=urls, ingest_url=None))
     lost = letter(JSON, "refused", "family-app.outbox", sender=FAMILY)
-    outgoing = original(read(lost), Redriving("run-1", 0, CONTRACT, queues))
+    redriving = Redriving("run-1", 0, CONTRACT, queues)
+    outgoing = original(read(lost), redriving)
     assert isinstance(outgoing, Outgoing)
     assert outgoing.entry["MessageGroupId"] == to_message(LOST).group
-    assert outgoing.entry["MessageDeduplicationId"]
+    assert outgoing.entry["MessageDeduplicationId"] == redriving.mark(read(lost))
 
 
 def test_a_letter_has_the_route_and_the_contract_of_its_message() -> None:
     hints = {name: {"DataType": "String", "StringValue": f"a-{name}"} for name in ("route", "contract")}
     found = read_letter({**queue_message(LOST), "MessageAttributes": hints}, "a-queue", "device.outbox")
     assert (found.route, found.contract_version) == ("a-route", "a-contract")
-
-
-def test_a_fifo_queue_takes_a_message_again_and_a_second_try_at_it_as_a_duplicate() -> None:
-    # SQS would accept the old deduplication id within five minutes, and drop the message.
-    def deduplication(message_id: str) -> str:
-        attributes = {"MessageGroupId": "g", "MessageDeduplicationId": "old"}
-        message = {"MessageId": message_id, "Body": "b", "Attributes": attributes}
-        entry = again(message, "https://queue/ordered.fifo", "run").entry
-        assert entry["MessageGroupId"] == "g"
-        return str(entry["MessageDeduplicationId"])
-
-    assert deduplication("one") == deduplication("one")
-    assert len({"old", deduplication("one"), deduplication("two")}) == 3
 
 
 def test_a_letter_is_shown_with_its_reason_remedy_sender_and_original() -> None:
