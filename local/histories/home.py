@@ -59,6 +59,8 @@ class Home:
         self.inside = Line(engine, self.broker, HOME_DELAY_S)
         self.disk = Disk()
         self.wrong_by_s = 0.0
+        self.is_frozen = False
+        """Whether its forwarder takes no further turn."""
         self.fuse: int | None = None
         self.boot = 0
         self.services: dict[str, Service] = {}
@@ -163,7 +165,7 @@ class Home:
     def _turn(self) -> None:
         self._woken = False
         forwarder = self.forwarder
-        if forwarder is None:
+        if forwarder is None or self.is_frozen:
             return
         try:
             forwarder.turn(self._mailbox.wait(0.0))
