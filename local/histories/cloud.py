@@ -51,6 +51,21 @@ def inbox_arn(participant: str) -> str:
     return f"arn:aws:sqs:{REGION}:{ACCOUNT}:{queue_name(ENVIRONMENT, f'{participant}-inbox')}"
 
 
+def create_desired_table(dynamodb: Any, name: str) -> None:
+    """Create the table of desired states, the one with indexes of both kinds."""
+    partition, sort = downlink_table.PARTITION_KEY, downlink_table.SORT_KEY
+    index, index_sort = downlink_table.INDEX_KEY, downlink_table.INDEX_SORT_KEY
+    create_table(
+        dynamodb,
+        name,
+        partition,
+        sort,
+        numbers=(index, index_sort),
+        global_indexes={downlink_table.INDEX: (index, index_sort)},
+        local_indexes={downlink_table.PENDING_INDEX: (partition, index_sort)},
+    )
+
+
 class Cloud:
     """The plane of `contract` in one account."""
 
@@ -154,6 +169,7 @@ class Cloud:
 
     def _tables(self, devices: Sequence[str]) -> None:
         db = self.dynamodb
+        create_desired_table(db, "desired")
         create_table(db, "contracts", publications.KEY)
         for name, of in {"subscriptions": subscription_table, "interest": interest_table}.items():
             create_table(db, name, of.PARTITION, of.SORT)
@@ -163,17 +179,6 @@ class Cloud:
             "device",
             numbers=presence.INDEX_KEYS,
             global_indexes={presence.INDEX: presence.INDEX_KEYS},
-        )
-        create_table(
-            db,
-            "desired",
-            downlink_table.PARTITION_KEY,
-            downlink_table.SORT_KEY,
-            numbers=(downlink_table.INDEX_KEY, downlink_table.INDEX_SORT_KEY),
-            global_indexes={downlink_table.INDEX: (downlink_table.INDEX_KEY, downlink_table.INDEX_SORT_KEY)},
-            local_indexes={
-                downlink_table.PENDING_INDEX: (downlink_table.PARTITION_KEY, downlink_table.INDEX_SORT_KEY)
-            },
         )
         create_table(db, "fleet", *REGISTRY.key)
         create_table(db, "claims", "reader", "event")
