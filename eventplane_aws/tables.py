@@ -23,6 +23,12 @@ _CONDITIONS: Final = {
 }
 _SAME: Final = "attribute_exists(#k) AND #r = :r"
 
+_BOUNDS: Final = {
+    (":s",): " AND #s >= :s",
+    (":u",): " AND #s <= :u",
+    (":s", ":u"): " AND #s BETWEEN :s AND :u",
+}
+
 _ROUNDS: Final = 3
 """Most calls for one group of keys: DynamoDB may leave some out."""
 
@@ -98,16 +104,17 @@ class DynamoDbTables:
 
 def _condition_of(selection: Selection) -> dict[str, Any]:
     names, values = {"#p": selection.partition}, {":p": to_attribute(selection.of)}
-    terms = ["#p = :p"]
-    for name, sign, bound in (("s", ">=", selection.since), ("u", "<=", selection.until)):
-        if bound is not None:
-            terms.append(f"#s {sign} :{name}")
-            names["#s"] = selection.sort
-            values[f":{name}"] = to_attribute(bound)
+    bounds = {":s": selection.since, ":u": selection.until}
+    given = {name: to_attribute(bound) for name, bound in bounds.items() if bound is not None}
+    terms = "#p = :p"
+    if given:
+        # DynamoDB takes one condition for each key.
+        terms += _BOUNDS[tuple(given)]
+        names["#s"] = selection.sort
     return {
-        "KeyConditionExpression": " AND ".join(terms),
+        "KeyConditionExpression": terms,
         "ExpressionAttributeNames": names,
-        "ExpressionAttributeValues": values,
+        "ExpressionAttributeValues": values | given,
     }
 
 

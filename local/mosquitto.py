@@ -97,6 +97,14 @@ def start_configured(
     return supervisor.start(name, [find_mosquitto(), "-c", str(file)], ready=lambda: is_listening(port))
 
 
+def profile_number(setting: str) -> int:
+    """Return the number that the device's profile gives to a setting."""
+    found = re.search(rf"(?m)^{setting} (\d+)$", PROFILE.read_text())
+    if found is None:
+        raise ProfileError(PROFILE, setting, 0)
+    return int(found[1])
+
+
 def find_mosquitto() -> str:
     """Return the path of Mosquitto's program. Raises ToolMissingError."""
     # Debian installs it where only root's PATH looks.

@@ -64,7 +64,8 @@ def _look(sqs: Any, place: Place, choice: Choice, summary: Summary) -> None:
 class Redrive:
     """Sends letters back. `run` names this run in the messages; the clock gives Unix milliseconds.
 
-    `sent` has the decisions and the ids of the dead letters of this run, to recognise what has failed again.
+    `sent` has the decisions and the ids of the dead letters of this run, to recognise what has failed again,
+    `filed` the contracts that the ledger's writer has from it.
     """
 
     sqs: Any
@@ -76,6 +77,7 @@ class Redrive:
     clock: Callable[[], int]
     sleep: Callable[[float], None]
     sent: set[str] = field(default_factory=set)
+    filed: set[str] = field(default_factory=set)
 
     def place(self, place: Place, choice: Choice) -> Moved:
         """What is meant at `place`. SQS itself moves a whole dead-letter queue, where it offers that.
@@ -104,10 +106,15 @@ class Redrive:
         return bool(url) and not (str(url).endswith(FIFO_SUFFIX) or is_inbox(self.contract, place.channel))
 
     def _record(self, records: Sequence[LedgerRecord]) -> None:
-        """Have the ledger's writer file `records`, for trace and audit."""
+        """Have the ledger's writer file `records`, for trace and audit, and once the contract they name.
+
+        No router may have decided by it: where there are subscriptions, they go by what these make of it.
+        """
         if records and self.queues.ledger_url:
-            for text, _ in ledger_texts([to_line(each) for each in records], {}):
+            contracts = {} if self.filed else {self.contract.version: self.contract.canonical}
+            for text, _ in ledger_texts([to_line(each) for each in records], contracts):
                 self.sqs.send_message(QueueUrl=self.queues.ledger_url, MessageBody=text)
+            self.filed.update(contracts)
 
     def archived(self, letters: Iterable[Letter], choice: Choice) -> Moved:
         """What is meant of the archive's `letters`: their originals are sent, the archive stays as it is."""

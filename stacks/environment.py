@@ -12,8 +12,9 @@ from aws_cdk import RemovalPolicy
 from aws_cdk import aws_logs as logs
 
 from eventplane import resource_names
-from eventplane.contract import Channel, Contract
+from eventplane.contract import Channel, Contract, Participant, ParticipantKind
 from eventplane.contract.subscription import IN_FORCE_S
+from eventplane.names import DOWNLINK, MONITOR, SUBSCRIBERS
 from eventplane.webhooks import HTTPS_PORT, MAX_PORT, SinkReach, SinkScope, url_problem
 from stacks.settings import (
     AlarmSettings,
@@ -83,6 +84,11 @@ _REPLAY = FunctionSize(memory_mib=1_024, timeout_s=900, batch_size=1, max_concur
 
 # People and starting programs call it; nobody waits in a queue for it.
 _SUBSCRIPTIONS_API = FunctionSize(memory_mib=512, timeout_s=20)
+
+
+def is_posted(participant: Participant) -> bool:
+    """Return whether the events of the inbox are posted to endpoints."""
+    return participant.inbox.webhook is not None or participant.name == SUBSCRIBERS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -235,6 +241,14 @@ class Environment:
         for participant, url in self.webhook_urls.items():
             if problem := url_problem(url, is_emulated=self.is_emulated, ports=self.sink_ports):
                 raise EnvironmentSettingError(f"webhook_urls[{participant!r}]", problem)
+
+    def visibility_s_of(self, participant: Participant) -> int:
+        """Return how long the queue of an inbox hides a message; functions of the plane need their own."""
+        if participant.name == MONITOR:
+            return self.presence.recorder.visibility_s
+        if participant.name == DOWNLINK or participant.kind is ParticipantKind.DEVICE:
+            return self.downlink.reader.visibility_s
+        return self.webhook.visibility_s if is_posted(participant) else self.inbox_visibility_s
 
     @property
     def sink_reach(self) -> SinkReach:

@@ -16,6 +16,13 @@ from eventplane.tracing.context import DEFAULT_SHARE
 from eventplane.traffic import Quota
 from eventplane.webhooks import MAX_PORT, url_problem
 
+RECEIVES: Final = 5
+"""Receives before the dead-letter queue of a queue that carries no channel. Ours: the least of a channel."""
+
+ARCHIVE_RECEIVES: Final = 50
+"""Receives of what goes to the archive. Ours: they bridge half a day without S3, and a message that ends its
+writer holds up its batch no longer."""
+
 VISIBILITY_FACTOR: Final = 6
 """A source queue hides a message for so many function timeouts (AWS Lambda guide for SQS)."""
 
@@ -26,6 +33,9 @@ MOST_BUDGET_SUBSCRIBERS: Final = 10
 """E-mail addresses that a notification of AWS Budgets takes."""
 
 _DAY_S: Final = 86_400
+
+RETENTION_S: Final = 14 * _DAY_S
+"""The longest that SQS keeps a message, seconds (Amazon SQS quotas)."""
 
 _EMAIL: Final = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]+")
 _SCHEDULE: Final = re.compile(r"(cron|rate)\(.+\)")
@@ -111,9 +121,13 @@ class FunctionSize:
         return Duration.seconds(self.timeout_s)
 
     @property
+    def visibility_s(self) -> int:
+        """How long the source queue hides a message that this function works on, seconds."""
+        return self.visibility_factor * self.timeout_s + self.batch_window_s
+
+    @property
     def visibility(self) -> Duration:
-        """How long the source queue hides a message that this function works on."""
-        return Duration.seconds(self.visibility_factor * self.timeout_s + self.batch_window_s)
+        return Duration.seconds(self.visibility_s)
 
 
 @dataclass(frozen=True, kw_only=True)

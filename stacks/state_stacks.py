@@ -21,7 +21,7 @@ from eventplane.contract import (
 from eventplane.contract.subscription_table import SUBSCRIPTIONS_TABLE
 from eventplane.errors import EventPlaneError
 from eventplane.interest.table import INTEREST_TABLE
-from eventplane.names import DOWNLINK, MONITOR, OWN_SERVICES, SUBSCRIBERS
+from eventplane.names import DOWNLINK, OWN_SERVICES
 from eventplane.replay import MAX_ORDER_RECEIVES, REPLAY
 from eventplane.resource_names import INGEST, LEDGER_QUEUE, URGENT_INGEST, channel_queue, has_queue
 from stacks.constructs import queues, tables
@@ -31,15 +31,11 @@ from stacks.constructs.permissions import allow, allow_key
 from stacks.constructs.queues import DurableQueue, find_channel_queue, reply_queue
 from stacks.constructs.routers import allow_contract
 from stacks.constructs.tables import allow_own_items
-from stacks.environment import Environment
+from stacks.environment import Environment, is_posted
 from stacks.fleet_stack import ROTATION_SIZE
 from stacks.names import CONNECTIONS, INGEST_ERRORS, LIFECYCLE, TAP, TIMERS, WORK, pascal
 from stacks.plane_stack import PlaneStack, charge_to, environment_of
-from stacks.settings import FunctionSize
-
-ARCHIVE_RECEIVES: Final = 50
-"""Receives of what goes to the archive. Ours: they bridge half a day without S3, and a message that ends its
-writer holds up its batch no longer."""
+from stacks.settings import ARCHIVE_RECEIVES, FunctionSize
 
 MAX_OUTPUTS: Final = 200
 """Most outputs of a stack (AWS CloudFormation quotas); the CDK does not count them."""
@@ -157,7 +153,7 @@ class MessagingStack(StateStack):
         replay = DurableQueue(self, "Replay", REPLAY, visibility=visibility, max_receives=MAX_ORDER_RECEIVES)
         self.output_queue("Replay", replay)
         services = [*contract.of_kind(ParticipantKind.CLOUD_SERVICE)]
-        if any(map(_is_posted, services)):
+        if any(map(is_posted, services)):
             self.output("EndpointsTable", tables.endpoints_table(Construct(self, "Endpoints")).table_name)
         for participant in services:
             self._service(participant)
@@ -193,7 +189,7 @@ class MessagingStack(StateStack):
         pair = Construct(self, name)
         charge_to(pair, participant.name)
         if has_queue(inbox):
-            visibility = _inbox_visibility(self.plane, participant)
+            visibility = Duration.seconds(self.plane.visibility_s_of(participant))
             queue = queues.channel_queue(pair, "Inbox", inbox, visibility, inbox.max_receives)
             self.output_queue(f"{name}Inbox", queue)
         receives = outbox.receives_at(outbox.priority)
@@ -202,25 +198,9 @@ class MessagingStack(StateStack):
         if participant.replies is not None:
             replies = reply_queue(self, f"{name}Replies", participant.replies)
             self.output(f"{name}RepliesUrl", replies.queue_url)
-        if _is_posted(participant):
+        if is_posted(participant):
             secret = webhook_secret(self, f"{name}Webhook", participant.name)
             self.output(f"{name}WebhookSecret", secret)
-
-
-def _is_posted(participant: Participant) -> bool:
-    """Return whether the events of the inbox are posted to endpoints."""
-    return participant.inbox.webhook is not None or participant.name == SUBSCRIBERS
-
-
-def _inbox_visibility(environment: Environment, participant: Participant) -> Duration:
-    """Return the visibility timeout of an inbox; functions of the plane need their own."""
-    if participant.name == MONITOR:
-        return environment.presence.recorder.visibility
-    if participant.name == DOWNLINK:
-        return environment.downlink.reader.visibility
-    if _is_posted(participant):
-        return environment.webhook.visibility
-    return Duration.seconds(environment.inbox_visibility_s)
 
 
 class ClientStack(StateStack):

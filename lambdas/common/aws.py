@@ -13,7 +13,8 @@ from botocore.session import Session, get_session
 from eventplane_aws.tables import DynamoDbTables
 from lambdas.common.system import random_bytes
 
-_ATTEMPTS: Final = 2
+ATTEMPTS: Final = 2
+"""How often botocore tries a call."""
 
 _PAUSE_S: Final = 1
 """Longest pause before the second attempt, seconds (botocore, `ExponentialBackoff`)."""
@@ -29,7 +30,7 @@ class Patience:
     @property
     def worst_call_ms(self) -> int:
         """Longest that one call can take, milliseconds. Further attempts are the queue's business."""
-        return round(1_000 * (_ATTEMPTS * (self.connect_s + self.read_s) + _PAUSE_S))
+        return round(1_000 * (ATTEMPTS * (self.connect_s + self.read_s) + _PAUSE_S))
 
 
 PATIENT: Final = Patience(connect_s=0.5, read_s=2)
@@ -55,7 +56,7 @@ def client(service: str, patience: Patience = PATIENT) -> Any:
         config=Config(
             connect_timeout=patience.connect_s,
             read_timeout=patience.read_s,
-            retries={"mode": "standard", "total_max_attempts": _ATTEMPTS},
+            retries={"mode": "standard", "total_max_attempts": ATTEMPTS},
             # A sixth of what a call costs the CPU; AWS validates as well.
             parameter_validation=False,
         ),

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import os
-from functools import partial
 
-from eventplane.contract import Priority
 from eventplane.function_settings import RouterSettings
 from lambdas.common.archive import Archive
-from lambdas.common.aws import PATIENT, QUICK, OnDemand, client, tables
-from lambdas.common.backoff import urgent_wait_s
+from lambdas.common.aws import OnDemand, client, tables
 from lambdas.common.clock import system_clock
 from lambdas.common.ledger import Ledger
 from lambdas.common.queue_function import QueueReader, queue_function
@@ -17,11 +14,10 @@ from lambdas.common.sqs import SCHEMES, SqsSender
 from lambdas.common.system import monotonic, random_bytes, threads
 from lambdas.router.active_contract import BoundedLook
 from lambdas.router.dispatch import Dispatch
-from lambdas.router.payload import MESSAGE_SECONDS, URGENT_MESSAGE_SECONDS
 from lambdas.router.senders import Senders
 from lambdas.router.service import RouterService, TimeLimits
 from lambdas.router.span_recorder import span_recorder
-from lambdas.router.wiring import engine_in_force, wait_by
+from lambdas.router.wiring import engine_in_force, patience_of, wait_of
 
 
 def service() -> QueueReader:
@@ -30,9 +26,7 @@ def service() -> QueueReader:
     Raises `SettingsError`, and what `build_engine` raises of the contract that came with the code.
     """
     settings = RouterSettings.read(os.environ)
-    is_urgent = settings.priority is Priority.URGENT
-    patience = QUICK if is_urgent else PATIENT
-    payload_s = URGENT_MESSAGE_SECONDS if is_urgent else MESSAGE_SECONDS
+    patience, payload_s = patience_of(settings.priority)
     in_force = engine_in_force(settings, tables(), payload_s)
     engines = BoundedLook(in_force, threads, monotonic)
     engines.engine()
@@ -50,9 +44,7 @@ def service() -> QueueReader:
         limits=TimeLimits.of(patience, payload_s),
         spans=span_recorder(settings.tracing, patience, threads, monotonic),
     )
-    max_receives = in_force.bundled.channel(settings.source).receives_at(settings.priority)
-    wait = partial(urgent_wait_s, max_receives=max_receives) if is_urgent else wait_by(in_force, max_receives)
-    return QueueReader(router.process, wait, patience)
+    return QueueReader(router.process, wait_of(in_force, settings.source, settings.priority), patience)
 
 
 handle = queue_function(service)

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from functools import partial
 
-from eventplane.contract import Contract
+from eventplane.contract import Contract, Priority
 from eventplane.contract.publication import ContractTable
 from eventplane.contract.subscription_table import SubscriptionTable
 from eventplane.function_settings import ContractSettings, RouterSettings
 from eventplane.interest.table import InterestTable
 from eventplane.records import Tables
-from lambdas.common.backoff import Wait, outage_wait_s, wait_s
+from lambdas.common.aws import PATIENT, QUICK, Patience
+from lambdas.common.backoff import Wait, outage_wait_s, urgent_wait_s, wait_s
 from lambdas.common.clock import system_clock
 from lambdas.common.contracts import bundled_contract
 from lambdas.common.log import log_foreign
 from lambdas.common.system import cpu_time
 from lambdas.router import engine
 from lambdas.router.active_contract import ActiveContract, Engine
-from lambdas.router.payload import MESSAGE_SECONDS
+from lambdas.router.payload import MESSAGE_SECONDS, URGENT_MESSAGE_SECONDS
 
 
 def contract_in_force(
@@ -55,6 +57,21 @@ def engine_in_force(
         return engine.build_engine(contract, settings.source, settings.queues, cpu_time, payload_s)
 
     return contract_in_force(settings, tables, build, settings.queues)
+
+
+def patience_of(priority: Priority) -> tuple[Patience, float]:
+    """Return how long calls take, and the payloads of a message, seconds, in a router of this `priority`."""
+    if priority is Priority.URGENT:
+        return QUICK, URGENT_MESSAGE_SECONDS
+    return PATIENT, MESSAGE_SECONDS
+
+
+def wait_of(in_force: ActiveContract[Engine], source: str, priority: Priority) -> Wait:
+    """How long a message of the channel `source` waits that comes again, in its queue for this priority."""
+    max_receives = in_force.bundled.channel(source).receives_at(priority)
+    if priority is Priority.URGENT:
+        return partial(urgent_wait_s, max_receives=max_receives)
+    return wait_by(in_force, max_receives)
 
 
 def wait_by(in_force: ActiveContract[Engine], max_receives: int) -> Wait:

@@ -8,18 +8,24 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol
 
 from local.histories.engine import Engine
 
-MAX_IN_FLIGHT: Final = 20
-"""Unacknowledged messages to one client (mosquitto.conf(5), `max_inflight_messages`)."""
-
 LOCAL_S: Final = 0.002
 """What a message takes from the broker to a program beside it."""
 
-CONNECT, PUBLISH, PUBACK, SUBSCRIBE, PINGREQ, DISCONNECT = 1, 3, 4, 8, 12, 14
+CONNECT, PUBLISH, PUBACK, SUBSCRIBE, UNSUBSCRIBE, PINGREQ, DISCONNECT = 1, 3, 4, 8, 10, 12, 14
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The most unacknowledged and waiting messages of a client, and whether those at QoS 0 wait for it."""
+
+    in_flight: int
+    queued: int
+    queues_qos_0: bool = False
 
 
 class Peer(Protocol):
@@ -38,6 +44,7 @@ class Message:
     payload: bytes
     qos: int = 1
     retained: bool = False
+    is_again: bool = False
 
 
 @dataclass
@@ -46,6 +53,7 @@ class Kept:
 
     client: str
     clean: bool
+    will: Message | None = None
     filters: dict[str, int] = field(default_factory=dict)
     waiting: deque[Message] = field(default_factory=deque)
     in_flight: dict[int, Message] = field(default_factory=dict)
@@ -66,17 +74,21 @@ class Broker:
     def __init__(
         self,
         engine: Engine,
+        limits: Limits,
         on_publish: Publish = lambda _client, _message: True,
         on_client: Callable[[str, str], object] = lambda _client, _what: None,
+        denies: Callable[[str], bool] = lambda _topic: False,
     ) -> None:
+        self.limits = limits
         self.is_up = True
         self.kept: dict[str, Kept] = {}
         self.retained: dict[str, Message] = {}
         self.links: dict[str, Link] = {}
         self.members: dict[str, Client] = {}
-        self._engine = engine
+        self.engine = engine
         self._on_publish = on_publish
         self._on_client = on_client
+        self._denies = denies
 
     def open(self, peer: Peer) -> Link | None:
         """A connection of a client that has said nothing yet; None while the broker is down."""
@@ -96,24 +108,33 @@ class Broker:
 
     def after(self, act: Callable[[], object]) -> None:
         """Let a program at this broker act, in a moment."""
-        self._engine.after(LOCAL_S, act)
+        self.engine.after(LOCAL_S, act)
 
     def publish(self, message: Message) -> None:
         """Pass a message on to all that subscribed to its topic."""
+        if self._denies(message.topic):
+            return
         if message.retained:
             if message.payload:
                 self.retained[message.topic] = message
             else:
                 self.retained.pop(message.topic, None)
         for kept in list(self.kept.values()):
-            qos = max((qos for each, qos in kept.filters.items() if matches(each, message.topic)), default=-1)
-            if qos >= 0:
-                self.offer(kept, Message(message.topic, message.payload, min(qos, message.qos)))
+            # Of filters that overlap Mosquitto goes by the first, level by level: a name, "+", "#".
+            if found := min(
+                (each for each in kept.filters if matches(each, message.topic)), key=_order, default=None
+            ):
+                self.offer(kept, replace(message, qos=min(kept.filters[found], message.qos), retained=False))
 
     def offer(self, kept: Kept, message: Message) -> None:
         """Give a client a message, or keep it until the client is there."""
         link = self.links.get(kept.client) or self.members.get(kept.client)
-        if link is None and message.qos == 0:
+        if isinstance(link, Link) and message.qos == 0:
+            link.send(message)
+            return
+        if link is None and message.qos == 0 and not self.limits.queues_qos_0:
+            return
+        if message.qos and sum(map(bool, (each.qos for each in kept.waiting))) >= self.limits.queued:
             return
         kept.waiting.append(message)
         if link is not None:
@@ -140,22 +161,24 @@ class Link:
         self._peer = peer
         self._buffer = b""
         self._is_open = True
+        self._heard_s = 0.0
 
     def take(self, data: bytes) -> None:
         """Bytes come from the client."""
+        self._heard_s = self._broker.engine.now_s
         self._buffer += data
         for first, body in self._packets():
             if self._is_open:
                 self._packet(first >> 4, first & 0xF, body)
 
-    def end(self) -> None:
-        """Hang up."""
+    def end(self, *, says_goodbye: bool = False) -> None:
+        """Hang up; see `lost`."""
         if self._is_open:
-            self.lost()
+            self.lost(says_goodbye=says_goodbye)
             self._peer.hung_up()
 
-    def lost(self) -> None:
-        """The client is gone."""
+    def lost(self, *, says_goodbye: bool = False) -> None:
+        """The client is gone; unless it `says_goodbye` its will is published."""
         if not self._is_open:
             return
         self._is_open = False
@@ -164,23 +187,29 @@ class Link:
             return
         del self._broker.links[kept.client]
         # What was not acknowledged comes again, before what waits.
-        kept.waiting.extendleft(reversed(kept.in_flight.values()))
+        kept.waiting.extendleft(replace(each, is_again=True) for each in reversed(kept.in_flight.values()))
         kept.in_flight.clear()
         if kept.clean:
             del self._broker.kept[kept.client]
+        if kept.will is not None and not says_goodbye:
+            self._broker.publish(kept.will)
         self._broker.tell(kept.client, "disconnected")
 
     def push(self) -> None:
         """Send what waits, as far as the client's window allows."""
-        kept = self.kept
-        while kept and self._is_open and kept.waiting and len(kept.in_flight) < MAX_IN_FLIGHT:
-            message = kept.waiting.popleft()
-            mid = kept.next_mid() if message.qos else 0
-            if mid:
-                kept.in_flight[mid] = message
-            first = 0x30 | message.qos << 1 | message.retained
-            head = _text(message.topic) + (mid.to_bytes(2, "big") if mid else b"")
-            self._peer.take(_packet(first, head + message.payload))
+        kept, window = self.kept, self._broker.limits.in_flight
+        while kept and self._is_open and kept.waiting and len(kept.in_flight) < window:
+            self.send(kept.waiting.popleft())
+
+    def send(self, message: Message) -> None:
+        """Send a message at once."""
+        head = _text(message.topic)
+        if message.qos and self.kept is not None:
+            mid = self.kept.next_mid()
+            self.kept.in_flight[mid] = message
+            head += mid.to_bytes(2, "big")
+        first = 0x30 | message.is_again << 3 | message.qos << 1 | message.retained
+        self._peer.take(_packet(first, head + message.payload))
 
     def _packets(self) -> Iterator[tuple[int, bytes]]:
         while len(self._buffer) >= 2:
@@ -203,7 +232,7 @@ class Link:
         if kind == CONNECT:
             self._connect(body)
         elif self.kept is None or kind == DISCONNECT:
-            self.lost()
+            self.lost(says_goodbye=kind == DISCONNECT)
             self._peer.hung_up()
         elif kind == PUBLISH:
             self._publish(self.kept, flags, body)
@@ -212,49 +241,72 @@ class Link:
             self.push()
         elif kind == SUBSCRIBE:
             self._subscribe(self.kept, body)
+        elif kind == UNSUBSCRIBE:
+            self.kept.filters.pop(_read(body[2:])[0].decode(), None)
+            self._peer.take(b"\xb0\x02" + body[:2])
         elif kind == PINGREQ:
             self._peer.take(b"\xd0\x00")
 
     def _connect(self, body: bytes) -> None:
-        clean = bool(body[7] & 0x02)
-        size = int.from_bytes(body[10:12], "big")
-        client = body[12 : 12 + size].decode()
-        if (other := self._broker.links.get(client)) is not None:
-            other.end()
+        flags = body[7]
+        clean, will = bool(flags & 0x02), None
+        name, rest = _read(body[10:])
+        client = name.decode()
+        if flags & 0x04:
+            topic, rest = _read(rest)
+            payload, rest = _read(rest)
+            will = Message(topic.decode(), payload, flags >> 3 & 3, bool(flags & 0x20))
         kept = self._broker.kept.get(client)
+        if (other := self._broker.links.get(client)) is not None:
+            if clean and kept is not None:
+                kept.filters.clear()
+            # A session that goes on has its will no longer.
+            if kept is not None and kept.will is not None and (clean or kept.clean):
+                self._broker.publish(kept.will)
+            other.end(says_goodbye=True)
+            kept = self._broker.kept.get(client)
         resumed = kept is not None and not clean
         if kept is None or clean:
             kept = self._broker.kept[client] = Kept(client, clean)
-        kept.clean = clean
+        kept.clean, kept.will = clean, will
         self.kept = kept
         self._broker.links[client] = self
         self._peer.take(bytes((0x20, 2, resumed, 0)))
         self._broker.tell(client, "connected")
         self.push()
+        if keepalive_s := int.from_bytes(body[8:10], "big"):
+            self._watch(1.5 * keepalive_s)
+
+    def _watch(self, patience_s: float) -> None:
+        """End the connection of a client that says nothing for longer (MQTT 3.1.1, 3.1.2.10)."""
+        engine = self._broker.engine
+        if engine.now_s >= self._heard_s + patience_s:
+            self.end()
+        elif self._is_open:
+            engine.at(self._heard_s + patience_s, lambda: self._watch(patience_s))
 
     def _publish(self, kept: Kept, flags: int, body: bytes) -> None:
-        qos, size = flags >> 1 & 3, int.from_bytes(body[:2], "big")
-        topic, rest = body[2 : 2 + size].decode(), body[2 + size :]
+        qos = flags >> 1 & 3
+        topic, rest = _read(body)
         mid, payload = (rest[:2], rest[2:]) if qos else (b"", rest)
-        if self._broker.take_publish(kept.client, Message(topic, payload, qos, bool(flags & 1))) and qos:
+        message = Message(topic.decode(), payload, qos, bool(flags & 1))
+        if self._broker.take_publish(kept.client, message) and qos:
             self._peer.take(b"\x40\x02" + mid)
 
     def _subscribe(self, kept: Kept, body: bytes) -> None:
         mid, rest, codes = body[:2], body[2:], b""
         news: list[str] = []
         while rest:
-            size = int.from_bytes(rest[:2], "big")
-            name, qos = rest[2 : 2 + size].decode(), rest[2 + size]
-            rest = rest[3 + size :]
-            kept.filters[name] = qos
-            news.append(name)
-            codes += bytes((qos,))
+            name, rest = _read(rest)
+            kept.filters[name.decode()] = rest[0]
+            news.append(name.decode())
+            codes += rest[:1]
+            rest = rest[1:]
         self._peer.take(_packet(0x90, mid + codes))
         self._broker.tell(kept.client, "subscribed")
         for message in list(self._broker.retained.values()):
-            if any(matches(each, message.topic) for each in news):
-                kept.waiting.append(message)
-        self.push()
+            if found := next((each for each in news if matches(each, message.topic)), None):
+                self._broker.offer(kept, replace(message, qos=min(kept.filters[found], message.qos)))
 
 
 def matches(name: str, topic: str) -> bool:
@@ -266,6 +318,16 @@ def matches(name: str, topic: str) -> bool:
         if at >= len(found) or each not in ("+", found[at]):
             return False
     return len(wanted) == len(found)
+
+
+def _order(name: str) -> list[int]:
+    return [*map("+#".find, name.split("/")), 2]
+
+
+def _read(data: bytes) -> tuple[bytes, bytes]:
+    """Split `data` behind its first value, which has its length before it."""
+    end = 2 + int.from_bytes(data[:2], "big")
+    return data[2:end], data[end:]
 
 
 def _text(value: str) -> bytes:

@@ -10,7 +10,7 @@ from itertools import count
 from typing import Any, Final
 
 from eventplane import presence
-from eventplane.contract import Contract, ParticipantKind, Priority, subscription_table
+from eventplane.contract import Channel, Contract, ParticipantKind, Priority, subscription_table
 from eventplane.contract import publication as publications
 from eventplane.contract.publication import cloud_destinations
 from eventplane.downlink import table as downlink_table
@@ -20,8 +20,9 @@ from eventplane.fleet import REGISTRY, LifecycleState, made
 from eventplane.interest import table as interest_table
 from eventplane.records import Records
 from eventplane.replay import MAX_ORDER_RECEIVES, REPLAY
-from eventplane.resource_names import dead_letter_queue, queue_name
+from eventplane.resource_names import channel_queue, dead_letter_queue, is_fifo, queue_name
 from eventplane_aws.tables import DynamoDbTables
+from lambdas.common.aws import PATIENT, Patience
 from lambdas.common.clock import Clock
 from local.histories.endpoints import EndpointModel
 from local.histories.engine import Engine
@@ -29,6 +30,8 @@ from local.histories.iot_core import IotCore
 from local.histories.queues import Queues
 from local.histories.story import ENDPOINTS
 from local.histories.wires import Weather, Wire
+from stacks.config import environment
+from stacks.settings import ARCHIVE_RECEIVES, RECEIVES, RETENTION_S
 from tests.dynamodb import create_table
 from tests.fakes.client import ACCOUNT, REGION, FakeClient
 from tests.fakes.dynamodb import FakeDynamoDb
@@ -39,13 +42,28 @@ from tests.fakes.sqs import FakeQueue
 BUCKET: Final = "archive"
 ENVIRONMENT: Final = "histories"
 KEYS: Final = "webhook"
-VISIBILITY_S: Final = 120
-INBOX_VISIBILITY_S: Final = 60
+PLANE: Final = environment("dev")
+"""The sizes of the simulated queues and functions, which are those that the stacks deploy."""
 
 
 def inbox_arn(participant: str) -> str:
     """Return the ARN of a participant's inbox."""
     return f"arn:aws:sqs:{REGION}:{ACCOUNT}:{queue_name(ENVIRONMENT, f'{participant}-inbox')}"
+
+
+def create_desired_table(dynamodb: Any, name: str) -> None:
+    """Create the table of desired states, the one with indexes of both kinds."""
+    partition, sort = downlink_table.PARTITION_KEY, downlink_table.SORT_KEY
+    index, index_sort = downlink_table.INDEX_KEY, downlink_table.INDEX_SORT_KEY
+    create_table(
+        dynamodb,
+        name,
+        partition,
+        sort,
+        numbers=(index, index_sort),
+        global_indexes={downlink_table.INDEX: (index, index_sort)},
+        local_indexes={downlink_table.PENDING_INDEX: (partition, index_sort)},
+    )
 
 
 class Cloud:
@@ -60,6 +78,8 @@ class Cloud:
         self.dynamodb = FakeDynamoDb()
         self.s3 = FakeS3(self.clock)  # type: ignore[arg-type]
         self.numbers = count(1)
+        self.is_ending = False
+        """Whether no window of a function waits for more any longer."""
         self.secrets = FakeSecrets()
         clients: tuple[FakeClient, ...] = (self.sqs, self.dynamodb, self.s3, self.secrets)
         for each in clients:
@@ -82,56 +102,74 @@ class Cloud:
         """Return the queue with this name in the environment."""
         return self.sqs.queues[queue_name(ENVIRONMENT, name)]
 
-    def client(self, program: str, service: str) -> Any:
+    def client(self, program: str, service: str, patience: Patience = PATIENT) -> Any:
         """Return a client of `service` for `program`."""
-        return Wire(self.weather, program, service, self._models[service])
+        return Wire(self.weather, program, service, self._models[service], patience)
+
+    def _channel(
+        self, channel: Channel, visibility_s: int, name: str = "", priority: Priority = Priority.NORMAL
+    ) -> str:
+        return self._queue(
+            name or channel_queue(channel),
+            visibility_s,
+            channel.receives_at(priority),
+            fifo=is_fifo(channel),
+            retention_s=channel.retention_s,
+        )
 
     def _queue(
-        self, name: str, *, receives: int = 5, visibility_s: int = VISIBILITY_S, fifo: bool = False
+        self,
+        name: str,
+        visibility_s: int,
+        receives: int = RECEIVES,
+        *,
+        fifo: bool = False,
+        retention_s: int = RETENTION_S,
     ) -> str:
-        more = {"FifoQueue": "true"} if fifo else {}
         name = queue_name(ENVIRONMENT, name, is_fifo=fifo)
         letters = dead_letter_queue(name)
-        self.sqs.create_queue(QueueName=letters, Attributes=more)
+        kind = {"FifoQueue": "true", "DeduplicationScope": "messageGroup"} if fifo else {}
+        self.sqs.create_queue(
+            QueueName=letters, Attributes={"MessageRetentionPeriod": str(RETENTION_S), **kind}
+        )
         policy = {
             "deadLetterTargetArn": f"arn:aws:sqs:{REGION}:{ACCOUNT}:{letters}",
             "maxReceiveCount": receives,
         }
-        attributes = {"VisibilityTimeout": str(visibility_s), "RedrivePolicy": json.dumps(policy), **more}
+        attributes = {
+            "VisibilityTimeout": str(visibility_s),
+            "RedrivePolicy": json.dumps(policy),
+            "MessageRetentionPeriod": str(retention_s),
+            **kind,
+        }
         return str(self.sqs.create_queue(QueueName=name, Attributes=attributes)["QueueUrl"])
 
     def _queues(self) -> None:
         contract = self.contract
         self.inboxes = {
-            each.address: self._queue(
-                each.address.replace(".", "-"),
-                receives=each.max_receives,
-                visibility_s=INBOX_VISIBILITY_S,
-                fifo=bool(each.ordering and each.ordering.value != "none"),
-            )
+            each.address: self._channel(each, PLANE.visibility_s_of(contract.participants[each.participant]))
             for each in cloud_destinations(contract)
         }
         self.outboxes = {
-            each.name: self._queue(
-                f"{each.name}-outbox", receives=contract.channel(f"{each.name}.outbox").max_receives
-            )
+            each.name: self._channel(each.outbox, PLANE.router.visibility_s, priority=each.outbox.priority)
             for each in contract.of_kind(ParticipantKind.CLOUD_SERVICE)
         }
         uplink = contract.device.outbox
-        self.ingest, self.tap = (
-            self._queue(each, receives=uplink.max_receives) for each in ("ingest", "tap")
-        )
-        self.urgent = self._queue("urgent", receives=uplink.receives_at(Priority.URGENT))
-        self.ledger, self.lifecycle, self.timers, self.work = (
-            self._queue(each) for each in ("ledger", "lifecycle", "timers", "work")
-        )
+        self.ingest = self._channel(uplink, PLANE.device_router.visibility_s, "ingest")
+        self.urgent = self._channel(uplink, PLANE.urgent_router.visibility_s, "urgent", Priority.URGENT)
+        self.tap = self._queue("tap", PLANE.archive_writer.visibility_s, ARCHIVE_RECEIVES)
+        self.ledger = self._queue("ledger", PLANE.ledger_writer.visibility_s, ARCHIVE_RECEIVES)
+        self.lifecycle = self._queue("lifecycle", PLANE.presence.recorder.visibility_s)
+        self.timers = self._queue("timers", PLANE.presence.timers.visibility_s)
+        self.work = self._queue("work", PLANE.downlink.reader.visibility_s)
         self.last_resort = str(
             self.sqs.create_queue(QueueName=queue_name(ENVIRONMENT, "last-resort"))["QueueUrl"]
         )
-        self.replay = self._queue(REPLAY, receives=MAX_ORDER_RECEIVES)
+        self.replay = self._queue(REPLAY, PLANE.replay.visibility_s, MAX_ORDER_RECEIVES)
 
     def _tables(self, devices: Sequence[str]) -> None:
         db = self.dynamodb
+        create_desired_table(db, "desired")
         create_table(db, "contracts", publications.KEY)
         for name, of in {"subscriptions": subscription_table, "interest": interest_table}.items():
             create_table(db, name, of.PARTITION, of.SORT)
@@ -141,17 +179,6 @@ class Cloud:
             "device",
             numbers=presence.INDEX_KEYS,
             global_indexes={presence.INDEX: presence.INDEX_KEYS},
-        )
-        create_table(
-            db,
-            "desired",
-            downlink_table.PARTITION_KEY,
-            downlink_table.SORT_KEY,
-            numbers=(downlink_table.INDEX_KEY, downlink_table.INDEX_SORT_KEY),
-            global_indexes={downlink_table.INDEX: (downlink_table.INDEX_KEY, downlink_table.INDEX_SORT_KEY)},
-            local_indexes={
-                downlink_table.PENDING_INDEX: (downlink_table.PARTITION_KEY, downlink_table.INDEX_SORT_KEY)
-            },
         )
         create_table(db, "fleet", *REGISTRY.key)
         create_table(db, "claims", "reader", "event")

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from lambdas.common.queue import Invocation, read_messages
-from lambdas.common.redelivery import Redelivery
+from lambdas.common.queue_function import QueueReader
+from lambdas.common.redelivery import MAX_ENTRIES, Redelivery
 from local.histories.engine import Killed
 
 if TYPE_CHECKING:
     from local.histories.cloud import Cloud
-
-TIMEOUT_S: Final = 60
-BATCH: Final = 10
-CONCURRENCY: Final = 3
+    from stacks.settings import FunctionSize
 
 
 class Function:
-    """A Lambda function that SQS feeds: batches, processes, timeouts and partial responses."""
+    """A Lambda function that SQS feeds: batches, processes, timeouts and partial responses.
+
+    Its `size` says how many and how long. What its window holds back is in flight meanwhile.
+    """
 
     def __init__(
         self,
@@ -26,10 +27,11 @@ class Function:
         name: str,
         queue: str,
         wire: Callable[[str], Any],
-        *,
-        timeout_s: float = TIMEOUT_S,
+        size: FunctionSize,
     ) -> None:
-        self._timeout_s = timeout_s
+        self.size = size
+        self._held: list[dict[str, Any]] = []
+        self._window_ends_s = 0.0
         self.name = name
         self._cloud = cloud
         self._queue = queue
@@ -37,7 +39,7 @@ class Function:
         self._idle: list[Any] = []
         self._running = 0
         self._looks_at: float | None = None
-        cloud.sqs.readers[queue.rpartition("/")[2]] = self.look_soon
+        cloud.sqs.readers[queue.rpartition("/")[2]] = self
         self.look_soon(0.0)
 
     def look_soon(self, seconds: float) -> None:
@@ -52,27 +54,37 @@ class Function:
         if self._looks_at != at:
             return
         self._looks_at = None
-        cloud = self._cloud
-        if "sqs" in cloud.weather.down or self._running >= CONCURRENCY:
-            self.look_soon(1.0)
-            return
-        answer = cloud.sqs.receive_message(
-            QueueUrl=self._queue,
-            MaxNumberOfMessages=BATCH,
-            AttributeNames=["All"],
-            MessageAttributeNames=["All"],
-        )
-        if messages := answer.get("Messages"):
+        cloud, size, held, now_s = self._cloud, self.size, self._held, self._cloud.engine.now_s
+        if self._running >= size.max_concurrency:
+            return  # the end of an invocation looks again
+        is_down = "sqs" in cloud.weather.down
+        messages = [] if is_down else self._receive(min(MAX_ENTRIES, size.batch_size - len(held)))
+        if messages and not held:
+            self._window_ends_s = now_s + size.batch_window_s
+        held += messages
+        if held and (len(held) >= size.batch_size or now_s >= self._window_ends_s or cloud.is_ending):
+            self._held = []
             self._running += 1
-            cloud.engine.spawn(self.name, lambda: self._invoke(messages))
+            cloud.engine.spawn(self.name, lambda: self._invoke(held))
+        if messages:
             self.look_soon(0.0)
+        elif is_down:
+            self.look_soon(1.0)
         elif (next_ms := cloud.sqs.next_ms(self._queue)) is not None:
             self.look_soon(max(0.05, (next_ms - cloud.engine.now_ms) / 1_000))
+        if self._held:
+            self.look_soon(max(0.0, self._window_ends_s - now_s))
+
+    def _receive(self, most: int) -> list[dict[str, Any]]:
+        named: dict[str, Any] = {"AttributeNames": ["All"], "MessageAttributeNames": ["All"]}
+        answer = self._cloud.sqs.receive_message(QueueUrl=self._queue, MaxNumberOfMessages=most, **named)
+        found: list[dict[str, Any]] = answer.get("Messages", [])
+        return found
 
     def _invoke(self, messages: list[dict[str, Any]]) -> None:
         cloud, engine = self._cloud, self._cloud.engine
         process = self._idle.pop() if self._idle else self._wire(self.name)
-        deadline_s = engine.now_s + self._timeout_s
+        deadline_s = engine.now_s + self.size.timeout_s
         task = engine.task
         watchdog = engine.at(deadline_s, task.kill) if task else None
         records = [
@@ -112,7 +124,9 @@ class Function:
 
     def _answer(self, process: Any, event: dict[str, Any], remaining_ms: Callable[[], int]) -> Any:
         """Run what was wired; its answer to SQS."""
-        cloud, batch = self._cloud, read_messages(event)
-        failed = process(batch, Invocation(f"{self.name}-{next(cloud.numbers)}", remaining_ms))
-        redelivery = Redelivery(cloud.client(self.name, "sqs"), self._queue, cloud.weather.share)
+        reader: QueueReader = process
+        cloud, batch, patience = self._cloud, read_messages(event), reader.patience
+        failed = reader.process(batch, Invocation(f"{self.name}-{next(cloud.numbers)}", remaining_ms))
+        sqs = cloud.client(self.name, "sqs", patience)
+        redelivery = Redelivery(sqs, self._queue, cloud.weather.share, reader.wait, patience.worst_call_ms)
         return redelivery.answer(batch, failed, remaining_ms)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from copy import deepcopy
 from functools import partial
 from pathlib import Path
@@ -23,6 +23,7 @@ from local.histories.story import FAULTS, FUNCTIONS, READERS, SENDERS, SUBSCRIBA
 from local.histories.subscriber import Administrator
 from local.histories.wires import Weather
 from local.histories.wiring import Wiring
+from tests.fakes.sqs import FakeQueue
 
 HEALS_S: Final = 60.0
 """So long after the last decision all faults are over."""
@@ -31,7 +32,10 @@ SETTLES_S: Final = 9_000.0
 """So long after that everything has ended, an endpoint asked again after an hour; sooner if nothing waits."""
 
 LEAST_S: Final = 300.0
-"""How long it goes on after healing in any case, for copies that come late, and between two looks."""
+"""How long it goes on after healing in any case, for copies that come late."""
+
+LOOKS_S: Final = 20.0
+"""How long it goes on between two looks whether it is over."""
 
 SCRATCH: Final = "/dev/shm" if Path("/dev/shm").is_dir() else None  # noqa: S108 - in memory, a folder of its own in it
 
@@ -84,22 +88,44 @@ class History:
             self.healed_s = ends_s + HEALS_S
             self.engine.at(self.healed_s, self._heal)
             self.engine.run(self.healed_s + LEAST_S)
-            while self.engine.now_s < self.healed_s + SETTLES_S and not self._is_over():
-                self.engine.run(self.engine.now_s + LEAST_S)
+            ends_s = self.healed_s + SETTLES_S
+            self._run_until(self._is_over, ends_s)
             self.spooled = {
                 thing: sum(home.forwarder.spool.backlog().values()) if home.forwarder else -1
                 for thing, home in self.homes.items()
             }
             for home in self.homes.values():
+                home.is_frozen = True
                 if home.forwarder is not None:
                     home.forwarder.spool.close()
+            # Homes report every few minutes, and the archive's writers wait a minute for company.
+            self.ended_ms = self.engine.now_ms
+            self.cloud.is_ending = True
+            for each in self.cloud.sqs.readers.values():
+                each.look_soon(0.0)
+            self._run_until(self._is_archived, self.engine.now_s + LEAST_S)
         return self
+
+    def _run_until(self, is_reached: Callable[[], bool], ends_s: float) -> None:
+        while self.engine.now_s < ends_s and not is_reached():
+            self.engine.run(self.engine.now_s + LOOKS_S)
+
+    def _is_archived(self) -> bool:
+        """Whether no function has anything to read."""
+        return not any(self._waiting())
+
+    def _waiting(self) -> Iterator[FakeQueue]:
+        """The queues that are not empty, but for the timers of the future."""
+        read = [self.cloud.sqs.queues[name] for name in self.cloud.sqs.readers]
+        read += [self.cloud.queue(f"{name}-inbox") for name in READERS]
+        return (each for each in read if each.messages and each is not self.cloud.queue("timers"))
 
     def _is_over(self) -> bool:
         """Whether nothing waits any more: what follows are heartbeats."""
-        read = [self.cloud.sqs.queues[name] for name in self.cloud.sqs.readers]
-        read += [self.cloud.queue(f"{name}-inbox") for name in READERS]
-        if any(each.messages for each in read if each is not self.cloud.queue("timers")):
+        windows = self.cloud.queue("tap"), self.cloud.queue("ledger")
+        if any(
+            each not in windows or any(one.receives > 1 for one in each.messages) for each in self._waiting()
+        ):
             return False
         homes = self.homes.values()
         if any(each.forwarder is None or any(each.forwarder.spool.backlog().values()) for each in homes):

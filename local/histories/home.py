@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from pathlib import Path
 from random import Random
 from typing import Any, Final
@@ -23,10 +24,11 @@ from eventplane.receipts import Receipt, digest, read_receipts, write_receipts
 from eventplane.topics import local_topic, receipt_topic
 from eventplane_mqtt import Endpoint
 from eventplane_mqtt.mailbox import LinkName, Mailbox
-from local.histories.broker import Broker, Client, Message
+from local.histories.broker import Broker, Client, Limits, Message
 from local.histories.engine import START_S, Engine, Killed
 from local.histories.iot_core import RULE
 from local.histories.line import CLOUD_DELAY_S, HOME_DELAY_S, Dialled, Line
+from local.mosquitto import profile_number
 
 TURN_S: Final = 0.002
 """What one turn of the forwarder takes."""
@@ -36,6 +38,14 @@ AGAIN_S: Final = 10.0
 
 RESTART_S: Final = 5.0
 """How long the service manager takes to start a program again."""
+
+
+@cache
+def home_limits() -> Limits:
+    """Return what Mosquitto keeps for a client by the device's profile."""
+    return Limits(
+        profile_number("max_inflight_messages"), profile_number("max_queued_messages"), queues_qos_0=True
+    )
 
 
 class Disk:
@@ -54,11 +64,13 @@ class Home:
         self.thing = thing
         self.engine = engine
         self.contract = contract
-        self.broker = Broker(engine)
+        self.broker = Broker(engine, home_limits())
         self.uplink = Line(engine, cloud, CLOUD_DELAY_S)
         self.inside = Line(engine, self.broker, HOME_DELAY_S)
         self.disk = Disk()
         self.wrong_by_s = 0.0
+        self.is_frozen = False
+        """Whether its forwarder takes no further turn."""
         self.fuse: int | None = None
         self.boot = 0
         self.services: dict[str, Service] = {}
@@ -163,7 +175,7 @@ class Home:
     def _turn(self) -> None:
         self._woken = False
         forwarder = self.forwarder
-        if forwarder is None:
+        if forwarder is None or self.is_frozen:
             return
         try:
             forwarder.turn(self._mailbox.wait(0.0))

@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Final
 
 from eventplane.ingest import IngestFrame, frame_text
 from eventplane.topics import urgent_rule
-from local.histories.broker import Broker, Message
+from local.histories.broker import Broker, Limits, Message
 
 if TYPE_CHECKING:
     from local.histories.cloud import Cloud
 
 RULE: Final = "ingest"
 CERTIFICATE: Final = "a" * 64
+LIMITS: Final = Limits(in_flight=100, queued=1 << 30)
+"""Unacknowledged messages to one client; what waits ends with the session (AWS IoT Core quotas)."""
 
 
 class IotCore:
@@ -21,7 +23,7 @@ class IotCore:
 
     def __init__(self, cloud: Cloud) -> None:
         self.engine = cloud.engine
-        self.broker = Broker(cloud.engine, self._published, self._connection)
+        self.broker = Broker(cloud.engine, LIMITS, self._published, self._connection)
         self._cloud = cloud
         self._versions: dict[str, int] = {}
 

@@ -72,7 +72,6 @@ class Dialled:
         self._share = share
         self._step = step
         self._session = Session(endpoint, link, generation, drops=bool(share and share.drops), skips=skips)
-        self._endpoint = endpoint
         self._remote: Link | None = None
         self._over = False
         self._alarm: Due | None = None
@@ -221,11 +220,8 @@ class Dialled:
     def _leave(self) -> None:
         if self in self._line.open:
             self._line.open.remove(self)
-        remote, keepalive_s = self._remote, self._endpoint.keepalive_s
-        if remote is not None:
-            # A broker that hears nothing gives up after one and a half times the keepalive.
-            wait_s = 1.5 * keepalive_s if self.is_deaf else self._line.delay_s
-            self._engine.after(wait_s, remote.lost)
+        if self._remote is not None and not self.is_deaf:
+            self._engine.after(self._line.delay_s, self._remote.lost)
 
 
 CLOUD_DELAY_S: Final = 0.05

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from local.histories.engine import START_S, Engine, Task
 from tests.fakes.sqs import FakeQueue, FakeSqs
+
+if TYPE_CHECKING:
+    from local.histories.function import Function
 
 
 class Queues(FakeSqs):
@@ -18,15 +21,15 @@ class Queues(FakeSqs):
         self.sent: defaultdict[str, list[str]] = defaultdict(list)
         self._engine = engine
         self.sleepers: dict[str, list[Task]] = {}
-        self.readers: dict[str, Callable[[float], None]] = {}
+        self.readers: dict[str, Function] = {}
 
     def _added(self, queue: FakeQueue, sent: Mapping[str, Any]) -> dict[str, str]:
         self.sent[queue.url].append(sent["MessageBody"])
         return super()._added(queue, sent)
 
     def changed(self, queue: FakeQueue, at_ms: int) -> None:
-        if (look := self.readers.get(queue.name)) is not None:
-            look(max(0.0, (at_ms - self.clock()) / 1_000))
+        if (reader := self.readers.get(queue.name)) is not None:
+            reader.look_soon(max(0.0, (at_ms - self.clock()) / 1_000))
         for task in self.sleepers.get(queue.name, ()):
             task.wake_at(at_ms / 1_000 - START_S)
 

@@ -15,16 +15,17 @@ from eventplane_client.ports import Lease, MessageFilter, Mode
 from eventplane_client.reader import Reader
 from eventplane_client.sqs import FIRST_VISIBILITY_S, SqsTransport
 from eventplane_client.system import System
-from local.histories.cloud import ENVIRONMENT, INBOX_VISIBILITY_S, Cloud
+from local.histories.cloud import ENVIRONMENT, PLANE, Cloud
 from local.histories.engine import Engine
 from local.histories.function import Function
 from local.histories.threads import Program
+from stacks.settings import FunctionSize
 
 RESTART_S: Final = 3.0
 LONG_POLL_S: Final = 20
 IDLE_S: Final = 600.0
-READER_TIMEOUT_S: Final = 30.0
-"""How long a function may read, seconds: a claim outlives that, and a message is hidden for longer still."""
+READER: Final = FunctionSize(memory_mib=512, timeout_s=30, batch_size=10)
+"""A participant's function: a claim outlives its timeout, and a message is hidden for longer still."""
 
 POLLS_S: Final = 0.04
 """How late a function's poll may see a message, seconds: the other reader is as often the first."""
@@ -92,7 +93,7 @@ class CloudReader:
         system = self._program.system(self._cloud.weather.draw)
         sqs = LongPoll(self._cloud, self._cloud.client(self.name, "sqs"))
         transport, open_filter = _wired(self._cloud, self.name, self.participant, sqs, system)
-        filter = open_filter(lambda: float(INBOX_VISIBILITY_S))
+        filter = open_filter(lambda: float(PLANE.inbox_visibility_s))
         reader = Reader(
             self.participant,
             transport,
@@ -124,7 +125,7 @@ class ReaderFunction(Function):
         self.is_dependency_down = False
         self._handled = handled
         inbox = cloud.inboxes[f"{participant}.inbox"]
-        super().__init__(cloud, f"{participant}-{number}", inbox, self._wired, timeout_s=READER_TIMEOUT_S)
+        super().__init__(cloud, f"{participant}-{number}", inbox, self._wired, READER)
 
     def look_soon(self, seconds: float) -> None:
         super().look_soon(seconds + POLLS_S * self._cloud.weather.share())
@@ -176,7 +177,7 @@ def _wired(
         sqs,
         inbox=cloud.inboxes[f"{participant}.inbox"],
         outbox=cloud.outboxes[participant],
-        visibility_s=INBOX_VISIBILITY_S,
+        visibility_s=PLANE.inbox_visibility_s,
         max_receives=cloud.contract.channel(f"{participant}.inbox").max_receives - 1,
         first_visibility_s=FIRST_VISIBILITY_S,
         system=system,

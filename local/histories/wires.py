@@ -5,18 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable
 from random import Random
-from typing import Any, Final, cast
+from typing import Any, cast
 
 from botocore.exceptions import ClientError, EndpointConnectionError
 
+from lambdas.common.aws import ATTEMPTS, Patience
 from local.histories.engine import Engine, Killed
 from tests.fakes.client import FakeClient
-
-READ_TIMEOUT_S: Final = 2.0
-"""The functions' read timeout, after which botocore repeats a call, seconds."""
-
-ATTEMPTS: Final = 2
-"""How often botocore tries a call (lambdas/common/aws.py)."""
 
 
 class Weather:
@@ -44,13 +39,14 @@ class Weather:
 
 
 class Wire:
-    """A client of `service` for `program`, which calls the model `client`."""
+    """A client of `service` for `program`, which calls the model `client`; its calls take `patience`."""
 
-    def __init__(self, weather: Weather, program: str, service: str, client: Any) -> None:
+    def __init__(self, weather: Weather, program: str, service: str, client: Any, patience: Patience) -> None:
         self._weather = weather
         self._program = program
         self._service = service
         self._client = client
+        self._read_s = patience.read_s
 
     def get_paginator(self, operation: str) -> Any:
         return FakeClient.get_paginator(cast("FakeClient", self), operation)
@@ -71,7 +67,7 @@ class Wire:
         for attempt in range(1, ATTEMPTS + 1):
             engine.sleep(0.002 + 0.02 * weather.share() + weather.slow[self._service])
             if self._service in weather.down:
-                engine.sleep(READ_TIMEOUT_S)
+                engine.sleep(self._read_s)
                 if attempt == ATTEMPTS:
                     raise EndpointConnectionError(endpoint_url=f"https://{self._service}")
                 continue
@@ -91,7 +87,7 @@ class Wire:
                 raise Killed
             if loses:
                 engine.note(program, f"the answer to {operation} is lost", is_fault=True)
-                engine.sleep(READ_TIMEOUT_S)
+                engine.sleep(self._read_s)
                 continue
             engine.sleep(0.002 + 0.02 * weather.share())
             if error_raised is not None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable
+from dataclasses import fields
 from functools import partial
 from typing import Any, Final
 
 from eventplane import presence
-from eventplane.contract import subscription_table
+from eventplane.contract import Channel, Priority, subscription_table
 from eventplane.contract.publication import ContractTable
 from eventplane.downlink import table as downlink_table
 from eventplane.fleet import REGISTRY, in_service
@@ -18,19 +19,19 @@ from eventplane.function_settings import (
     SubscribersSettings,
 )
 from eventplane.interest import table as interest_table
-from eventplane.names import DOWNLINK, SUBSCRIBERS
+from eventplane.names import DOWNLINK, MONITOR, SUBSCRIBERS
 from eventplane.records import Records, Tables
-from eventplane.replay import REPLAY
-from eventplane.traffic import Quota
+from eventplane.replay import MAX_ORDER_RECEIVES, REPLAY
 from eventplane.webhooks import SinkReach, SinkScope
 from lambdas.api.subscription_service import Consents, SubscriptionService
 from lambdas.api.subscriptions import SubscriptionsApi
 from lambdas.archive.ledger import LedgerWriter
 from lambdas.archive.tap import TapWriter
 from lambdas.common.archive import Archive
+from lambdas.common.aws import PATIENT, Patience
 from lambdas.common.ledger import Ledger
 from lambdas.common.log import log_foreign
-from lambdas.common.queue import Invocation, QueueMessage
+from lambdas.common.queue_function import QueueReader
 from lambdas.common.sqs import SqsSender
 from lambdas.downlink import parts as downlink_parts
 from lambdas.downlink.answers import Answers
@@ -51,26 +52,20 @@ from lambdas.router.active_contract import ActiveContract, BoundedLook
 from lambdas.router.dispatch import Dispatch
 from lambdas.router.engine import Engine as RoutingEngine
 from lambdas.router.engine import build_engine
-from lambdas.router.service import RouterService
-from local.histories.cloud import BUCKET, KEYS, Cloud, inbox_arn
+from lambdas.router.payload import MESSAGE_SECONDS
+from lambdas.router.service import RouterService, TimeLimits
+from lambdas.router.wiring import patience_of, wait_by, wait_of
+from local.histories.cloud import BUCKET, KEYS, PLANE, Cloud, inbox_arn
 from local.histories.endpoints import EndpointConnection
-from local.histories.function import CONCURRENCY, Function
+from local.histories.function import Function
 from local.histories.threads import TaskThreads
 
 API: Final = "subscriptions-api"
 ORIGIN: Final = "eventplane-histories"
 REACH: Final = SinkReach(SinkScope.INTERNET)
 LIMITS: Final = PresenceLimits(
-    disconnected_after_s=90,
-    connected_after_s=60,
-    quiet_after_heartbeats=3,
-    oldest_urgent_s=60,
-    oldest_normal_s=900,
-    quota=Quota(window_s=300, frames=100_000, events=1_000_000, bytes=100_000_000),
+    **{each.name: getattr(PLANE.presence, each.name) for each in fields(PresenceLimits)}
 )
-
-
-Process = Callable[[Sequence[QueueMessage], Invocation], Collection[str]]
 
 
 class Wiring:
@@ -85,21 +80,30 @@ class Wiring:
     def start(self) -> None:
         """Start the functions and their schedules."""
         contract = self._contract
-        for name, queue in {"ingest": self._cloud.ingest, "urgent": self._cloud.urgent}.items():
-            Function(self._cloud, f"router-{name}", queue, partial(self._router, source="device.outbox"))
-        for name, queue in self._cloud.outboxes.items():
-            Function(self._cloud, f"router-{name}", queue, partial(self._router, source=f"{name}.outbox"))
-        Function(self._cloud, "tap", self._cloud.tap, self._tap)
-        Function(self._cloud, "ledger", self._cloud.ledger, self._ledger_writer)
-        Function(self._cloud, "recorder", self._cloud.lifecycle, partial(self._recorder, read=read_presence))
-        heard = self._cloud.inboxes["presence-monitor.inbox"]
-        Function(self._cloud, "heartbeats", heard, partial(self._recorder, read=read_heartbeat))
-        Function(self._cloud, "timers", self._cloud.timers, self._timer_reader)
-        Function(self._cloud, "desired", self._cloud.inboxes[contract.device.inbox.address], self._desired)
-        Function(self._cloud, "answers", self._cloud.inboxes[f"{DOWNLINK}.inbox"], self._answers)
-        Function(self._cloud, "due", self._cloud.work, self._due)
-        Function(self._cloud, REPLAY, self._cloud.replay, self._replay)
-        Function(self._cloud, SUBSCRIBERS, self._cloud.inboxes[f"{SUBSCRIBERS}.inbox"], self._subscribers)
+        cloud, uplink = self._cloud, contract.device.outbox
+        router = partial(self._router, source=uplink, priority=uplink.priority)
+        urgent = partial(self._router, source=uplink, priority=Priority.URGENT)
+        Function(cloud, "router-ingest", cloud.ingest, router, PLANE.device_router)
+        Function(cloud, "router-urgent", cloud.urgent, urgent, PLANE.urgent_router)
+        for name, queue in cloud.outboxes.items():
+            source = contract.participants[name].outbox
+            router = partial(self._router, source=source, priority=source.priority)
+            Function(cloud, f"router-{name}", queue, router, PLANE.router)
+        Function(cloud, "tap", cloud.tap, self._tap, PLANE.archive_writer)
+        Function(cloud, "ledger", cloud.ledger, self._ledger_writer, PLANE.ledger_writer)
+        presence, downlink = PLANE.presence, PLANE.downlink.reader
+        Function(
+            cloud, "recorder", cloud.lifecycle, partial(self._recorder, read=read_presence), presence.recorder
+        )
+        heard = cloud.inboxes[f"{MONITOR}.inbox"]
+        Function(cloud, "heartbeats", heard, partial(self._recorder, read=read_heartbeat), presence.recorder)
+        Function(cloud, "timers", cloud.timers, self._timer_reader, presence.timers)
+        Function(cloud, "desired", cloud.inboxes[contract.device.inbox.address], self._desired, downlink)
+        Function(cloud, "answers", cloud.inboxes[f"{DOWNLINK}.inbox"], self._answers, downlink)
+        Function(cloud, "due", cloud.work, self._due, downlink)
+        Function(cloud, REPLAY, cloud.replay, self._replay, PLANE.replay)
+        subscribed = cloud.inboxes[f"{SUBSCRIBERS}.inbox"]
+        Function(cloud, SUBSCRIBERS, subscribed, self._subscribers, PLANE.webhook)
         self._schedule("presence-reconciler", self._reconcile_presence)
         self._schedule("downlink-reconciler", self._reconcile_downlink)
         self._engine.spawn("fleet-snapshot", self._snapshot)
@@ -107,42 +111,52 @@ class Wiring:
     def _schedule(self, name: str, work: Callable[[str], Any]) -> None:
         self._engine.every(60.0, lambda: self._engine.spawn(name, partial(work, name)), first_s=60.0)
 
-    def _look(self, program: str, source: str) -> BoundedLook[RoutingEngine]:
+    def _in_force(self, program: str, source: str, payload_s: float) -> ActiveContract[RoutingEngine]:
         """Return how a router reads the contract in force."""
         tables = self._cloud.tables(program)
-        in_force = ActiveContract(
+        return ActiveContract(
             bundled=self._contract,
-            build=lambda contract: build_engine(contract, source, self._cloud.inboxes, lambda: 0.0),
+            build=lambda contract: build_engine(
+                contract, source, self._cloud.inboxes, lambda: 0.0, payload_s
+            ),
             table=ContractTable(tables, "contracts"),
             subscriptions=self._subscriptions(tables),
             interest=interest_table.InterestTable(tables, "interest", log_foreign),
-            refresh_ms=10_000,
+            refresh_ms=1_000 * PLANE.contract_refresh_s,
             clock=self._clock,
             queues=self._cloud.inboxes,
         )
-        return BoundedLook(in_force, TaskThreads(self._engine, program), lambda: self._engine.now_s)
 
-    def _sending(self, program: str) -> tuple[Dispatch, Ledger]:
-        sender = SqsSender(self._cloud.client(program, "sqs"))
-        ledger = Ledger(sender=sender, queue_url=self._cloud.ledger, archive=self._archive(program))
+    def _sending(self, program: str, patience: Patience) -> tuple[Dispatch, Ledger]:
+        sender = SqsSender(self._cloud.client(program, "sqs", patience))
+        archive = self._archive(program, patience)
+        ledger = Ledger(sender=sender, queue_url=self._cloud.ledger, archive=archive)
         return Dispatch(sender, self._cloud.inboxes, TaskThreads(self._engine, program)), ledger
 
-    def _router(self, program: str, source: str) -> Process:
-        dispatch, ledger = self._sending(program)
-        engine = self._look(program, source).engine
-        return RouterService(engine=engine, dispatch=dispatch, ledger=ledger, clock=self._clock).process
+    def _router(self, program: str, source: Channel, priority: Priority) -> QueueReader:
+        patience, payload_s = patience_of(priority)
+        dispatch, ledger = self._sending(program, patience)
+        in_force = self._in_force(program, source.address, payload_s)
+        look = BoundedLook(in_force, TaskThreads(self._engine, program), lambda: self._engine.now_s)
+        limits = TimeLimits.of(patience, payload_s)
+        router = RouterService(
+            engine=look.engine, dispatch=dispatch, ledger=ledger, clock=self._clock, limits=limits
+        )
+        return QueueReader(router.process, wait_of(in_force, source.address, priority), patience)
 
-    def _replay(self, program: str) -> Process:
+    def _replay(self, program: str) -> QueueReader:
         s3, source = self._cloud.client(program, "s3"), self._contract.device.outbox.address
-        dispatch, ledger = self._sending(program)
-        return ReplayService(
-            engine=self._look(program, source).engine,
+        dispatch, ledger = self._sending(program, PATIENT)
+        in_force = self._in_force(program, source, MESSAGE_SECONDS)
+        replay = ReplayService(
+            engine=in_force.engine,
             orders=Orders(TapFiles(s3, BUCKET), Planners(s3, BUCKET, source, lambda: 0.0)),
             dispatch=dispatch,
             inboxes=self._cloud.inboxes,
             ledger=ledger,
             clock=self._clock,
-        ).process
+        )
+        return QueueReader(replay.process, wait_by(in_force, MAX_ORDER_RECEIVES))
 
     def _subscriptions(self, tables: Tables) -> subscription_table.SubscriptionTable:
         return subscription_table.SubscriptionTable(tables, "subscriptions", log_foreign)
@@ -150,14 +164,14 @@ class Wiring:
     def _connect(self, url: str, timeout_s: float) -> EndpointConnection:
         return EndpointConnection(self._cloud.endpoints[url], timeout_s)
 
-    def _subscribers(self, program: str) -> Process:
+    def _subscribers(self, program: str) -> QueueReader:
         settings = SubscribersSettings(
             reach=REACH,
             webhook_secret=KEYS,
             webhook_origin=ORIGIN,
             outbox_queue=self._cloud.outboxes[SUBSCRIBERS],
             dead_letter_queue=self._cloud.last_resort,
-            concurrency=CONCURRENCY,
+            concurrency=PLANE.webhook.max_concurrency,
             endpoints_table="endpoints",
             archive_bucket=BUCKET,
             subscriptions_table="subscriptions",
@@ -179,7 +193,7 @@ class Wiring:
             clock=self._clock,
         )
         threads = TaskThreads(self._engine, program)
-        return SubscriberService(endpoints, threads, lambda: self._engine.now_s).process
+        return QueueReader(SubscriberService(endpoints, threads, lambda: self._engine.now_s).process)
 
     def subscriptions_api(self, program: str) -> SubscriptionsApi:
         """Return the API of a new process of its function."""
@@ -194,14 +208,14 @@ class Wiring:
         )
         return SubscriptionsApi(service, tuple)
 
-    def _archive(self, program: str) -> Archive:
-        return Archive(self._cloud.client(program, "s3"), BUCKET, self._cloud.weather.draw)
+    def _archive(self, program: str, patience: Patience = PATIENT) -> Archive:
+        return Archive(self._cloud.client(program, "s3", patience), BUCKET, self._cloud.weather.draw)
 
-    def _tap(self, program: str) -> Process:
-        return TapWriter(archive=self._archive(program), clock=self._clock, traffic=None).process
+    def _tap(self, program: str) -> QueueReader:
+        return QueueReader(TapWriter(archive=self._archive(program), clock=self._clock, traffic=None).process)
 
-    def _ledger_writer(self, program: str) -> Process:
-        return LedgerWriter(archive=self._archive(program), clock=self._clock).process
+    def _ledger_writer(self, program: str) -> QueueReader:
+        return QueueReader(LedgerWriter(archive=self._archive(program), clock=self._clock).process)
 
     def _presence(self, program: str) -> presence_parts.Parts:
         cloud = self._cloud
@@ -211,12 +225,12 @@ class Wiring:
         sqs = cloud.client(program, "sqs")
         return presence_parts.parts_of(settings, sqs, cloud.tables(program), self._clock)
 
-    def _recorder(self, program: str, read: Any) -> Process:
-        return Recorder(read, self._presence(program)).process
+    def _recorder(self, program: str, read: Any) -> QueueReader:
+        return QueueReader(Recorder(read, self._presence(program)).process)
 
-    def _timer_reader(self, program: str) -> Process:
+    def _timer_reader(self, program: str) -> QueueReader:
         parts = self._presence(program)
-        return TimerReader(parts, Judge(parts, self._cloud.outboxes["presence-monitor"])).process
+        return QueueReader(TimerReader(parts, Judge(parts, self._cloud.outboxes[MONITOR])).process)
 
     def _downlink(self, program: str) -> downlink_parts.Parts:
         cloud = self._cloud
@@ -231,21 +245,20 @@ class Wiring:
         client = partial(cloud.client, program)
         return downlink_parts.parts_of(settings, self._contract, client, cloud.tables(program), self._clock)
 
-    def _desired(self, program: str) -> Process:
-        return DesiredStateWriter(
-            self._downlink(program), self._cloud.inboxes[self._contract.device.inbox.address]
-        ).process
+    def _desired(self, program: str) -> QueueReader:
+        inbox = self._cloud.inboxes[self._contract.device.inbox.address]
+        return QueueReader(DesiredStateWriter(self._downlink(program), inbox).process)
 
-    def _answers(self, program: str) -> Process:
-        return Answers(self._downlink(program)).process
+    def _answers(self, program: str) -> QueueReader:
+        return QueueReader(Answers(self._downlink(program)).process)
 
-    def _due(self, program: str) -> Process:
-        return DueWork(self._downlink(program)).process
+    def _due(self, program: str) -> QueueReader:
+        return QueueReader(DueWork(self._downlink(program)).process)
 
     def _reconcile_presence(self, program: str) -> None:
         if buckets := self._buckets("presence", presence.INDEX_KEYS[0]):
             parts = self._presence(program)
-            judge = Judge(parts, self._cloud.outboxes["presence-monitor"])
+            judge = Judge(parts, self._cloud.outboxes[MONITOR])
             PresenceReconciler(parts, judge).reconcile(buckets, 30_000, lambda: 60_000)
 
     def _reconcile_downlink(self, program: str) -> None:

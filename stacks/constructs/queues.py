@@ -16,8 +16,9 @@ from eventplane.contract import Channel, Priority
 from eventplane.resource_names import dead_letter_queue
 from stacks.constructs.permissions import PLAIN_HTTP, accept, allow, arn, find_key
 from stacks.plane_stack import environment_of
+from stacks.settings import RECEIVES, RETENTION_S
 
-DEAD_LETTER_RETENTION: Final = Duration.days(14)
+DEAD_LETTER_RETENTION: Final = Duration.seconds(RETENTION_S)
 """The longest that SQS allows: whoever looks after the plane may be on holiday. In a standard queue it
 counts from when a message was first sent, not from when it became a dead letter (Amazon SQS guide): what was
 tried for ten days is kept for four more."""
@@ -45,7 +46,7 @@ class DurableQueue(Construct):
         *,
         visibility: Duration,
         retention: Duration = DEAD_LETTER_RETENTION,
-        max_receives: int = 5,
+        max_receives: int = RECEIVES,
         is_fifo: bool = False,
         priority: Priority = Priority.NORMAL,
     ) -> None:

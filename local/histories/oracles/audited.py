@@ -42,7 +42,7 @@ _GIVEN_UP: Final = "given up"
 def request_of(history: History) -> Request:
     """Return the request for an audit of the history's day, made when no record can come any more."""
     bodies = {name: each.body for name, each in history.cloud.s3.buckets[BUCKET].items()}
-    output, as_of_ms = MemoryObjects(), history.engine.now_ms + 1_000 * LATENESS_S
+    output, as_of_ms = MemoryObjects(), history.ended_ms + 1_000 * LATENESS_S
     return Request(
         MemoryObjects(bodies),
         output,

@@ -383,9 +383,14 @@ def given_up(failed: Envelope, id: str = "letter-1") -> Envelope:
 
 
 def ledger_rows(plane: Plane) -> list[Any]:
-    """Return the rows that wait in the ledger's queue."""
-    texts = [parse_ledger_text(each["Body"]).lines for each in plane.received("ledger")]
-    return [as_json(line) for lines in texts for line in lines]
+    """Return the rows that wait in the ledger's queue. Those of a run come after the contract they name."""
+    filed: set[str] = set()
+    rows: list[Any] = []
+    for message in (parse_ledger_text(each["Body"]) for each in plane.received("ledger")):
+        filed.update(message.contracts)
+        rows += map(as_json, message.lines)
+        assert {row["contract_version"] for row in rows} <= filed
+    return rows
 
 
 EXPECTED_OF_REDRIVE = {

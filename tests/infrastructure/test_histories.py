@@ -1,0 +1,51 @@
+"""The simulated plane has the queues and functions that the stacks deploy."""
+
+from __future__ import annotations
+
+from random import Random
+
+from eventplane.resource_names import URGENT_INGEST, queue_name
+from local.histories.cloud import ENVIRONMENT, PLANE, Cloud
+from local.histories.engine import Engine
+from local.histories.wires import Weather
+from local.histories.wiring import Wiring
+from stacks.names import CONNECTIONS, INGEST_ERRORS, LIFECYCLE, TIMERS, WORK
+from tests.fakes.sqs import FakeQueue
+from tests.infrastructure.conftest import plane
+from tests.plane import shipped_contract
+
+NAMES = {"urgent": URGENT_INGEST, "lifecycle": LIFECYCLE, "timers": TIMERS, "work": WORK}
+NOT_SIMULATED = (CONNECTIONS, INGEST_ERRORS, "-replies")
+
+
+def name_of(queue: FakeQueue) -> str:
+    name = queue.name.removeprefix(queue_name(ENVIRONMENT, "")).removesuffix(".fifo")
+    stem = name.removesuffix("-dlq")
+    return NAMES.get(stem, stem) + name.removeprefix(stem)
+
+
+def test_queues_and_what_feeds_functions_are_those_that_are_deployed() -> None:
+    engine, deployed = Engine(), plane(PLANE.name)
+    cloud = Cloud(engine, shipped_contract(), Weather(engine, Random(0)), [])
+    Wiring(cloud).start()
+    queues = {name_of(each): each for each in cloud.sqs.queues.values()}
+    for name, queue in deployed.queues.items():
+        if name.removesuffix("-dlq").endswith(NOT_SIMULATED):
+            continue
+        simulated, attributes = queues[name], queues[name].attributes
+        assert simulated.redrive.get("maxReceiveCount") == queue.find("RedrivePolicy", "maxReceiveCount"), (
+            name
+        )
+        for each in ("VisibilityTimeout", "MessageRetentionPeriod", "DeduplicationScope", "FifoQueue"):
+            assert attributes.get(each) == (str(found).lower() if (found := queue.find(each)) else None), (
+                name,
+                each,
+            )
+    readers = {name_of(cloud.sqs.queues[queue]): each.size for queue, each in cloud.sqs.readers.items()}
+    assert readers.keys() == deployed.mappings.keys() - {*NOT_SIMULATED}
+    for name, size in readers.items():
+        mapping = deployed.mappings[name]
+        assert size.batch_size == mapping.find("BatchSize"), name
+        assert size.batch_window_s == (mapping.find("MaximumBatchingWindowInSeconds") or 0), name
+        assert size.max_concurrency == mapping.find("ScalingConfig", "MaximumConcurrency"), name
+        assert size.timeout_s == deployed.function_behind(mapping, "FunctionName").find("Timeout"), name
