@@ -1,6 +1,6 @@
 """DynamoDB of a history: the requests that `DynamoDbTables` makes, over records in memory.
 
-`tests/unit/test_records.py` runs the same cases over this and moto, which takes a quarter of a history's time.
+`tests/unit/test_records.py` runs the same cases over this and moto, which would take a quarter of the time.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ class TablesClient(FakeClient):
 
     def query(self, *, TableName: str, **request: Any) -> Any:
         names, values = request["ExpressionAttributeNames"], request["ExpressionAttributeValues"]
-        of, since, until = (value_of(values[each]) if each in values else None for each in (":p", ":s", ":u"))
-        selection = Selection(names["#p"], of or "", names.get("#s"), since, until)
+        since, until = (value_of(values[each]) if each in values else None for each in (":s", ":u"))
+        selection = Selection(names["#p"], value_of(values[":p"]), names.get("#s"), since, until)
         return self._page(TableName, selection, request)
 
     def _page(self, table: str, selection: Selection, request: Mapping[str, Any]) -> Any:
