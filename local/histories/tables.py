@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
+from botocore.exceptions import ClientError
+
 from eventplane.records import NEW, UNCOUNTED, Condition, Item, MemoryTables, Selection, value_of
 from eventplane_aws.tables import CONFLICT
 from tests.fakes.client import FakeClient
@@ -78,7 +80,7 @@ class TablesClient(FakeClient):
         page = self._tables.page(table, replace(selection, limit=limit, after=after))
         return {"Items": list(page.items), **({"LastEvaluatedKey": page.after} if page.after else {})}
 
-    def _conflict(self, table: str, key: Item, operation: str) -> Exception:
+    def _conflict(self, table: str, key: Item, operation: str) -> ClientError:
         found = self._tables.get(table, key)
         return self.refusal(
             CONFLICT, "The conditional request failed", operation, **({"Item": found} if found else {})
