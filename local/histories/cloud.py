@@ -164,6 +164,6 @@ class Cloud:
         return DynamoDbTables(self.client(program, "dynamodb"), self.weather.draw)
 
     def unacknowledged(self) -> list[Desired]:
-        """Return desired states that were sent and not acknowledged."""
+        """Return desired states and commands that were not acknowledged."""
         desired = Records(DynamoDbTables(self.dynamodb, self.weather.draw), "desired", downlink_table.DESIRED)
-        return [each for each in desired.all() if each.state in (State.SENDING, State.PARKED)]
+        return [each for each in desired.all() if each.state in (State.PENDING, State.SENDING, State.PARKED)]
