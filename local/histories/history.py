@@ -42,6 +42,9 @@ SETTLES_S: Final = 9_000.0
 """So long after that everything has ended, an endpoint asked again after an hour; sooner if nothing waits."""
 
 STATE_KEY: Final = "threshold/home/pulse"
+SLOW_S: Final = 1.9
+"""The most that a call of a slow service takes longer: less than the functions' read timeout."""
+
 BURST_S: Final = 0.3
 """Between two desired states, or commands, that follow each other."""
 
@@ -253,7 +256,8 @@ class History:
         self.homes[decision.who].uplink.loses_answers += int(decision.much)
 
     def _kill(self, decision: Decision) -> None:
-        self.homes[decision.who].fuse = int(decision.much)
+        home = self.homes[decision.who]
+        home.fuse, home.fuse_at = int(decision.much), decision.text
 
     def _power_cut(self, decision: Decision) -> None:
         self.homes[decision.who].kill(power=True)
@@ -309,7 +313,7 @@ class History:
 
     def _slow(self, decision: Decision) -> None:
         slow = self.weather.slow
-        self._for(decision, lambda: slow.update({decision.who: 0.5}), lambda: slow.pop(decision.who, None))
+        self._for(decision, lambda: slow.update({decision.who: SLOW_S}), lambda: slow.pop(decision.who, None))
 
     def _copy(self, decision: Decision) -> None:
         """A standard queue delivers its next message twice, the copy up to minutes later."""

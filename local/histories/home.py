@@ -34,7 +34,7 @@ TURN_S: Final = 0.002
 AGAIN_S: Final = 10.0
 """How often a service repeats what it has no receipt for."""
 
-TRUSTING: Final = ("activity-service",)
+TRUSTING: Final = ("activity-service", "climate-service")
 """The services that wait for the broker's PUBACK only: its lasting session keeps what it has acknowledged."""
 
 RESTART_S: Final = 5.0
@@ -63,6 +63,7 @@ class Home:
         self.disk = Disk()
         self.wrong_by_s = 0.0
         self.fuse: int | None = None
+        self.fuse_at = ""
         self.boot = 0
         self.services: dict[str, Service] = {}
         self.forwarder: Forwarder | None = None
@@ -146,9 +147,9 @@ class Home:
         for path, content in kept.items():
             path.write_bytes(content)
 
-    def step(self, _what: str) -> None:
-        """One of the steps between which the forwarder can be killed."""
-        if self.fuse is not None:
+    def step(self, what: str) -> None:
+        """One of the steps between which the forwarder can be killed; `fuse` counts those at `fuse_at`."""
+        if self.fuse is not None and self.fuse_at in ("", what):
             self.fuse -= 1
             if self.fuse <= 0:
                 self.fuse = None

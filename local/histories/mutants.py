@@ -332,14 +332,14 @@ class Planted(SourceFileLoader, MetaPathFinder):
         return self.source_to_code(text.encode(), self.path)
 
 
-def run(seeds: int, known: Findings, *, is_planted: bool) -> Findings:
+def run(seeds: range, known: Findings, *, is_planted: bool) -> Findings:
     """Run stories; return what is found that is not `known`, of a planted fault the first of it."""
     # Only now, so that the fault is in what is imported.
     from local.histories.search import quieten, shipped, story_of, told
 
     quieten()
     found: Findings = {}
-    for seed in map(str, range(seeds)):
+    for seed in map(str, seeds):
         kinds = {each.kind for each in told(story_of(int(seed)), shipped()).findings}
         if kinds := kinds.difference(known.get(seed, ())):
             found[seed] = sorted(kinds)
@@ -348,12 +348,13 @@ def run(seeds: int, known: Findings, *, is_planted: bool) -> Findings:
     return found
 
 
-def tried(seeds: int, known: Findings, fault: str) -> Findings:
+def tried(seeds: range, known: Findings, fault: str) -> Findings:
     """Return what a process of its own finds in stories of the product with a `fault`; "": as it is."""
-    command = [sys.executable, "-m", "local.histories.mutants", "--seeds", str(seeds), "--plant", fault]
+    command = [sys.executable, "-m", "local.histories.mutants", "--plant", fault]
+    command += ["--first", str(seeds.start), "--seeds", str(len(seeds))]
     ran = subprocess.run(command, input=json.dumps(known), capture_output=True, text=True, cwd=ROOT)
     if ran.returncode == -signal.SIGXCPU:
-        return {str(seeds): [f"takes more than {MUTANT_S} s"]}
+        return {str(seeds.stop - 1): [f"takes more than {MUTANT_S} s"]}
     if ran.returncode:
         raise RuntimeError(f"{fault}: {ran.stderr[-2_000:]}")
     found: Findings = json.loads(ran.stdout)
@@ -365,18 +366,24 @@ def main() -> int:
     """Try the product as it is, and with each fault."""
     parser = argparse.ArgumentParser(prog="python -m local.histories.mutants", description=__doc__)
     parser.add_argument("--seeds", type=int, default=SEEDS, help="most stories for each fault")
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--only", default="", help="a part of the name of the faults to try")
     parser.add_argument("--plant", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
+    seeds = range(arguments.first, arguments.first + arguments.seeds)
     if arguments.plant is not None:
-        return _in_this_process(arguments.plant, arguments.seeds)
+        return _in_this_process(arguments.plant, seeds)
     chosen = [each.fault for each in MUTANTS if arguments.only in each.fault]
-    known = tried(arguments.seeds, {}, "")
+    known = tried(seeds, {}, "")
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        results = dict(zip(chosen, pool.map(partial(tried, arguments.seeds, known), chosen), strict=True))
-    first = {fault: (int(seed) + 1, kinds) for fault, each in results.items() for seed, kinds in each.items()}
+        results = dict(zip(chosen, pool.map(partial(tried, seeds, known), chosen), strict=True))
+    first = {
+        fault: (int(seed) - seeds.start + 1, kinds)
+        for fault, each in results.items()
+        for seed, kinds in each.items()
+    }
     missed = ", ".join(each for each in chosen if each not in first)
-    note = f"of {len(chosen)}, in up to {arguments.seeds} histories; not found: {missed or 'none'}"
+    note = f"of {len(chosen)}, in up to {len(seeds)} histories; not found: {missed or 'none'}"
     figures = [
         Figure("found", len(first), "faults", min(REQUIRED, len(chosen)), note=note),
         *(
@@ -389,7 +396,7 @@ def main() -> int:
     return 0 if figures[0].met else 1
 
 
-def _in_this_process(fault: str, seeds: int) -> int:
+def _in_this_process(fault: str, seeds: range) -> int:
     """Run the stories with `fault`, and print the findings; standard input has those of the product."""
     resource.setrlimit(resource.RLIMIT_CPU, (MUTANT_S, MUTANT_S + 1))
     sys.meta_path[:0] = [Planted(each) for each in MUTANTS if each.fault == fault]

@@ -71,7 +71,7 @@ class Wire:
         weather, program = self._weather, self._program
         engine = weather.engine
         for attempt in range(1, ATTEMPTS + 1):
-            engine.sleep(0.002 + 0.02 * weather.share() + weather.slow[self._service])
+            engine.sleep(0.002 + (0.02 + weather.slow[self._service]) * weather.share())
             if self._service in weather.down:
                 engine.sleep(READ_TIMEOUT_S)
                 if attempt == ATTEMPTS:
