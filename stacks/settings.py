@@ -125,6 +125,7 @@ class AlarmSettings:
             alarms are late, or may be lost. SNS asks each to confirm.
         ticket_subscribers: those who are told of what can wait for the next working day.
         urgent_age_s, age_s: how old an urgent, or another, message may become in a queue, seconds.
+        blocked_s: how old a message may become in a queue with an order, where one that fails blocks others.
         is_detailed: an alarm for the age of every queue, the errors of every function and the failures of
             every rule. Otherwise the canary counts for all queues, and one alarm has the errors of all
             functions, where no person's alarm depends on them: an alarm costs $0.10 a month.
@@ -139,6 +140,7 @@ class AlarmSettings:
     ticket_subscribers: tuple[str, ...] = ()
     urgent_age_s: int = 60
     age_s: int = 900
+    blocked_s: int = 60
     is_detailed: bool = True
     is_canary_scheduled: bool = True
     canary_every_min: int = 1

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import os
-from functools import partial
 
 from eventplane.contract import Priority
 from eventplane.function_settings import RouterSettings
 from lambdas.common.archive import Archive
 from lambdas.common.aws import PATIENT, QUICK, OnDemand, client, tables
-from lambdas.common.backoff import urgent_wait_s
 from lambdas.common.clock import system_clock
 from lambdas.common.ledger import Ledger
 from lambdas.common.queue_function import QueueReader, queue_function
@@ -21,7 +19,7 @@ from lambdas.router.payload import MESSAGE_SECONDS, URGENT_MESSAGE_SECONDS
 from lambdas.router.senders import Senders
 from lambdas.router.service import RouterService, TimeLimits
 from lambdas.router.span_recorder import span_recorder
-from lambdas.router.wiring import engine_in_force, wait_by
+from lambdas.router.wiring import engine_in_force
 
 
 def service() -> QueueReader:
@@ -50,9 +48,8 @@ def service() -> QueueReader:
         limits=TimeLimits.of(patience, payload_s),
         spans=span_recorder(settings.tracing, patience, threads, monotonic),
     )
-    max_receives = in_force.bundled.channel(settings.source).receives_at(settings.priority)
-    wait = partial(urgent_wait_s, max_receives=max_receives) if is_urgent else wait_by(in_force, max_receives)
-    return QueueReader(router.process, wait, patience)
+    schedule = in_force.bundled.channel(settings.source).retries(settings.priority)
+    return QueueReader(router.process, schedule, patience)
 
 
 handle = queue_function(service)

@@ -10,7 +10,6 @@ from eventplane.contract.subscription_table import SubscriptionTable
 from eventplane.function_settings import ContractSettings, RouterSettings
 from eventplane.interest.table import InterestTable
 from eventplane.records import Tables
-from lambdas.common.backoff import Wait, outage_wait_s, wait_s
 from lambdas.common.clock import system_clock
 from lambdas.common.contracts import bundled_contract
 from lambdas.common.log import log_foreign
@@ -55,15 +54,3 @@ def engine_in_force(
         return engine.build_engine(contract, settings.source, settings.queues, cpu_time, payload_s)
 
     return contract_in_force(settings, tables, build, settings.queues)
-
-
-def wait_by(in_force: ActiveContract[Engine], max_receives: int) -> Wait:
-    """How long a message waits that comes again: as through an outage until the contract in force is seen.
-
-    `max_receives` are those of its queue.
-    """
-
-    def wait(attempt: int, random: Callable[[], float]) -> int:
-        return wait_s(attempt, random) if in_force.is_seen else outage_wait_s(attempt, random, max_receives)
-
-    return wait

@@ -21,6 +21,7 @@ from eventplane.interest import table as interest_table
 from eventplane.records import Records
 from eventplane.replay import MAX_ORDER_RECEIVES, REPLAY
 from eventplane.resource_names import dead_letter_queue, queue_name
+from eventplane.retries import ROUTINE
 from eventplane_aws.tables import DynamoDbTables
 from lambdas.common.clock import Clock
 from local.histories.endpoints import EndpointModel
@@ -87,7 +88,12 @@ class Cloud:
         return Wire(self.weather, program, service, self._models[service])
 
     def _queue(
-        self, name: str, *, receives: int = 5, visibility_s: int = VISIBILITY_S, fifo: bool = False
+        self,
+        name: str,
+        *,
+        receives: int = ROUTINE.most_receives,
+        visibility_s: int = VISIBILITY_S,
+        fifo: bool = False,
     ) -> str:
         more = {"FifoQueue": "true"} if fifo else {}
         name = queue_name(ENVIRONMENT, name, is_fifo=fifo)
@@ -105,7 +111,7 @@ class Cloud:
         self.inboxes = {
             each.address: self._queue(
                 each.address.replace(".", "-"),
-                receives=each.max_receives,
+                receives=each.receives_at(each.priority),
                 visibility_s=INBOX_VISIBILITY_S,
                 fifo=bool(each.ordering and each.ordering.value != "none"),
             )
@@ -113,13 +119,13 @@ class Cloud:
         }
         self.outboxes = {
             each.name: self._queue(
-                f"{each.name}-outbox", receives=contract.channel(f"{each.name}.outbox").max_receives
+                f"{each.name}-outbox", receives=each.outbox.receives_at(each.outbox.priority)
             )
             for each in contract.of_kind(ParticipantKind.CLOUD_SERVICE)
         }
         uplink = contract.device.outbox
         self.ingest, self.tap = (
-            self._queue(each, receives=uplink.max_receives) for each in ("ingest", "tap")
+            self._queue(each, receives=uplink.receives_at(Priority.NORMAL)) for each in ("ingest", "tap")
         )
         self.urgent = self._queue("urgent", receives=uplink.receives_at(Priority.URGENT))
         self.ledger, self.lifecycle, self.timers, self.work = (

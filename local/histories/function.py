@@ -79,6 +79,7 @@ class Function:
             {
                 "messageId": each["MessageId"],
                 "receiptHandle": each["ReceiptHandle"],
+                "eventSourceARN": self._queue,
                 "body": each["Body"],
                 "attributes": each["Attributes"],
                 "messageAttributes": {
@@ -114,5 +115,7 @@ class Function:
         """Run what was wired; its answer to SQS."""
         cloud, batch = self._cloud, read_messages(event)
         failed = process(batch, Invocation(f"{self.name}-{next(cloud.numbers)}", remaining_ms))
-        redelivery = Redelivery(cloud.client(self.name, "sqs"), self._queue, cloud.weather.share)
+        redelivery = Redelivery(
+            cloud.client(self.name, "sqs"), self._queue, cloud.weather.share, lambda: cloud.engine.now_ms
+        )
         return redelivery.answer(batch, failed, remaining_ms)

@@ -8,7 +8,9 @@ from functools import partial
 from typing import Any, Final
 
 from eventplane.envelope import Envelope
+from eventplane.limits import MAX_RECEIVES
 from eventplane_client.dynamodb import DynamoDbFilter
+from eventplane_client.errors import BatchFailedError
 from eventplane_client.errors import ClientError as EventPlaneClientError
 from eventplane_client.functions import Handler, handles_events
 from eventplane_client.ports import Lease, MessageFilter, Mode
@@ -155,7 +157,10 @@ class ReaderFunction(Function):
         return handle
 
     def _answer(self, process: Any, event: dict[str, Any], remaining_ms: Callable[[], int]) -> Any:
-        return process(event, _Context(remaining_ms))
+        try:
+            return process(event, _Context(remaining_ms))
+        except BatchFailedError:
+            return {"batchItemFailures": [{"itemIdentifier": each["messageId"]} for each in event["Records"]]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +182,7 @@ def _wired(
         inbox=cloud.inboxes[f"{participant}.inbox"],
         outbox=cloud.outboxes[participant],
         visibility_s=INBOX_VISIBILITY_S,
-        max_receives=cloud.contract.channel(f"{participant}.inbox").max_receives - 1,
+        max_receives=MAX_RECEIVES - 1,
         system=system,
     )
     claims = cloud.client(program, "dynamodb")
