@@ -425,12 +425,14 @@ class Reader:
         if self._filter and self._is_lasting:
             # What was tried before an operator sent it back does not count against it.
             return self._filter.tries(delivery.key) if message.redrive is None else 0
-        if message.attempt == 1 or delivery.is_claimed:
+        if message.attempt == 1:
             return 0
         if self._marks is None:
             if delivery.position:
                 return 0  # it came back at once, time and again, for what is in front of it
             return message.attempt - self._schedule(delivery).receives(self._age_s(delivery))
+        if delivery.is_claimed:
+            return 0
         try:
             tries = self._marks.tries(delivery.key)
             delivery.is_claimed = self._marks.claim([delivery.key], force=True)[0] in _HANDED_OUT
