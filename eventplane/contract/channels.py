@@ -114,7 +114,8 @@ NUMBERS = {
         60,
         DAY_S,
         "seconds",
-        "after the first failed attempt, before the event becomes a dead letter ([giving up](#giving-up))",
+        "how long after its first failed attempt an event is tried, before it becomes a dead letter",
+        unset="see [giving up](#giving-up)",
     ),
     # Below five, throttled invocations alone can spend the receives (AWS Lambda guide for SQS).
     "max_receives": Number(

@@ -197,11 +197,11 @@ class Channel:
     def receives_at(self, priority: Priority) -> int:
         """Return the receives before the dead-letter queue of a queue that carries it at `priority`.
 
-        Where readers give up by themselves, these are all that SQS counts. The plane's functions let the
-        queue give up what they cannot settle: by the receives that their schedule makes in its time.
+        Urgent ones, and those whose readers give up by themselves, have all that SQS counts. The plane's
+        functions let the queue give up what they cannot settle: by the receives that their schedule makes.
         """
         is_own = self.participant in (DOWNLINK, MONITOR) or self.transport is Transport.IOT_CORE
-        if self.box == "inbox" and not is_own:
+        if priority is Priority.URGENT or (self.box == "inbox" and not is_own):
             return MAX_RECEIVES
         return self.retries(priority).most_receives
 

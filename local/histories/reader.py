@@ -32,6 +32,10 @@ POLLS_S: Final = 0.04
 """How late a function's poll may see a message, seconds: the other reader is as often the first."""
 
 
+class DependencyDownError(Exception):
+    """The telephone exchange is down."""
+
+
 @dataclass
 class Handled:
     """When each reader of the cloud handled each event, by participant, source and id."""
@@ -110,7 +114,7 @@ class CloudReader:
                 for delivery in reader.next(10, 20.0):
                     engine.sleep(0.02)
                     if self.is_dependency_down:
-                        reader.give_back(delivery, RuntimeError("the telephone exchange is down"))
+                        reader.give_back(delivery, DependencyDownError())
                         continue
                     self._handled.note(self.participant, delivery.event)
                     reader.settle([delivery])
@@ -151,7 +155,7 @@ class ReaderFunction(Function):
         def handle(event: Envelope) -> None:
             cloud.engine.sleep(0.02)
             if self.is_dependency_down:
-                raise RuntimeError("the telephone exchange is down")
+                raise DependencyDownError
             self._handled.note(participant, event)
 
         return handle

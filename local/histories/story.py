@@ -88,6 +88,9 @@ READERS: Final = ("alarm-centre", "care-analytics", "family-app")
 FUNCTIONS: Final = READERS[1:]
 """Those whose second reader is a function."""
 
+DOWN_S: Final = 3_600.0
+"""How long what a reader depends on may be down without a dead letter, seconds."""
+
 ENDPOINTS: Final = ("https://one.example/events", "https://other.example/events")
 ALARMS: Final = "org.eventplane.alarm."
 SUBSCRIBABLE: Final = {
@@ -209,4 +212,6 @@ def _fault(random: Random, what: str, at_s: float, size: Size) -> Decision:
         case "endpoint":
             return Decision(at_s, what, random.choice(ENDPOINTS), long_s, random.choice(ENDPOINT_FAULTS))
         case _:
-            return Decision(at_s, what, random.choice(READERS), long_s)
+            reader = random.choice(READERS)
+            is_down = what == "dependency-down"
+            return Decision(at_s, what, reader, random.choice((long_s, DOWN_S)) if is_down else long_s)

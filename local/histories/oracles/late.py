@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
+from eventplane.retries import LONGEST_S
 from local.histories.oracles.finding import Finding
 
 if TYPE_CHECKING:
     from local.histories.history import History
 
 ALARM_S: Final = 60.0
-OTHERS_S: Final = 600.0
-"""After healing, seconds; for a device's outbox its batching delay comes on top."""
+OTHERS_S: Final = 600.0 + LONGEST_S
+"""After healing, seconds, with the longest wait of a schedule; for a device's outbox its batching delay comes
+on top."""
 
 
 def judged(history: History) -> Iterator[Finding]:
