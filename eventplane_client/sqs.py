@@ -7,6 +7,7 @@ import logging
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from email.utils import parsedate_to_datetime
 from typing import Any, Final, Self
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -187,7 +188,8 @@ class SqsTransport:
                 )
             )
         self._clock.observe(found)
-        now_ms = self._clock()
+        # By SQS's own clock where it tells: this machine's may be minutes wrong.
+        now_ms = _answered_at_ms(answer) or self._clock()
         return [replace(each, age_s=_age_s(each, now_ms)) for each in found]
 
     def has_expired(self, event: Envelope) -> bool:
@@ -240,6 +242,14 @@ def group_of(group: str | None, queue: str, retries: RetrySchedule | None) -> st
     """
     is_ordered = queue.endswith(FIFO_SUFFIX) and (retries is None or retries.is_ordered)
     return group if is_ordered else None
+
+
+def _answered_at_ms(answer: dict[str, Any]) -> int | None:
+    headers = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {})
+    try:
+        return round(1_000 * parsedate_to_datetime(headers["date"]).timestamp())
+    except (KeyError, ValueError):
+        return None
 
 
 def _age_s(message: Message, now_ms: int) -> float | None:

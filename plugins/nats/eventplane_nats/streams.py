@@ -1,7 +1,7 @@
 """A channel as a stream of JetStream: its name, its settings, and what becomes of what nobody can handle.
 
 A stream and its one subject are called as the SQS queue of the channel would be. The consumer `READER` hands
-each message to one reader at a time, again after `ack_wait` seconds, and 1,000 times at most. The
+each message to one reader at a time, again after `ack_wait` seconds, and `max_deliver` times at most. The
 client library keeps the last of these for a dead letter; what no reader lived to make one of stays there.
 """
 
@@ -66,6 +66,7 @@ async def make_stream(
     *,
     replicas: int = 1,
     ack_wait_s: float = ACK_WAIT_S,
+    max_deliver: int = MAX_RECEIVES,
 ) -> str:
     """Create the stream of `channel`, or change it to what the contract says; return its name."""
     name = queue_name(environment, channel_queue(channel))
@@ -83,7 +84,7 @@ async def make_stream(
         await jetstream.update_stream(config)
     except NotFoundError:
         await jetstream.add_stream(config)
-    await jetstream.add_consumer(name, _reader(ack_wait_s, MAX_RECEIVES))
+    await jetstream.add_consumer(name, _reader(ack_wait_s, max_deliver))
     return name
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from email.utils import formatdate
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -16,7 +19,7 @@ from eventplane.limits import MAX_RECEIVES
 from eventplane.reasons import Reason
 from eventplane.retries import LONGEST_S, ROUTINE, SPARE, UNSETTLED, URGENT, URGENT_S, RetrySchedule
 from eventplane.sqs_binding import DATA_TYPE, RETRIES
-from eventplane_client.errors import BatchFailedError, UnhandleableError
+from eventplane_client.errors import BatchFailedError, NothingThereError, UnhandleableError
 from eventplane_client.functions import handles_events
 from eventplane_client.inbox import Inbox
 from eventplane_client.memory_filter import Memory, MemoryFilter
@@ -24,7 +27,9 @@ from eventplane_client.ports import Lease, MessageFilter, Mode
 from eventplane_client.sqs import SqsTransport
 from eventplane_client.system import SYSTEM, System, Thread
 from tests.fakes.aws import FakeAws
-from tests.unit.client.worlds import READER, event
+from tests.fakes.sqs import FakeSqs
+from tests.unit.client.conftest import WORLDS, make_world
+from tests.unit.client.worlds import READER, event, put, reading
 from tests.unit.lambdas.support import LambdaContext
 
 VISIBILITY_S = 60
@@ -199,6 +204,52 @@ class World:
 
 
 MODES = [Mode.EXACTLY_ONCE, Mode.AT_LEAST_ONCE]
+
+
+@pytest.mark.parametrize("kind", WORLDS)
+@pytest.mark.parametrize("mode", MODES)
+def test_every_lasting_state_counts_the_deaths_of_readers_since_the_last_failure(
+    kind: str, mode: Mode, tmp_path: Path
+) -> None:
+    world = make_world(kind, tmp_path, MAX_RECEIVES - 1)
+    put(world, event())
+    for _ in range(2 * UNSETTLED):
+        with reading(world, mode=mode) as inbox:
+            inbox.receive(0).nack()
+        world.hurry()
+    deaths = 0
+    while not world.letters():
+        with contextlib.suppress(NothingThereError):
+            got = world.client(world.reader, mode=mode).subscribe(on_doubt=lambda _: True).get(0)
+            deaths += got.type != DEAD_LETTER_TYPE  # some worlds lead it back here
+        world.crash()
+    assert deaths in (UNSETTLED - 1, UNSETTLED)
+    assert [each.attributes["deadletterreason"] for each in world.letters()] == [Reason.MAX_RECEIVES]
+    world.close()
+
+
+@pytest.mark.parametrize("skew_s", [-840, 840])
+def test_the_age_of_an_event_is_that_of_its_queues_clock(skew_s: int) -> None:
+    """This machine's clock is as wrong as SQS accepts a signature."""
+
+    class Answering(FakeSqs):
+        def receive_message(self, **request: Any) -> Any:
+            date = formatdate(self.clock() / 1_000, usegmt=True)
+            return super().receive_message(**request) | {"ResponseMetadata": {"HTTPHeaders": {"date": date}}}
+
+    world = World(fails=exchange_is_down)
+    world.system = replace(
+        world.system, time_ns=lambda: (world.aws.clock.now_ms + 1_000 * skew_s) * 1_000_000
+    )
+    world.aws.sqs.__class__ = Answering
+    world.send(event("alarm"), RetrySchedule(give_up_after_s=600))
+    for at_s in range(0, 600, 60):
+        world.start()
+        world.run(at_s)
+        assert world.letters == []
+    world.start()
+    world.run(660)
+    assert len(world.letters) == 1
 
 
 def exchange_is_down(_: Envelope) -> None:
