@@ -172,7 +172,7 @@ class Reader:
             is_last = isinstance(error, UnhandleableError) or is_over
             self._report(failed, error, None if is_last else wait_s, schedule.give_up_after_s - age_s)
             is_letter = failed.event.type == DEAD_LETTER_TYPE
-            if is_last and not is_letter and self._bury(message, failed, _refusal(error)):
+            if is_last and not is_letter and self._bury(message, failed, _refusal(error), _place(error)):
                 return
         else:
             wait_s = self._pause_s(failed)
@@ -585,12 +585,16 @@ class Reader:
             # The work is done, and must not be done again for the sake of telling.
             _log.warning("%s: a reply is lost: %s", self._participant, error)
 
-    def _bury(self, message: Message, delivery: Delivery | None, refusal: Refusal) -> bool:
-        """Make a dead letter of what can never be handled; False, with nothing changed, if it fails now."""
+    def _bury(self, message: Message, delivery: Delivery | None, refusal: Refusal, place: str = "") -> bool:
+        """Make a dead letter of what is not handled any more; False, with nothing changed, if it fails now.
+
+        The letter alone has the `place` of the last failure.
+        """
         event = delivery.event if delivery else None
         refused = None
         try:
-            letter_event = letter(self._participant, message, event, refusal, self._system.now())
+            reason = Refusal(refusal.reason, refusal.detail + place)
+            letter_event = letter(self._participant, message, event, reason, self._system.now())
             self._transport.put(letter_event, _PUT_S, durable=True)
         except ClientError as error:
             is_final = isinstance(error, RefusedError)
@@ -616,11 +620,13 @@ class Reader:
 def _refusal(error: BaseException | str) -> Refusal:
     if isinstance(error, UnhandleableError):
         return Refusal(error.reason, error.detail)
-    if isinstance(error, str):
-        return Refusal(error, error)
-    frames = extract_tb(error.__traceback__)
-    place = f" ({frames[-1].filename}:{frames[-1].lineno} in {frames[-1].name})" if frames else ""
-    return Refusal(type(error).__name__, f"{error}{place}")
+    return Refusal(error if isinstance(error, str) else type(error).__name__, str(error))
+
+
+def _place(error: BaseException | str) -> str:
+    """Return where it was raised, for the operators of its program; '' where nothing was."""
+    frames = [] if isinstance(error, str | UnhandleableError) else extract_tb(error.__traceback__)
+    return f" ({frames[-1].filename}:{frames[-1].lineno} in {frames[-1].name})" if frames else ""
 
 
 def _failure(error: BaseException | str) -> Failure:
