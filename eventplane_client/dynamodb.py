@@ -29,7 +29,7 @@ class Claim:
     session_id: str = ""
     lease_until: int = 0
     is_done: bool = False
-    tries: int = 0
+    tries: int | None = None
     expires: int = 0
     revision: int = 0
 
@@ -89,7 +89,8 @@ class DynamoDbFilter(DynamoDbState):
     def tries(self, key: bytes) -> int:
         with self._lock, no_state(self._table):
             found = self._claims.read(*self._key(key))
-        return found.tries if found and not found.is_done and found.expires >= self._clock() else 0
+        is_open = found and not found.is_done and found.expires >= self._clock()
+        return (found.tries or 0) if found and is_open else 0
 
     def _key(self, key: bytes) -> tuple[str, str]:
         # By two digits of the digest, so that no partition has to bear all of a busy inbox.
@@ -118,7 +119,7 @@ class DynamoDbFilter(DynamoDbState):
                 return verdict, found
             if verdict is not Verdict.NEW and not (force and verdict in (Verdict.DOUBT, Verdict.MINE)):
                 return verdict, None
-            before = found.tries if found and verdict is not Verdict.NEW else 0
+            before = (found.tries or 0) if found and verdict is not Verdict.NEW else 0
             wanted = replace(wanted, revision=found.revision if found else NEW, tries=1 + before)
         raise ConflictError(self._table, (reader, event))
 
