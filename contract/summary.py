@@ -148,6 +148,8 @@ def _special(channel: Channel) -> Iterator[str]:
         yield "in the order of its source"
     if channel.expiry_s:
         yield f"expires after {duration(channel.expiry_s)}"
+    if channel.give_up_after_s and not channel.webhook:
+        yield f"given up after {duration(channel.give_up_after_s)} of failures"
     if channel.batching_delay_ms:
         yield f"waits up to {_delay(channel.batching_delay_ms)} for a batch"
     if channel.events_per_message > 1:

@@ -38,7 +38,7 @@ class Reason(StrEnum):
 
     RECEIVES_EXHAUSTED = (
         "receives_exhausted",
-        "A reader gave the message back, or ran out of time, `max_receives` times. The event itself is good.",
+        "No reader settled the message in the receives that its queue counts. The event itself is good.",
         "Look for the event's id in the log of the reader, end the cause, then redrive the queue.",
     )
     RULE_FAILED = (
@@ -94,7 +94,7 @@ class Reason(StrEnum):
     )
     MAX_RECEIVES = (
         "max_receives",
-        "A reader received the event as often as the channel allows, and did not settle it.",
+        "`max_receives` deliveries ended without a settlement: the reader died of the event, or was killed.",
         "Look for the event's id in the log of the reader, end the cause, then redrive the dead letter.",
     )
     ENDPOINT_REFUSED = (
@@ -114,7 +114,7 @@ class Reason(StrEnum):
     )
     ENDPOINT_FAILED = (
         "endpoint_failed",
-        "A webhook's endpoint did not accept the event within the time or the deliveries that it had.",
+        "A webhook's endpoint did not accept the event within its `give_up_after_s`.",
         "Read the detail, restore the endpoint, then redrive the dead letter.",
     )
     ENDPOINT_FORBIDDEN = (

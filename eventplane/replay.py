@@ -23,9 +23,9 @@ REPLAY: Final = "replay"
 REDRIVE: Final = "redrive"
 """The reason of the ledger records of events that an operator sent back into an inbox."""
 
-MAX_ORDER_RECEIVES: Final = 5
-"""Deliveries of an order before the queue's dead-letter queue gets it. Ours: an order that fails may have
-sent its events each time."""
+MAX_ORDER_RECEIVES: Final = 20
+"""Deliveries of an order before the queue's dead-letter queue gets it. Ours: they bridge an hour's outage;
+an order that fails may have sent its events each time."""
 
 REPLAYED_TIME: Final = "replayedtime"
 """The attribute that marks a copy: when it was sent again, RFC 3339."""

@@ -2,7 +2,7 @@
 
 The body is the event in JSON format and alone counts. In a packed inbox it may be a CloudEvents JSON batch,
 plain or in gzip and base64, which its first characters tell apart. Message attributes are hints, for a
-consumer that wants to choose without parsing; only `REDRIVEN` and `ROUTE` are read back.
+consumer that wants to choose without parsing; only `REDRIVEN`, `ROUTE` and `RETRIES` are read back.
 """
 
 from __future__ import annotations
@@ -33,6 +33,9 @@ COUNT: Final = "events"
 
 ROUTE: Final = "route"
 """The hint in which a router names the route."""
+
+RETRIES: Final = "retries"
+"""The hint in which a router tells a reader without the contract when to try again (`eventplane.retries`)."""
 
 REDRIVEN: Final = "redriven"
 """The attribute of a message that an operator sent back: it names the run and, behind a dot, the dead letter.

@@ -14,6 +14,7 @@ from eventplane.conversation import handlers, open_requests
 from eventplane.conversation.open_requests import TIMEOUT_S, Circuit, Replies
 from eventplane.envelope import Envelope
 from eventplane.guarantee import asks_best_effort, at_best_effort
+from eventplane.retries import URGENT
 from eventplane.sending import sent_again
 from eventplane_client.cloud_event import envelope_of
 from eventplane_client.conversation import Conversations, NoConversations
@@ -22,7 +23,7 @@ from eventplane_client.inbox import Inbox
 from eventplane_client.interest import Interest, checked_announcement
 from eventplane_client.notices import Listener, log_notice
 from eventplane_client.ports import MessageFilter, Mode, Transport, digest
-from eventplane_client.reader import Doubt, Judge
+from eventplane_client.reader import Doubt, Judge, Retries
 from eventplane_client.resequencer import GAP_TIMEOUT_S, MOST_HELD
 from eventplane_client.settings import check_arguments
 from eventplane_client.system import SYSTEM, System
@@ -72,7 +73,8 @@ class Client:
     """Takes part as `participant`; see `connect`. Use it in a `with` block.
 
     `telemetry` is told what it does; set it before anything else. `is_registered` says whether anything leads
-    to its inbox, `has_expired` whether it is too late to hand out an event, as far as the transport knows.
+    to its inbox, `has_expired` whether it is too late to hand out an event, as far as the transport knows,
+    `retries` when one that fails is tried again and given up, where its message does not say.
     """
 
     def __init__(
@@ -91,6 +93,7 @@ class Client:
         on_notice: Listener = log_notice,
         is_registered: Callable[[], bool] = lambda: True,
         has_expired: Judge | None = None,
+        retries: Retries = lambda _: URGENT,
         system: System = SYSTEM,
     ) -> None:
         self._conversations = conversations or NoConversations("nobody can be asked here", "use `connect`")
@@ -107,6 +110,7 @@ class Client:
         self._on_notice = on_notice
         self._is_registered = is_registered
         self._has_expired = has_expired
+        self._retries = retries
         self._system = system
         self.telemetry: Telemetry = NoTelemetry()
         self._inboxes: list[Inbox] = []
@@ -271,6 +275,7 @@ class Client:
             telemetry=self.telemetry,
             is_registered=self._is_registered,
             has_expired=self._has_expired,
+            retries=self._retries,
             in_force_from=in_force_from,
             system=self._system,
         )

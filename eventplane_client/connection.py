@@ -15,18 +15,20 @@ from eventplane.contract.subscription_table import SUBSCRIPTIONS_TABLE
 from eventplane.envelope import parse_event
 from eventplane.interest.table import INTEREST_TABLE
 from eventplane.resource_names import resource_name
+from eventplane.retries import RetrySchedule
 from eventplane_client.asker import QueueAsker
 from eventplane_client.client import Client, Subscriptions
 from eventplane_client.connectors import connector_of
 from eventplane_client.conversation import Conversations, NoConversations, telling
 from eventplane_client.errors import ClientSettingsError, NotRegisteredError
 from eventplane_client.memory import MemoryPlane, MemoryTransport
-from eventplane_client.memory_filter import WINDOW, Memory, MemoryFilter
+from eventplane_client.memory_filter import WINDOW, MemoryFilter
 from eventplane_client.memory_interest import MemoryInterest
 from eventplane_client.memory_subscriptions import MemorySubscriptions
 from eventplane_client.notices import Listener, Refused, log_notice
 from eventplane_client.outbox_order import OutboxOrder
 from eventplane_client.ports import Lease, MessageFilter, Mode, Transport
+from eventplane_client.reader import Retries
 from eventplane_client.settings import (
     DEFAULT_PROFILE,
     ClientSettings,
@@ -129,15 +131,20 @@ def memory_client(settings: ClientSettings, name: str, on_notice: Listener) -> C
 
 def _contract_of(settings: ClientSettings) -> Contract | None:
     """The deployed contract, if `settings` name it. Raises `NotRegisteredError` for who is not in it."""
+    contract = deployed(settings)
+    if contract and settings.participant not in contract.participants:
+        problem = f"the contract {settings.contract} has no such participant"
+        raise NotRegisteredError(settings.participant, problem, "add it to the contract, or use a name of it")
+    return contract
+
+
+def deployed(settings: ClientSettings) -> Contract | None:
+    """Return the deployed contract, if `settings` name it."""
     if not settings.contract:
         return None
     from eventplane_client.contract_in_force import deployed_contract
 
-    contract = deployed_contract(Path(settings.contract))
-    if settings.participant not in contract.participants:
-        problem = f"the contract {settings.contract} has no such participant"
-        raise NotRegisteredError(settings.participant, problem, "add it to the contract, or use a name of it")
-    return contract
+    return deployed_contract(Path(settings.contract))
 
 
 def mqtt_client(settings: ClientSettings, address: str, on_notice: Listener) -> Client:
@@ -224,8 +231,19 @@ def client_of(
         gap_timeout_s=settings.gap_timeout_s,
         most_held=settings.most_held,
         on_notice=on_notice,
+        retries=_retries(settings),
         **more,
     )
+
+
+def _retries(settings: ClientSettings) -> Retries:
+    contract = deployed(settings)
+    participant = contract.participants.get(settings.participant) if contract else None
+    if contract is None or participant is None:
+        schedule = RetrySchedule(give_up_after_s=settings.give_up_after_s)
+        return lambda _: schedule
+    inbox, priority = participant.inbox, contract.priority
+    return lambda event: inbox.retries(priority(event, inbox))
 
 
 def _tell_refused(on_notice: Listener, payload: bytes, reason: str) -> None:
@@ -367,7 +385,7 @@ def filter_of(settings: ClientSettings, default: str, on_notice: Listener) -> Ca
     kind, place = settings.state_parts(default)
     window = settings.window or WINDOW
     if kind == "memory":
-        return lambda: MemoryFilter(Memory(), window)
+        return lambda: MemoryFilter(window=window)
     if kind == "sqlite":
         from eventplane_client.sqlite_filter import SqliteFilter
 

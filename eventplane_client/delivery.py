@@ -14,8 +14,9 @@ from eventplane_client.telemetry import Handling
 class Delivery:
     """`event` as `message` brought it; the filter knows it by `key`, its inbox's order by its `position`.
 
-    `is_claimed` by this reader; `is_acknowledged` to the transport before it is handled (`at_most_once`);
-    `is_handled` once the filter was asked to record that, even if it failed to;
+    It came at `received_s`, by the monotonic clock. `is_claimed` by this reader; `is_acknowledged` to the
+    transport before it is handled (`at_most_once`); `is_handled` once the filter was asked to record that,
+    even if it failed to;
     `is_settled` once it is handled or given back; `handling` tells of it while it is handed out.
     """
 
@@ -23,6 +24,7 @@ class Delivery:
     message: Message
     key: bytes
     position: tuple[Stream, int] | None = None
+    received_s: float = 0.0
     is_claimed: bool = False
     is_acknowledged: bool = False
     is_handled: bool = False

@@ -20,7 +20,8 @@ from eventplane_client.system import SYSTEM, System
 class Claim:
     """An event that the reader `session_id` has until `lease_until`, or that is done.
 
-    `expires` is when it may be forgotten; times are Unix seconds.
+    `tries` is how often it was claimed without an end; `expires` is when it may be forgotten. Times are Unix
+    seconds.
     """
 
     reader: str
@@ -28,6 +29,7 @@ class Claim:
     session_id: str = ""
     lease_until: int = 0
     is_done: bool = False
+    tries: int | None = None
     expires: int = 0
     revision: int = 0
 
@@ -84,6 +86,12 @@ class DynamoDbFilter(DynamoDbState):
                     # Another reader may have taken it over, or the last renewal's answer was lost.
                     self._in_hand[key] = renewed or self._stored(key) or mine
 
+    def tries(self, key: bytes) -> int:
+        with self._lock, no_state(self._table):
+            found = self._claims.read(*self._key(key))
+        is_open = found and not found.is_done and found.expires >= self._clock()
+        return (found.tries or 0) if found and is_open else 0
+
     def _key(self, key: bytes) -> tuple[str, str]:
         # By two digits of the digest, so that no partition has to bear all of a busy inbox.
         return f"{self._participant}/{key[:1].hex()}", key.hex()
@@ -96,6 +104,7 @@ class DynamoDbFilter(DynamoDbState):
             event=event,
             session_id=self._session,
             lease_until=self._lease_end(),
+            tries=1,
             expires=self._expiry(),
         )
         taken = Verdict.DOUBT if force else Verdict.NEW
@@ -110,7 +119,8 @@ class DynamoDbFilter(DynamoDbState):
                 return verdict, found
             if verdict is not Verdict.NEW and not (force and verdict in (Verdict.DOUBT, Verdict.MINE)):
                 return verdict, None
-            wanted = replace(wanted, revision=found.revision if found else NEW)
+            before = (found.tries or 0) if found and verdict is not Verdict.NEW else 0
+            wanted = replace(wanted, revision=found.revision if found else NEW, tries=1 + before)
         raise ConflictError(self._table, (reader, event))
 
     def _verdict(self, key: bytes, claim: Claim) -> Verdict:

@@ -54,6 +54,7 @@ ENTRY: Final = RecordKind(type=Entry, key=KEY)
 class _Seen:
     session: str
     is_done: bool
+    tries: int = 0
 
 
 class DynamoDbLogFilter(DynamoDbState):
@@ -116,6 +117,10 @@ class DynamoDbLogFilter(DynamoDbState):
             while self._in_hand.intersection(keys) and not self._append():
                 pass
 
+    def tries(self, key: bytes) -> int:
+        seen = self._seen.get(key)
+        return seen.tries if seen else 0
+
     def _verdict(self, key: bytes) -> Verdict:
         seen = self._seen.get(key)
         if seen is None:
@@ -168,7 +173,7 @@ class DynamoDbLogFilter(DynamoDbState):
         self._next = int(entry.event) + 1
         self._last_s = entry.expires - self._window_s
         for key in _keys(entry.claimed):
-            self._seen[key] = _Seen(session, is_done=False)
+            self._seen[key] = _Seen(session, is_done=False, tries=self.tries(key) + 1)
             if session != self._session:
                 self._in_hand.discard(key)  # it was in doubt, and its new reader answers for it
         for key in _keys(entry.done):

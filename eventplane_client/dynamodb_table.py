@@ -67,6 +67,8 @@ class DynamoDbState:
     Failures raise `StateError`.
     """
 
+    is_lasting = True
+
     def __init__(
         self,
         dynamodb: Any,
@@ -93,10 +95,6 @@ class DynamoDbState:
     def _session(self) -> str:
         # With its first use: clones of a function's snapshot would share what is drawn before it.
         return self._random_bytes(8).hex()
-
-    def tries(self, key: bytes) -> int:  # noqa: ARG002 (the queue counts)
-        """Return 0: the queue counts."""
-        return 0
 
     def epoch(self, source: str, epoch: str) -> str | None:
         """Store the `epoch` of `source`; return the one before if that was another."""

@@ -214,6 +214,16 @@ class StateError(ClientError):
         self.problem = problem
 
 
+class BatchFailedError(ClientError):
+    """A function of `participant` failed for all `failures` events of its batch."""
+
+    participant: str
+    failures: int
+    message = (
+        "{participant}: all {failures} events of the batch failed; the log has each of them, see the cause"
+    )
+
+
 class LeaseTooLongError(ClientError):
     """The inbox of `participant` gives out an event for the last time before a crashed reader's claim ends.
 

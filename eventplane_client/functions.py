@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from contextlib import closing
+from dataclasses import replace
 from typing import Any, Final, Protocol
 
 from aws_lambda_powertools.utilities.batch.types import PartialItemFailureResponse
@@ -16,17 +17,20 @@ from aws_lambda_powertools.utilities.data_classes import SQSEvent
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 
 from eventplane.envelope import Envelope
+from eventplane.limits import MAX_RECEIVES
 from eventplane.resource_names import resource_name
-from eventplane.sqs_binding import REDRIVEN, ROUTE
+from eventplane.retries import RetrySchedule
+from eventplane.sqs_binding import REDRIVEN, RETRIES, ROUTE
 from eventplane_client.aws import aws_client
 from eventplane_client.dynamodb import DynamoDbFilter
 from eventplane_client.dynamodb_table import TABLE
+from eventplane_client.errors import BatchFailedError
 from eventplane_client.inbox import Inbox
 from eventplane_client.notices import Listener, log_notice
 from eventplane_client.ports import Lease, Message, MessageFilter, Mode, Transport
 from eventplane_client.reader import Doubt
 from eventplane_client.resequencer import GAP_TIMEOUT_S
-from eventplane_client.sqs import SqsTransport
+from eventplane_client.sqs import SqsTransport, group_of
 from eventplane_client.system import SYSTEM, System
 from eventplane_client.telemetry import Telemetry
 from eventplane_client.visibility import check_lease
@@ -60,31 +64,35 @@ class BatchTransport:
     def __init__(self, event: dict[str, Any], outbox: Transport, system: System) -> None:
         self.max_receives = outbox.max_receives
         self._outbox = outbox
-        self._messages = {
-            record.message_id: Message(
-                body=record.body.encode("utf-8", "surrogatepass"),
-                attempt=int(record.attributes.approximate_receive_count or 1),
-                handle=record.message_id,
-                group=record.attributes.message_group_id,
-                sent_at_ms=int(record.attributes.sent_timestamp),
-                route=_hint(record, ROUTE),
-                redrive=_hint(record, REDRIVEN),
-                # Nobody waits in a function: what is too early waits in its queue, over several invocations.
-                waited_s=_waited_s(record, system.now_s()),
-            )
-            for record in SQSEvent(event).records
-        }
-        self._unread = list(self._messages.values())
-        self._open = dict.fromkeys(self._messages)
+        records = list(SQSEvent(event).records)
+        now_s = system.now_s()
+        self._unread = [_message(each, now_s) for each in records]
+        self._open = {each.message_id: each for each in records}
+        self._received = len(records)
+        self.handled, self.failures = 0, list[Exception]()
 
     @property
     def has_unread(self) -> bool:
         """Whether there are messages that were not received yet."""
         return bool(self._unread)
 
-    @property
-    def answer(self) -> PartialItemFailureResponse:
-        """Which messages the queue shall keep."""
+    def call(self, function: Callable[[Envelope], object], event: Envelope) -> object:
+        """Return what `function` makes of `event`, and count it."""
+        try:
+            answer = function(event)
+        except Exception as error:
+            self.failures.append(error)
+            raise
+        self.handled += 1
+        return answer
+
+    def answer(self, participant: str) -> PartialItemFailureResponse:
+        """Which messages the queue shall keep. Raises `BatchFailedError` if the handler failed for all.
+
+        Then the invocation counts as failed; each message comes again at its time all the same.
+        """
+        if not self.handled and len(self.failures) >= self._received == len(self._open) > 0:
+            raise BatchFailedError(participant, len(self.failures)) from self.failures[-1]
         return {"batchItemFailures": [{"itemIdentifier": id} for id in self._open]}
 
     def put(self, event: Envelope, timeout_s: float, *, durable: bool) -> None:
@@ -100,7 +108,9 @@ class BatchTransport:
         return []
 
     def release(self, message: Message, wait_s: float) -> None:
-        pass  # the queue's visibility timeout says when it comes again
+        # Where the function may not do that, the queue's visibility timeout says when it comes again.
+        if record := self._open.get(str(message.handle)):
+            self._outbox.release(replace(message, handle=record.raw_event.get("receiptHandle")), wait_s)
 
     def extend(self, messages: Sequence[Message]) -> None:
         pass
@@ -123,11 +133,12 @@ def handles_events(
 ) -> Callable[[Callable[[Envelope], object]], Handler]:
     """Makes of a function of one event a handler of the batches of the inbox of `participant`.
 
-    The event source mapping needs `ReportBatchItemFailures`. An exception brings the event back, and at the
-    queue's limit makes a dead letter of it with the exception as reason. What it returns is the answer to
-    whoever waits for a reply. In a FIFO queue what follows in its
-    group waits. `wiring` gives transport and filter in the place of those of `environment`; it is called
-    once, with the first batch. `telemetry` is told of each event. `system` has clocks and randomness.
+    The event source mapping needs `ReportBatchItemFailures`. An exception brings the event back, and when its
+    time is over makes a dead letter of it with the exception as reason. If every event of a batch fails, the
+    function raises `BatchFailedError`. What it returns is the answer to whoever waits for a reply. In a FIFO
+    queue with an order what follows in its group waits. `wiring` gives transport and filter in the place of
+    those of `environment`; it is called once, with the first batch. `telemetry` is told of each event.
+    `system` has clocks and randomness.
 
     In an inbox with `ordering: source` an event that came too early comes again after the visibility timeout.
     It goes without its predecessors once `gap_timeout_s` seconds have passed since it was received first, and
@@ -156,7 +167,7 @@ def handles_events(
 
             def in_time(event: Envelope) -> object:
                 try:
-                    return function(event)
+                    return batch.call(function, event)
                 finally:
                     if not has_time():
                         inbox.stop()
@@ -180,16 +191,31 @@ def handles_events(
                 while batch.has_unread and has_time():
                     # All of one reception were early or malformed; there are more.
                     inbox.handle(in_time, idle_s=0)
-            return batch.answer
+            return batch.answer(participant)
 
         return handle
 
     return decorate
 
 
-def _waited_s(record: SQSRecord, now_s: float) -> float:
+def _message(record: SQSRecord, now_s: float) -> Message:
+    attributes, retries = record.attributes, RetrySchedule.read(_hint(record, RETRIES))
     first_ms = record.raw_event["attributes"].get("ApproximateFirstReceiveTimestamp")
-    return max(0.0, now_s - int(first_ms) / 1e3) if first_ms else 0.0
+    age_s = max(0.0, now_s - int(first_ms) / 1e3) if first_ms else None
+    queue = str(record.raw_event.get("eventSourceARN", ""))
+    return Message(
+        body=record.body.encode("utf-8", "surrogatepass"),
+        attempt=int(attributes.approximate_receive_count or 1),
+        handle=record.message_id,
+        group=group_of(attributes.message_group_id, queue, retries),
+        sent_at_ms=int(attributes.sent_timestamp),
+        route=_hint(record, ROUTE),
+        redrive=_hint(record, REDRIVEN),
+        retries=retries,
+        age_s=age_s,
+        # Nobody waits in a function: what is too early waits in its queue, over several invocations.
+        waited_s=age_s or 0.0,
+    )
 
 
 def _hint(record: SQSRecord, name: str) -> str | None:
@@ -198,6 +224,6 @@ def _hint(record: SQSRecord, name: str) -> str | None:
 
 
 def _wire(participant: str, environment: str) -> Wiring:
-    queues = SqsTransport.find(participant, environment, aws_client("sqs"), max_receives=5)
+    queues = SqsTransport.find(participant, environment, aws_client("sqs"), max_receives=MAX_RECEIVES)
     dynamodb, table = aws_client("dynamodb"), resource_name(environment, TABLE)
     return queues, lambda lease: DynamoDbFilter(dynamodb, table, participant, lease=lease)

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Self
 
 from eventplane.envelope import Envelope
+from eventplane.retries import URGENT
 from eventplane_client.delivery import Delivery
 from eventplane_client.errors import (
     AlreadySettledError,
@@ -19,7 +20,7 @@ from eventplane_client.errors import (
 )
 from eventplane_client.notices import Listener, log_notice
 from eventplane_client.ports import MessageFilter, Mode, Transport
-from eventplane_client.reader import LONG_POLL_S, Doubt, Judge, Reader
+from eventplane_client.reader import LONG_POLL_S, Doubt, Judge, Reader, Retries
 from eventplane_client.resequencer import GAP_TIMEOUT_S, MOST_HELD
 from eventplane_client.settings import check_arguments
 from eventplane_client.system import SYSTEM, System
@@ -52,7 +53,7 @@ class Received:
         return handling.active() if handling else nullcontext()
 
     def nack(self, error: BaseException | str = "nack") -> None:
-        """It is not handled: it comes again later, or at the channel's limit becomes a dead letter.
+        """It is not handled: it comes again later, or becomes a dead letter when its time is over.
 
         After an `UnhandleableError` it is a dead letter at once, for its reason. Else the reason is the
         exception's class, or `error` itself. Raises `AlreadySettledError`,
@@ -87,6 +88,7 @@ class Inbox:
         telemetry: Telemetry | None = None,
         is_registered: Callable[[], bool] = lambda: True,
         has_expired: Judge | None = None,
+        retries: Retries = lambda _: URGENT,
         in_force_from: datetime | None = None,
         system: System = SYSTEM,
     ) -> None:
@@ -104,6 +106,7 @@ class Inbox:
             on_doubt=on_doubt,
             telemetry=telemetry,
             has_expired=has_expired,
+            retries=retries,
             system=system,
         )
         self._got: list[Delivery] = []

@@ -20,6 +20,7 @@ from eventplane.errors import EnvelopeError
 from eventplane.filters import Any as AnyOf
 from eventplane.filters import Filter
 from eventplane.interest import is_always_wanted, is_wanted
+from eventplane.limits import MAX_RECEIVES
 from eventplane.names import REPLY_TO, REPLY_TYPE
 from eventplane.reasons import Outcome
 from eventplane.router import Router
@@ -37,9 +38,6 @@ from eventplane_client.settings import check_number
 from eventplane_client.system import SYSTEM, System
 
 _log = logging.getLogger(__name__)
-
-MAX_RECEIVES = 5
-"""The contract's default."""
 
 MAX_EVENTS: Final = 100_000
 """Events that an inbox holds by default; one more drops the oldest. Ours."""
@@ -61,13 +59,14 @@ _SOURCE = "/eventplane/memory/router"
 
 @dataclass(eq=False, slots=True)
 class _Entry:
-    """One event in an inbox since `arrived_at`; `number` of its last delivery."""
+    """One event in an inbox since `arrived_at`; first delivered at `first_at`, last as `number`."""
 
     body: bytes
     arrived_at: float
     visible_at: float
     attempt: int = 0
     number: int = 0
+    first_at: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -350,9 +349,12 @@ class MemoryPlane:
 
     def _message(self, key: int, entry: _Entry, now: float) -> Message:
         entry.attempt += 1
+        if entry.attempt == 1:
+            entry.first_at = now
         entry.number = next(self._numbers)
         entry.visible_at = now + self.visibility_s
-        return Message(entry.body, entry.attempt, _Handle(key, entry.number))
+        handle = _Handle(key, entry.number)
+        return Message(entry.body, entry.attempt, handle, age_s=now - entry.first_at)
 
 
 _NOTHING = object()

@@ -44,8 +44,8 @@ class Memory:
 class MemoryFilter:
     """Remembers the last `window` events in `memory`.
 
-    Other readers of the same memory take a claim for abandoned when its `lease` has ended without renewal;
-    `clock` returns seconds.
+    Without `memory` it has one of its own, which ends with it. Other readers of the same memory take a claim
+    for abandoned when its `lease` has ended without renewal; `clock` returns seconds.
     """
 
     def __init__(
@@ -56,6 +56,7 @@ class MemoryFilter:
         lease: Lease = lambda: LEASE_S,
         clock: Callable[[], float] = SYSTEM.monotonic,
     ) -> None:
+        self.is_lasting = memory is not None
         self._memory = memory or Memory()
         self._memory.session += 1
         self._session = self._memory.session

@@ -26,6 +26,7 @@ from eventplane.conversation.questions import (
 from eventplane.envelope import Envelope, parse_event
 from eventplane.guarantee import is_expired_on_device
 from eventplane.interest.announcement import Announcement, write_announcement
+from eventplane.limits import MAX_RECEIVES
 from eventplane.reasons import Outcome
 from eventplane.receipts import SPOOL_FULL, Receipt, digest
 from eventplane.topics import (
@@ -70,9 +71,6 @@ MAX_MESSAGE_BYTES: Final = 256 * 1024
 """Largest message that is sent, bytes. An event is at most 96 KiB; over a megabyte the home's broker ends the
 sender's connection."""
 
-MAX_RECEIVES: Final = 5
-"""Deliveries to a failing handler before a dead letter, unless the settings say otherwise."""
-
 _KEEPALIVE_S: Final = 30
 _CONNECT_TIMEOUT_S: Final = 5.0
 
@@ -89,6 +87,7 @@ class _Held:
     payload: bytes
     copies: list[Received] = field(default_factory=list)
     attempt: int = 0
+    first_at: float = 0.0
     is_in_hand: bool = False
     visible_at: float = 0.0
 
@@ -118,7 +117,7 @@ class MqttTransport:
     Args:
         participant: the service's name in the contract.
         host, port: the home's broker; a host that is the path of a Unix socket has no port.
-        max_receives: deliveries to a failing handler before a dead letter.
+        max_receives: deliveries to a failing handler before a dead letter in any case.
         profile: Mosquitto's profile. The client connects where the profile leads and follows a change of it;
             host and port count only until the profile could be read.
         announced_by: find the broker by DNS-SD instead: the one that the thing of this name announces, '' for
@@ -351,9 +350,12 @@ class MqttTransport:
             self._changed.notify_all()
 
     def _hand_over(self, held: _Held) -> Message:
+        now = self._system.monotonic()
         held.is_in_hand = True
         held.attempt += 1
-        return Message(held.payload, held.attempt, None)
+        if held.attempt == 1:
+            held.first_at = now
+        return Message(held.payload, held.attempt, None, age_s=now - held.first_at)
 
     def _put(self, event: Envelope | bytes, timeout_s: float, *, durable: bool) -> None:
         """Do what `put` does; without `durable` stop sending the event after the timeout.

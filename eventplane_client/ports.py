@@ -10,6 +10,7 @@ from typing import Protocol
 from eventplane.device_reports import key_digest
 from eventplane.envelope import Envelope
 from eventplane.ordering import Stream
+from eventplane.retries import RetrySchedule
 from eventplane.sqs_binding import redrive_in
 
 
@@ -26,7 +27,8 @@ class Mode(StrEnum):
 class Message:
     """One delivery: its `body`, its `attempt` from 1, and the transport's own `handle` of it.
 
-    Messages of one `group` keep their order (None: no order). A queue in the cloud says when it was
+    Messages of one `group` keep their order (None: no order). `age_s` is the seconds since its first delivery
+    (None: unknown); `retries` the schedule that its router gave it. A queue in the cloud says when it was
     `sent_at_ms` and first `received_at_ms` (Unix milliseconds), and over which `route` it came. `waited_s` is
     for how long it has waited for its order elsewhere, seconds. `redrive` is the mark with which an operator
     sent it back; None for what a router sent. The mark `is_shared` if it is not for this event alone.
@@ -44,6 +46,8 @@ class Message:
     redrive: str | None = None
     is_shared: bool = False
     hidden_s: float | None = None
+    age_s: float | None = None
+    retries: RetrySchedule | None = None
 
 
 class Transport(Protocol):
@@ -55,7 +59,7 @@ class Transport(Protocol):
 
     @property
     def max_receives(self) -> int:
-        """Deliveries after which an event that was not settled becomes a dead letter with the next one."""
+        """Deliveries after which the transport may take the event away, whatever its schedule is."""
 
     @property
     def keeps_refused(self) -> bool:
@@ -108,6 +112,10 @@ class MessageFilter(Protocol):
     Events are known by `digest`.
     """
 
+    @property
+    def is_lasting(self) -> bool:
+        """Whether what is remembered outlives this process."""
+
     def claim(
         self, keys: Sequence[bytes], done: Sequence[bytes] = (), *, force: bool = False
     ) -> list[Verdict]:
@@ -123,7 +131,7 @@ class MessageFilter(Protocol):
         """This reader lives and has `keys` in hand. Another thread may call it."""
 
     def tries(self, key: bytes) -> int:
-        """How often it was handed out without an end; 0 where the transport alone counts."""
+        """How often it was claimed and neither done nor released."""
 
     def epoch(self, source: str, epoch: str) -> str | None:
         """Remember the epoch of the device behind `source`; return the one before, if that was another.

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Sequence
+from traceback import extract_tb
 
 from eventplane.conversation.messages import Failure, Reply, Status, is_request, replier_to, write_reply
 from eventplane.dead_letter import DEAD_LETTER_TYPE, Refusal
@@ -14,6 +15,7 @@ from eventplane.errors import EnvelopeError
 from eventplane.guarantee import is_expired
 from eventplane.ordering import Stream, position_in
 from eventplane.reasons import Outcome, Reason
+from eventplane.retries import URGENT, RetrySchedule
 from eventplane.values import timestamp
 from eventplane_client.delivery import Delivery
 from eventplane_client.epochs import EpochWatch
@@ -42,8 +44,8 @@ LONG_POLL_S = 20.0
 """Longest that one reception waits, seconds (Amazon SQS quotas)."""
 
 _PUT_S = 30.0
-_RETRY_S = 1
-_LONGEST_RETRY_S = 900
+_MOST_FAILING = 10_000
+"""Events of which it is remembered since when they fail: those that failed last."""
 _HANDED_OUT = (Verdict.NEW, Verdict.DOUBT)
 """Verdicts on an event by which a copy beside it is in this reader's hands."""
 _BUSY_S = 30
@@ -52,6 +54,9 @@ _BUSY_S = 30
 Judge = Callable[[Envelope], bool]
 """Asked of an event before it is handed out: whether it has expired."""
 
+Retries = Callable[[Envelope], RetrySchedule]
+"""Gives the schedule of an event."""
+
 Doubt = Callable[[Envelope], bool]
 """Asked of an event that was in hand at a crash: whether to hand it out again. Its program can look."""
 
@@ -59,7 +64,8 @@ Doubt = Callable[[Envelope], bool]
 class Reader:
     """Reads for `participant`. `filter` is None for what needs none. One thread at a time.
 
-    What `has_expired` is not handed out, and ends; without it the machine's clock decides.
+    What `has_expired` is not handed out, and ends; without it the machine's clock decides. `retries` gives
+    the schedule of an event whose message has none.
     """
 
     def __init__(
@@ -75,11 +81,17 @@ class Reader:
         most_held: int = MOST_HELD,
         telemetry: Telemetry | None = None,
         has_expired: Judge | None = None,
+        retries: Retries = lambda _: URGENT,
         system: System = SYSTEM,
     ) -> None:
         self._participant = participant
         self._transport = UnpackingTransport(transport, at_once=mode is Mode.AT_MOST_ONCE)
         self._filter = filter if mode is Mode.EXACTLY_ONCE else None
+        is_lasting = filter is not None and filter.is_lasting
+        self._marks = filter if mode is Mode.AT_LEAST_ONCE and is_lasting else None
+        self._is_lasting = is_lasting
+        self._retries = retries
+        self._failing: OrderedDict[bytes, float | None] = OrderedDict()
         self._mode = mode
         self._on_notice = on_notice
         self._on_doubt = on_doubt
@@ -145,7 +157,7 @@ class Reader:
             self._reply(handled.event, Status.HANDLED, answer)
 
     def give_back(self, failed: Delivery, error: BaseException | str, *, is_failure: bool = True) -> None:
-        """Let it come again, or make a dead letter of it: at the channel's limit, or if unhandleable."""
+        """Let it come again, or make a dead letter of it: when its time is over, or if unhandleable."""
         _check_open([failed])
         failed.told(error)
         message = failed.message
@@ -153,14 +165,19 @@ class Reader:
             self._end([failed])
             self._reply(failed.event, Status.FAILED, failure=_failure(error))
             return
-        is_hopeless = isinstance(error, UnhandleableError)
-        is_last = is_hopeless or (is_failure and message.attempt >= self._transport.max_receives)
-        is_letter = failed.event.type == DEAD_LETTER_TYPE
-        if is_last and not is_letter and self._bury(message, failed, _refusal(error)):
-            return
+        if is_failure:
+            schedule, age_s = self._schedule(failed), self._failing_s(failed)
+            wait_s = schedule.wait_s(age_s, message.attempt, self._chance())
+            is_over = schedule.is_over(age_s) or message.attempt >= self._transport.max_receives
+            is_last = isinstance(error, UnhandleableError) or is_over
+            self._report(failed, error, None if is_last else wait_s, schedule.give_up_after_s - age_s)
+            is_letter = failed.event.type == DEAD_LETTER_TYPE
+            if is_last and not is_letter and self._bury(message, failed, _refusal(error), _place(error)):
+                return
+        else:
+            wait_s = self._pause_s(failed)
         self._free([failed])  # may fail: then it is still in its reader's hands, who can give it back again
         failed.is_settled = True
-        wait_s = min(_LONGEST_RETRY_S, _RETRY_S * 2 ** min(message.attempt - 1, 10)) if is_failure else 0
         self._let_come(failed, wait_s)
         self._hold_back_after(failed)
 
@@ -173,8 +190,54 @@ class Reader:
             self._free([each for each in waiting if each.is_claimed and not each.is_settled])
         finally:
             for each in waiting:
-                self._let_come(each, 0)
+                self._let_come(each, self._pause_s(each))
             self._extender.close()
+
+    def _schedule(self, delivery: Delivery) -> RetrySchedule:
+        return delivery.message.retries or self._retries(delivery.event)
+
+    def _chance(self) -> float:
+        return self._system.random_bytes(1)[0] / 256
+
+    def _age_s(self, delivery: Delivery) -> float:
+        """For how long deliveries of it have been tried, seconds, as far as the transport knows."""
+        message = delivery.message
+        if message.attempt == 1:
+            return 0.0
+        if message.age_s is None:
+            return self._schedule(delivery).least_age_s(message.attempt)
+        return message.age_s + self._system.monotonic() - delivery.received_s
+
+    def _failing_s(self, failed: Delivery) -> float:
+        """For how long it has failed, seconds: from its first failed attempt, not from its reception."""
+        now = self._system.monotonic()
+        since = self._failing.pop(failed.key, now - self._age_s(failed))
+        self._failing[failed.key] = since = now if since is None else since
+        if len(self._failing) > _MOST_FAILING:
+            self._failing.popitem(last=False)
+        return now - since
+
+    def _pause_s(self, delivery: Delivery) -> float:
+        """How long it waits that was not handled and did not fail.
+
+        Where nothing else tells a reader that died from one that gave back, the receives do, by their age.
+        """
+        attempt = delivery.message.attempt
+        if attempt == 1 or self._is_lasting:
+            return 0.0
+        return self._schedule(delivery).wait_s(self._age_s(delivery), attempt, self._chance())
+
+    def _report(
+        self, failed: Delivery, error: BaseException | str, wait_s: float | None, left_s: float
+    ) -> None:
+        """Log a failure: of an event that goes on failing each time that its attempts have doubled."""
+        attempt = failed.message.attempt
+        level = logging.WARNING if wait_s is None or attempt & (attempt - 1) == 0 else logging.DEBUG
+        sender, source, id = failed.event.key
+        then = "it is given up" if wait_s is None else f"again in {wait_s:.0f} s, given up in {left_s:.0f} s"
+        text = "%s: attempt %d at event %s of %s, sent by %s, failed: %s; %s"
+        trace = error if isinstance(error, BaseException) else None
+        _log.log(level, text, self._participant, attempt, id, source, sender, error, then, exc_info=trace)
 
     def _receive(self, wait_s: float) -> None:
         self._taken = 0
@@ -198,7 +261,8 @@ class Reader:
             return
         # Events that a redriven message carries besides the one that failed may be done: they stay so.
         key = digest(event, None if message.is_shared else message.redrive)
-        delivery = Delivery(event, message, key, position_in(event, self._participant))
+        position, now = position_in(event, self._participant), self._system.monotonic()
+        delivery = Delivery(event, message, key, position, now)
         self._extender.hold(message, delivery.key)
         self._line_up(delivery)
 
@@ -283,8 +347,11 @@ class Reader:
             case Verdict.NEW | Verdict.DOUBT if self._has_expired(delivery.event):
                 self._expire(delivery)
             case Verdict.NEW:
-                # With a filter the attempts before were never handed out: they prove nothing against it.
-                return self._filter is not None or self._is_within_limit(delivery)
+                # By a lasting filter the attempts before were never handed out: they prove nothing.
+                is_unproven = self._filter is not None
+                return (is_unproven and self._is_lasting) or self._is_within_limit(
+                    delivery, is_unproven=is_unproven
+                )
             case Verdict.DONE:
                 self._end([delivery])
             case Verdict.MINE | Verdict.BUSY:
@@ -338,15 +405,43 @@ class Reader:
         attempt = delivery.message.attempt
         return attempt > self._transport.max_receives and delivery.event.type != DEAD_LETTER_TYPE
 
-    def _is_within_limit(self, delivery: Delivery) -> bool:
-        tries = delivery.message.attempt - 1
-        # What was tried before an operator sent it back does not count against it.
-        if self._filter and delivery.message.redrive is None:
-            tries = max(tries, self._filter.tries(delivery.key))
-        if tries < self._transport.max_receives or delivery.event.type == DEAD_LETTER_TYPE:
+    def _is_within_limit(self, delivery: Delivery, *, is_unproven: bool = False) -> bool:
+        """Whether not too many deliveries ended without a settlement: its reader died each time.
+
+        Of one that `is_unproven` nobody is known to have been handed it.
+        """
+        is_last, tries = not is_unproven and self._is_last(delivery), self._unsettled(delivery)
+        is_letter = delivery.event.type == DEAD_LETTER_TYPE
+        if is_letter or not (is_last or tries >= self._schedule(delivery).max_receives):
             return True
         self._give_up(delivery, Refusal(Reason.MAX_RECEIVES, f"delivered {tries} times and never settled"))
         return False
+
+    def _unsettled(self, delivery: Delivery) -> int:
+        """How many deliveries in a row ended without a settlement, as far as anything can tell.
+
+        A lasting filter knows. It also keeps a mark of what an at-least-once reader gets again and hands out;
+        the first delivery has none. Without it, those count that are too many for the age of the event.
+        """
+        message = delivery.message
+        if self._filter and self._is_lasting:
+            # What was tried before an operator sent it back does not count against it.
+            return self._filter.tries(delivery.key) if message.redrive is None else 0
+        if message.attempt == 1:
+            return 0
+        if self._marks is None:
+            if delivery.position:
+                return 0  # it came back at once, time and again, for what is in front of it
+            return message.attempt - self._schedule(delivery).receives(self._age_s(delivery))
+        if delivery.is_claimed:
+            return 0
+        try:
+            tries = self._marks.tries(delivery.key)
+            delivery.is_claimed = self._marks.claim([delivery.key], force=True)[0] in _HANDED_OUT
+        except StateError as error:
+            _log.warning("%s: a reader that dies of this event is not noticed: %s", self._participant, error)
+            return 0
+        return tries + 1 if tries else 0
 
     def _give_up(self, delivery: Delivery, refusal: Refusal) -> bool:
         """Make a dead letter of it; if that fails now, it comes again and False is returned."""
@@ -369,11 +464,23 @@ class Reader:
     def _free(self, deliveries: Sequence[Delivery]) -> None:
         if self._filter and deliveries:
             self._filter.release([each.key for each in deliveries])
+        self._unmark(deliveries)
+
+    def _unmark(self, deliveries: Sequence[Delivery]) -> None:
+        marked = [each.key for each in deliveries if each.is_claimed]
+        if not (self._marks and marked):
+            return
+        try:
+            self._marks.release(marked)
+        except StateError as error:
+            _log.warning("%s: a mark stays: %s", self._participant, error)
 
     def _end(self, handled: Sequence[Delivery], refused: str | None = None) -> None:
+        self._unmark(handled)
         for each in handled:
             each.is_settled = True
             each.told()
+            self._failing.pop(each.key, None)
         ended = self._advance(handled)
         for each in ended:
             self._extender.let_go(each.message)
@@ -449,6 +556,7 @@ class Reader:
             followers = [each for each in self._buffer if group is not None and each.message.group == group]
         self._unclaim(followers)
         for each in followers:
+            self._failing.setdefault(each.key, None)
             self._buffer.remove(each)
             if failed.position is not None:
                 self._line_up(each)
@@ -479,12 +587,16 @@ class Reader:
             # The work is done, and must not be done again for the sake of telling.
             _log.warning("%s: a reply is lost: %s", self._participant, error)
 
-    def _bury(self, message: Message, delivery: Delivery | None, refusal: Refusal) -> bool:
-        """Make a dead letter of what can never be handled; False, with nothing changed, if it fails now."""
+    def _bury(self, message: Message, delivery: Delivery | None, refusal: Refusal, place: str = "") -> bool:
+        """Make a dead letter of what is not handled any more; False, with nothing changed, if it fails now.
+
+        The letter alone has the `place` of the last failure.
+        """
         event = delivery.event if delivery else None
         refused = None
         try:
-            letter_event = letter(self._participant, message, event, refusal, self._system.now())
+            reason = Refusal(refusal.reason, refusal.detail + place)
+            letter_event = letter(self._participant, message, event, reason, self._system.now())
             self._transport.put(letter_event, _PUT_S, durable=True)
         except ClientError as error:
             is_final = isinstance(error, RefusedError)
@@ -511,6 +623,12 @@ def _refusal(error: BaseException | str) -> Refusal:
     if isinstance(error, UnhandleableError):
         return Refusal(error.reason, error.detail)
     return Refusal(error if isinstance(error, str) else type(error).__name__, str(error))
+
+
+def _place(error: BaseException | str) -> str:
+    """Return where it was raised, for the operators of its program; '' where nothing was."""
+    frames = [] if isinstance(error, str | UnhandleableError) else extract_tb(error.__traceback__)
+    return f" ({frames[-1].filename}:{frames[-1].lineno} in {frames[-1].name})" if frames else ""
 
 
 def _failure(error: BaseException | str) -> Failure:

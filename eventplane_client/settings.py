@@ -7,6 +7,8 @@ from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from typing import Any, Final
 
+from eventplane.limits import MAX_RECEIVES
+from eventplane.retries import DAY_S
 from eventplane.settings import Range
 from eventplane.tracing.context import DEFAULT_SHARE
 from eventplane.values import whole_number
@@ -33,7 +35,8 @@ RANGES: Final[Mapping[str, Range]] = {
     "most_held": Range(1, 120_000, "events", is_whole=True),
     "trace_share": Range(0, 1, "a share"),
     # Of a redrive policy (Amazon SQS quotas).
-    "max_receives": Range(1, 1_000, "deliveries", is_whole=True),
+    "max_receives": Range(1, MAX_RECEIVES, "deliveries", is_whole=True),
+    "give_up_after_s": Range(1, DAY_S, "seconds", is_whole=True),
 }
 """What the settings that are numbers accept, by their names."""
 
@@ -76,8 +79,10 @@ class ClientSettings:
             longest wait early.
         contract: the compiled contract that is deployed, a file; over SQS a participant that asks needs it,
             in memory it says what each participant may send.
-        max_receives: deliveries before a dead letter, 1 to 1,000 (5), where the transport does not know the
-            limit.
+        max_receives: deliveries before a dead letter in any case, 1 to 1,000 (1,000), where the transport
+            does not know the limit.
+        give_up_after_s: seconds after its first failure for which an event is tried, 1 to 86,400 (86,400),
+            where neither its message nor `contract` has the inbox's schedule.
         certificate: over MQTT the certificate of a broker with TLS, a PEM file: no other is trusted. A
             profile of Mosquitto names it already; a broker that is found by DNS-SD has to show it.
         password_file: over MQTT the file with the password of the user `participant`, for a broker that
@@ -96,7 +101,8 @@ class ClientSettings:
     most_held: int = MOST_HELD
     telemetry: str = "none"
     trace_share: float = DEFAULT_SHARE
-    max_receives: int = 5
+    max_receives: int = MAX_RECEIVES
+    give_up_after_s: int = DAY_S
     contract: str = ""
     subscriptions: str = ""
     certificate: str = ""

@@ -31,6 +31,8 @@ class SqliteFilter:
     used.
     """
 
+    is_lasting = True
+
     def __init__(self, path: Path, *, window: int = WINDOW, on_notice: Listener = log_notice) -> None:
         self._path = path
         self._window = window

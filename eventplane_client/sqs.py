@@ -6,6 +6,8 @@ import json
 import logging
 import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from email.utils import parsedate_to_datetime
 from typing import Any, Final, Self
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -16,7 +18,8 @@ from eventplane.guarantee import is_expired
 from eventplane.limits import MAX_SENT_EVENT_BYTES
 from eventplane.reasons import Reason
 from eventplane.resource_names import FIFO_SUFFIX, queue_name
-from eventplane.sqs_binding import REDRIVEN, ROUTE, HintsError, QueueClock, hint_of, send_request
+from eventplane.retries import RetrySchedule
+from eventplane.sqs_binding import REDRIVEN, RETRIES, ROUTE, HintsError, QueueClock, hint_of, send_request
 from eventplane_client.aws import code_of, unavailable
 from eventplane_client.errors import ClosedError, NotRegisteredError, RefusedError, UnavailableError
 from eventplane_client.outbox_order import OutboxOrder
@@ -198,29 +201,34 @@ class SqsTransport:
                     "MessageGroupId",
                     "SentTimestamp",
                 ],
-                MessageAttributeNames=[ROUTE, REDRIVEN],
+                MessageAttributeNames=[ROUTE, REDRIVEN, RETRIES],
             )
         if not answer.get("ResponseMetadata", {}).get("RetryAttempts"):
             self._lossy_until_s = lossy_until_s
-        found = [
-            Message(
-                body=each["Body"].encode("utf-8", "surrogatepass"),
-                attempt=int(each["Attributes"]["ApproximateReceiveCount"]),
-                handle=each["ReceiptHandle"],
-                group=each["Attributes"].get("MessageGroupId"),
-                sent_at_ms=int(each["Attributes"]["SentTimestamp"]),
-                received_at_ms=int(each["Attributes"].get("ApproximateFirstReceiveTimestamp", 0)) or None,
-                route=hint_of(each, ROUTE),
-                redrive=hint_of(each, REDRIVEN),
-                hidden_s=hidden_s,
+        found = []
+        for each in answer.get("Messages", []):
+            attributes, retries = each["Attributes"], RetrySchedule.read(hint_of(each, RETRIES))
+            found.append(
+                Message(
+                    body=each["Body"].encode("utf-8", "surrogatepass"),
+                    attempt=int(attributes["ApproximateReceiveCount"]),
+                    handle=each["ReceiptHandle"],
+                    group=group_of(attributes.get("MessageGroupId"), self._inbox, retries),
+                    sent_at_ms=int(attributes["SentTimestamp"]),
+                    received_at_ms=int(attributes.get("ApproximateFirstReceiveTimestamp", 0)) or None,
+                    route=hint_of(each, ROUTE),
+                    redrive=hint_of(each, REDRIVEN),
+                    retries=retries,
+                    hidden_s=hidden_s,
+                )
             )
-            for each in answer.get("Messages", [])
-        ]
         self._clock.observe(found)
         # A reader that crashes at each start must not spend their receives within seconds.
         if self.visibility_s and (again := [each for each in found if hidden_s and each.attempt > 1]):
             self.extend(again)
-        return found
+        # By SQS's own clock where it tells: this machine's may be minutes wrong.
+        now_ms = _answered_at_ms(answer) or self._clock()
+        return [replace(each, age_s=_age_s(each, now_ms)) for each in found]
 
     def has_expired(self, event: Envelope) -> bool:
         """Return whether `event` has expired by the queue's clock: this machine's may be wrong."""
@@ -262,6 +270,29 @@ class SqsTransport:
     def _check_open(self) -> None:
         if self._closed:
             raise ClosedError(self._participant)
+
+
+def group_of(group: str | None, queue: str, retries: RetrySchedule | None) -> str | None:
+    """Return the `group` whose order counts of a message in `queue`, a name, URL or ARN; None: no order.
+
+    The contract decides; without a word of it (`retries`) a FIFO queue does. In a standard queue a group only
+    shares its capacity among senders.
+    """
+    is_ordered = queue.endswith(FIFO_SUFFIX) and (retries is None or retries.is_ordered)
+    return group if is_ordered else None
+
+
+def _answered_at_ms(answer: dict[str, Any]) -> int | None:
+    headers = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {})
+    try:
+        return round(1_000 * parsedate_to_datetime(headers["date"]).timestamp())
+    except (KeyError, ValueError):
+        return None
+
+
+def _age_s(message: Message, now_ms: int) -> float | None:
+    first_ms = message.received_at_ms
+    return None if first_ms is None else max(0.0, (now_ms - first_ms) / 1_000)
 
 
 def _queue_url(sqs: Any, environment: str, name: str) -> str:

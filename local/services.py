@@ -44,9 +44,6 @@ _RESEND_S: Final = 0.5
 
 _ID_DIGITS: Final = 32
 
-_MAX_RECEIVES: Final = 1_000
-"""Deliveries before an event becomes a dead letter: more than any fault causes."""
-
 
 def utc_now() -> datetime:
     return datetime.now(UTC)
@@ -75,7 +72,6 @@ class Service:
             name,
             LOOPBACK,
             port,
-            max_receives=_MAX_RECEIVES,
             on_refused=on_refused,
             window=window,
             client_id=client_id,

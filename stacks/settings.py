@@ -16,13 +16,6 @@ from eventplane.tracing.context import DEFAULT_SHARE
 from eventplane.traffic import Quota
 from eventplane.webhooks import MAX_PORT, url_problem
 
-RECEIVES: Final = 5
-"""Receives before the dead-letter queue of a queue that carries no channel. Ours: the least of a channel."""
-
-ARCHIVE_RECEIVES: Final = 50
-"""Receives of what goes to the archive. Ours: they bridge half a day without S3, and a message that ends its
-writer holds up its batch no longer."""
-
 VISIBILITY_FACTOR: Final = 6
 """A source queue hides a message for so many function timeouts (AWS Lambda guide for SQS)."""
 
@@ -139,6 +132,7 @@ class AlarmSettings:
             alarms are late, or may be lost. SNS asks each to confirm.
         ticket_subscribers: those who are told of what can wait for the next working day.
         urgent_age_s, age_s: how old an urgent, or another, message may become in a queue, seconds.
+        blocked_s: how old a message may become in a queue with an order, where one that fails blocks others.
         is_detailed: an alarm for the age of every queue, the errors of every function and the failures of
             every rule. Otherwise the canary counts for all queues, and one alarm has the errors of all
             functions, where no person's alarm depends on them: an alarm costs $0.10 a month.
@@ -153,6 +147,7 @@ class AlarmSettings:
     ticket_subscribers: tuple[str, ...] = ()
     urgent_age_s: int = 60
     age_s: int = 900
+    blocked_s: int = 60
     is_detailed: bool = True
     is_canary_scheduled: bool = True
     canary_every_min: int = 1

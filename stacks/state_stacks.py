@@ -35,7 +35,7 @@ from stacks.environment import Environment, is_posted
 from stacks.fleet_stack import ROTATION_SIZE
 from stacks.names import CONNECTIONS, INGEST_ERRORS, LIFECYCLE, TAP, TIMERS, WORK, pascal
 from stacks.plane_stack import PlaneStack, charge_to, environment_of
-from stacks.settings import ARCHIVE_RECEIVES, FunctionSize
+from stacks.settings import FunctionSize
 
 MAX_OUTPUTS: Final = 200
 """Most outputs of a stack (AWS CloudFormation quotas); the CDK does not count them."""
@@ -144,7 +144,7 @@ class MessagingStack(StateStack):
             ("Ledger", LEDGER_QUEUE, environment.ledger_writer),
         ):
             # The proof is kept as long as SQS can, however soon the contract gives up devices' events.
-            queue = DurableQueue(self, id, name, visibility=size.visibility, max_receives=ARCHIVE_RECEIVES)
+            queue = DurableQueue(self, id, name, visibility=size.visibility)
             self.output_queue(id, queue)
         if DOWNLINK in contract.participants:
             inbox = contract.device.inbox
@@ -190,10 +190,9 @@ class MessagingStack(StateStack):
         charge_to(pair, participant.name)
         if has_queue(inbox):
             visibility = Duration.seconds(self.plane.visibility_s_of(participant))
-            queue = queues.channel_queue(pair, "Inbox", inbox, visibility, inbox.max_receives)
+            queue = queues.channel_queue(pair, "Inbox", inbox, visibility)
             self.output_queue(f"{name}Inbox", queue)
-        receives = outbox.receives_at(outbox.priority)
-        queue = queues.channel_queue(pair, "Outbox", outbox, self.plane.router.visibility, receives)
+        queue = queues.channel_queue(pair, "Outbox", outbox, self.plane.router.visibility)
         self.output_queue(f"{name}Outbox", queue)
         if participant.replies is not None:
             replies = reply_queue(self, f"{name}Replies", participant.replies)

@@ -172,7 +172,7 @@ def _setting_row(name: str, setting: Word[Any] | Number) -> list[str]:
     if isinstance(setting, Word):
         accepts = " or ".join(f"`{each}`" for each in setting.options)
         return [f"`{name}`", f"`{setting.default}`", accepts, setting.meaning]
-    default = "no limit" if setting.default is None else f"{setting.default:,}"
+    default = setting.unset if setting.default is None else f"{setting.default:,}"
     accepts = f"{setting.unit} from {setting.low:,} to {setting.high:,}"
     return [f"`{name}`", default, accepts, setting.meaning]
 

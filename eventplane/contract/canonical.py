@@ -24,7 +24,7 @@ from eventplane.contract.model import (
 from eventplane.filters import Any as AnyOf
 from eventplane.filters import to_document
 
-FORMAT = 8
+FORMAT = 9
 """The newest version of the document's own format, compiled or written by people."""
 
 VERSION_LENGTH = 16
@@ -68,6 +68,7 @@ def _format(
     """Return the lowest format that has all settings, so that devices in the field can read it."""
     every, types = participants.values(), event_types.values()
     needed = {
+        9: (each.give_up_after_s and not each.webhook for one in every for each in one.channels),
         8: (each.inbox.events_per_message > 1 for each in every),
         7: chain(
             (each.delivery_guarantee for each in types),
@@ -127,7 +128,10 @@ def _channel(channel: Channel) -> dict[str, Any]:
         "when_full": channel.when_full,
     }
     if channel.webhook:
-        document["webhook"] = asdict(channel.webhook)
+        # Where formats 3 to 8 have it.
+        document["webhook"] = {**asdict(channel.webhook), "give_up_after_s": channel.give_up_after_s}
+    elif channel.give_up_after_s:
+        document["give_up_after_s"] = channel.give_up_after_s
     if channel.downlink is not Downlink.COMMAND:
         document["downlink"] = channel.downlink
     if channel.forward is not Forward.ALL:

@@ -31,8 +31,7 @@ from eventplane.contract.reader import Number, Section, Word
 from eventplane.limits import MAX_BATCH_EVENTS, MAX_RECEIVES
 from eventplane.names import OWN_SERVICES, SUBSCRIBERS
 from eventplane.plane_types import PLANE_TYPES
-
-_DAY_S = 86_400
+from eventplane.retries import DAY_S, ORDERED_S, UNSETTLED
 
 TRANSPORTS = {
     ParticipantKind.DEVICE: (Transport.IOT_CORE,),
@@ -88,7 +87,7 @@ WORDS: dict[str, Word[Any]] = {
 }
 
 NUMBERS = {
-    "expiry_s": Number(None, 1, 365 * _DAY_S, "seconds", "how long an event is worth delivering"),
+    "expiry_s": Number(None, 1, 365 * DAY_S, "seconds", "how long an event is worth delivering"),
     "batching_delay_ms": Number(
         0,
         0,
@@ -106,10 +105,30 @@ NUMBERS = {
         "([packed inboxes](#packed-inboxes))",
     ),
     # SQS keeps a message for 60 s to 14 days.
-    "retention_s": Number(14 * _DAY_S, 60, 14 * _DAY_S, "seconds", "how long a queue keeps an event"),
+    "retention_s": Number(
+        7 * DAY_S, 60, 14 * DAY_S, "seconds", "how long a queue keeps an event; an outbox's 1,209,600"
+    ),
+    # Within a day every schedule stays below the receives that SQS counts (eventplane/retries.py).
+    "give_up_after_s": Number(
+        None,
+        60,
+        DAY_S,
+        "seconds",
+        "how long after its first failed attempt an event is tried, before it becomes a dead letter",
+        unset="see [giving up](#giving-up)",
+    ),
     # Below five, throttled invocations alone can spend the receives (AWS Lambda guide for SQS).
-    "max_receives": Number(5, 5, MAX_RECEIVES, "receives", "deliveries tried before the dead-letter queue"),
+    "max_receives": Number(
+        UNSETTLED,
+        5,
+        MAX_RECEIVES,
+        "receives",
+        "those that end without a settlement (crash, out of memory, timeout) before a dead letter",
+    ),
 }
+
+OUTBOX_RETENTION_S: Final = 14 * DAY_S
+"""`retention_s` of an outbox by default: its reader is the plane, and nobody else has its events."""
 
 OUTBOX_RECEIVES: Final = 50
 """`max_receives` of an outbox by default. Routers dead-letter bad events; only messages in flight in
@@ -143,8 +162,10 @@ def read_channel(participant: str, kind: ParticipantKind, section: Section) -> C
     forward = _FORWARD.read("forward", section)
     if forward is not Forward.ALL and (kind is not ParticipantKind.DEVICE or box != "outbox"):
         section.fault("forward", "only devices ask what the cloud wants", "set it on the device's outbox")
-    retention_s = _number("retention_s", section) or 0
-    webhook = read_webhook(kind, box, retention_s, section)
+    retention_s = _number("retention_s", section, OUTBOX_RETENTION_S if box == "outbox" else None) or 0
+    hook = None if section.raw("webhook") is None else section.section("webhook")
+    give_up_after_s = _give_up(ordering, retention_s, section, hook)
+    webhook = read_webhook(kind, box, section, hook) if hook else None
     if ordering is Ordering.SOURCE:
         _check_ordering(transport, box, guarantee, webhook, section)
     events_per_message = _number("events_per_message", section) or 1
@@ -160,13 +181,14 @@ def read_channel(participant: str, kind: ParticipantKind, section: Section) -> C
         expiry_s=_number("expiry_s", section),
         batching_delay_ms=_number("batching_delay_ms", section) or 0,
         retention_s=retention_s,
-        max_receives=_number("max_receives", section, _default_receives(box, webhook)) or 0,
+        max_receives=_number("max_receives", section, OUTBOX_RECEIVES if box == "outbox" else None) or 0,
         receipts=section.boolean("receipts", default=False),
         when_full=when_full,
         webhook=webhook,
         downlink=downlink,
         forward=forward,
         events_per_message=events_per_message,
+        give_up_after_s=give_up_after_s,
     )
     section.finish()
     return channel
@@ -202,10 +224,27 @@ def is_default(channel: Channel, kind: ParticipantKind) -> bool:
     return channel == read_channel(channel.participant, kind, Section(channel.box, {}, []))
 
 
-def _default_receives(box: str, webhook: Webhook | None) -> int | None:
-    if webhook:
-        return MAX_RECEIVES
-    return OUTBOX_RECEIVES if box == "outbox" else None
+def _give_up(ordering: Ordering, retention_s: int, channel: Section, webhook: Section | None) -> int | None:
+    """Return `give_up_after_s` of a channel: that of a webhook's inbox is always written out.
+
+    Before format 9 it was a setting of the webhook, where the compiled form of a webhook still has it.
+    """
+    number, name, section = NUMBERS["give_up_after_s"], "give_up_after_s", channel
+    given = number.read(name, channel)
+    if webhook is not None:
+        former = webhook.raw(name)
+        if given is None:
+            section, default_s = webhook, ORDERED_S if ordering is Ordering.SOURCE else DAY_S
+            given = number.read(name, webhook, min(default_s, retention_s // 2))
+        elif former is not None:
+            webhook.fault(name, "the inbox has this setting too", "remove it here")
+    if given is not None and given >= retention_s:
+        section.fault(
+            name,
+            f"the queue deletes an event after {retention_s} s, before it can become a dead letter",
+            "make it less than the channel's `retention_s`",
+        )
+    return given
 
 
 def _transport(participant: str, kind: ParticipantKind, section: Section) -> Transport | str:
@@ -314,10 +353,6 @@ WEBHOOK_MODE = Word(
 
 WEBHOOK_NUMBERS = {
     "timeout_s": Number(10, 1, 30, "seconds", "how long one attempt may take in all"),
-    # One day of attempts, at most 300 s apart, stays within the receives that SQS can count (1,000).
-    "give_up_after_s": Number(
-        86_400, 60, 86_400, "seconds", "age in the inbox at which a failing event becomes a dead letter"
-    ),
     "requests_per_minute": Number(None, 1, 60_000, "requests", "most requests to the endpoint in a minute"),
 }
 
@@ -328,11 +363,8 @@ _ELSEWHERE = {
 """Settings of an environment that people look for here, and where each is set instead."""
 
 
-def read_webhook(kind: ParticipantKind, box: str, retention_s: int, channel: Section) -> Webhook | None:
-    """Return the webhook of an inbox, None where it has none; faults go to the section."""
-    if channel.raw("webhook") is None:
-        return None
-    section = channel.section("webhook")
+def read_webhook(kind: ParticipantKind, box: str, channel: Section, section: Section) -> Webhook:
+    """Return the webhook in `section` of an inbox; faults go to the sections."""
     if kind is not ParticipantKind.CLOUD_SERVICE or box != "inbox":
         channel.fault(
             "webhook", "only the inbox of a cloud_service can lead to an HTTPS endpoint", "remove it here"
@@ -343,16 +375,9 @@ def read_webhook(kind: ParticipantKind, box: str, retention_s: int, channel: Sec
     webhook = Webhook(
         mode=WEBHOOK_MODE.read("mode", section),
         timeout_s=WEBHOOK_NUMBERS["timeout_s"].read("timeout_s", section) or 0,
-        give_up_after_s=WEBHOOK_NUMBERS["give_up_after_s"].read("give_up_after_s", section) or 0,
         requests_per_minute=WEBHOOK_NUMBERS["requests_per_minute"].read("requests_per_minute", section),
     )
     section.finish()
-    if webhook.give_up_after_s >= retention_s:
-        section.fault(
-            "give_up_after_s",
-            f"the queue deletes an event after {retention_s} s, before it can become a dead letter",
-            "make it less than the inbox's `retention_s`",
-        )
     return webhook
 
 

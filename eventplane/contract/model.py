@@ -12,6 +12,8 @@ from eventplane.attributes import priority_of
 from eventplane.envelope import Envelope
 from eventplane.filters import Filter
 from eventplane.limits import MAX_RECEIVES
+from eventplane.names import DOWNLINK, MONITOR
+from eventplane.retries import DAY_S, GIVE_UP_S, ORDERED_S, RetrySchedule
 
 
 class ParticipantKind(StrEnum):
@@ -129,13 +131,11 @@ class Webhook:
 
     Args:
         timeout_s: seconds that one attempt may take.
-        give_up_after_s: seconds in the inbox after which a failing event becomes a dead letter.
         requests_per_minute: the most requests to the endpoint in a minute; None: no limit.
     """
 
     mode: WebhookMode
     timeout_s: int
-    give_up_after_s: int
     requests_per_minute: int | None
 
 
@@ -148,7 +148,8 @@ class Channel:
         expiry_s: seconds for which an event is worth delivering; None: no limit.
         batching_delay_ms: milliseconds that an event may wait for a batch.
         retention_s: seconds for which a queue keeps an event.
-        max_receives: deliveries tried before the dead-letter queue.
+        give_up_after_s: seconds after its first failure for which an event is tried; None: as `retries` says.
+        max_receives: receives that end without a settlement before an event is given up.
         receipts: whether the reader confirms each event after handling it, not at reception.
         when_full: what happens to new events when the device's store has no room for their priority.
         webhook: how its events are posted to an endpoint; None: a program reads the queue.
@@ -173,18 +174,36 @@ class Channel:
     downlink: Downlink
     forward: Forward = Forward.ALL
     events_per_message: int = 1
+    give_up_after_s: int | None = None
 
     @property
     def address(self) -> str:
         """Return the name that routes use: `participant.box`."""
         return f"{self.participant}.{self.box}"
 
+    def retries(self, priority: Priority) -> RetrySchedule:
+        """Return when an event of `priority` that fails is tried again, and when it is given up.
+
+        By default within half of the retention: the queue deletes what it has kept for that long.
+        """
+        is_ordered = self.ordering is Ordering.SOURCE
+        is_urgent = priority is Priority.URGENT
+        default_s = DAY_S if is_urgent else GIVE_UP_S
+        if is_ordered and self.box == "inbox":
+            default_s = ORDERED_S
+        give_up_after_s = self.give_up_after_s or min(default_s, self.retention_s // 2)
+        return RetrySchedule(is_urgent, is_ordered, give_up_after_s, self.max_receives)
+
     def receives_at(self, priority: Priority) -> int:
         """Return the receives before the dead-letter queue of a queue that carries it at `priority`.
 
-        Urgent messages are tried as often as SQS counts: they wait seconds between two tries, for hours.
+        Urgent ones, and those whose readers give up by themselves, have all that SQS counts. The plane's
+        functions let the queue give up what they cannot settle: by the receives that their schedule makes.
         """
-        return MAX_RECEIVES if priority is Priority.URGENT else self.max_receives
+        is_own = self.participant in (DOWNLINK, MONITOR) or self.transport is Transport.IOT_CORE
+        if priority is Priority.URGENT or (self.box == "inbox" and not is_own):
+            return MAX_RECEIVES
+        return self.retries(priority).most_receives
 
     @property
     def is_added_protocol(self) -> bool:

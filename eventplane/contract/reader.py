@@ -175,13 +175,14 @@ class Word(Generic[Choice]):
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A setting that is a whole number of `unit` from `low` to `high`; default None means no limit."""
+    """A setting that is a whole number of `unit` from `low` to `high`; `unset` is what None means."""
 
     default: int | None
     low: int
     high: int
     unit: str
     meaning: str
+    unset: str = "no limit"
 
     def read(self, name: str, section: Section, default: int | None = None) -> int | None:
         """Return the member `name` of `section`; `default` replaces the setting's own."""

@@ -264,10 +264,10 @@ class AuditRules:
         """Inboxes that are webhooks, and for how long each goes on trying, milliseconds."""
         self._webhook_worth_ms: dict[str, int] = {}
         for each in history.inboxes:
-            if each.webhook is None:
+            if each.webhook is None or each.give_up_after_s is None:
                 continue
             # A pause of the endpoint ends no event: each waits for the request that follows.
-            self.patience_ms[each.address] = 1_000 * (each.webhook.give_up_after_s + GONE_S)
+            self.patience_ms[each.address] = 1_000 * (each.give_up_after_s + GONE_S)
             if (worth_ms := channel_expiry_ms(each)) is not None:
                 # By the strictest contract: functions of several may run side by side.
                 known = self._webhook_worth_ms.get(each.address, worth_ms)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 from collections import defaultdict
@@ -14,13 +15,12 @@ from eventplane.dead_letter import Refusal, dead_letter, original_of
 from eventplane.errors import EventPlaneError
 from eventplane.function_settings import IngestErrorsSettings
 from eventplane.ingest import IngestFrame, frame_text
-from eventplane.limits import MAX_RECEIVES
 from eventplane.reasons import Reason
+from eventplane.retries import URGENT
 from eventplane.sender import PLANE_CLIENT
 from eventplane.topics import is_urgent_rule
 from eventplane.values import timestamp_of_ms
 from lambdas.common.aws import WORST_CALL_MS, client
-from lambdas.common.backoff import urgent_wait_s
 from lambdas.common.clock import Clock, system_clock
 from lambdas.common.log import logger
 from lambdas.common.metrics import Metric, count
@@ -139,10 +139,11 @@ class IngestErrorsService:
             failed |= {each.id for (each, _), is_taken in zip(waiting, taken, strict=True) if not is_taken}
         count(Metric.RESENT, len(messages) - len(failed))
         return {
-            each.id: urgent_wait_s(each.attempt, self.chance, MAX_RECEIVES) if each.id in urgent else 0
-            for each in messages
-            if each.id in failed
+            each.id: self._wait_s(each) if each.id in urgent else 0 for each in messages if each.id in failed
         }
+
+    def _wait_s(self, message: QueueMessage) -> int:
+        return math.ceil(URGENT.wait_s(message.age_s(self.clock()), message.attempt, self.chance()))
 
     def _frame(self, message: QueueMessage) -> tuple[str, Collection[str], bool]:
         """The frame of a message, the queues that it has to go to, and whether it came by the urgent rule."""

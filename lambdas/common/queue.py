@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from eventplane.contract import DeliveryGuarantee
 from eventplane.dead_letter import original_of
 from eventplane.guarantee import GUARANTEE_HINT
+from eventplane.resource_names import FIFO_SUFFIX
 from eventplane.sqs_binding import REDRIVEN, ROUTE
 
 
@@ -51,6 +52,12 @@ class QueueMessage:
     received_at_ms: int | None = None
     is_best_effort: bool = False
 
+    def age_s(self, now_ms: int) -> float:
+        """Return the seconds since its first attempt failed; 0 at that attempt."""
+        if self.attempt == 1:
+            return 0.0
+        return max(0.0, (now_ms - (self.received_at_ms or self.sent_at_ms)) / 1_000)
+
 
 def read_messages(event: dict[str, Any]) -> list[QueueMessage]:
     """The messages of an SQS event."""
@@ -62,7 +69,8 @@ def read_messages(event: dict[str, Any]) -> list[QueueMessage]:
             attempt=int(record["attributes"]["ApproximateReceiveCount"]),
             receipt=record["receiptHandle"],
             received_at_ms=int(record["attributes"].get("ApproximateFirstReceiveTimestamp", 0)) or None,
-            group=record["attributes"].get("MessageGroupId"),
+            # In a standard queue a group only shares its capacity among senders, and nothing has an order.
+            group=record["attributes"].get("MessageGroupId") if _is_fifo(record) else None,
             route=_hint(record, ROUTE),
             redrive=_hint(record, REDRIVEN),
             is_best_effort=_hint(record, GUARANTEE_HINT) == DeliveryGuarantee.BEST_EFFORT,
@@ -80,6 +88,10 @@ def read_rule_message(body: str) -> Any:
     members = json.loads(body)
     original = original_of(members)
     return members if original is None else json.loads(original)
+
+
+def _is_fifo(record: dict[str, Any]) -> bool:
+    return str(record.get("eventSourceARN", "")).endswith(FIFO_SUFFIX)
 
 
 def _hint(record: dict[str, Any], name: str) -> str | None:

@@ -11,8 +11,9 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from eventplane.fast_reader import use_json
 from eventplane.function_settings import QueueSettings
+from eventplane.retries import ROUTINE, RetrySchedule
 from lambdas.common.aws import PATIENT, Patience, client
-from lambdas.common.backoff import Wait, wait_s
+from lambdas.common.clock import system_clock
 from lambdas.common.log import logger
 from lambdas.common.metrics import Metric, count, metrics
 from lambdas.common.queue import Context, Invocation, QueueMessage, read_messages
@@ -46,13 +47,13 @@ def at_init(wire: Callable[[], T]) -> _lru_cache_wrapper[T]:
 
 @dataclass(frozen=True, slots=True)
 class QueueReader:
-    """`process` handles a batch and returns the ids of the messages that have to come again, after `wait`.
+    """`process` handles a batch and returns the ids of the messages that have to come again, by `schedule`.
 
     A mapping has the seconds of each. The call that sets them takes `patience`.
     """
 
     process: Callable[[Sequence[QueueMessage], Invocation], Collection[str]]
-    wait: Wait = wait_s
+    schedule: RetrySchedule = ROUTINE
     patience: Patience = PATIENT
 
 
@@ -67,7 +68,7 @@ def queue_function(wire: Callable[[], QueueReader]) -> Handler:
         reader = wire()
         queue_url = QueueSettings.read(os.environ).source_queue
         sqs, worst_call_ms = client("sqs", reader.patience), reader.patience.worst_call_ms
-        return reader, Redelivery(sqs, queue_url, chance, reader.wait, worst_call_ms)
+        return reader, Redelivery(sqs, queue_url, chance, system_clock, reader.schedule, worst_call_ms)
 
     wired = at_init(wire_both)
 

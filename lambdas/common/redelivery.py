@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypedDict
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from eventplane.retries import ROUTINE, RetrySchedule
 from lambdas.common.aws import WORST_CALL_MS
-from lambdas.common.backoff import Wait, wait_s
+from lambdas.common.clock import Clock
 from lambdas.common.log import logger
 from lambdas.common.queue import QueueMessage
 
@@ -56,12 +58,13 @@ def handle_each(
 
 @dataclass(frozen=True, slots=True)
 class Redelivery:
-    """Answers for the queue at `queue_url` through a boto3 SQS client; messages come again after `wait`."""
+    """Answers for the queue at `queue_url` through a boto3 SQS client; messages come again by `schedule`."""
 
     client: Any
     queue_url: str
     chance: Callable[[], float]
-    wait: Wait = wait_s
+    clock: Clock
+    schedule: RetrySchedule = ROUTINE
     worst_call_ms: int = WORST_CALL_MS
 
     def answer(
@@ -69,7 +72,7 @@ class Redelivery:
     ) -> PartialResponse:
         """The answer that lets the queue delete all `messages` but those whose ids are in `failed`.
 
-        Those come again after the seconds in `failed`, or a wait that grows with their attempts. If that is
+        Those come again after the seconds in `failed`, or a wait that grows with their age. If that is
         not set, as when time runs out or SQS does not answer, the queue's visibility timeout brings them.
         """
         again = [message for message in messages if message.id in failed]
@@ -85,7 +88,7 @@ class Redelivery:
             {
                 "Id": str(at),
                 "ReceiptHandle": message.receipt,
-                "VisibilityTimeout": waits.get(message.id) or self.wait(message.attempt, self.chance),
+                "VisibilityTimeout": waits.get(message.id) or self._wait_s(message),
             }
             for at, message in enumerate(batch)
         ]
@@ -97,6 +100,10 @@ class Redelivery:
         if failures := response.get("Failed", []):
             codes = sorted({failure["Code"] for failure in failures})
             logger.warning("no wait could be set for some", messages=len(failures), codes=codes)
+
+    def _wait_s(self, message: QueueMessage) -> int:
+        age_s = message.age_s(self.clock())
+        return math.ceil(self.schedule.wait_s(age_s, message.attempt, self.chance()))
 
 
 def _batches(messages: Sequence[QueueMessage]) -> Iterator[Sequence[QueueMessage]]:

@@ -94,7 +94,6 @@ class Parts:
             route=route,
         )
         return WebhookService(
-            webhook=webhook,
             delivery=delivery,
             letters=letters,
             archive=self._archive,

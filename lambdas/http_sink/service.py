@@ -10,13 +10,13 @@ from typing import Any, Final
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from eventplane.contract import Webhook
+from eventplane.contract import Ordering
 from eventplane.dead_letter import Refusal
-from eventplane.endpoints import GONE_S
 from eventplane.envelope import Envelope, parse_event
 from eventplane.errors import EnvelopeError
 from eventplane.guarantee import why_expired
 from eventplane.ledger import HANDOVERS, HandoverRecord, to_line
+from eventplane.limits import MAX_RECEIVES
 from eventplane.reasons import Outcome
 from eventplane.sqs_binding import split
 from lambdas.common.archive import Archive
@@ -27,14 +27,6 @@ from lambdas.common.log import logger
 from lambdas.common.metrics import count_outcomes
 from lambdas.common.queue import Invocation, QueueMessage
 from lambdas.http_sink.delivery import RESERVE_MS, Delivery, Failure, NoTimeError
-
-FIRST_S: Final = 2
-LONGEST_S: Final = 300
-"""Bounds of the backoff, seconds: the first wait is at most the one, every wait at most the other."""
-
-MAX_WAIT_S: Final = 42_000
-"""Longest wait of all, seconds: 12 hours from the receive is what SQS allows (Amazon SQS quotas), less the
-function's own time."""
 
 LISTING_MS: Final = 2 * WORST_CALL_MS
 """An object is not listed with less time left, milliseconds: it covers that, and the answer to the queue."""
@@ -62,12 +54,11 @@ class _Batch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebhookService:
-    """Hands over the events of an inbox to its `webhook` by `delivery`, one after the other.
+    """Hands over the events of an inbox to its webhook by `delivery`, one after the other.
 
     A message with several events comes again for those that failed, after the longest of their waits.
     """
 
-    webhook: Webhook
     delivery: Delivery
     letters: DeadLetterWriter
     archive: Archive
@@ -92,13 +83,17 @@ class WebhookService:
                     waits.append(end)
             if waits:
                 again[message.id] = max(waits)
-                if message.group is not None:
+                if self._is_ordered and message.group is not None:
                     batch.held.setdefault(message.group, max(waits))
         self._write(records, invocation)
         outcomes = Counter(record.outcome for record in records)
         count_outcomes(outcomes)
         logger.info("handed over", messages=len(messages), failed=len(again), outcomes=dict(outcomes))
         return again
+
+    @property
+    def _is_ordered(self) -> bool:
+        return self.letters.channel.ordering is Ordering.SOURCE
 
     def _undone(self, message: QueueMessage) -> list[QueueMessage]:
         """The events of `message`, each as a message, without those that this process has already ended.
@@ -165,20 +160,19 @@ class WebhookService:
                 "dropped", **correlation(message, event), reason=failure.reason, detail=failure.detail
             )
             return self._record(message, event, Outcome.DROPPED, failure.reason, failure.status)
-        now_ms, channel = self.clock(), self.letters.channel
-        age_s = (now_ms - message.sent_at_ms) / 1_000
-        left_s = self.webhook.give_up_after_s - age_s
-        delay = delay_s(message.attempt, failure.retry_after_s, left_s, self.uniform)
-        since_s = 0.0
-        if failure.failed_at_ms is not None:
-            since_s = (now_ms - failure.failed_at_ms) / 1_000
-            delay = max(delay, saving_s(message.attempt, channel.max_receives, left_s))
+        now_ms, channel, contract = self.clock(), self.letters.channel, self.letters.contract
+        schedule = channel.retries(contract.priority(event, channel) if event else channel.priority)
+        age_s = message.age_s(now_ms)
+        # On top of the pause of the endpoint.
+        wait_s = schedule.wait_s(age_s, message.attempt, self.uniform(0, 1)) + (failure.retry_after_s or 0)
+        delay = max(1, math.ceil(wait_s))
+        failed_at_ms = now_ms if failure.failed_at_ms is None else failure.failed_at_ms
         is_last = (
             failure.is_permanent
-            or left_s + since_s <= 0
-            or message.attempt >= channel.max_receives
+            or schedule.is_over(age_s - (now_ms - failed_at_ms) / 1_000)
+            or message.attempt >= MAX_RECEIVES
             # What the queue deletes by itself has no dead letter.
-            or age_s + delay >= channel.retention_s
+            or (now_ms - message.sent_at_ms) / 1_000 + delay >= channel.retention_s
         )
         logger.warning(
             "not delivered",
@@ -237,32 +231,6 @@ class WebhookService:
             logger.exception("handovers could not be archived", records=len(lines))
             for line in lines:  # together they may pass what CloudWatch keeps of a line, 1 MB
                 logger.error("handover", record=line)
-
-
-def delay_s(attempt: int, retry_after_s: float | None, left_s: float, uniform: Uniform) -> int:
-    """Seconds until the attempt after number `attempt` (from 1), at least 1.
-
-    Exponential with full jitter, so that what failed together does not come back together; on top of the
-    pause of the endpoint. Without a pause the wait does not pass `left_s`, after which the event is given up:
-    the last attempt is made then.
-    """
-    # Beyond that every bound is the longest; the power of a large attempt would be a huge number.
-    spread_s = uniform(0, min(LONGEST_S, FIRST_S * 2.0 ** min(attempt - 1, 16)))
-    paused_s = retry_after_s or 0
-    if left_s > paused_s:
-        spread_s = min(spread_s, left_s - paused_s)
-    return max(1, math.ceil(paused_s + spread_s))
-
-
-def saving_s(attempt: int, max_receives: int, left_s: float) -> int:
-    """Least seconds until a message comes again that was not tried, so that its receives outlast the pauses.
-
-    The first half of them is free: with the 1,000 that a webhook has by default the backoff needs no more.
-    """
-    if attempt < max_receives // 2:
-        return 0
-    longest_s = max(left_s, 0) + GONE_S + LONGEST_S
-    return min(MAX_WAIT_S, math.ceil(longest_s / max(1, max_receives - attempt)))
 
 
 def correlation(message: QueueMessage, event: Envelope | None) -> dict[str, Any]:

@@ -46,9 +46,6 @@ ENDPOINT_MS: Final = 15_000
 TIMEOUT_S: Final = 5
 """How long an attempt may take, seconds."""
 
-GIVE_UP_AFTER_S: Final = 3_600
-"""How long a failing event is tried, seconds; then it is a dead letter."""
-
 REFRESH_MS: Final = 30_000
 """How old the knowledge of the table may become, milliseconds."""
 
@@ -117,7 +114,6 @@ class SubscriptionEndpoints:
         webhook = Webhook(
             mode=WebhookMode.STRUCTURED,
             timeout_s=TIMEOUT_S,
-            give_up_after_s=GIVE_UP_AFTER_S,
             requests_per_minute=rate if isinstance(rate, int) and rate > 0 else None,
         )
 

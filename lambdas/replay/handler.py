@@ -12,7 +12,6 @@ from typing import Final
 from eventplane.dead_letter import DEAD_LETTER_TYPE, Refusal
 from eventplane.function_settings import RouterSettings
 from eventplane.reasons import Reason
-from eventplane.replay import MAX_ORDER_RECEIVES
 from lambdas.common.archive import Archive
 from lambdas.common.aws import client, tables
 from lambdas.common.clock import Clock, system_clock
@@ -32,7 +31,7 @@ from lambdas.router.planner import Step
 from lambdas.router.report import tell
 from lambdas.router.senders import Senders
 from lambdas.router.service import LIMITS
-from lambdas.router.wiring import engine_in_force, wait_by
+from lambdas.router.wiring import engine_in_force
 
 PORTION: Final = 500
 """Steps that are sent and recorded together. Ours: it bounds memory, and what an interruption repeats."""
@@ -122,7 +121,7 @@ def service() -> QueueReader:
         ledger=Ledger(sender=sqs, queue_url=settings.ledger_queue, archive=Archive(s3, bucket, random_bytes)),
         clock=system_clock,
     )
-    return QueueReader(replay.process, wait_by(in_force, MAX_ORDER_RECEIVES))
+    return QueueReader(replay.process)
 
 
 handle = queue_function(service)

@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Final
 
-from eventplane.contract import Contract, DeliveryGuarantee, Priority
+from eventplane.contract import Channel, Contract, DeliveryGuarantee, Priority
 from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.envelope import Envelope
 from eventplane.guarantee import FAILED, GUARANTEE_HINT
 from eventplane.reasons import Outcome
 from eventplane.replay import REPLAY
 from eventplane.resource_names import FIFO_SUFFIX
-from eventplane.sqs_binding import REPLAYED_HINT, ROUTE, SqsMessage, pack, to_message
+from eventplane.sqs_binding import COUNT, REPLAYED_HINT, RETRIES, ROUTE, SqsMessage, pack, to_message
 from eventplane.values import timestamp_of_ms
 from lambdas.common.log import logger
 from lambdas.common.sender import Answer, Fate, Sender
@@ -145,7 +145,7 @@ class Dispatch:
             by_destination[str(step.record.destination)].append((number, step))
         calls: dict[str, list[_Call]] = {_SQS: []}
         for destination, found in by_destination.items():
-            parcels = _parcels(found, contract.channel(destination).events_per_message)
+            parcels = _parcels(found, contract.channel(destination))
             for call in _batched(self._queues[destination], parcels):
                 calls.setdefault(call.protocol, []).append(call)
         for each in calls.values():
@@ -212,7 +212,8 @@ class _Call:
 
     def with_single_events(self, parcel: _Parcel) -> list[_Call]:
         """Return calls with each event of one `parcel` in a message of its own."""
-        return list(_batched(self.url, [_alone(step, parcel.place) for step in parcel.steps]))
+        hints = {name: each for name, each in parcel.message.hints.items() if name != COUNT}
+        return list(_batched(self.url, [_alone(step, parcel.place, hints) for step in parcel.steps]))
 
 
 def _most_in_flight(protocol: str) -> int:
@@ -231,23 +232,25 @@ def _next_call(waiting: Mapping[str, Sequence[_Call]], in_flight: Collection[_Ca
     return None
 
 
-def _parcels(found: Sequence[tuple[int, Step]], most: int) -> Iterator[_Parcel]:
-    """Put up to `most` events into one message: of one route, decided alike, and never urgent ones."""
+def _parcels(found: Sequence[tuple[int, Step]], channel: Channel) -> Iterator[_Parcel]:
+    """Put events for `channel` into messages: of one route, decided alike, and never urgent ones together."""
+    most = channel.events_per_message
     together: defaultdict[tuple[int, tuple[tuple[str, str], ...]], list[tuple[int, Step]]] = defaultdict(list)
     for number, step in found:
+        hints = _hints(step, channel)
         if most == 1 or _rank(step) == Priority.URGENT.rank:
-            yield _alone(step, (_rank(step), number))
+            yield _alone(step, (_rank(step), number), hints)
         else:
-            together[_rank(step), tuple(_hints(step).items())].append((number, step))
-    for (rank, hints), group in together.items():
+            together[_rank(step), tuple(hints.items())].append((number, step))
+    for (rank, shared), group in together.items():
         left = iter(group)
-        for message in pack([_event(step) for _, step in group], dict(hints), most):
+        for message in pack([_event(step) for _, step in group], dict(shared), most):
             numbered = list(islice(left, len(message.events)))
             yield _Parcel([step for _, step in numbered], message, (rank, numbered[0][0]))
 
 
-def _alone(step: Step, place: tuple[int, int]) -> _Parcel:
-    return _Parcel([step], to_message(_event(step), _hints(step)), place)
+def _alone(step: Step, place: tuple[int, int], hints: Mapping[str, str]) -> _Parcel:
+    return _Parcel([step], to_message(_event(step), hints), place)
 
 
 def _batched(url: str, parcels: Iterable[_Parcel]) -> Iterator[_Call]:
@@ -271,8 +274,12 @@ def _event(step: Step) -> Envelope:
     return step.event
 
 
-def _hints(step: Step) -> dict[str, str]:
-    hints = {ROUTE: str(step.record.route), "contract": step.record.contract_version}
+def _hints(step: Step, channel: Channel) -> dict[str, str]:
+    hints = {
+        ROUTE: str(step.record.route),
+        "contract": step.record.contract_version,
+        RETRIES: channel.retries(Priority(step.record.priority)).hint,
+    }
     if step.tried_once:
         hints[GUARANTEE_HINT] = DeliveryGuarantee.BEST_EFFORT
     if step.record.reason == REPLAY:

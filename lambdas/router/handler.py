@@ -17,7 +17,7 @@ from lambdas.router.dispatch import Dispatch
 from lambdas.router.senders import Senders
 from lambdas.router.service import RouterService, TimeLimits
 from lambdas.router.span_recorder import span_recorder
-from lambdas.router.wiring import engine_in_force, patience_of, wait_of
+from lambdas.router.wiring import engine_in_force, patience_of
 
 
 def service() -> QueueReader:
@@ -44,7 +44,8 @@ def service() -> QueueReader:
         limits=TimeLimits.of(patience, payload_s),
         spans=span_recorder(settings.tracing, patience, threads, monotonic),
     )
-    return QueueReader(router.process, wait_of(in_force, settings.source, settings.priority), patience)
+    schedule = in_force.bundled.channel(settings.source).retries(settings.priority)
+    return QueueReader(router.process, schedule, patience)
 
 
 handle = queue_function(service)

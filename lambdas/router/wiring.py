@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from functools import partial
 
 from eventplane.contract import Contract, Priority
 from eventplane.contract.publication import ContractTable
@@ -12,7 +11,6 @@ from eventplane.function_settings import ContractSettings, RouterSettings
 from eventplane.interest.table import InterestTable
 from eventplane.records import Tables
 from lambdas.common.aws import PATIENT, QUICK, Patience
-from lambdas.common.backoff import Wait, outage_wait_s, urgent_wait_s, wait_s
 from lambdas.common.clock import system_clock
 from lambdas.common.contracts import bundled_contract
 from lambdas.common.log import log_foreign
@@ -64,23 +62,3 @@ def patience_of(priority: Priority) -> tuple[Patience, float]:
     if priority is Priority.URGENT:
         return QUICK, URGENT_MESSAGE_SECONDS
     return PATIENT, MESSAGE_SECONDS
-
-
-def wait_of(in_force: ActiveContract[Engine], source: str, priority: Priority) -> Wait:
-    """How long a message of the channel `source` waits that comes again, in its queue for this priority."""
-    max_receives = in_force.bundled.channel(source).receives_at(priority)
-    if priority is Priority.URGENT:
-        return partial(urgent_wait_s, max_receives=max_receives)
-    return wait_by(in_force, max_receives)
-
-
-def wait_by(in_force: ActiveContract[Engine], max_receives: int) -> Wait:
-    """How long a message waits that comes again: as through an outage until the contract in force is seen.
-
-    `max_receives` are those of its queue.
-    """
-
-    def wait(attempt: int, random: Callable[[], float]) -> int:
-        return wait_s(attempt, random) if in_force.is_seen else outage_wait_s(attempt, random, max_receives)
-
-    return wait

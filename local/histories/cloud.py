@@ -21,6 +21,7 @@ from eventplane.interest import table as interest_table
 from eventplane.records import Records
 from eventplane.replay import MAX_ORDER_RECEIVES, REPLAY
 from eventplane.resource_names import channel_queue, dead_letter_queue, is_fifo, queue_name
+from eventplane.retries import ROUTINE
 from eventplane_aws.tables import DynamoDbTables
 from lambdas.common.aws import PATIENT, Patience
 from lambdas.common.clock import Clock
@@ -32,7 +33,7 @@ from local.histories.story import ENDPOINTS
 from local.histories.tables import TablesClient
 from local.histories.wires import Weather, Wire
 from stacks.config import environment
-from stacks.settings import ARCHIVE_RECEIVES, RECEIVES, RETENTION_S
+from stacks.settings import RETENTION_S
 from tests.dynamodb import create_table
 from tests.fakes.client import ACCOUNT, REGION, FakeClient
 from tests.fakes.s3 import FakeS3
@@ -121,7 +122,7 @@ class Cloud:
         self,
         name: str,
         visibility_s: int,
-        receives: int = RECEIVES,
+        receives: int = ROUTINE.most_receives,
         *,
         fifo: bool = False,
         retention_s: int = RETENTION_S,
@@ -157,8 +158,8 @@ class Cloud:
         uplink = contract.device.outbox
         self.ingest = self._channel(uplink, PLANE.device_router.visibility_s, "ingest")
         self.urgent = self._channel(uplink, PLANE.urgent_router.visibility_s, "urgent", Priority.URGENT)
-        self.tap = self._queue("tap", PLANE.archive_writer.visibility_s, ARCHIVE_RECEIVES)
-        self.ledger = self._queue("ledger", PLANE.ledger_writer.visibility_s, ARCHIVE_RECEIVES)
+        self.tap = self._queue("tap", PLANE.archive_writer.visibility_s)
+        self.ledger = self._queue("ledger", PLANE.ledger_writer.visibility_s)
         self.lifecycle = self._queue("lifecycle", PLANE.presence.recorder.visibility_s)
         self.timers = self._queue("timers", PLANE.presence.timers.visibility_s)
         self.work = self._queue("work", PLANE.downlink.reader.visibility_s)

@@ -91,6 +91,7 @@ class Function:
             {
                 "messageId": each["MessageId"],
                 "receiptHandle": each["ReceiptHandle"],
+                "eventSourceARN": self._queue,
                 "body": each["Body"],
                 "attributes": each["Attributes"],
                 "messageAttributes": {
@@ -128,5 +129,12 @@ class Function:
         cloud, batch, patience = self._cloud, read_messages(event), reader.patience
         failed = reader.process(batch, Invocation(f"{self.name}-{next(cloud.numbers)}", remaining_ms))
         sqs = cloud.client(self.name, "sqs", patience)
-        redelivery = Redelivery(sqs, self._queue, cloud.weather.share, reader.wait, patience.worst_call_ms)
+        redelivery = Redelivery(
+            sqs,
+            self._queue,
+            cloud.weather.share,
+            lambda: cloud.engine.now_ms,
+            reader.schedule,
+            patience.worst_call_ms,
+        )
         return redelivery.answer(batch, failed, remaining_ms)

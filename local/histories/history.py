@@ -105,7 +105,7 @@ class History:
                 )
             for decision in self.story.decisions:
                 self.engine.at(decision.at_s, partial(self._do, decision))
-            ends_s = max((each.at_s for each in self.story.decisions), default=0.0)
+            ends_s = max(map(_end_s, self.story.decisions), default=0.0)
             self.healed_s = ends_s + HEALS_S
             self.engine.at(self.healed_s, self._heal)
             self.engine.run(self.healed_s + LEAST_S)
@@ -376,3 +376,8 @@ class History:
                 each.is_dependency_down = is_down
 
         self._for(decision, lambda: set_all(True), lambda: set_all(False))
+
+
+def _end_s(decision: Decision) -> float:
+    """Return when `decision` is over, if it is an outage of what a reader depends on, which may last."""
+    return decision.at_s + (decision.much if decision.what == "dependency-down" else 0.0)

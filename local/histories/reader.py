@@ -9,8 +9,10 @@ from functools import partial
 from typing import Any, Final
 
 from eventplane.envelope import Envelope
+from eventplane.limits import MAX_RECEIVES
 from eventplane_client.delivery import Delivery
 from eventplane_client.dynamodb import DynamoDbFilter
+from eventplane_client.errors import BatchFailedError
 from eventplane_client.errors import ClientError as EventPlaneClientError
 from eventplane_client.functions import Handler, handles_events
 from eventplane_client.ports import Lease, MessageFilter, Mode
@@ -31,6 +33,10 @@ READER: Final = FunctionSize(memory_mib=512, timeout_s=30, batch_size=10)
 
 POLLS_S: Final = 0.04
 """How late a function's poll may see a message, seconds: the other reader is as often the first."""
+
+
+class DependencyDownError(Exception):
+    """The telephone exchange is down."""
 
 
 @dataclass
@@ -130,7 +136,7 @@ class CloudReader:
         if not delivery.is_handled:
             self._cloud.engine.sleep(0.02)
             if self.is_dependency_down:
-                reader.give_back(delivery, RuntimeError("the telephone exchange is down"))
+                reader.give_back(delivery, DependencyDownError())
                 return
             self._step()
             self._handled.note(self.participant, delivery.event)
@@ -171,13 +177,16 @@ class ReaderFunction(Function):
         def handle(event: Envelope) -> None:
             cloud.engine.sleep(0.02)
             if self.is_dependency_down:
-                raise RuntimeError("the telephone exchange is down")
+                raise DependencyDownError
             self._handled.note(participant, event)
 
         return handle
 
     def _answer(self, process: Any, event: dict[str, Any], remaining_ms: Callable[[], int]) -> Any:
-        return process(event, _Context(remaining_ms))
+        try:
+            return process(event, _Context(remaining_ms))
+        except BatchFailedError:
+            return {"batchItemFailures": [{"itemIdentifier": each["messageId"]} for each in event["Records"]]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +208,7 @@ def _wired(
         inbox=cloud.inboxes[f"{participant}.inbox"],
         outbox=cloud.outboxes[participant],
         visibility_s=PLANE.inbox_visibility_s,
-        max_receives=cloud.contract.channel(f"{participant}.inbox").max_receives - 1,
+        max_receives=MAX_RECEIVES - 1,
         first_visibility_s=FIRST_VISIBILITY_S,
         system=system,
     )

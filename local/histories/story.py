@@ -100,6 +100,9 @@ READERS: Final = ("alarm-centre", "care-analytics", "family-app")
 FUNCTIONS: Final = READERS[1:]
 """Those whose second reader is a function."""
 
+DOWN_S: Final = 3_600.0
+"""How long what a reader depends on may be down without a dead letter, seconds."""
+
 ENDPOINTS: Final = ("https://one.example/events", "https://other.example/events")
 ALARMS: Final = "org.eventplane.alarm."
 SUBSCRIBABLE: Final = {
@@ -160,7 +163,6 @@ _AT: Final[dict[str, tuple[str, ...]]] = {
     "slow": SERVICES,
     "copy": QUEUES,
     "late": QUEUES,
-    "dependency-down": READERS,
 }
 """Where a fault of the cloud that lasts for a while can be."""
 
@@ -264,5 +266,7 @@ def _fault(random: Random, what: str, at_s: float, size: Size, programs: Sequenc
         case "reader-kill":
             # At one of its next steps, or now.
             return Decision(at_s, what, random.choice(READERS), random.randint(0, 6))
+        case "dependency-down":
+            return Decision(at_s, what, random.choice(READERS), random.choice((long_s, DOWN_S)))
         case _:
             return Decision(at_s, what, random.choice(_AT.get(what, (home,))), long_s)

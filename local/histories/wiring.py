@@ -21,7 +21,7 @@ from eventplane.function_settings import (
 from eventplane.interest import table as interest_table
 from eventplane.names import DOWNLINK, MONITOR, SUBSCRIBERS
 from eventplane.records import Records, Tables
-from eventplane.replay import MAX_ORDER_RECEIVES, REPLAY
+from eventplane.replay import REPLAY
 from eventplane.webhooks import SinkReach, SinkScope
 from lambdas.api.subscription_service import Consents, SubscriptionService
 from lambdas.api.subscriptions import SubscriptionsApi
@@ -54,7 +54,7 @@ from lambdas.router.engine import Engine as RoutingEngine
 from lambdas.router.engine import build_engine
 from lambdas.router.payload import MESSAGE_SECONDS
 from lambdas.router.service import RouterService, TimeLimits
-from lambdas.router.wiring import patience_of, wait_by, wait_of
+from lambdas.router.wiring import patience_of
 from local.histories.cloud import BUCKET, KEYS, PLANE, Cloud, inbox_arn
 from local.histories.endpoints import EndpointConnection
 from local.histories.function import Function
@@ -146,7 +146,7 @@ class Wiring:
         router = RouterService(
             engine=look.engine, dispatch=dispatch, ledger=ledger, clock=self._clock, limits=limits
         )
-        return QueueReader(router.process, wait_of(in_force, source.address, priority), patience)
+        return QueueReader(router.process, source.retries(priority), patience)
 
     def _replay(self, program: str) -> QueueReader:
         s3, source = self._cloud.client(program, "s3"), self._contract.device.outbox.address
@@ -160,7 +160,7 @@ class Wiring:
             ledger=ledger,
             clock=self._clock,
         )
-        return QueueReader(replay.process, wait_by(in_force, MAX_ORDER_RECEIVES))
+        return QueueReader(replay.process)
 
     def _subscriptions(self, tables: Tables) -> subscription_table.SubscriptionTable:
         return subscription_table.SubscriptionTable(tables, "subscriptions", log_foreign)

@@ -12,11 +12,12 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from eventplane import resource_names
-from eventplane.contract import Channel, Priority
+from eventplane.contract import Channel, Ordering, Priority
 from eventplane.resource_names import dead_letter_queue
+from eventplane.retries import ROUTINE
 from stacks.constructs.permissions import PLAIN_HTTP, accept, allow, arn, find_key
 from stacks.plane_stack import environment_of
-from stacks.settings import RECEIVES, RETENTION_S
+from stacks.settings import RETENTION_S
 
 DEAD_LETTER_RETENTION: Final = Duration.seconds(RETENTION_S)
 """The longest that SQS allows: whoever looks after the plane may be on holiday. In a standard queue it
@@ -35,7 +36,7 @@ class DurableQueue(Construct):
     """The queue called `name` and its dead-letter queue.
 
     `name` and `dead_letters_name` are their full names. `priority` says how soon somebody has to know that
-    nobody reads it (`age_alarm`).
+    nobody reads it (`age_alarm`); in one that `is_ordered`, what follows waits as well.
     """
 
     def __init__(
@@ -46,18 +47,20 @@ class DurableQueue(Construct):
         *,
         visibility: Duration,
         retention: Duration = DEAD_LETTER_RETENTION,
-        max_receives: int = RECEIVES,
+        max_receives: int = ROUTINE.most_receives,
         is_fifo: bool = False,
         priority: Priority = Priority.NORMAL,
+        is_ordered: bool = False,
     ) -> None:
         super().__init__(scope, id)
         environment = environment_of(self)
         self.name = resource_names.queue_name(environment.name, name, is_fifo=is_fifo)
         self.dead_letters_name = dead_letter_queue(self.name)
         self.is_urgent = priority is Priority.URGENT
-        self.age_alarm = Duration.seconds(
-            environment.alarms.urgent_age_s if self.is_urgent else environment.alarms.age_s
-        )
+        self.is_ordered = is_ordered
+        alarms = environment.alarms
+        age_s = alarms.blocked_s if is_ordered else alarms.urgent_age_s if self.is_urgent else alarms.age_s
+        self.age_alarm = Duration.seconds(age_s)
         # SQS refuses an explicit `false`.
         queue = partial(_encrypted_queue(self), fifo=True if is_fifo else None)
         self.dead_letters = queue(
@@ -76,9 +79,7 @@ class DurableQueue(Construct):
         )
 
 
-def channel_queue(
-    scope: Construct, id: str, channel: Channel, visibility: Duration, max_receives: int | None = None
-) -> DurableQueue:
+def channel_queue(scope: Construct, id: str, channel: Channel, visibility: Duration) -> DurableQueue:
     """Return the queue that carries `channel`, and keeps events as long as the contract says."""
     return DurableQueue(
         scope,
@@ -86,9 +87,10 @@ def channel_queue(
         resource_names.channel_queue(channel),
         visibility=visibility,
         retention=Duration.seconds(channel.retention_s),
-        max_receives=channel.max_receives if max_receives is None else max_receives,
+        max_receives=channel.receives_at(channel.priority),
         is_fifo=resource_names.is_fifo(channel),
         priority=channel.priority,
+        is_ordered=channel.ordering is Ordering.SOURCE,
     )
 
 

@@ -65,14 +65,15 @@ def of_queues(
     for each in queues:
         if each.name == canary:
             continue  # its reader's silence pages
-        if each.is_urgent or is_detailed:
+        if each.is_urgent or each.is_ordered or is_detailed:
             yield Watch(
                 name=f"{each.name}-age",
                 metric=queue_metric(each.name, "ApproximateAgeOfOldestMessage", "Maximum", _MINUTE),
                 is_page=each.is_urgent,
                 threshold=each.age_alarm.to_seconds(),
-                periods=3,
-                remedy="Its reader is down, too slow, or fails: see its log, and its errors and throttles.",
+                periods=1 if each.is_ordered else 3,
+                remedy="Its reader is down, too slow, or fails: see its log, and its errors and throttles."
+                + each.is_ordered * " What follows in the order waits for the event that fails.",
             )
         if is_detailed and (each.is_urgent or not has_canary):
             # Not NumberOfMessagesSent, which a redrive that fails again does not count (Amazon SQS guide).

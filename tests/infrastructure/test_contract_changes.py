@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from eventplane.limits import MAX_RECEIVES
 from tests.infrastructure.templates import SCHEDULE, Templates, statements, words
 from tests.infrastructure.test_monitoring import alarms
 
@@ -16,7 +17,10 @@ def test_a_new_cloud_service_gets_all_it_needs_from_the_contract_alone(
 ) -> None:
     inbox, letters = grown.queues["night-watch-inbox"], grown.queues["night-watch-inbox-dlq"]
     assert inbox.find("MessageRetentionPeriod") == 3_600
-    assert inbox.find("RedrivePolicy", "maxReceiveCount") == 7
+    assert inbox.find("RedrivePolicy", "maxReceiveCount") == MAX_RECEIVES
+    # What follows an event that fails waits, and somebody has to know.
+    blocked = alarms(grown)["ApproximateAgeOfOldestMessage", inbox.find("QueueName")]
+    assert (blocked.find("Threshold"), blocked.find("EvaluationPeriods")) == (60, 1)
     mapping = grown.mappings["night-watch-outbox"]
     # All that Lambda takes from a FIFO queue.
     assert mapping.find("BatchSize") <= 10

@@ -107,7 +107,7 @@ def test_a_queue_has_the_retention_of_its_channel(dev: Templates, contract: Cont
         for channel in (participant.inbox, participant.outbox):
             queue = dev.queues[f"{participant.name}-{channel.box}"]
             assert queue.find("MessageRetentionPeriod") == channel.retention_s
-            assert queue.find("RedrivePolicy", "maxReceiveCount") == channel.max_receives
+            assert queue.find("RedrivePolicy", "maxReceiveCount") == channel.receives_at(channel.priority)
 
 
 def test_a_participant_can_leave_because_no_stack_imports_from_another(templates: Templates) -> None:

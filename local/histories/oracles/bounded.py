@@ -23,7 +23,7 @@ def judged(history: History) -> Iterator[Finding]:
     for queue in history.cloud.sqs.queues.values():
         name = queue.name.removeprefix(queue_name(ENVIRONMENT, ""))
         if name == dead_letter_queue(REPLAY):
-            continue  # an order that failed five times is the operator's to repeat
+            continue  # an order that failed for an hour is the operator's to repeat
         if queue.messages and (name.endswith("-dlq") or name == "last-resort"):
             yield Finding(f"dead letters in {name}", str(len(queue.messages)))
         elif queue.messages and name in (

@@ -16,6 +16,7 @@ from eventplane.receipts import digest
 from eventplane.sqs_binding import split
 from local.histories.oracles.archive import ledger
 from local.histories.oracles.finding import Finding
+from local.histories.reader import DependencyDownError
 from local.histories.story import READERS
 
 if TYPE_CHECKING:
@@ -44,6 +45,9 @@ class _Ends:
 def judged(history: History) -> Iterator[Finding]:
     """Look at each event that a service of a home said."""
     ends = _Ends(history)
+    for about, reason in _letters(history):
+        if reason == DependencyDownError.__name__:
+            yield Finding("given up while what its reader depends on was down", f"{about}")
     for key, (_, thing, service, event) in history.said.items():
         home = history.homes[thing]
         accepted = home.services[service].accepted.get(digest(event.json.encode()))
@@ -87,13 +91,15 @@ def _queued(history: History) -> set[tuple[str, str, str]]:
 
 def letters(history: History) -> set[tuple[str, str]]:
     """What dead letters are about."""
-    found = set()
+    return {about for about, _ in _letters(history)}
+
+
+def _letters(history: History) -> Iterator[tuple[tuple[str, str], str]]:
     for body in history.cloud.sqs.bodies(history.cloud.inboxes["operations.inbox"]):
         event = parse_event(body)
         if event.type == DEAD_LETTER_TYPE:
             about = parse_event(base64.b64decode(event.data()["original_base64"]))
-            found.add((about.source, about.id))
-    return found
+            yield (about.source, about.id), event.data()["reason"]
 
 
 def discarded(history: History) -> set[tuple[str, int]]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from edge.settings import CloudSettings
-from lambdas.common.backoff import LONGEST_S
+from eventplane.retries import LONGEST_S
 from local.histories.oracles.finding import Finding
 from local.histories.story import SILENT_S
 

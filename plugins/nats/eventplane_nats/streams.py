@@ -1,7 +1,7 @@
 """A channel as a stream of JetStream: its name, its settings, and what becomes of what nobody can handle.
 
 A stream and its one subject are called as the SQS queue of the channel would be. The consumer `READER` hands
-each message to one reader at a time, again after `ack_wait` seconds, and `max_receives` times at most. The
+each message to one reader at a time, again after `ack_wait` seconds, and `max_deliver` times at most. The
 client library keeps the last of these for a dead letter; what no reader lived to make one of stays there.
 """
 
@@ -22,6 +22,7 @@ from nats.js.api import (
 from nats.js.errors import NotFoundError
 
 from eventplane.contract import Channel, Contract
+from eventplane.limits import MAX_RECEIVES
 from eventplane.resource_names import channel_queue, queue_name
 from eventplane.sqs_binding import REDRIVEN
 from eventplane_client.system import SYSTEM
@@ -65,6 +66,7 @@ async def make_stream(
     *,
     replicas: int = 1,
     ack_wait_s: float = ACK_WAIT_S,
+    max_deliver: int = MAX_RECEIVES,
 ) -> str:
     """Create the stream of `channel`, or change it to what the contract says; return its name."""
     name = queue_name(environment, channel_queue(channel))
@@ -82,7 +84,7 @@ async def make_stream(
         await jetstream.update_stream(config)
     except NotFoundError:
         await jetstream.add_stream(config)
-    await jetstream.add_consumer(name, _reader(ack_wait_s, channel.max_receives))
+    await jetstream.add_consumer(name, _reader(ack_wait_s, max_deliver))
     return name
 
 

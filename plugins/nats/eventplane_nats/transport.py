@@ -18,6 +18,7 @@ from nats.aio.subscription import Subscription
 
 from eventplane.envelope import Envelope
 from eventplane.limits import MAX_SENT_EVENT_BYTES
+from eventplane.retries import RetrySchedule
 from eventplane.sqs_binding import SqsMessage
 from eventplane_client.client import Client
 from eventplane_client.connection import client_of, filter_of
@@ -36,7 +37,7 @@ from eventplane_client.settings import ClientSettings
 from eventplane_client.subscription import NoSubscriptions
 from eventplane_nats.connection import Connection, NatsAddressError, server_and_name
 from eventplane_nats.streams import READER, redriven, stream_name
-from eventplane_nats.wire import ROUTE, headers_of
+from eventplane_nats.wire import RETRIES, ROUTE, headers_of
 
 _log = logging.getLogger(__name__)
 
@@ -287,13 +288,14 @@ def _order(settings: ClientSettings) -> OutboxOrder | None:
 
 
 def _message(found: Msg, redriven_to: int, mark: str | None) -> Message:
-    metadata = found.metadata
+    metadata, headers = found.metadata, found.headers or {}
     return Message(
         body=found.data,
         attempt=metadata.num_delivered,
+        retries=RetrySchedule.read(headers.get(RETRIES)),
         handle=found,
         sent_at_ms=int(metadata.timestamp.timestamp() * 1_000),
-        route=(found.headers or {}).get(ROUTE),
+        route=headers.get(ROUTE),
         redrive=mark if metadata.sequence.stream <= redriven_to else None,
         is_shared=True,
     )

@@ -8,6 +8,9 @@ from typing import Final, Protocol
 ROUTE: Final = "route"
 """The header in which a router names the route."""
 
+RETRIES: Final = "retries"
+"""The header in which a router tells a reader without the contract when to try again."""
+
 
 class _Message(Protocol):
     @property
@@ -25,4 +28,6 @@ def headers_of(message: _Message) -> dict[str, str]:
         "Content-Type": "application/cloudevents+json",
         "Nats-Msg-Id": message.deduplication,
     }
-    return headers | {name: message.hints[name] for name in (ROUTE, "contract") if name in message.hints}
+    return headers | {
+        name: message.hints[name] for name in (ROUTE, RETRIES, "contract") if name in message.hints
+    }

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
+from time import monotonic
 
 import pytest
 
@@ -15,6 +17,7 @@ from eventplane.envelope import Envelope, write_event
 from eventplane.reasons import Outcome
 from eventplane_client import ClientSettings, connect
 from eventplane_client.errors import NothingThereError, UnavailableError
+from eventplane_client.notices import DeadLettered, Notice
 from local.plane import Plane
 from local.process import Supervisor
 from tests.eventually import eventually
@@ -25,6 +28,8 @@ EXAMPLE = ROOT / "examples" / "call_for_help.py"
 SECONDS = 60
 LOT = 12
 KILLS = 5
+OUTAGE_S = float(os.environ.get("OUTAGE_S", "12"))
+"""Longer than five receives took before 0.4.0; `OUTAGE_S=120` takes two minutes."""
 NEWS = {"exact": {"type": "org.eventplane.activity.news.v1"}}
 _NUMBERS = count(1)
 
@@ -96,6 +101,29 @@ def test_the_example_answers_each_alarm_exactly_once_although_it_is_killed(
         "EVENTPLANE_CLIENT_TRANSPORT": "sqs:local",
     }
     kill_while_it_works(supervisor, environment, database, lambda event: enter(plane, event))
+
+
+def test_what_a_handler_depends_on_may_be_down_and_every_alarm_is_handled_once(
+    plane: Plane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    enter_as(program_of(plane, "alarm-centre"), monkeypatch)
+    sent, handled, notices = [alarm() for _ in range(LOT)], Counter[str](), list[Notice]()
+    ids = {each.id for each in sent}
+    ends = monotonic() + OUTAGE_S
+
+    def call(event: Envelope) -> None:
+        if monotonic() < ends:
+            raise ConnectionRefusedError("the telephone exchange is down")
+        handled[event.id] += 1
+
+    settings = ClientSettings("alarm-centre", "sqs:local")
+    with connect(settings, on_notice=notices.append) as centre, centre.subscribe() as inbox:
+        for each in sent:
+            enter(plane, each)
+        while not ids <= handled.keys() and monotonic() < ends + SECONDS:
+            inbox.handle(call, idle_s=1)
+    assert Counter({id: handled[id] for id in ids}) == Counter(ids)
+    assert [each for each in notices if isinstance(each, DeadLettered)] == []
 
 
 @pytest.mark.source("F1")

@@ -130,10 +130,14 @@ class NatsWorld:
         return found
 
     def _stream(self, box: str) -> str:
-        channel: Channel = replace(
-            load_contract().channel(f"{READER}.{box}"), transport="nats", max_receives=MAX_RECEIVES + 1
+        channel: Channel = replace(load_contract().channel(f"{READER}.{box}"), transport="nats")
+        made = make_stream(
+            self._operator.jetstream,
+            self._environment,
+            channel,
+            ack_wait_s=VISIBILITY_S,
+            max_deliver=MAX_RECEIVES + 1,
         )
-        made = make_stream(self._operator.jetstream, self._environment, channel, ack_wait_s=VISIBILITY_S)
         return self._operator.run(made, SECONDS)
 
     def _messages(self, stream: str) -> int:

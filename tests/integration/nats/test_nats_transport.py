@@ -74,8 +74,10 @@ class Channel:
 
     def make(self, ack_wait_s: float = 3_600.0) -> None:
         inbox = load_contract().channel("alarm-centre.inbox")
-        channel = replace(inbox, participant="desk", transport="nats", max_receives=LIMIT)
-        made = make_stream(self.operator.jetstream, self.environment, channel, ack_wait_s=ack_wait_s)
+        channel = replace(inbox, participant="desk", transport="nats")
+        made = make_stream(
+            self.operator.jetstream, self.environment, channel, ack_wait_s=ack_wait_s, max_deliver=LIMIT
+        )
         assert self.operator.run(made, SECONDS) == self.stream
 
     def open(self) -> NatsTransport:
@@ -238,13 +240,13 @@ def test_the_command_creates_the_streams_of_a_contract_and_changes_them_to_the_n
 ) -> None:
     file = tmp_path / "contract.json"
     for retention_s in (3_600, 7_200):
-        file.write_bytes(contract_of("desk", retention_s=retention_s, max_receives=9))
+        file.write_bytes(contract_of("desk", retention_s=retention_s))
         assert main(["create", channel.address, str(file), "--ack-wait-s", "7"]) == 0
         assert capsys.readouterr().out.splitlines()[0] == channel.stream
         info = channel.operator.run(channel.operator.jetstream.stream_info(channel.stream), SECONDS)
         assert info.config.max_age == retention_s
     transport = channel.open()
-    assert (transport.visibility_s, transport.max_receives) == (7.0, 8)
+    assert (transport.visibility_s, transport.max_receives) == (7.0, 999)
     transport.close()
 
 

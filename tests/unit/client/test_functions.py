@@ -14,7 +14,7 @@ from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.envelope import Envelope
 from eventplane.reasons import Reason
 from eventplane_client.dynamodb import DynamoDbFilter
-from eventplane_client.errors import LeaseTooLongError, StateError
+from eventplane_client.errors import BatchFailedError, LeaseTooLongError, StateError
 from eventplane_client.functions import MARGIN_S, RESERVE_MS, Handler, handles_events
 from eventplane_client.memory import MemoryPlane, MemoryTransport
 from eventplane_client.memory_filter import Memory, MemoryFilter
@@ -40,6 +40,8 @@ def record(
     """A message as an event source mapping hands it to the function, `waited_s` after it did so first."""
     return {
         "messageId": id,
+        "receiptHandle": f"receipt-{id}",
+        "eventSourceARN": f"arn:aws:sqs:eu-central-1:123456789012:inbox{'.fifo' if group else ''}",
         "body": body,
         "attributes": {
             "ApproximateReceiveCount": str(attempt),
@@ -230,6 +232,8 @@ class Service:
         except Killed:
             self._is_killed = False
             self._function = self._process()
+            return
+        except BatchFailedError:
             return
         for each in answer["batchItemFailures"]:
             del records[each["itemIdentifier"]]

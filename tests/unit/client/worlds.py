@@ -8,6 +8,7 @@ import json
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from time import time_ns
 from typing import Any, Protocol
 
 from eventplane.envelope import Envelope, parse_event, write_event
@@ -223,6 +224,7 @@ class SqsWorld:
         self, filter: type[DynamoDbFilter] | type[DynamoDbLogFilter], max_receives: int = MAX_RECEIVES
     ) -> None:
         aws = FakeAws()
+        aws.clock.now_ms = time_ns() // 1_000_000  # clients have the machine's clock
         self._sqs, self._dynamodb = aws.sqs, aws.dynamodb
         self._table = "filters"
         self._make_filter = filter

@@ -58,11 +58,12 @@ def test_defaults_are_the_safe_ones() -> None:
     channel = contract.channel("desk.inbox")
     assert channel.delivery_guarantee is DeliveryGuarantee.AT_LEAST_ONCE
     assert (channel.transport, channel.priority) == (Transport.SQS, Priority.NORMAL)
-    assert (channel.max_receives, channel.retention_s) == (5, 14 * 86_400)
+    assert (channel.max_receives, channel.retention_s, channel.give_up_after_s) == (5, 7 * 86_400, None)
     assert channel.webhook is None
     assert contract.channel("bell.outbox").when_full is WhenFull.REFUSE
     # What routers read is not given up for a function that dies.
-    assert contract.device.outbox.max_receives == contract.channel("desk.outbox").max_receives == 50
+    for outbox in (contract.device.outbox, contract.channel("desk.outbox")):
+        assert (outbox.max_receives, outbox.retention_s) == (50, 14 * 86_400)
 
 
 @pytest.mark.source("P1")
@@ -282,10 +283,18 @@ CHANGES: list[tuple[dict[str, Any], str, str]] = [
             ({"events_per_message": 2, "ordering": "source"}, "events_per_message", "use `ordering: none`"),
             ({"transport": "pigeon", "ordering": "source"}, "ordering", ""),
             ({"transport": "pigeon", "webhook": {}}, "transport", ""),
+            *(
+                ({**inbox, "retention_s": 3_600}, path, "the queue deletes an event after 3600 s")
+                for inbox, path in (
+                    ({"webhook": {"give_up_after_s": 3_600}}, "webhook.give_up_after_s"),
+                    ({"webhook": {}, "give_up_after_s": 3_600}, "give_up_after_s"),
+                    ({"give_up_after_s": 3_600}, "give_up_after_s"),
+                )
+            ),
             (
-                {"webhook": {"give_up_after_s": 3_600}, "retention_s": 3_600},
+                {"webhook": {"give_up_after_s": 600}, "give_up_after_s": 600},
                 "webhook.give_up_after_s",
-                "the queue deletes an event after 3600 s",
+                "the inbox has this setting too; remove it here",
             ),
         )
     ),

@@ -69,8 +69,8 @@ VERSIONS: dict[int, tuple[str, Callable[[Contract], object], object]] = {
     ),
     3: (
         "91c6dbd13b0a77f7",
-        lambda it: it.channel("desk.inbox").webhook,
-        Webhook(WebhookMode.BINARY, 5, 600, 120),
+        lambda it: (it.channel("desk.inbox").webhook, it.channel("desk.inbox").give_up_after_s),
+        (Webhook(WebhookMode.BINARY, 5, 120), 600),
     ),
     4: (
         "adffaf63b554f751",
@@ -100,6 +100,7 @@ VERSIONS: dict[int, tuple[str, Callable[[Contract], object], object]] = {
         lambda it: (it.channel("desk.inbox").events_per_message, it.channel("bell.outbox").batching_delay_ms),
         (250, 30_000),
     ),
+    9: ("441c9b5a5717d943", lambda it: it.channel("bell.inbox").give_up_after_s, 7_200),
 }
 """Of each format the version of its golden contract, and what was new in it."""
 

@@ -22,6 +22,7 @@ from eventplane.contract import (
     Forward,
     ParticipantKind,
     Place,
+    Priority,
     Webhook,
     WebhookMode,
     compile_contract,
@@ -100,10 +101,26 @@ def test_the_uplink_forwards_what_is_wanted_or_everything() -> None:
 
 def test_an_empty_webhook_has_defaults() -> None:
     channel = small({f"{DESK}/inbox/webhook": {}}).channel("desk.inbox")
-    assert channel.webhook == Webhook(WebhookMode.STRUCTURED, 10, 86_400, None)
-    assert channel.max_receives == 1_000
-    own = {f"{DESK}/inbox": {"webhook": {"give_up_after_s": 3_599}, "retention_s": 3_600, "max_receives": 7}}
-    assert small(own).channel("desk.inbox").max_receives == 7
+    assert channel.webhook == Webhook(WebhookMode.STRUCTURED, 10, None)
+    assert channel.give_up_after_s == 86_400
+
+
+@pytest.mark.parametrize("urgent", [True, False])
+def test_an_event_is_given_up_by_the_setting_else_by_its_urgency_order_and_retention(urgent: bool) -> None:
+    priority = Priority.URGENT if urgent else Priority.NORMAL
+
+    def given_up(**inbox: object) -> int:
+        return small({f"{DESK}/inbox": inbox}).channel("desk.inbox").retries(priority).give_up_after_s
+
+    assert given_up() == (86_400 if urgent else 43_200)
+    assert given_up(ordering="source") == given_up(transport="sqs_fifo", ordering="source") == 900
+    assert given_up(retention_s=3_600) == given_up(webhook={}, retention_s=3_600) == 1_800
+    assert given_up(give_up_after_s=7_200, ordering="source") == 7_200
+    # The place before format 9.
+    former, now = (
+        {f"{DESK}/inbox": each} for each in ({"webhook": {"give_up_after_s": 700}}, {"webhook": {}})
+    )
+    assert small({**now, f"{DESK}/inbox/give_up_after_s": 700}).version == small(former).version
 
 
 @pytest.mark.parametrize(

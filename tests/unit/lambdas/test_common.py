@@ -29,7 +29,6 @@ from eventplane.values import timestamp_of_ms
 from eventplane.written import Entry, read_entry
 from lambdas.common.archive import Archive
 from lambdas.common.aws import PATIENT, QUICK, WORST_CALL_MS, Patience, client
-from lambdas.common.backoff import FACTOR, FIRST_S, LONGEST_S, outage_wait_s, wait_s
 from lambdas.common.metrics import Metric, count, metrics
 from lambdas.common.queue import QueueMessage, read_messages
 from lambdas.common.redelivery import Redelivery, handle_each
@@ -214,27 +213,6 @@ def test_equal_lines_make_equal_objects(cloud: Cloud) -> None:
     assert one == two
 
 
-def test_the_wait_grows_up_to_its_limit_with_jitter() -> None:
-    longest = [wait_s(attempt, lambda: 1.0) for attempt in range(1, 8)]
-    assert longest == [FIRST_S, FIRST_S * FACTOR, FIRST_S * FACTOR**2, FIRST_S * FACTOR**3, *[LONGEST_S] * 3]
-    assert [wait_s(attempt, lambda: 0.0) for attempt in (1, 2, 9)] == [1, 5, 450]
-    assert wait_s(1_000, lambda: 0.5) == 675
-
-
-@pytest.mark.parametrize("max_receives", [5, 50, 1_000])
-def test_an_outage_of_an_hour_makes_no_dead_letters(max_receives: int) -> None:
-    shortest = [outage_wait_s(each, lambda: 0.0, max_receives) for each in range(1, max_receives + 1)]
-    # Fifty receives, an outbox's default, bridge far more.
-    assert sum(shortest) >= 3_600 * (1 if max_receives < 50 else 4)
-
-
-def test_after_an_outage_messages_wait_for_less_time_than_it_lasted() -> None:
-    away_s = 0
-    for attempt in range(1, 47):
-        assert outage_wait_s(attempt, lambda: 1.0, 50) <= FIRST_S + away_s
-        away_s += outage_wait_s(attempt, lambda: 0.0, 50)
-
-
 @pytest.fixture
 def batch(cloud: Cloud) -> list[QueueMessage]:
     """25 messages in flight: m1 at its first attempt, m2 at its second, and so on."""
@@ -256,10 +234,10 @@ def waits(cloud: Cloud) -> list[float]:
     return [(each.visible_ms - cloud.clock()) / 1_000 for each in cloud.sqs.queue(cloud.source).messages]
 
 
-def test_only_failed_messages_wait_by_their_attempts(cloud: Cloud, batch: list[QueueMessage]) -> None:
-    redelivery = Redelivery(cloud.sqs, cloud.source, lambda: 1.0)
+def test_only_failed_messages_wait_by_their_age(cloud: Cloud, batch: list[QueueMessage]) -> None:
+    redelivery = Redelivery(cloud.sqs, cloud.source, lambda: 1.0, lambda: batch[0].sent_at_ms + 50_000)
     assert redelivery.answer(batch, {"m1", "m3"}, lambda: 30_000) == failures("m1", "m3")
-    assert waits(cloud) == [2, 30, 50, *[30] * 22]
+    assert waits(cloud) == [1, 30, 50, *[30] * 22]
     # A reader may set the waits itself, up to the longest.
     redelivery.answer(batch, {"m1": 7, "m2": 900}, lambda: 30_000)
     assert waits(cloud)[:3] == [7, 900, 50]
@@ -269,7 +247,7 @@ def test_many_waits_are_set_ten_at_a_time_while_there_is_time(
     cloud: Cloud, batch: list[QueueMessage]
 ) -> None:
     left = iter([WORST_CALL_MS, WORST_CALL_MS, WORST_CALL_MS - 1])
-    redelivery = Redelivery(cloud.sqs, cloud.source, lambda: 1.0)
+    redelivery = Redelivery(cloud.sqs, cloud.source, lambda: 1.0, cloud.clock)
     ids = [each.id for each in batch]
     assert redelivery.answer(batch, set(ids), lambda: next(left)) == failures(*ids)
     assert waits(cloud)[20:] == [30] * 5 != waits(cloud)[15:20]
@@ -279,18 +257,21 @@ def test_a_failed_wait_does_not_acknowledge_the_message(cloud: Cloud, batch: lis
     unwilling = FailingClient(cloud.sqs, "change_message_visibility_batch", code="AccessDenied")
     unknown = [QueueMessage("m1", "", 0, 1, receipt="gone")]
     for sqs, messages in ((unwilling, batch), (cloud.sqs, unknown)):
-        assert Redelivery(sqs, cloud.source, lambda: 1.0).answer(
+        assert Redelivery(sqs, cloud.source, lambda: 1.0, cloud.clock).answer(
             messages, {"m1"}, lambda: 30_000
         ) == failures("m1")
     unwilling.asked.clear()
-    assert Redelivery(unwilling, cloud.source, lambda: 1.0).answer(batch, set(), lambda: 0) == failures()
+    idle = Redelivery(unwilling, cloud.source, lambda: 1.0, cloud.clock)
+    assert idle.answer(batch, set(), lambda: 0) == failures()
     assert unwilling.asked == []
 
 
-def test_a_message_of_a_fifo_queue_has_its_group() -> None:
+def test_a_message_of_a_fifo_queue_has_its_group_and_one_of_a_standard_queue_has_none() -> None:
     batch = sqs_event(message("m1", "x"))
     assert [(each.receipt, each.group) for each in read_messages(batch)] == [("handle-m1", None)]
     batch["Records"][0]["attributes"]["MessageGroupId"] = "g"
+    assert read_messages(batch)[0].group is None
+    batch["Records"][0]["eventSourceARN"] += ".fifo"
     assert read_messages(batch)[0].group == "g"
 
 

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -14,9 +15,10 @@ from unittest.mock import Mock
 import pytest
 
 from eventplane.contract.publication import KEY
+from eventplane.retries import FIRST_S, LONGEST_S, URGENT, URGENT_LATER_S, URGENT_S
 from lambdas.archive import ledger, tap
 from lambdas.common import queue_function as queue_function_module
-from lambdas.common.backoff import FIRST_S, LONGEST_S, LONGEST_URGENT_S
+from lambdas.common.clock import system_clock
 from lambdas.common.queue import Invocation
 from lambdas.common.queue_function import IN_LAMBDA, QueueReader, queue_function
 from lambdas.replay import handler as replay
@@ -102,21 +104,19 @@ def redelivered(monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[int]]:
 
 
 @pytest.mark.parametrize(
-    ("priority", "attempt", "least_s", "most_s"),
-    [("normal", 3, 25, 50), ("urgent", 100, 10, LONGEST_URGENT_S)],
+    ("priority", "least_s", "most_s"), [("normal", 0.75 * 3_600 / 4, LONGEST_S), ("urgent", 1, URGENT_S)]
 )
-def test_a_failed_message_waits_by_its_attempts_and_an_urgent_one_for_seconds(
+def test_a_failed_message_waits_by_its_age_and_an_urgent_one_for_seconds(
     deployed: Cloud,
     monkeypatch: pytest.MonkeyPatch,
     priority: str,
-    attempt: int,
-    least_s: int,
+    least_s: float,
     most_s: int,
 ) -> None:
     monkeypatch.setenv("EVENTPLANE_PRIORITY", priority)
     waits = redelivered(monkeypatch)
     deployed.sqs.delete_queue(QueueUrl=deployed.queues["alarm-centre.inbox"])
-    failing = message("m2", frame(event("2", ALARM)), attempt)
+    failing = replace(message("m2", frame(event("2", ALARM)), 2), sent_at_ms=system_clock() - 3_600_000)
     assert invoke(router, GOOD, failing) == failures("m2")
     (waited,) = waits()
     assert least_s <= waited <= most_s
@@ -132,11 +132,11 @@ def test_a_batch_waits_until_the_contract_in_force_is_known(
     deployed.dynamodb.delete_table(TableName=TABLE)
     waits = redelivered(monkeypatch)
     handle = queue_function(handler.service)
-    # The last receives of both queues, and an early one.
+    # One that has waited for long, and one that comes for the first time.
     batch = sqs_event(message("m1", "?", attempt=50), message("m2", "?", attempt=1))
     assert handle(batch, LambdaContext()) == failures("m1", "m2")
     last, first = waits()
-    assert (last, first <= FIRST_S) == (LONGEST_S, True)
+    assert first == FIRST_S < 0.75 * LONGEST_S <= last <= LONGEST_S
     assert figures(capsys.readouterr().out)["ContractUnseen"] == 2
     create_table(deployed.dynamodb, TABLE, KEY)
     deployed.clock.now_ms += RETRY_MS
@@ -200,13 +200,14 @@ def test_failed_messages_are_named_counted_and_delayed(
     waits = redelivered(monkeypatch)
     monkeypatch.setenv("EVENTPLANE_SOURCE_QUEUE", "https://queue")
     process = Mock(return_value={"m2"})
-    handle = queue_function(lambda: QueueReader(process, wait=lambda attempt, _: 100 + attempt))
+    handle = queue_function(lambda: QueueReader(process, URGENT))
     batch = [message("m1", "a"), message("m2", "b", attempt=3)]
     assert handle(sqs_event(*batch), LambdaContext("request-7")) == failures("m2")
     ((messages, invocation),) = (each.args for each in process.call_args_list)
     assert [each.id for each in messages] == ["m1", "m2"]
     assert isinstance(invocation, Invocation)
-    assert (invocation.id, invocation.remaining_ms(), waits()) == ("request-7", 30_000, [103])
+    assert (invocation.id, invocation.remaining_ms()) == ("request-7", 30_000)
+    assert 0.75 * URGENT_LATER_S <= waits()[0] <= URGENT_LATER_S
     counted = figures(capsys.readouterr().out)
     assert (counted["Messages"], counted["Retried"]) == (2, 1)
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from eventplane.batch import pack
 from eventplane.ingest import parse_frame
+from eventplane.retries import URGENT_S
 from eventplane.sender import PLANE_CLIENT
 from eventplane.topics import urgent_rule
 from lambdas.archive import ingest_errors as handler
@@ -23,7 +24,6 @@ from lambdas.archive.ingest_errors import (
     NoFailureError,
     parse_failure,
 )
-from lambdas.common.backoff import LONGEST_URGENT_S
 from lambdas.common.queue import QueueMessage
 from lambdas.common.queue_function import queue_function
 from lambdas.common.sqs import SqsSender
@@ -138,7 +138,7 @@ def test_an_urgent_failure_that_fails_again_waits_for_seconds_only(cloud: Cloud,
     cloud.sqs.delete_queue(QueueUrl=rules.urls["ingest-urgent"])
     urgent = failure("ingest-urgent", ruleName=urgent_rule("eventplane_dev_ingest"))
     rules.process(message("m1", urgent, attempt=100), message("m2", failure("ingest-urgent"), attempt=100))
-    assert 0 < rules.waits["m1"] <= LONGEST_URGENT_S
+    assert 0 < rules.waits["m1"] <= URGENT_S
     assert rules.waits["m2"] == 0
 
 

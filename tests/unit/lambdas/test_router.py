@@ -68,6 +68,7 @@ def test_a_message_carries_hints_but_the_body_is_the_event(cloud: Cloud) -> None
         "ce_time": "2026-01-01T00:00:00Z",
         "route": "readings-to-care-analytics",
         "contract": cloud.contract.version,
+        "retries": "normal/none/43200/5",
     }
 
 

@@ -18,7 +18,6 @@ from eventplane.contract.subscription import IN_FORCE_S, new_subscription, with_
 from eventplane.dead_letter import letter_id
 from lambdas.common import system
 from lambdas.common.aws import PATIENT, QUICK
-from lambdas.common.backoff import LAST_URGENT_RECEIVES, LONGEST_S, LONGEST_URGENT_S, urgent_wait_s
 from lambdas.common.queue import QueueMessage
 from lambdas.router import delivery_memory, filter_time
 from lambdas.router.active_contract import ActiveContract, BoundedLook, Unseen
@@ -384,14 +383,6 @@ class TestTablesThatHang:
         # It does so until subscriptions may be in force that it does not know.
         cloud.clock.advance(IN_FORCE_S)
         assert isinstance(look.engine(), Unseen)
-
-
-def test_urgent_messages_wait_for_seconds_and_at_last_longer() -> None:
-    waits = [urgent_wait_s(attempt, lambda: 0.5, 1_000) for attempt in range(1, 1_000)]
-    assert waits[:5] == [2, 8, 15, 15, 15]
-    assert max(waits[: 1_000 - LAST_URGENT_RECEIVES]) <= LONGEST_URGENT_S
-    assert waits[-LAST_URGENT_RECEIVES + 1 :] == [LONGEST_S] * (LAST_URGENT_RECEIVES - 1)
-    assert sum(waits) > 12 * 3_600
 
 
 @pytest.mark.parametrize(("patience", "payload_s", "timeout_s"), [(QUICK, 1.0, 12), (PATIENT, 5.0, 30)])

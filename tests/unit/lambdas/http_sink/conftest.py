@@ -35,11 +35,13 @@ SOURCE = "alarm-centre.inbox"
 
 
 @cache
-def contract_with(expiry_s: int | None = None, **webhook: Any) -> Contract:
+def contract_with(expiry_s: int | None = None, is_ordered: bool = False, **webhook: Any) -> Contract:
     document = json.loads(load_contract().canonical)
     settings = {"timeout_s": TIMEOUT_S, "give_up_after_s": 600, **webhook}
-    inbox = {"webhook": settings, "max_receives": 50}
-    document["participants"]["alarm-centre"]["inbox"] = inbox | ({"expiry_s": expiry_s} if expiry_s else {})
+    inbox = {"webhook": settings} | ({"expiry_s": expiry_s} if expiry_s else {})
+    if is_ordered:
+        inbox |= {"transport": "sqs_fifo", "ordering": "source"}
+    document["participants"]["alarm-centre"]["inbox"] = inbox
     return compile_contract(document, "test")
 
 

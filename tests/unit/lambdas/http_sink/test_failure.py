@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import random
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventplane.endpoints import GONE_S
 from eventplane.reasons import Reason
 from lambdas.http_sink.delivery import Failure, Pace, judge
 from lambdas.http_sink.endpoint import EndpointResponse
-from lambdas.http_sink.service import FIRST_S, LONGEST_S, delay_s
 from tests.unit.lambdas.support import NOW_MS
 
 
@@ -84,27 +80,6 @@ def test_what_a_receiver_says_while_it_is_deployed_is_tried_again(status: int) -
 def test_any_retry_after_is_accepted(value: str) -> None:
     seconds = judged(429, **{"retry-after": value}).retry_after_s
     assert seconds is None or seconds >= 0
-
-
-@given(
-    attempt=st.integers(1, 1_000),
-    asked=st.none() | st.floats(0, GONE_S),
-    left_s=st.floats(0.001, 86_400),
-    seed=st.integers(),
-)
-def test_a_wait_is_within_its_bounds(attempt: int, asked: float | None, left_s: float, seed: int) -> None:
-    wait = delay_s(attempt, asked, left_s, random.Random(seed).uniform)
-    bound = min(LONGEST_S, FIRST_S * 2 ** (attempt - 1))
-    paused_s = asked or 0
-    assert max(1, paused_s) <= wait <= paused_s + bound + 1
-    # The last attempt is when the age is reached, unless nothing may be sent then.
-    assert left_s <= paused_s or wait <= left_s + 1
-
-
-def test_the_backoff_doubles_up_to_its_limit_with_full_jitter() -> None:
-    longest = [delay_s(attempt, None, 86_400, lambda _low, high: high) for attempt in (1, 2, 3, 8, 9, 1_000)]
-    assert longest == [2, 4, 8, 256, 300, 300]
-    assert delay_s(9, None, 86_400, lambda low, _high: low) == 1
 
 
 def test_a_rate_is_shared_by_the_processes() -> None:

@@ -29,7 +29,7 @@ from lambdas.common.log import logger
 from lambdas.common.queue import Invocation, QueueMessage
 from lambdas.http_sink.delivery import ALONE_MS, KNOWN_MS, CircuitBreaker, Failure, judge
 from lambdas.http_sink.endpoint import EndpointResponse, UnreachableError
-from lambdas.http_sink.service import LONGEST_S, MAX_WAIT_S, WebhookService, delay_s, saving_s
+from lambdas.http_sink.service import WebhookService
 from tests.dynamodb import records
 from tests.fakes.clock import START_MS, FakeClock
 from tests.fakes.faults import FailingClient
@@ -249,25 +249,6 @@ def test_a_record_that_cannot_be_read_stops_nothing(caplog: pytest.LogCaptureFix
     shared.tables.put(ENDPOINTS, key, {**key, "paused_until_ms": {"S": "soon"}}, None)
     assert shared.ask(shared.breaker())
     assert "correct the item or delete it" in vars(caplog.records[-1])["error"]
-
-
-@pytest.mark.parametrize("give_up_after_s", [60, 3_600, 86_400])
-@pytest.mark.parametrize("pause_s", [1, BREAK_LONGEST_S, LONGEST_ASKED_S, GONE_S])
-@pytest.mark.parametrize("max_receives", [5, 50, MAX_RECEIVES])
-@pytest.mark.parametrize("luck", [0, 1], ids=["least waits", "longest waits"])
-def test_pauses_never_spend_the_receives(
-    give_up_after_s: int, pause_s: int, max_receives: int, luck: int
-) -> None:
-    """A message that meets a pause at each receive, until the request after its age."""
-    age_s, attempt = 0.0, 1
-    while age_s < give_up_after_s + GONE_S:
-        left_s = give_up_after_s - age_s
-        wait = delay_s(attempt, pause_s, left_s, lambda low, high: (low, high)[luck])
-        wait = max(wait, saving_s(attempt, max_receives, left_s))
-        assert wait <= MAX_WAIT_S
-        age_s, attempt = age_s + wait, attempt + 1
-    assert attempt <= max_receives
-    assert age_s < give_up_after_s + 2 * GONE_S + LONGEST_S
 
 
 def test_a_pause_ends_no_event_and_the_request_after_its_age_does(hook: Hook) -> None:
