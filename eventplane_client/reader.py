@@ -410,9 +410,11 @@ class Reader:
 
         Of one that `is_unproven` nobody is known to have been handed it.
         """
-        is_last, tries = not is_unproven and self._is_last(delivery), self._unsettled(delivery)
-        is_letter = delivery.event.type == DEAD_LETTER_TYPE
-        if is_letter or not (is_last or tries >= self._schedule(delivery).max_receives):
+        is_last, tries = False, self._unsettled(delivery)
+        most = self._schedule(delivery).max_receives
+        if not is_unproven:
+            is_last, most = self._is_last(delivery), min(most, self._transport.max_receives)
+        if delivery.event.type == DEAD_LETTER_TYPE or not (is_last or tries >= most):
             return True
         self._give_up(delivery, Refusal(Reason.MAX_RECEIVES, f"delivered {tries} times and never settled"))
         return False

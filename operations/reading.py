@@ -1,7 +1,7 @@
 """Looking into a queue: messages are hidden while they are looked at, and released afterwards.
 
 SQS cannot peek. A look is a receive: in a dead-letter queue it costs nothing, in any other it is one of the
-`max_receives` of each message. Whoever is killed while looking leaves the messages hidden for `hold_s`.
+1,000 that SQS counts. Whoever is killed while looking leaves the messages hidden for `hold_s`.
 """
 
 from __future__ import annotations

@@ -25,6 +25,7 @@ from eventplane_client.errors import (
 from eventplane_client.memory import RANGES as PLANE_RANGES
 from eventplane_client.memory import MemoryPlane
 from eventplane_client.settings import ARGUMENTS, PREFIX, RANGES, WORDS, host_and_port
+from tests.plane import shipped_contract
 from tests.unit.client.worlds import event
 
 ENVIRONMENT = {
@@ -218,3 +219,17 @@ def test_so_have_the_arguments_of_calls(name: str, value: Any) -> None:
             for send in (client.put, client.request):
                 with pytest.raises(ClientSettingsError):
                     send(event(type="t"), value)
+
+
+def test_an_event_is_given_up_by_the_contract_and_without_one_by_the_setting(tmp_path: Path) -> None:
+    file = tmp_path / "contract.json"
+    file.write_bytes(shipped_contract().canonical)
+    found = []
+    for contract in ("", str(file)):
+        with connect("memory:retries", "care-analytics", give_up_after_s=60, contract=contract) as client:
+            schedules = [
+                client._retries(event(type=f"org.eventplane.{each}.v1"))
+                for each in ("alarm.keyword", "home.news")
+            ]
+            found.append([(each.is_urgent, each.give_up_after_s) for each in schedules])
+    assert found == [[(True, 60)] * 2, [(True, 86_400), (False, 43_200)]]
