@@ -15,7 +15,6 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from importlib.util import spec_from_file_location
 from pathlib import Path
@@ -317,7 +316,7 @@ MUTANTS: Final = (
 )
 
 
-class Planted(SourceFileLoader, MetaPathFinder):
+class Planted(SourceFileLoader):
     """Imports the product with the fault: what is compiled of its file is not what is in it."""
 
     def __init__(self, mutant: Mutant) -> None:

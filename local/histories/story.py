@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from itertools import compress
 from random import Random
 from typing import Final, Self
 
@@ -157,6 +158,7 @@ IN_CLOUD: Final = (
 )
 
 FAULTS: Final = AT_HOME + IN_CLOUD
+OF_PROGRAMS: Final = ("lose-answer", "refuse", "die")
 
 _AT: Final[dict[str, tuple[str, ...]]] = {
     "outage": SERVICES,
@@ -194,13 +196,15 @@ def draw(seed: int, size: Size) -> Story:
     for _ in range(random.choice((0, 0, 1, 2))):
         at_s = round(random.uniform(5.0, size.lasts_s), 2)
         decisions.append(Decision(at_s, "publish", text=random.choice((ALARMS, f"{ALARMS}keyword", ""))))
-    kinds, programs = random.sample(FAULTS, random.randint(1, 6)), random.choice(AREAS)
+    kinds = [*random.sample(FAULTS, random.randint(1, 5)), random.choice(OF_PROGRAMS)]
+    programs = random.choice(AREAS)
     for _ in range(size.faults):
         at_s = _moment(random, busy, size)
         decisions.append(_fault(random, random.choice(kinds), at_s, size, programs))
-    # What otherwise a reconciler does, late, nothing does.
+    # What otherwise the reconciler does, late, nothing does in some stories.
+    is_paused = random.random() < (0.8 if "presence-reconciler" in programs else 0.3)
     modes = Decision(0.0, "no-reconciler", "presence-reconciler"), Decision(0.0, "drill")
-    decisions += random.sample(modes, random.randrange(3))
+    decisions += compress(modes, (is_paused, random.random() < 0.5))
     return Story(size.homes, random.randrange(1 << 30), tuple(sorted(decisions)))
 
 
@@ -258,7 +262,7 @@ def _fault(random: Random, what: str, at_s: float, size: Size, programs: Sequenc
             return Decision(at_s, what, home, random.choice((-86_400.0, -600.0, -5.0, 5.0, 600.0, 86_400.0)))
         case "flood":
             return Decision(at_s, what, home, random.randint(20, 100))
-        case "lose-answer" | "refuse" | "die":
+        case _ if what in OF_PROGRAMS:
             most = 20 if what == "refuse" else 6
             return Decision(at_s, what, random.choice(programs), random.randint(1, most))
         case "endpoint":

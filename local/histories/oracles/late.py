@@ -55,7 +55,8 @@ def _late_at_home(history: History) -> Iterator[Finding]:
     }
     for said_s, thing, _, event in history.said.values():
         called_s = handled.get((thing, "call-service", event.id), said_s)
-        if ".alarm." in event.type and said_s > history.drilled_s and called_s > said_s + HOME_S:
+        limit_s = HOME_S if said_s > history.drilled_s else ALARM_S
+        if ".alarm." in event.type and called_s > max(said_s, history.healed_s) + limit_s:
             yield Finding("late alarm in the home", f"{event.id}: {called_s - said_s:.0f} s")
     for said_s, thing, _, number in history.desired:
         if said_s > history.drilled_s:
