@@ -18,8 +18,9 @@ from local.histories.cloud import Cloud
 from local.histories.engine import Engine
 from local.histories.home import Home
 from local.histories.operators import Operator
+from local.histories.ordered import NightWatch, ordered
 from local.histories.reader import CloudReader, Handled, ReaderFunction
-from local.histories.story import FAULTS, FUNCTIONS, READERS, SENDERS, SUBSCRIBABLE, Decision, Story
+from local.histories.story import FAULTS, FUNCTIONS, READERS, SENDERS, SUBSCRIBABLE, WATCH, Decision, Story
 from local.histories.subscriber import Administrator
 from local.histories.wires import Weather
 from local.histories.wiring import Wiring
@@ -53,7 +54,7 @@ class History:
 
     def __init__(self, story: Story, contract: Contract) -> None:
         self.story = story
-        self.contract = contract
+        self.contract = contract = ordered(contract) if story.is_ordered else contract
         self.engine = Engine()
         self.random = Random(story.order)
         self.weather = Weather(self.engine, self.random)
@@ -66,6 +67,10 @@ class History:
         ]
         self.readers.append(CloudReader(self.cloud, "alarm-centre", self.handled, 1))
         self.readers += [ReaderFunction(self.cloud, name, self.handled, 1) for name in FUNCTIONS]
+        if story.is_ordered:
+            self.readers.append(CloudReader(self.cloud, WATCH, self.handled))
+            self.readers.append(ReaderFunction(self.cloud, WATCH, self.handled, 1))
+        self.watch = NightWatch(self.cloud)
         self.administrators = {name: Administrator(self.cloud, name) for name in SUBSCRIBABLE}
         self.operator = Operator(self.cloud)
         self.said: dict[tuple[str, str], tuple[float, str, str, Envelope]] = {}
@@ -117,7 +122,7 @@ class History:
     def _waiting(self) -> Iterator[FakeQueue]:
         """The queues that are not empty, but for the timers of the future."""
         read = [self.cloud.sqs.queues[name] for name in self.cloud.sqs.readers]
-        read += [self.cloud.queue(f"{name}-inbox") for name in READERS]
+        read += [self.cloud.queue(f"{each.participant}-inbox") for each in self.readers]
         return (each for each in read if each.messages and each is not self.cloud.queue("timers"))
 
     def _is_over(self) -> bool:
@@ -133,6 +138,7 @@ class History:
         if (
             self.cloud.unacknowledged()
             or self.operator.busy
+            or self.watch.is_busy
             or any(each.is_busy for each in self.administrators.values())
         ):
             return False
@@ -208,6 +214,9 @@ class History:
             self.engine.after(2.0, lambda: self._carer(body))
         else:
             self.cloud.sqs.send_message(QueueUrl=self.cloud.outboxes["carers"], MessageBody=body)
+
+    def _round(self, decision: Decision) -> None:
+        self.watch.go_round(int(decision.much))
 
     def _put(self, decision: Decision) -> None:
         self.administrators[decision.who].do(decision)

@@ -9,10 +9,11 @@ from typing import Any, Final
 
 from eventplane.envelope import Envelope
 from eventplane_client.dynamodb import DynamoDbFilter
+from eventplane_client.errors import AlreadySettledError, NothingThereError
 from eventplane_client.errors import ClientError as EventPlaneClientError
 from eventplane_client.functions import Handler, handles_events
+from eventplane_client.inbox import Inbox, Received
 from eventplane_client.ports import Lease, MessageFilter, Mode
-from eventplane_client.reader import Reader
 from eventplane_client.sqs import SqsTransport
 from eventplane_client.system import System
 from local.histories.cloud import ENVIRONMENT, PLANE, Cloud
@@ -22,6 +23,8 @@ from local.histories.threads import Program
 from stacks.settings import FunctionSize
 
 RESTART_S: Final = 3.0
+AGAIN_S: Final = 1.0
+"""How long a reader waits after an error."""
 LONG_POLL_S: Final = 20
 IDLE_S: Final = 600.0
 READER: Final = FunctionSize(memory_mib=512, timeout_s=30, batch_size=10)
@@ -89,12 +92,11 @@ class CloudReader:
         self._cloud.engine.after(RESTART_S, self.start)
 
     def _run(self) -> None:
-        engine = self._cloud.engine
         system = self._program.system(self._cloud.weather.draw)
         sqs = LongPoll(self._cloud, self._cloud.client(self.name, "sqs"))
         transport, open_filter = _wired(self._cloud, self.name, self.participant, sqs, system)
         filter = open_filter(lambda: float(PLANE.inbox_visibility_s))
-        reader = Reader(
+        inbox = Inbox(
             self.participant,
             transport,
             filter,
@@ -106,15 +108,24 @@ class CloudReader:
         )
         while True:
             try:
-                for delivery in reader.next(10, 20.0):
-                    engine.sleep(0.02)
-                    if self.is_dependency_down:
-                        reader.give_back(delivery, RuntimeError("the telephone exchange is down"))
-                        continue
-                    self._handled.note(self.participant, delivery.event)
-                    reader.settle([delivery])
+                self._handle(inbox.receive())
+            except NothingThereError:
+                pass
             except EventPlaneClientError:
-                engine.sleep(1.0)
+                self._cloud.engine.sleep(AGAIN_S)
+
+    def _handle(self, received: Received) -> None:
+        """Handle an event, and settle it until that is done: it would be in hand for ever."""
+        self._cloud.engine.sleep(0.02)
+        if not (is_down := self.is_dependency_down):
+            self._handled.note(self.participant, received.event)
+        while True:
+            try:
+                return received.nack("the telephone exchange is down") if is_down else received.ack()
+            except AlreadySettledError:
+                return None
+            except EventPlaneClientError:
+                self._cloud.engine.sleep(AGAIN_S)
 
 
 class ReaderFunction(Function):

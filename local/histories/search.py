@@ -14,6 +14,7 @@ from contract import load_contract
 from eventplane.contract import Contract
 from local.histories.history import History
 from local.histories.oracles import Finding, judged
+from local.histories.ordered import with_order
 from local.histories.story import HEAVY, LIGHT, Decision, Story, draw
 
 HEAVY_EVERY = 20
@@ -39,7 +40,7 @@ def shipped() -> Contract:
 
 def story_of(seed: int) -> Story:
     """Return the story of a seed, heavy or light."""
-    return draw(seed, HEAVY if seed % HEAVY_EVERY == HEAVY_EVERY - 1 else LIGHT)
+    return with_order(seed, draw(seed, HEAVY if seed % HEAVY_EVERY == HEAVY_EVERY - 1 else LIGHT))
 
 
 def told_all(seeds: Iterable[int]) -> list[tuple[int, Told]]:

@@ -29,6 +29,7 @@ class Weather:
         self.lost: defaultdict[str, int] = defaultdict(int)
         self.dead: defaultdict[str, int] = defaultdict(int)
         self.refused: defaultdict[str, int] = defaultdict(int)
+        self.deaths: defaultdict[str, int] = defaultdict(int)
 
     def meets(self, kind: defaultdict[str, int], program: str) -> bool:
         """Count a call of `program`; return whether it is the one that fails."""
@@ -75,6 +76,7 @@ class Wire:
                 error = {"Error": {"Code": "ThrottlingException", "Message": "Rate exceeded"}}
                 raise ClientError(error, operation)
             loses, dies = weather.meets(weather.lost, program), weather.meets(weather.dead, program)
+            weather.deaths[program] += dies
             if dies and weather.share() < 0.5:
                 raise Killed
             answer = error_raised = None

@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
+from eventplane_client.resequencer import GAP_TIMEOUT_S
+from local.histories.cloud import PLANE
 from local.histories.oracles.finding import Finding
+from local.histories.story import ORDERED_INBOX
 
 if TYPE_CHECKING:
     from local.histories.history import History
 
 ALARM_S: Final = 60.0
 OTHERS_S: Final = 600.0
-"""After healing, seconds; for a device's outbox its batching delay comes on top."""
+"""After healing, seconds; for a device's outbox its batching delay comes on top, and for an inbox that is
+sorted the wait for what is missing."""
 
 
 def judged(history: History) -> Iterator[Finding]:
@@ -25,6 +29,8 @@ def judged(history: History) -> Iterator[Finding]:
         outbox = history.contract.channel(f"{service}.outbox")
         is_urgent = ".alarm." in event.type
         limit_s = ALARM_S if is_urgent else OTHERS_S + outbox.batching_delay_ms / 1_000
+        if history.story.is_ordered and reader == ORDERED_INBOX:
+            limit_s += GAP_TIMEOUT_S + PLANE.inbox_visibility_s
         if times[0] > max(said_s, history.healed_s) + limit_s:
             yield Finding(
                 f"late{' alarm' if is_urgent else ''} at {reader}",
