@@ -20,7 +20,7 @@ from eventplane.fleet import REGISTRY, LifecycleState, made
 from eventplane.interest import table as interest_table
 from eventplane.records import Records
 from eventplane.replay import MAX_ORDER_RECEIVES, REPLAY
-from eventplane.resource_names import channel_queue, dead_letter_queue, is_fifo, queue_name
+from eventplane.resource_names import FIFO_SUFFIX, channel_queue, dead_letter_queue, is_fifo, queue_name
 from eventplane.retries import ROUTINE
 from eventplane_aws.tables import DynamoDbTables
 from lambdas.common.aws import PATIENT, Patience
@@ -101,7 +101,8 @@ class Cloud:
 
     def queue(self, name: str) -> FakeQueue:
         """Return the queue with this name in the environment."""
-        return self.sqs.queues[queue_name(ENVIRONMENT, name)]
+        full = queue_name(ENVIRONMENT, name)
+        return self.sqs.queues.get(full) or self.sqs.queues[full + FIFO_SUFFIX]
 
     def client(self, program: str, service: str, patience: Patience = PATIENT) -> Any:
         """Return a client of `service` for `program`."""

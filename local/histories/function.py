@@ -36,7 +36,7 @@ class Function:
         self._cloud = cloud
         self._queue = queue
         self._wire = wire
-        self._idle: list[Any] = []
+        self._idle: list[tuple[int, Any]] = []
         self._running = 0
         self._looks_at: float | None = None
         cloud.sqs.readers[queue.rpartition("/")[2]] = self
@@ -83,7 +83,10 @@ class Function:
 
     def _invoke(self, messages: list[dict[str, Any]]) -> None:
         cloud, engine = self._cloud, self._cloud.engine
-        process = self._idle.pop() if self._idle else self._wire(self.name)
+        # What a thread began outlives its invocation; a process that ended in it takes no other.
+        deaths = cloud.weather.deaths
+        self._idle = [each for each in self._idle if each[0] == deaths[self.name]]
+        process = self._idle.pop()[1] if self._idle else self._wire(self.name)
         deadline_s = engine.now_s + self.size.timeout_s
         task = engine.task
         watchdog = engine.at(deadline_s, task.kill) if task else None
@@ -120,7 +123,7 @@ class Function:
             if watchdog is not None:
                 watchdog.is_off = True
             if is_well:
-                self._idle.append(process)
+                self._idle.append((deaths[self.name], process))
             self.look_soon(0.0)
 
     def _answer(self, process: Any, event: dict[str, Any], remaining_ms: Callable[[], int]) -> Any:

@@ -19,6 +19,7 @@ from local.histories.cloud import Cloud
 from local.histories.engine import Engine
 from local.histories.home import Home
 from local.histories.operators import Operator
+from local.histories.ordered import NightWatch, ordered
 from local.histories.reader import CloudReader, Handled, ReaderFunction
 from local.histories.story import (
     DRILL_S,
@@ -27,6 +28,7 @@ from local.histories.story import (
     READERS,
     SENDERS,
     SUBSCRIBABLE,
+    WATCH,
     Decision,
     Story,
     drill,
@@ -71,7 +73,7 @@ class History:
 
     def __init__(self, story: Story, contract: Contract) -> None:
         self.story = story
-        self.contract = contract
+        self.contract = contract = ordered(contract) if story.is_ordered else contract
         self.engine = Engine()
         self.random = Random(story.order)
         self.weather = Weather(self.engine, self.random)
@@ -84,6 +86,10 @@ class History:
         ]
         self.readers.append(CloudReader(self.cloud, "alarm-centre", self.handled, 1))
         self.readers += [ReaderFunction(self.cloud, name, self.handled, 1) for name in FUNCTIONS]
+        if story.is_ordered:
+            self.readers.append(CloudReader(self.cloud, WATCH, self.handled))
+            self.readers.append(ReaderFunction(self.cloud, WATCH, self.handled, 1))
+        self.watch = NightWatch(self.cloud)
         self.administrators = {name: Administrator(self.cloud, name) for name in SUBSCRIBABLE}
         self.operator = Operator(self.cloud)
         self.said: dict[tuple[str, str], tuple[float, str, str, Envelope]] = {}
@@ -141,7 +147,7 @@ class History:
     def _waiting(self) -> Iterator[FakeQueue]:
         """The queues that are not empty, but for the timers of the future."""
         read = [self.cloud.sqs.queues[name] for name in self.cloud.sqs.readers]
-        read += [self.cloud.queue(f"{name}-inbox") for name in READERS]
+        read += [self.cloud.queue(f"{each.participant}-inbox") for each in self.readers]
         return (each for each in read if each.messages and each is not self.cloud.queue("timers"))
 
     def _run_drill(self) -> None:
@@ -164,6 +170,7 @@ class History:
         if (
             self.cloud.unacknowledged()
             or self.operator.busy
+            or self.watch.is_busy
             or any(each.is_busy for each in self.administrators.values())
         ):
             return False
@@ -245,6 +252,9 @@ class History:
             self.engine.after(2.0, lambda: self._carer(body))
         else:
             self.cloud.sqs.send_message(QueueUrl=self.cloud.outboxes["carers"], MessageBody=body)
+
+    def _round(self, decision: Decision) -> None:
+        self.watch.go_round(int(decision.much))
 
     def _put(self, decision: Decision) -> None:
         self.administrators[decision.who].do(decision)

@@ -8,18 +8,22 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from local.histories.engine import START_S, Engine, Task
-from tests.fakes.sqs import FakeQueue, FakeSqs
+from tests.fakes.sqs import FakeMessage, FakeQueue, FakeSqs
 
 if TYPE_CHECKING:
     from local.histories.function import Function
 
 
 class Queues(FakeSqs):
-    """SQS, which tells a queue's reader that something is there. `sent` has all bodies that a queue took."""
+    """SQS, which tells a queue's reader that something is there.
+
+    `sent` has all bodies that a queue took, `taken` the messages.
+    """
 
     def __init__(self, engine: Engine, clock: Any) -> None:
         super().__init__(clock)
         self.sent: defaultdict[str, list[str]] = defaultdict(list)
+        self.taken: defaultdict[str, list[FakeMessage]] = defaultdict(list)
         self._engine = engine
         self.sleepers: dict[str, list[Task]] = {}
         self.readers: dict[str, Function] = {}
@@ -29,12 +33,18 @@ class Queues(FakeSqs):
     def _added(self, queue: FakeQueue, sent: Mapping[str, Any]) -> dict[str, str]:
         self.sent[queue.url].append(sent["MessageBody"])
         answer = super()._added(queue, sent)
+        self.taken[queue.url] += queue.messages[-1:]
         if (after_s := self.copies.pop(queue.name, None)) is not None:
             twin = replace(queue.messages[-1], handles=set())
             twin.visible_ms += round(1_000 * after_s)
             queue.messages.append(twin)
             self.changed(queue, twin.visible_ms)
         return answer
+
+    def _delete(self, queue: FakeQueue, handle: str) -> None:
+        super()._delete(queue, handle)
+        if queue.is_fifo:
+            self.changed(queue, self.clock())  # the next of its group can be received
 
     def changed(self, queue: FakeQueue, at_ms: int) -> None:
         if (reader := self.readers.get(queue.name)) is not None:
@@ -60,5 +70,11 @@ class Queues(FakeSqs):
             self.sleepers[queue.name].remove(task)
 
     def next_ms(self, url: str) -> int | None:
-        """When the next message is to be seen."""
-        return min((each.visible_ms for each in self.queue(url).messages), default=None)
+        """When the next message is to be seen; in a FIFO queue a group waits for its last one in flight."""
+        queue = self.queue(url)
+        if not queue.is_fifo:
+            return min((each.visible_ms for each in queue.messages), default=None)
+        groups: defaultdict[str | None, int] = defaultdict(int)
+        for each in queue.messages:
+            groups[each.group] = max(groups[each.group], each.visible_ms)
+        return min(groups.values(), default=None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -10,13 +9,12 @@ from typing import Any, Final
 
 from eventplane.envelope import Envelope
 from eventplane.limits import MAX_RECEIVES
-from eventplane_client.delivery import Delivery
 from eventplane_client.dynamodb import DynamoDbFilter
-from eventplane_client.errors import BatchFailedError
+from eventplane_client.errors import AlreadySettledError, BatchFailedError, NothingThereError
 from eventplane_client.errors import ClientError as EventPlaneClientError
 from eventplane_client.functions import Handler, handles_events
+from eventplane_client.inbox import Inbox, Received
 from eventplane_client.ports import Lease, MessageFilter, Mode
-from eventplane_client.reader import Reader
 from eventplane_client.sqs import FIRST_VISIBILITY_S, SqsTransport
 from eventplane_client.system import System
 from local.histories.cloud import ENVIRONMENT, PLANE, Cloud
@@ -26,6 +24,8 @@ from local.histories.threads import Program
 from stacks.settings import FunctionSize
 
 RESTART_S: Final = 3.0
+AGAIN_S: Final = 1.0
+"""How long a reader waits after an error."""
 LONG_POLL_S: Final = 20
 IDLE_S: Final = 600.0
 READER: Final = FunctionSize(memory_mib=512, timeout_s=30, batch_size=10)
@@ -104,12 +104,11 @@ class CloudReader:
         self._cloud.engine.after(RESTART_S, self.start)
 
     def _run(self) -> None:
-        engine = self._cloud.engine
         system = self._program.system(self._cloud.weather.draw)
         sqs = LongPoll(self._cloud, self._cloud.client(self.name, "sqs"))
         transport, open_filter = _wired(self._cloud, self.name, self.participant, sqs, system)
         filter = open_filter(lambda: float(PLANE.inbox_visibility_s))
-        reader = Reader(
+        inbox = Inbox(
             self.participant,
             transport,
             filter,
@@ -119,29 +118,28 @@ class CloudReader:
             has_expired=transport.has_expired,
             system=system,
         )
-        todo: deque[Delivery] = deque()
         while True:
             try:
-                todo.extend(() if todo else reader.next(10, 20.0))
-                while todo:
-                    self._handle(reader, todo[0])
-                    todo.popleft()
+                self._handle(inbox.receive())
+            except NothingThereError:
+                pass
             except EventPlaneClientError:
-                # What could not be settled is settled again: it is in this reader's hands.
-                engine.sleep(1.0)
+                self._cloud.engine.sleep(AGAIN_S)
 
-    def _handle(self, reader: Reader, delivery: Delivery) -> None:
-        if delivery.is_settled:
-            return
-        if not delivery.is_handled:
-            self._cloud.engine.sleep(0.02)
-            if self.is_dependency_down:
-                reader.give_back(delivery, DependencyDownError())
-                return
+    def _handle(self, received: Received) -> None:
+        """Handle an event, and settle it until that is done: it would be in hand for ever."""
+        self._cloud.engine.sleep(0.02)
+        if not (is_down := self.is_dependency_down):
             self._step()
-            self._handled.note(self.participant, delivery.event)
+            self._handled.note(self.participant, received.event)
             self._step()
-        reader.settle([delivery])
+        while True:
+            try:
+                return received.nack(DependencyDownError()) if is_down else received.ack()
+            except AlreadySettledError:
+                return None
+            except EventPlaneClientError:
+                self._cloud.engine.sleep(AGAIN_S)
 
 
 class ReaderFunction(Function):

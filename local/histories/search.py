@@ -16,6 +16,7 @@ from contract import load_contract
 from eventplane.contract import Contract
 from local.histories.history import History
 from local.histories.oracles import Finding, judged
+from local.histories.ordered import with_order
 from local.histories.story import HEAVY, LIGHT, Decision, Size, Story, draw
 
 GARBAGE = 100_000
@@ -46,7 +47,7 @@ def shipped() -> Contract:
 
 def story_of(seed: int) -> Story:
     """Return the story of a seed, heavy or light."""
-    return draw(seed, size_of(seed))
+    return with_order(seed, draw(seed, size_of(seed)))
 
 
 def size_of(seed: int) -> Size:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import compress
 from random import Random
 from typing import Final, Self
@@ -23,16 +23,20 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """`homes` homes, and what is decided; `order` seeds how long each call takes, and so their order."""
+    """`homes` homes, and what is decided; `order` seeds how long each call takes, and so their order.
+
+    With `is_ordered` the plane has a service with FIFO queues, and an inbox whose reader sorts.
+    """
 
     homes: int
     order: int
     decisions: tuple[Decision, ...]
+    is_ordered: bool = False
 
     def without(self, some: Iterable[Decision]) -> Self:
         """The story in which `some` do not happen."""
         gone = set(some)
-        return type(self)(self.homes, self.order, tuple(each for each in self.decisions if each not in gone))
+        return replace(self, decisions=tuple(each for each in self.decisions if each not in gone))
 
     @property
     def json(self) -> str:
@@ -40,6 +44,7 @@ class Story:
             "homes": self.homes,
             "order": self.order,
             "decisions": [asdict(each) for each in self.decisions],
+            "is_ordered": self.is_ordered,
         }
         return json.dumps(members, indent=1)
 
@@ -47,9 +52,7 @@ class Story:
     def read(cls, text: str) -> Self:
         """The story in a text that `json` made."""
         members = json.loads(text)
-        return cls(
-            members["homes"], members["order"], tuple(Decision(**each) for each in members["decisions"])
-        )
+        return cls(**{**members, "decisions": tuple(Decision(**each) for each in members["decisions"])})
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +100,10 @@ QUEUES: Final = (
 )  # fmt: skip
 """Those in which messages come twice, late and in another order."""
 
+WATCH: Final = "night-watch"
+"""The service with FIFO queues of a story that is ordered."""
+ORDERED_INBOX: Final = "care-analytics"
+"""Who sorts in such a story."""
 READERS: Final = ("alarm-centre", "care-analytics", "family-app")
 FUNCTIONS: Final = READERS[1:]
 """Those whose second reader is a function."""

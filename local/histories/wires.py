@@ -31,6 +31,7 @@ class Weather:
         self.lost: defaultdict[str, int] = defaultdict(int)
         self.dead: defaultdict[str, int] = defaultdict(int)
         self.refused: defaultdict[str, int] = defaultdict(int)
+        self.deaths: defaultdict[str, int] = defaultdict(int)
 
     def meets(self, kind: defaultdict[str, int], program: str) -> bool:
         """Count a call of `program`; return whether it fails: the last one, and by chance those before."""
@@ -77,6 +78,7 @@ class Wire:
                 error = {"Error": {"Code": "ThrottlingException", "Message": "Rate exceeded"}}
                 raise ClientError(error, operation)
             loses, dies = weather.meets(weather.lost, program), weather.meets(weather.dead, program)
+            weather.deaths[program] += dies
             if dies and weather.share() < 0.5:
                 raise Killed
             answer: Any = {}

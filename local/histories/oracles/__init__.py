@@ -9,6 +9,7 @@ from local.histories.oracles import (
     bounded,
     delivered,
     down,
+    in_order,
     late,
     once,
     posted,
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Finding", "judged"]
 
-_ALL = (delivered, once, down, late, presence, bounded, subscribed, posted, audited)
+_ALL = (delivered, once, in_order, down, late, presence, bounded, subscribed, posted, audited)
 
 
 def judged(history: History) -> list[Finding]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from eventplane.replay import REPLAY
-from eventplane.resource_names import dead_letter_queue, queue_name
+from eventplane.resource_names import FIFO_SUFFIX, dead_letter_queue, queue_name
 from local.histories.cloud import ENVIRONMENT
 from local.histories.oracles.finding import Finding
 from local.histories.story import SUBSCRIBED
@@ -21,7 +21,7 @@ def judged(history: History) -> Iterator[Finding]:
         if count:
             yield Finding("left in the spool", f"{thing}: {count}")
     for queue in history.cloud.sqs.queues.values():
-        name = queue.name.removeprefix(queue_name(ENVIRONMENT, ""))
+        name = queue.name.removeprefix(queue_name(ENVIRONMENT, "")).removesuffix(FIFO_SUFFIX)
         if name == dead_letter_queue(REPLAY):
             continue  # an order that failed for an hour is the operator's to repeat
         if queue.messages and (name.endswith("-dlq") or name == "last-resort"):

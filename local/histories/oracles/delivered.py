@@ -89,13 +89,14 @@ def _queued(history: History) -> set[tuple[str, str, str]]:
     return found
 
 
-def letters(history: History) -> set[tuple[str, str]]:
-    """What dead letters are about."""
-    return {about for about, _ in _letters(history)}
+def letters(history: History, *, ever: bool = False) -> set[tuple[str, str]]:
+    """What dead letters are about; `ever` those that were put back, too."""
+    return {about for about, _ in _letters(history, ever=ever)}
 
 
-def _letters(history: History) -> Iterator[tuple[tuple[str, str], str]]:
-    for body in history.cloud.sqs.bodies(history.cloud.inboxes["operations.inbox"]):
+def _letters(history: History, *, ever: bool = False) -> Iterator[tuple[tuple[str, str], str]]:
+    sqs, url = history.cloud.sqs, history.cloud.inboxes["operations.inbox"]
+    for body in sqs.sent[url] if ever else sqs.bodies(url):
         event = parse_event(body)
         if event.type == DEAD_LETTER_TYPE:
             about = parse_event(base64.b64decode(event.data()["original_base64"]))

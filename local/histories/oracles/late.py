@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Final
 
 from edge.settings import CloudSettings
 from eventplane.retries import LONGEST_S
+from eventplane_client.resequencer import GAP_TIMEOUT_S
+from local.histories.cloud import PLANE
 from local.histories.oracles.finding import Finding
-from local.histories.story import SILENT_S
+from local.histories.story import ORDERED_INBOX, SILENT_S
 
 if TYPE_CHECKING:
     from local.histories.history import History
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
 ALARM_S: Final = 60.0
 OTHERS_S: Final = LONGEST_S + 300.0
 """After healing, seconds: what waits for its next try, and what waits behind it. For a device's outbox its
-batching delay comes on top."""
+batching delay comes on top, and for an inbox that is sorted the wait for what is missing."""
 
 LATE_S: Final = 15.0
 """In a drill, when nothing waits, seconds: what takes longer a repetition or a reconciler had to mend."""
@@ -40,6 +42,8 @@ def judged(history: History) -> Iterator[Finding]:
             since_s, limit_s = _reachable(history, thing, said_s), LATE_S
         if not is_urgent:
             limit_s += history.contract.channel(f"{service}.outbox").batching_delay_ms / 1_000
+        if history.story.is_ordered and reader == ORDERED_INBOX:
+            limit_s += GAP_TIMEOUT_S + PLANE.inbox_visibility_s
         if times[0] > since_s + limit_s:
             kind = f"late{' alarm' if is_urgent else ''} at {reader}"
             yield Finding(kind, f"{key}: {times[0] - since_s:.0f} s")
