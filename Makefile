@@ -20,7 +20,7 @@ ENV ?= dev
 
 .PHONY: help setup up down publish demo test check lint types unit synth diff deploy destroy smoke contract catalogue explain audit lock tables \
   crash-test bench-router bench-edge bench-spool bench-client bench-cloud bench-cost bench-scale bench-audit audit-proof audit-worst audit-hostile \
-  bench-downlink bench-interest bench-tracing bench-conversation packages device-image deb device-image-check device-boot-check chaos histories lost-answers attack fuzz mutation docs figures clean
+  bench-downlink bench-interest bench-tracing bench-conversation packages device-image deb device-image-check device-boot-check chaos histories histories-mutants lost-answers attack fuzz mutation docs figures clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  \033[36m%-18s\033[0m %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -161,6 +161,9 @@ chaos: setup ## Break everything on purpose: SCENARIO=pairs SEED=1 (docs/explana
 
 histories: setup ## Simulate the plane and judge it (docs/explanation/histories.md): SECONDS=60 SEEDS=200 SEED=7 TRACE=1; writes build/chaos/histories.json
 	@python -m local.histories $(if $(SECONDS),--seconds "$(SECONDS)") $(if $(SEEDS),--seeds "$(SEEDS)") $(if $(SEED),--seed "$(SEED)") $(if $(TRACE),--trace)
+
+histories-mutants: setup ## Plant faults one by one and count those that the histories find: SEEDS=300 ONLY=presence; writes build/chaos/histories_mutants.json
+	@python -m local.histories.mutants $(if $(SEEDS),--seeds "$(SEEDS)") $(if $(ONLY),--only "$(ONLY)")
 
 lost-answers: setup ## Lose the answer of every AWS call, one by one; writes build/chaos/lost-answers.json (a minute or two)
 	@python -m tests.lost_answers

@@ -203,9 +203,9 @@ class Reporter:
     def due(self, decider: Decider, number: SequenceNumber, now: float) -> Reports:
         """Return what to store now, numbered from `number` on."""
         made = Reports()
-        counted = dict(number.counted)
-        if now < self._not_before:
+        if now < self.deadline():
             return made
+        counted = dict(number.counted)
 
         def add(write: Callable[[Heading], Envelope], lifetime: int | None = None) -> None:
             sequence = number.sequence + len(made.arrivals)

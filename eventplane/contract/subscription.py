@@ -13,6 +13,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Final
 
 from eventplane.contract.canonical import canonical_bytes
@@ -244,7 +245,13 @@ def with_subscriptions(
     if not added:
         return contract, refused
     origin = f"contract {contract.version} with {added} subscriptions"
-    return compile_contract(document, origin, is_derived=True), refused
+    return _compiled(canonical_bytes(document), origin), refused
+
+
+@lru_cache(maxsize=16)
+def _compiled(document: bytes, origin: str) -> Contract:
+    """Return the contract: what several look at, or what comes back, is compiled once in a process."""
+    return compile_contract(json.loads(document), origin, is_derived=True)
 
 
 def has_costly(contract: Contract) -> bool:

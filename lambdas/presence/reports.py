@@ -5,6 +5,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -58,14 +59,17 @@ class Text:
     check: tuple[str, ...]
 
 
+@cache
+def _texts(path: Path) -> dict[str, Text]:
+    read = tomllib.loads(path.read_text(encoding="utf-8"))
+    return {name: Text(each["title"], each["text"], tuple(each["check"])) for name, each in read.items()}
+
+
 class Notices:
     """Writes notices with the texts of the file at `path`. Raises what reading it raises."""
 
     def __init__(self, path: Path = TEXTS) -> None:
-        read = tomllib.loads(path.read_text(encoding="utf-8"))
-        self._texts = {
-            name: Text(each["title"], each["text"], tuple(each["check"])) for name, each in read.items()
-        }
+        self._texts = _texts(path)
 
     @property
     def reasons(self) -> frozenset[str]:

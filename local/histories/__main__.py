@@ -6,13 +6,14 @@ import argparse
 import os
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import redirect_stdout
 from io import StringIO
 from itertools import count, islice
 from multiprocessing import get_context
 from pathlib import Path
+from statistics import mean
 from time import monotonic
 
 from benchmarks.results import Figure, write
@@ -20,23 +21,23 @@ from local.histories.history import History
 from local.histories.oracles import Finding, judged
 from local.histories.page import page
 from local.histories.search import (
-    HEAVY_EVERY,
     findings_of,
     minimized,
     quieten,
     shipped,
     silence_logs,
+    size_of,
     story_of,
     told_all,
 )
-from local.histories.story import Story
+from local.histories.story import HEAVY, LIGHT, Size, Story
 
 OUTPUT = Path("build/chaos")
 BATCH = 10
 """How many stories a worker runs before it reports."""
 
 MINIMIZING_S = 120.0
-CLOCK = "virtual time; a minute is one of the wall clock"
+CLOCK = "virtual time; rates by CPU time"
 
 
 def main() -> int:
@@ -71,7 +72,8 @@ def _keep(name: str, story: Story, history: History, findings: Sequence[Finding]
 
 
 def _many(arguments: argparse.Namespace) -> int:
-    began, number = monotonic(), 0
+    began = monotonic()
+    times: dict[Size, list[float]] = {LIGHT: [], HEAVY: []}
     kinds: Counter[str] = Counter()
     faults: Counter[str] = Counter()
     first: dict[str, int] = {}
@@ -83,7 +85,7 @@ def _many(arguments: argparse.Namespace) -> int:
             done = next(as_completed(running))
             running.discard(done)
             for seed, each in done.result():
-                number += 1
+                times[size_of(seed)].append(each.took_s)
                 faults.update(each.faults)
                 for kind in sorted({finding.kind for finding in each.findings}):
                     kinds[kind] += 1
@@ -92,9 +94,10 @@ def _many(arguments: argparse.Namespace) -> int:
             if is_time and (batch := next(left, None)) is not None:
                 running.add(pool.submit(told_all, batch))
     took_s = monotonic() - began
+    number = sum(map(len, times.values()))
     for kind, found in kinds.most_common():
         _report(kind, found, first[kind])
-    _write(number, took_s, kinds, faults)
+    _write(times, workers, kinds, faults)
     print(
         f"{number} histories in {took_s:.0f} s, {sum(faults.values())} faults, {len(kinds)} kinds of findings"
     )
@@ -124,12 +127,25 @@ def _report(kind: str, found: int, seed: int) -> None:
             print(f"  {each.detail}")
 
 
-def _write(number: int, took_s: float, kinds: Counter[str], faults: Counter[str]) -> None:
+def _write(
+    times: Mapping[Size, Sequence[float]], workers: int, kinds: Counter[str], faults: Counter[str]
+) -> None:
     said = ", ".join(f"{kind} {count}" for kind, count in sorted(faults.items()))
     found = ", ".join(f"{kind} ({count})" for kind, count in kinds.most_common())
     figures = [
-        Figure("histories", number, "histories", note=f"one in {HEAVY_EVERY} is heavy; faults: {said}"),
-        Figure("histories a minute", 60 * number / took_s, "histories/min"),
+        Figure("histories", sum(map(len, times.values())), "histories", note=f"faults: {said}"),
+        *(
+            Figure(
+                f"{name} histories",
+                60 * workers / mean(times[size]),
+                "histories/min",
+                aim,
+                note=f"on {workers} cores; {size.homes} home(s), {size.events} events, "
+                f"{size.faults} faults, and what subscribers and operators do",
+            )
+            for name, size, aim in (("light", LIGHT, 1_000), ("heavy", HEAVY, 300))
+            if times[size]
+        ),
         Figure("kinds of findings", len(kinds), "kinds", 0, higher_is_better=False, note=found),
     ]
     command = f"python -m local.histories {' '.join(sys.argv[1:])}"

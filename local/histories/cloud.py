@@ -28,10 +28,10 @@ from local.histories.engine import Engine
 from local.histories.iot_core import IotCore
 from local.histories.queues import Queues
 from local.histories.story import ENDPOINTS
+from local.histories.tables import TablesClient
 from local.histories.wires import Weather, Wire
 from tests.dynamodb import create_table
 from tests.fakes.client import ACCOUNT, REGION, FakeClient
-from tests.fakes.dynamodb import FakeDynamoDb
 from tests.fakes.s3 import FakeS3
 from tests.fakes.secrets import FakeSecrets
 from tests.fakes.sqs import FakeQueue
@@ -57,7 +57,7 @@ class Cloud:
         self.weather = weather
         self.clock: Clock = lambda: engine.now_ms
         self.sqs = Queues(engine, self.clock)
-        self.dynamodb = FakeDynamoDb()
+        self.dynamodb = TablesClient()
         self.s3 = FakeS3(self.clock)  # type: ignore[arg-type]
         self.numbers = count(1)
         self.secrets = FakeSecrets()
@@ -164,6 +164,6 @@ class Cloud:
         return DynamoDbTables(self.client(program, "dynamodb"), self.weather.draw)
 
     def unacknowledged(self) -> list[Desired]:
-        """Return desired states that were sent and not acknowledged."""
+        """Return desired states and commands that were not acknowledged."""
         desired = Records(DynamoDbTables(self.dynamodb, self.weather.draw), "desired", downlink_table.DESIRED)
-        return [each for each in desired.all() if each.state in (State.SENDING, State.PARKED)]
+        return [each for each in desired.all() if each.state in (State.PENDING, State.SENDING, State.PARKED)]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import count
 from typing import Any, Final
 
@@ -33,14 +33,13 @@ class Killed(BaseException):
     """The program that runs has ended at this very step."""
 
 
-@dataclass(order=True, slots=True)
+@dataclass(slots=True)
 class Due:
     """Something that happens `at_s`, unless it `is_off` by then."""
 
     at_s: float
-    number: int
-    act: Callable[[], object] = field(compare=False)
-    is_off: bool = field(default=False, compare=False)
+    act: Callable[[], object]
+    is_off: bool = False
 
 
 class Task:
@@ -118,7 +117,7 @@ class Engine:
         self.now_s = 0.0
         self.hub = getcurrent()
         self.notes: list[Note] = []
-        self._due: list[Due] = []
+        self._due: list[tuple[float, int, Due]] = []
         self._numbers = count()
         self._tasks: dict[greenlet, Task] = {}
 
@@ -138,8 +137,8 @@ class Engine:
 
     def at(self, moment_s: float, act: Callable[[], object]) -> Due:
         """Let `act` happen at a moment; at once if it is over."""
-        due = Due(max(moment_s, self.now_s), next(self._numbers), act)
-        heapq.heappush(self._due, due)
+        due = Due(max(moment_s, self.now_s), act)
+        heapq.heappush(self._due, (due.at_s, next(self._numbers), due))
         return due
 
     def after(self, seconds: float, act: Callable[[], object]) -> Due:
@@ -171,9 +170,9 @@ class Engine:
     def run(self, until_s: float) -> None:
         """Let happen what is due until a moment."""
         due = self._due
-        while due and due[0].at_s <= until_s:
-            each = heapq.heappop(due)
+        while due and due[0][0] <= until_s:
+            at_s, _, each = heapq.heappop(due)
             if not each.is_off:
-                self.now_s = each.at_s
+                self.now_s = at_s
                 each.act()
         self.now_s = max(self.now_s, until_s)

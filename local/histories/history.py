@@ -5,13 +5,14 @@ from __future__ import annotations
 import tempfile
 from collections import Counter
 from collections.abc import Callable
-from copy import deepcopy
 from functools import partial
+from itertools import chain
+from math import inf
 from pathlib import Path
 from random import Random
 from typing import Any, Final
 
-from eventplane.contract import Contract
+from eventplane.contract import Contract, Downlink
 from eventplane.envelope import Envelope, write_event
 from eventplane.sqs_binding import to_message
 from local.histories.cloud import Cloud
@@ -19,7 +20,17 @@ from local.histories.engine import Engine
 from local.histories.home import Home
 from local.histories.operators import Operator
 from local.histories.reader import CloudReader, Handled, ReaderFunction
-from local.histories.story import FAULTS, FUNCTIONS, READERS, SENDERS, SUBSCRIBABLE, Decision, Story
+from local.histories.story import (
+    DRILL_S,
+    FAULTS,
+    FUNCTIONS,
+    READERS,
+    SENDERS,
+    SUBSCRIBABLE,
+    Decision,
+    Story,
+    drill,
+)
 from local.histories.subscriber import Administrator
 from local.histories.wires import Weather
 from local.histories.wiring import Wiring
@@ -29,6 +40,10 @@ HEALS_S: Final = 60.0
 
 SETTLES_S: Final = 9_000.0
 """So long after that everything has ended, an endpoint asked again after an hour; sooner if nothing waits."""
+
+STATE_KEY: Final = "threshold/home/pulse"
+BURST_S: Final = 0.3
+"""Between two desired states, or commands, that follow each other."""
 
 LEAST_S: Final = 300.0
 """How long it goes on after healing in any case, for copies that come late, and between two looks."""
@@ -70,6 +85,9 @@ class History:
         self.homes: dict[str, Home] = {}
         self.desired: list[tuple[float, str, str, int]] = []
         self.things = things
+        self.held: dict[str, Any] = {}
+        self.is_drilled = False
+        self.healed_s = self.drilled_s = inf
 
     def run(self) -> History:
         """Tell the story to its end."""
@@ -86,14 +104,25 @@ class History:
             self.engine.run(self.healed_s + LEAST_S)
             while self.engine.now_s < self.healed_s + SETTLES_S and not self._is_over():
                 self.engine.run(self.engine.now_s + LEAST_S)
+            if self.is_drilled:
+                self._run_drill()
             self.spooled = {
                 thing: sum(home.forwarder.spool.backlog().values()) if home.forwarder else -1
                 for thing, home in self.homes.items()
             }
-            for home in self.homes.values():
+            for thing, home in self.homes.items():
                 if home.forwarder is not None:
-                    home.forwarder.spool.close()
+                    spool = home.forwarder.spool
+                    self.held[thing] = spool.device_state(Downlink.STATE, STATE_KEY)
+                    spool.close()
         return self
+
+    def _run_drill(self) -> None:
+        """Let well-known things happen when all is well, and nothing waits."""
+        self.drilled_s = self.engine.now_s
+        for each in chain.from_iterable(map(drill, self.things)):
+            self.engine.at(self.drilled_s + each.at_s, partial(self._do, each))
+        self.engine.run(self.drilled_s + DRILL_S)
 
     def _is_over(self) -> bool:
         """Whether nothing waits any more: what follows are heartbeats."""
@@ -132,8 +161,12 @@ class History:
             home.fuse = None
             home.broker.start()
             home.start()
+            for service in home.services.values():
+                service.is_crashing = False
         for reader in self.readers:
             reader.is_dependency_down = False
+            if isinstance(reader, CloudReader):
+                reader.fuse = 0
         for endpoint in self.cloud.endpoints.values():
             endpoint.fault = ""
 
@@ -151,15 +184,17 @@ class History:
         self.homes[thing].services[service].say(event)
 
     def _threshold(self, decision: Decision) -> None:
-        self._down(
-            decision,
-            "org.eventplane.home.threshold.v1",
-            {"reading": "heart-rate", "high": 120},
-            statekey="threshold/home/pulse",
-        )
+        kind, data = "org.eventplane.home.threshold.v1", {"reading": "heart-rate", "high": 120}
+        self._burst(decision, partial(self._down, decision, kind, data, statekey=STATE_KEY))
 
     def _message(self, decision: Decision) -> None:
-        self._down(decision, "org.eventplane.home.message.v1", {"text": "Hello"})
+        kind = "org.eventplane.home.message.v1"
+        self._burst(decision, partial(self._down, decision, kind, {"text": "Hello"}))
+
+    def _burst(self, decision: Decision, act: Callable[[], object]) -> None:
+        """Let as many follow each other as the decision says."""
+        for at in range(int(decision.much)):
+            self.engine.after(at * BURST_S, act)
 
     def _down(self, decision: Decision, kind: str, data: Any, **more: str) -> None:
         self._numbers["down"] += 1
@@ -196,6 +231,9 @@ class History:
 
     def _publish(self, decision: Decision) -> None:
         self.operator.publish(decision.text)
+
+    def _drill(self, _decision: Decision) -> None:
+        self.is_drilled = True
 
     # What fails.
 
@@ -237,6 +275,21 @@ class History:
     def _clock_step(self, decision: Decision) -> None:
         self.homes[decision.who].wrong_by_s += decision.much
 
+    def _stall(self, decision: Decision) -> None:
+        line = self.homes[decision.who].uplink
+        self._for(decision, lambda: setattr(line, "stall_s", decision.much), line.heal)
+
+    def _service_crash(self, decision: Decision) -> None:
+        for each in self.homes[decision.who].services.values():
+            self._for(
+                decision,
+                partial(setattr, each, "is_crashing", True),
+                partial(setattr, each, "is_crashing", False),
+            )
+
+    def _no_reconciler(self, decision: Decision) -> None:
+        self.weather.paused.add(decision.who)
+
     def _flood(self, decision: Decision) -> None:
         for _ in range(int(decision.much)):
             self._event(decision.who, "org.eventplane.climate.reading.v1")
@@ -259,14 +312,9 @@ class History:
         self._for(decision, lambda: slow.update({decision.who: 0.5}), lambda: slow.pop(decision.who, None))
 
     def _copy(self, decision: Decision) -> None:
-        """A standard queue delivers a message twice."""
-        queue = self.cloud.queue(decision.who)
-        if queue.messages:
-            twin = deepcopy(queue.messages[-1])
-            twin.handles = set()
-            twin.visible_ms = self.cloud.clock()
-            queue.messages.append(twin)
-            self.cloud.sqs.changed(queue, twin.visible_ms)
+        """A standard queue delivers its next message twice, the copy up to minutes later."""
+        name = self.cloud.queue(decision.who).name
+        self.cloud.sqs.copies[name] = decision.much if decision.much > 1.0 else 0.0
 
     def _late(self, decision: Decision) -> None:
         """What waits in a queue is seen later, and in another order."""
@@ -285,7 +333,11 @@ class History:
 
     def _reader_kill(self, decision: Decision) -> None:
         those = [each for each in self.readers if each.participant == decision.who]
-        those[int(decision.much) % len(those)].kill()
+        reader = those[int(decision.much) % len(those)]
+        if decision.much and isinstance(reader, CloudReader):
+            reader.fuse = int(decision.much)
+        else:
+            reader.kill()
 
     def _dependency_down(self, decision: Decision) -> None:
         those = [each for each in self.readers if each.participant == decision.who]

@@ -34,6 +34,9 @@ TURN_S: Final = 0.002
 AGAIN_S: Final = 10.0
 """How often a service repeats what it has no receipt for."""
 
+TRUSTING: Final = ("activity-service",)
+"""The services that wait for the broker's PUBACK only: its lasting session keeps what it has acknowledged."""
+
 RESTART_S: Final = 5.0
 """How long the service manager takes to start a program again."""
 
@@ -234,6 +237,7 @@ class Service:
         self.pending: dict[str, bytes] = {}
         self.accepted: dict[str, tuple[float, str | None]] = {}
         self.handled: dict[tuple[str, str, str], float] = {}
+        self.is_crashing = False
         contract = home.contract
         # A service without an inbox reads a topic that nothing comes over.
         self._has_receipts = contract.participants[name].inbox.receipts
@@ -241,7 +245,7 @@ class Service:
         self._client = Client(home.broker, name, topics, self._hear)
 
     def say(self, event: Envelope) -> None:
-        """Send `event`, and again until the forwarder has it for good."""
+        """Send `event`, and again until the forwarder has stored it; a `TRUSTING` service sends once."""
         payload = event.json.encode()
         self.pending[digest(payload)] = payload
         self.home.engine.note(f"{self.home.thing} {self.name}", f"says {event.id}")
@@ -250,13 +254,17 @@ class Service:
     def _send(self, payload: bytes) -> None:
         if digest(payload) not in self.pending:
             return
-        self._client.publish(local_topic(self.name, "outbox"), payload)
+        is_taken = self._client.publish(local_topic(self.name, "outbox"), payload)
+        if is_taken and self.name in TRUSTING:
+            del self.pending[digest(payload)]
+            self.accepted[digest(payload)] = self.home.engine.now_s, None
+            return
         self.home.engine.after(AGAIN_S, lambda: self._send(payload))
 
     def _hear(self, message: Message) -> None:
         if message.topic == receipt_topic(self.name, "outbox"):
             for each in read_receipts(message.payload):
-                if self.pending.pop(each.digest, None) is not None:
+                if self.pending.pop(each.digest, None) is not None or each.refused:
                     self.accepted[each.digest] = self.home.engine.now_s, each.refused
                     self.home.engine.note(
                         f"{self.home.thing} {self.name}", f"receipt {each.refused or 'stored'}"
@@ -266,6 +274,8 @@ class Service:
             event = parse_event(message.payload)
         except EnvelopeError:
             return
+        if self.is_crashing and self._has_receipts:
+            return  # what it has taken from the broker and not confirmed has to come again
         key = (str(event.sender), event.source, event.id)
         if key not in self.handled:
             self.handled[key] = self.home.engine.now_s

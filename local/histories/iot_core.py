@@ -23,6 +23,8 @@ class IotCore:
         self.engine = cloud.engine
         self.broker = Broker(cloud.engine, self._published, self._connection)
         self._cloud = cloud
+        self.connections: list[tuple[float, str, str]] = []
+        """When each device connected, subscribed and was gone."""
         self._versions: dict[str, int] = {}
 
     def publish(self, *, topic: str, qos: int, payload: bytes) -> None:
@@ -57,6 +59,7 @@ class IotCore:
 
     def _connection(self, client: str, what: str) -> None:
         self.engine.note("IoT Core", f"{client} {what}")
+        self.connections.append((self.engine.now_s, client, what))
         if what == "subscribed":
             self._rule_writes(self._cloud.work, json.dumps({"subscribed": client}))
             return

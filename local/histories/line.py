@@ -21,7 +21,7 @@ class Line:
 
     While it is not `is_up` nothing connects; while it `is_silent` what is sent vanishes and nobody is told,
     as with a router that forgot the connection. `loses_answers` is how many PUBACKs vanish, each with
-    all that follows on its connection.
+    all that follows on its connection. What connections report to the forwarder's loop comes `stall_s` late.
     """
 
     def __init__(self, engine: Engine, broker: Broker, delay_s: float) -> None:
@@ -30,6 +30,7 @@ class Line:
         self.is_up = True
         self.is_silent = False
         self.loses_answers = 0
+        self.stall_s = 0.0
         self.open: list[Dialled] = []
         self.engine = engine
 
@@ -47,7 +48,7 @@ class Line:
 
     def heal(self) -> None:
         """New connections work; those that went silent stay so."""
-        self.is_up, self.is_silent = True, False
+        self.is_up, self.is_silent, self.stall_s = True, False, 0.0
 
 
 class Dialled:
@@ -68,13 +69,15 @@ class Dialled:
         self._line = line
         self._engine = line.engine
         self._name, self._generation = link, generation
-        self._emit = emit
+        self._emit = self._stalled(emit)
+        self._put = self._stalled(share.put) if share is not None else None
+        self._reports_at = 0.0
         self._share = share
         self._step = step
         self._session = Session(endpoint, link, generation, drops=bool(share and share.drops), skips=skips)
         self._endpoint = endpoint
         self._remote: Link | None = None
-        self._over = False
+        self._over = self._is_cut = False
         self._alarm: Due | None = None
         self._flushes = False
         line.open.append(self)
@@ -99,7 +102,7 @@ class Dialled:
         self._step("acknowledge")
         for mid in mids:
             self._session.acknowledge(mid)
-        self._flush_soon()
+        self._flush()  # the connection's thread may be faster than the next step of the loop
 
     def close(self, timeout_s: float) -> None:  # noqa: ARG002 - of the connection's shape
         self._session.close()
@@ -115,8 +118,9 @@ class Dialled:
         self._leave()
 
     def cut(self, reason: str) -> None:
-        """The connection breaks, and this end learns it."""
+        """The connection breaks, with what is on its way, and this end learns it."""
         if not self._over:
+            self._is_cut = True
             self._session.lost(reason)
             self._settle()
 
@@ -185,7 +189,7 @@ class Dialled:
             self._session.sent(self._engine.now_s)
             remote = self._remote
             if remote is not None and not self.is_deaf:
-                self._engine.after(self._line.delay_s, lambda: remote.take(data))
+                self._engine.after(self._line.delay_s, lambda: None if self._is_cut else remote.take(data))
         self._settle()
 
     def _settle(self) -> None:
@@ -211,12 +215,23 @@ class Dialled:
     def _report(self) -> None:
         received: list[Received] = []
         for message in self._session.take_messages():
-            if isinstance(message, Received) and self._share is not None:
+            if isinstance(message, Received) and self._put is not None:
                 received.append(message)
             else:
                 self._emit(message)
-        if received and self._share is not None:
-            self._share.put(received)
+        if received and self._put is not None:
+            self._put(received)
+
+    def _stalled(self, report: Callable[[Any], object]) -> Callable[[Any], None]:
+        def late(what: Any) -> None:
+            now_s = self._engine.now_s
+            self._reports_at = max(self._reports_at, now_s + self._line.stall_s)
+            if self._reports_at > now_s:
+                self._engine.at(self._reports_at, lambda: report(what))
+            else:
+                report(what)
+
+        return late
 
     def _leave(self) -> None:
         if self in self._line.open:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from local.histories.engine import START_S, Engine, Task
@@ -18,11 +19,19 @@ class Queues(FakeSqs):
         self.sent: defaultdict[str, list[str]] = defaultdict(list)
         self._engine = engine
         self.sleepers: dict[str, list[Task]] = {}
+        self.copies: dict[str, float] = {}
+        """How long after the next message of a queue its copy is delivered, seconds."""
         self.readers: dict[str, Callable[[float], None]] = {}
 
     def _added(self, queue: FakeQueue, sent: Mapping[str, Any]) -> dict[str, str]:
         self.sent[queue.url].append(sent["MessageBody"])
-        return super()._added(queue, sent)
+        answer = super()._added(queue, sent)
+        if (after_s := self.copies.pop(queue.name, None)) is not None:
+            twin = replace(queue.messages[-1], handles=set())
+            twin.visible_ms += round(1_000 * after_s)
+            queue.messages.append(twin)
+            self.changed(queue, twin.visible_ms)
+        return answer
 
     def changed(self, queue: FakeQueue, at_ms: int) -> None:
         if (look := self.readers.get(queue.name)) is not None:

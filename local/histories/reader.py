@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
 from eventplane.envelope import Envelope
+from eventplane_client.delivery import Delivery
 from eventplane_client.dynamodb import DynamoDbFilter
 from eventplane_client.errors import ClientError as EventPlaneClientError
 from eventplane_client.functions import Handler, handles_events
@@ -16,7 +18,7 @@ from eventplane_client.reader import Reader
 from eventplane_client.sqs import FIRST_VISIBILITY_S, SqsTransport
 from eventplane_client.system import System
 from local.histories.cloud import ENVIRONMENT, INBOX_VISIBILITY_S, Cloud
-from local.histories.engine import Engine
+from local.histories.engine import Engine, Killed
 from local.histories.function import Function
 from local.histories.threads import Program
 
@@ -71,6 +73,7 @@ class CloudReader:
         self.name = f"{participant}-{number}"
         self.participant = participant
         self.is_dependency_down = False
+        self.fuse = 0
         self._cloud = cloud
         self._handled = handled
         self.start()
@@ -82,6 +85,12 @@ class CloudReader:
 
     def kill(self) -> None:
         self._program.kill()
+
+    def _step(self) -> None:
+        """One of the steps between which the process can end; `fuse` counts down to that one."""
+        self.fuse -= 1
+        if not self.fuse:
+            raise Killed
 
     def _ended(self) -> None:
         self._program.kill()
@@ -103,17 +112,29 @@ class CloudReader:
             has_expired=transport.has_expired,
             system=system,
         )
+        todo: deque[Delivery] = deque()
         while True:
             try:
-                for delivery in reader.next(10, 20.0):
-                    engine.sleep(0.02)
-                    if self.is_dependency_down:
-                        reader.give_back(delivery, RuntimeError("the telephone exchange is down"))
-                        continue
-                    self._handled.note(self.participant, delivery.event)
-                    reader.settle([delivery])
+                todo.extend(() if todo else reader.next(10, 20.0))
+                while todo:
+                    self._handle(reader, todo[0])
+                    todo.popleft()
             except EventPlaneClientError:
+                # What could not be settled is settled again: it is in this reader's hands.
                 engine.sleep(1.0)
+
+    def _handle(self, reader: Reader, delivery: Delivery) -> None:
+        if delivery.is_settled:
+            return
+        if not delivery.is_handled:
+            self._cloud.engine.sleep(0.02)
+            if self.is_dependency_down:
+                reader.give_back(delivery, RuntimeError("the telephone exchange is down"))
+                return
+            self._step()
+            self._handled.note(self.participant, delivery.event)
+            self._step()
+        reader.settle([delivery])
 
 
 class ReaderFunction(Function):

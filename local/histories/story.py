@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from random import Random
 from typing import Final, Self
@@ -62,6 +62,9 @@ class Size:
 
 
 LIGHT: Final = Size(homes=1, events=20, faults=5, lasts_s=240.0)
+BUSY_S: Final = 20.0
+"""How long a busy moment is, seconds."""
+
 HEAVY: Final = Size(homes=3, events=300, faults=30, lasts_s=1_200.0)
 
 SENDERS: Final = {
@@ -84,6 +87,12 @@ PROGRAMS: Final = (
 )  # fmt: skip
 SERVICES: Final = ("sqs", "dynamodb", "s3", "iot-data")
 SUBSCRIBED: Final = "subscribers-inbox"
+QUEUES: Final = (
+    "ingest", "urgent", "ledger", "lifecycle", "timers", "work", SUBSCRIBED,
+    "device-inbox", "downlink-inbox", "alarm-centre-inbox", "care-analytics-inbox", "family-app-inbox",
+)  # fmt: skip
+"""Those in which messages come twice, late and in another order."""
+
 READERS: Final = ("alarm-centre", "care-analytics", "family-app")
 FUNCTIONS: Final = READERS[1:]
 """Those whose second reader is a function."""
@@ -114,6 +123,8 @@ ENDPOINT_FAULTS: Final = (
 AT_HOME: Final = (
     "cut",
     "silent",
+    "stall",
+    "service-crash",
     "lose-puback",
     "kill",
     "power-cut",
@@ -138,13 +149,23 @@ IN_CLOUD: Final = (
 
 FAULTS: Final = AT_HOME + IN_CLOUD
 
+_AT: Final[dict[str, tuple[str, ...]]] = {
+    "outage": SERVICES,
+    "slow": SERVICES,
+    "copy": QUEUES,
+    "late": QUEUES,
+    "dependency-down": READERS,
+}
+"""Where a fault of the cloud that lasts for a while can be."""
+
 
 def draw(seed: int, size: Size) -> Story:
-    """The story of a `seed`: each draws its own few kinds of faults, and when they happen."""
+    """The story of a `seed`: each draws its own few kinds of faults and programs, and when they happen."""
     random = Random(seed)
     decisions: list[Decision] = []
+    busy = [random.uniform(5.0, size.lasts_s) for _ in range(random.randrange(4))]
     for _ in range(size.events):
-        at_s = round(random.uniform(5.0, size.lasts_s), 2)
+        at_s = _moment(random, busy, size)
         home = f"home-{random.randrange(size.homes) + 1}"
         if random.random() < 0.2:
             decisions.append(Decision(at_s, random.choice(DOWN), home, random.randrange(1, 4)))
@@ -156,7 +177,7 @@ def draw(seed: int, size: Size) -> Story:
         decisions += [_subscription(random, at_s) for at_s in changes]
         for _ in range(random.randrange(size.faults)):
             at_s = round(random.uniform(5.0, size.lasts_s), 2)
-            decisions.append(_fault(random, "endpoint", at_s, size))
+            decisions.append(_fault(random, "endpoint", at_s, size, PROGRAMS))
     for _ in range(random.choice((0, 0, 1, 2))):
         decisions.append(Decision(round(random.uniform(60.0, size.lasts_s + 50.0), 2), "redrive"))
     if random.random() < 0.3:
@@ -165,11 +186,21 @@ def draw(seed: int, size: Size) -> Story:
     for _ in range(random.choice((0, 0, 1, 2))):
         at_s = round(random.uniform(5.0, size.lasts_s), 2)
         decisions.append(Decision(at_s, "publish", text=random.choice((ALARMS, f"{ALARMS}keyword", ""))))
-    kinds = random.sample(FAULTS, random.randint(1, 6))
+    kinds, programs = random.sample(FAULTS, random.randint(1, 6)), random.sample(PROGRAMS, 4)
     for _ in range(size.faults):
-        at_s = round(random.uniform(2.0, size.lasts_s), 2)
-        decisions.append(_fault(random, random.choice(kinds), at_s, size))
+        at_s = _moment(random, busy, size)
+        decisions.append(_fault(random, random.choice(kinds), at_s, size, programs))
+    # What otherwise a reconciler does, late, nothing does.
+    modes = Decision(0.0, "no-reconciler", "presence-reconciler"), Decision(0.0, "drill")
+    decisions += random.sample(modes, random.randrange(3))
     return Story(size.homes, random.randrange(1 << 30), tuple(sorted(decisions)))
+
+
+def _moment(random: Random, busy: Sequence[float], size: Size) -> float:
+    """Draw when something happens; at a busy moment events and faults meet."""
+    if busy and random.random() < 0.7:
+        return round(random.choice(busy) + random.uniform(0.0, BUSY_S), 2)
+    return round(random.uniform(5.0, size.lasts_s), 2)
 
 
 def _subscription(random: Random, at_s: float) -> Decision:
@@ -181,12 +212,34 @@ def _subscription(random: Random, at_s: float) -> Decision:
     return Decision(at_s, what, participant, text=f"{name}{more}")
 
 
-def _fault(random: Random, what: str, at_s: float, size: Size) -> Decision:
+def drill(thing: str) -> Iterator[Decision]:
+    """What happens to a home when all is well again: each step has to be done as fast as the plane can."""
+    for kind in SENDERS:
+        yield Decision(10.0, "say", thing, text=kind)
+    yield Decision(20.0, "say", thing, text=f"{ALARMS}keyword.v1")
+    yield Decision(20.003, "broker-stop", thing, 2.0)
+    yield Decision(30.0, "outage", "iot-data", 3.0)
+    yield from (Decision(31.0, kind, thing, 1.0) for kind in DOWN)
+    yield Decision(45.0, "say", thing, text=f"{ALARMS}keyword.v1")
+    yield Decision(45.02, "cut", thing, 2.0)
+    yield Decision(60.0, "cut", thing, 120.0)
+    yield Decision(70.0, "say", thing, text=f"{ALARMS}keyword.v1")
+    yield Decision(70.0, "message", thing, 1.0)
+    yield Decision(SILENT_S, "silent", thing, 1.0)
+    yield Decision(SILENT_S + 1.0, "message", thing, 1.0)
+
+
+SILENT_S: Final = 200.0
+"""When in a drill the connection goes silent: only the keepalive shows it."""
+
+DRILL_S: Final = 460.0
+"""How long a drill takes: the longest batching delay, or the report of the last connection."""
+
+
+def _fault(random: Random, what: str, at_s: float, size: Size, programs: Sequence[str]) -> Decision:
     home = f"home-{random.randrange(size.homes) + 1}"
     long_s = round(random.choice((0.5, 5.0, 45.0, 200.0)) * random.uniform(0.5, 1.5), 2)
     match what:
-        case "cut" | "silent" | "disk-full" | "disk-broken" | "broker-stop":
-            return Decision(at_s, what, home, long_s)
         case "lose-puback":
             return Decision(at_s, what, home, random.randint(1, 2))
         case "kill" | "power-cut":
@@ -196,17 +249,11 @@ def _fault(random: Random, what: str, at_s: float, size: Size) -> Decision:
         case "flood":
             return Decision(at_s, what, home, random.randint(20, 100))
         case "lose-answer" | "refuse" | "die":
-            return Decision(at_s, what, random.choice(PROGRAMS), random.randint(1, 6))
-        case "outage" | "slow":
-            return Decision(at_s, what, random.choice(SERVICES), long_s)
-        case "copy" | "late":
-            return Decision(
-                at_s,
-                what,
-                random.choice(("ingest", "urgent", "ledger", "lifecycle", "timers", "work", SUBSCRIBED)),
-                long_s,
-            )
+            return Decision(at_s, what, random.choice(programs), random.randint(1, 6))
         case "endpoint":
             return Decision(at_s, what, random.choice(ENDPOINTS), long_s, random.choice(ENDPOINT_FAULTS))
+        case "reader-kill":
+            # At one of its next steps, or now.
+            return Decision(at_s, what, random.choice(READERS), random.randint(0, 6))
         case _:
-            return Decision(at_s, what, random.choice(READERS), long_s)
+            return Decision(at_s, what, random.choice(_AT.get(what, (home,))), long_s)

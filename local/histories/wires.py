@@ -22,7 +22,8 @@ ATTEMPTS: Final = 2
 class Weather:
     """The current faults.
 
-    `lost`, `dead` and `refused` count the calls of a program up to the one that fails.
+    `dead` counts the calls of a program up to the one at which it ends, `lost` and `refused` those up to the
+    last that fails.
     """
 
     def __init__(self, engine: Engine, random: Random) -> None:
@@ -30,17 +31,18 @@ class Weather:
         self.share = random.random
         self.draw = random.randbytes
         self.down: set[str] = set()
+        self.paused: set[str] = set()
         self.slow: defaultdict[str, float] = defaultdict(float)
         self.lost: defaultdict[str, int] = defaultdict(int)
         self.dead: defaultdict[str, int] = defaultdict(int)
         self.refused: defaultdict[str, int] = defaultdict(int)
 
     def meets(self, kind: defaultdict[str, int], program: str) -> bool:
-        """Count a call of `program`; return whether it is the one that fails."""
+        """Count a call of `program`; return whether it fails: the last one, and by chance those before."""
         if not kind[program]:
             return False
         kind[program] -= 1
-        return kind[program] == 0
+        return kind[program] == 0 or (kind is not self.dead and self.share() < 0.5)
 
 
 class Wire:

@@ -105,7 +105,11 @@ class Wiring:
         self._engine.spawn("fleet-snapshot", self._snapshot)
 
     def _schedule(self, name: str, work: Callable[[str], Any]) -> None:
-        self._engine.every(60.0, lambda: self._engine.spawn(name, partial(work, name)), first_s=60.0)
+        def run() -> None:
+            if name not in self._cloud.weather.paused:
+                self._engine.spawn(name, partial(work, name))
+
+        self._engine.every(60.0, run, first_s=60.0)
 
     def _look(self, program: str, source: str) -> BoundedLook[RoutingEngine]:
         """Return how a router reads the contract in force."""

@@ -1,4 +1,4 @@
-"""The one store of records: the same cases in memory and in DynamoDB (moto), and answers that get lost."""
+"""The one store of records, in memory, in DynamoDB (moto) and in histories; answers that get lost."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from eventplane.records import (
     Tables,
 )
 from eventplane_aws.tables import DynamoDbTables
+from local.histories.tables import TablesClient
 from tests.dynamodb import create_table
 
 
@@ -74,9 +75,7 @@ FULL = Thing(
 )
 
 
-@pytest.fixture
-def dynamodb(aws: None) -> Any:
-    client = boto3.client("dynamodb")
+def with_table(client: Any) -> Any:
     create_table(
         client,
         "things",
@@ -88,13 +87,18 @@ def dynamodb(aws: None) -> Any:
     return client
 
 
-@pytest.fixture(params=["memory", "dynamodb"])
+@pytest.fixture
+def dynamodb(aws: None) -> Any:
+    return with_table(boto3.client("dynamodb"))
+
+
+@pytest.fixture(params=["memory", "dynamodb", "histories"])
 def tables(request: pytest.FixtureRequest) -> Tables:
-    return (
-        MemoryTables()
-        if request.param == "memory"
-        else DynamoDbTables(request.getfixturevalue("dynamodb"), urandom)
-    )
+    if request.param == "memory":
+        return MemoryTables()
+    is_moto = request.param == "dynamodb"
+    client = request.getfixturevalue("dynamodb") if is_moto else with_table(TablesClient())
+    return DynamoDbTables(client, urandom)
 
 
 @pytest.fixture

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from local.histories.oracles import audited, bounded, delivered, down, late, once, posted, subscribed
+from local.histories.oracles import (
+    audited,
+    bounded,
+    delivered,
+    down,
+    late,
+    once,
+    posted,
+    presence,
+    subscribed,
+)
 from local.histories.oracles.finding import Finding
 
 if TYPE_CHECKING:
@@ -12,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Finding", "judged"]
 
-_ALL = (delivered, once, down, late, bounded, subscribed, posted, audited)
+_ALL = (delivered, once, down, late, presence, bounded, subscribed, posted, audited)
 
 
 def judged(history: History) -> list[Finding]:

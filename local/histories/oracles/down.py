@@ -22,6 +22,8 @@ def judged(history: History) -> Iterator[Finding]:
     for thing, number in newest.items():
         if not _handled(history, thing, "health-service", number):
             yield Finding("the newest state is not there", f"down-{number} to {thing}")
+        elif (held := history.held.get(thing)) is None or held.state_version.version != number:
+            yield Finding("a device holds an older state", f"{thing}: {held and held.state_version}")
     for item in history.cloud.unacknowledged():
         yield Finding("what is desired is not acknowledged", f"{item.thing} {item.key}: {item.state}")
 

@@ -5,28 +5,74 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
+from edge.settings import CloudSettings
+from lambdas.common.backoff import LONGEST_S
 from local.histories.oracles.finding import Finding
+from local.histories.story import SILENT_S
 
 if TYPE_CHECKING:
     from local.histories.history import History
 
 ALARM_S: Final = 60.0
-OTHERS_S: Final = 600.0
-"""After healing, seconds; for a device's outbox its batching delay comes on top."""
+OTHERS_S: Final = LONGEST_S + 300.0
+"""After healing, seconds: what waits for its next try, and what waits behind it. For a device's outbox its
+batching delay comes on top."""
+
+LATE_S: Final = 15.0
+"""In a drill, when nothing waits, seconds: what takes longer a repetition or a reconciler had to mend."""
+
+KEEPALIVE_S: Final = CloudSettings(host="cloud").keepalive_s
+
+HOME_S: Final = 8.0
+"""The same for an alarm within the home."""
 
 
 def judged(history: History) -> Iterator[Finding]:
-    """Look at when each event was handled."""
+    """Look at when each event was handled, and in a drill each desired state and command."""
     for (reader, *key), times in history.handled.done.items():
         known = history.said.get(tuple(key))  # type: ignore[arg-type]
         if known is None:
             continue
-        said_s, _, service, event = known
-        outbox = history.contract.channel(f"{service}.outbox")
+        said_s, thing, service, event = known
         is_urgent = ".alarm." in event.type
-        limit_s = ALARM_S if is_urgent else OTHERS_S + outbox.batching_delay_ms / 1_000
-        if times[0] > max(said_s, history.healed_s) + limit_s:
-            yield Finding(
-                f"late{' alarm' if is_urgent else ''} at {reader}",
-                f"{key}: {times[0] - history.healed_s:.0f} s after healing",
-            )
+        since_s, limit_s = max(said_s, history.healed_s), ALARM_S if is_urgent else OTHERS_S
+        if said_s > history.drilled_s:
+            since_s, limit_s = _reachable(history, thing, said_s), LATE_S
+        if not is_urgent:
+            limit_s += history.contract.channel(f"{service}.outbox").batching_delay_ms / 1_000
+        if times[0] > since_s + limit_s:
+            kind = f"late{' alarm' if is_urgent else ''} at {reader}"
+            yield Finding(kind, f"{key}: {times[0] - since_s:.0f} s")
+    yield from _late_at_home(history)
+
+
+def _late_at_home(history: History) -> Iterator[Finding]:
+    handled = {
+        (thing, name, id): at_s
+        for thing, home in history.homes.items()
+        for name, service in home.services.items()
+        for (*_, id), at_s in service.handled.items()
+    }
+    for said_s, thing, _, event in history.said.values():
+        called_s = handled.get((thing, "call-service", event.id), said_s)
+        if ".alarm." in event.type and said_s > history.drilled_s and called_s > said_s + HOME_S:
+            yield Finding("late alarm in the home", f"{event.id}: {called_s - said_s:.0f} s")
+    for said_s, thing, _, number in history.desired:
+        if said_s > history.drilled_s:
+            limit_s = _reachable(history, thing, said_s) + LATE_S
+            if said_s > history.drilled_s + SILENT_S:
+                limit_s += 2 * KEEPALIVE_S  # one to ask, one to wait for the answer
+            for (home, _, id), at_s in handled.items():
+                if (home, id) == (thing, f"down-{number}") and at_s > limit_s:
+                    yield Finding("late in the home", f"{id}: {at_s - said_s:.0f} s")
+
+
+def _reachable(history: History, thing: str, at_s: float) -> float:
+    """Return from when on a home to which something was said, or that said it, was connected."""
+    line, since_s = "connected", at_s
+    for changed_s, who, what in history.cloud.iot.connections:
+        if who == thing and what != "subscribed":
+            if changed_s > at_s and line == "connected":
+                break
+            line, since_s = what, max(changed_s, at_s)
+    return since_s
