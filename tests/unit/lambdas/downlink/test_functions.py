@@ -330,8 +330,8 @@ def order(world: World, thing: str | None = "home-1", key: str = KEY_OF_PULSE) -
 
 
 def test_after_a_reset_lower_versions_count_and_redelivered_older_ones_do_not(world: World) -> None:
-    # A version far ahead that the cloud took by mistake, as large as it takes them.
-    mistake = state(1, id="burnt", stateversion=str(world.clock() + 24 * HOUR))
+    # A version far ahead that the cloud took by mistake, and would take an hour earlier as well.
+    mistake = state(1, id="burnt", stateversion=str(world.clock() + 22 * HOUR))
     world.desire(mistake)
     world.store("home-1")
     assert world.desire(state(7)) == frozenset()
