@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from eventplane.attributes import Attributes
-from eventplane.contract import Place
+from eventplane.contract import Ordering, Place
 from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.device_reports import DISCARDED
 from eventplane.envelope import parse_event
@@ -45,8 +45,10 @@ class _Ends:
 def judged(history: History) -> Iterator[Finding]:
     """Look at each event that a service of a home said."""
     ends = _Ends(history)
-    for about, reason in _letters(history):
-        if reason == DependencyDownError.__name__:
+    for about, letter in _letters(history):
+        # In an inbox with an order all that follows waits: there an event is given up sooner.
+        is_ordered = history.contract.channel(letter["channel"]).ordering is Ordering.SOURCE
+        if letter["reason"] == DependencyDownError.__name__ and not is_ordered:
             yield Finding("given up while what its reader depends on was down", f"{about}")
     for key, (_, thing, service, event) in history.said.items():
         home = history.homes[thing]
@@ -94,13 +96,14 @@ def letters(history: History, *, ever: bool = False) -> set[tuple[str, str]]:
     return {about for about, _ in _letters(history, ever=ever)}
 
 
-def _letters(history: History, *, ever: bool = False) -> Iterator[tuple[tuple[str, str], str]]:
+def _letters(history: History, *, ever: bool = False) -> Iterator[tuple[tuple[str, str], Any]]:
     sqs, url = history.cloud.sqs, history.cloud.inboxes["operations.inbox"]
     for body in sqs.sent[url] if ever else sqs.bodies(url):
         event = parse_event(body)
         if event.type == DEAD_LETTER_TYPE:
-            about = parse_event(base64.b64decode(event.data()["original_base64"]))
-            yield (about.source, about.id), event.data()["reason"]
+            letter = event.data()
+            about = parse_event(base64.b64decode(letter["original_base64"]))
+            yield (about.source, about.id), letter
 
 
 def discarded(history: History) -> set[tuple[str, int]]:
