@@ -12,6 +12,7 @@ from edge.delivery_queues import DeliveryQueues
 from edge.spool import Delivery, PendingDelivery
 from eventplane.contract import Channel, Priority
 from eventplane.receipts import Receipt, digest
+from eventplane.retries import URGENT_S
 from eventplane.topics import local_topic
 from eventplane_mqtt.link import Link, ResendTimeout
 
@@ -19,7 +20,7 @@ _URGENT_SHARE = 10
 """One in so many deliveries of the window is kept free for urgent events."""
 
 _MOST_DOUBLINGS = 5
-"""How often the timeout doubles while nothing is confirmed."""
+"""How often the timeout doubles while nothing is confirmed; not beyond `URGENT_S` for an urgent event."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,7 @@ class _Sent:
 
     pending: PendingDelivery
     sent_at: float
+    is_urgent: bool
 
 
 class InboxPump:
@@ -45,6 +47,7 @@ class InboxPump:
         self._window = window
         self._ordinary_window = window - window // _URGENT_SHARE
         self._timeout = ResendTimeout(timeout_s, _MOST_DOUBLINGS)
+        self._longest_urgent_s = max(timeout_s, URGENT_S)
         self._topic = local_topic(channel.participant, channel.box)
         self._queues = queues
         self._by_rank = queues.open(channel.address)
@@ -80,7 +83,12 @@ class InboxPump:
         if not self._sent:
             return None
         oldest = next(iter(self._sent.values()))[0]
-        return oldest.sent_at + self._timeout.seconds
+        wait_s = self._timeout.seconds
+        if wait_s > self._longest_urgent_s and any(
+            each.is_urgent for sent in self._sent.values() for each in sent
+        ):
+            wait_s = self._longest_urgent_s
+        return oldest.sent_at + wait_s
 
     def pump(self, now: float) -> None:
         """Send what the window allows, the most urgent first."""
@@ -89,12 +97,13 @@ class InboxPump:
         for rank, queue in self._by_rank.items():
             if queue.empty:
                 continue
-            window = self._window if rank <= Priority.URGENT.rank else self._ordinary_window
+            is_urgent = rank <= Priority.URGENT.rank
+            window = self._window if is_urgent else self._ordinary_window
             for pending in queue.peek(max(0, window - self._in_flight)):
                 payload = pending.json.encode("utf-8")
                 mid = self._link.publish(self._topic, payload)
                 key = digest(payload) if self.channel.receipts else mid
-                self._sent.setdefault(key, []).append(_Sent(pending, now))
+                self._sent.setdefault(key, []).append(_Sent(pending, now, is_urgent))
                 self._in_flight += 1
                 queue.take()
 

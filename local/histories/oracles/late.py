@@ -31,6 +31,7 @@ HOME_S: Final = 8.0
 
 def judged(history: History) -> Iterator[Finding]:
     """Look at when each event was handled, and in a drill each desired state and command."""
+    replayed = {each.who for each in history.story.decisions if each.what == "replay"}
     for (reader, *key), times in history.handled.done.items():
         known = history.said.get(tuple(key))  # type: ignore[arg-type]
         if known is None:
@@ -42,6 +43,8 @@ def judged(history: History) -> Iterator[Finding]:
             since_s, limit_s = _reachable(history, thing, said_s), LATE_S
         if not is_urgent:
             limit_s += history.contract.channel(f"{service}.outbox").batching_delay_ms / 1_000
+        if reader in replayed:
+            limit_s += PLANE.replay.visibility_s  # as long as an order of a replay that died is hidden
         if history.story.is_ordered and reader == ORDERED_INBOX:
             limit_s += GAP_TIMEOUT_S + PLANE.inbox_visibility_s
         if times[0] > since_s + limit_s:

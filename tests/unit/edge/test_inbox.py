@@ -13,6 +13,7 @@ from edge.delivery_queues import UNSTORED_RANK, DeliveryQueues, VolatileEvent
 from edge.inbox import InboxPump
 from edge.spool import Spool
 from edge.system import SYSTEM
+from eventplane.contract import Priority
 from eventplane.device_reports import key_digest
 from eventplane.receipts import Receipt, digest
 from eventplane_mqtt.link import Backoff, Link
@@ -38,9 +39,9 @@ class Pump:
         self.queues = DeliveryQueues(self.spool, self.counts)
         self.inbox = InboxPump(self.queues, INBOX, link, window, TIMEOUT_S)
 
-    def store(self, *texts: str) -> None:
+    def store(self, *texts: str, rank: int = Priority.URGENT.rank) -> None:
         first = self.spool.next_sequence
-        events = [arrival(first + n, 0, (INBOX.address,), text) for n, text in enumerate(texts)]
+        events = [arrival(first + n, rank, (INBOX.address,), text) for n, text in enumerate(texts)]
         self.spool.commit(events, uptime_ms=0)
         self.inbox.pump(0.0)
 
@@ -91,12 +92,18 @@ def test_what_shares_its_bytes_is_sent_again_together(pump: Pump) -> None:
     assert pump.end(TEXT) == 2
 
 
-def test_over_a_new_connection_the_service_is_waited_for_as_at_first(pump: Pump) -> None:
-    pump.store(TEXT)
-    for now in (10.0, 30.0, 70.0):
+@pytest.mark.parametrize(
+    ("priority", "tried_s"),
+    [(Priority.URGENT, (10, 30, 60, 90, 120, 150)), (Priority.NORMAL, (10, 30, 70, 150, 310, 630))],
+)
+def test_an_alarm_is_sent_again_soon_however_long_its_service_does_not_confirm(
+    pump: Pump, priority: Priority, tried_s: tuple[float, ...]
+) -> None:
+    pump.store(TEXT, rank=priority.rank)
+    for now in tried_s:
         assert pump.inbox.deadline() == now
         pump.inbox.tick(now)
         pump.inbox.pump(now)
     pump.inbox.rewind()
-    pump.inbox.pump(100.0)
-    assert pump.inbox.deadline() == 100.0 + TIMEOUT_S
+    pump.inbox.pump(1_000.0)
+    assert pump.inbox.deadline() == 1_000.0 + TIMEOUT_S  # over a new connection as at first
