@@ -84,8 +84,8 @@ class Function:
     def _invoke(self, messages: list[dict[str, Any]]) -> None:
         cloud, engine = self._cloud, self._cloud.engine
         # What a thread began outlives its invocation; a process that ended in it takes no other.
-        deaths = cloud.weather.deaths
-        self._idle = [each for each in self._idle if each[0] == deaths[self.name]]
+        deaths = cloud.weather.deaths[self.name]
+        self._idle = [each for each in self._idle if each[0] == deaths]
         process = self._idle.pop()[1] if self._idle else self._wire(self.name)
         deadline_s = engine.now_s + self.size.timeout_s
         task = engine.task
@@ -123,7 +123,7 @@ class Function:
             if watchdog is not None:
                 watchdog.is_off = True
             if is_well:
-                self._idle.append((deaths[self.name], process))
+                self._idle.append((deaths, process))
             self.look_soon(0.0)
 
     def _answer(self, process: Any, event: dict[str, Any], remaining_ms: Callable[[], int]) -> Any:

@@ -63,8 +63,10 @@ def _overtaken(
 ) -> Iterator[Finding]:
     """Yield what was handled before its predecessor, while it has to be held for one that is missing."""
     handled = {key: times[0] for key in keys if (times := history.handled.done.get((participant, *key)))}
-    for first, second in combinations((key for key in keys if key in handled), 2):
-        if handled[second] < min(handled[first], held_s.get(second, inf)):
+    for (at, first), (until, second) in combinations(enumerate(keys), 2):
+        is_early = handled.get(second, inf) < min(handled.get(first, 0.0), held_s.get(second, inf))
+        # What is handed out at its last receive lets those behind it go.
+        if is_early and all(held_s.get(each) != -inf for each in keys[at:until]):
             yield Finding(
                 "handled out of order", f"{participant}: {second} at {handled[second]:.3f} before {first}"
             )
