@@ -146,7 +146,6 @@ MODULES: Final[Mapping[str, Module]] = {
         (
             "tests/unit/edge",
             "tests/property/test_downlink_device.py",
-            "tests/property/test_forwarder_order.py",
         ),
         (
             "edge/spool/*",
