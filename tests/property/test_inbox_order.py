@@ -55,7 +55,7 @@ class Readers:
         for each in self.inboxes:  # as its thread does
             extender = each._reader._extender
             held = list(extender._held.values())
-            extender._extend([message for message, _ in held], [key for _, key in held])
+            extender._extend([one.message for one in held], [one.key for one in held])
 
     def come(self, at: int) -> None:
         if self.in_flight:
