@@ -108,7 +108,7 @@ def test_a_service_that_does_not_confirm_is_called_again_but_seldom(full: Device
     for _ in range(100):
         full.offer(FIRE)
         full.turn(after=1.0)
-    assert full.ids_at("call") == ["fire"] * 4  # after 10, 20 and 40 s more
+    assert full.ids_at("call") == ["fire"] * 5  # after 10 and 20 s more, then each 30 s
 
 
 def test_when_it_is_stored_later_it_comes_once_more(full: Device) -> None:
