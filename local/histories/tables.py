@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from itertools import chain
 from typing import Any, Final
 
 from botocore.exceptions import ClientError
@@ -32,14 +33,19 @@ class TablesClient(FakeClient):
         super().__init__()
         self.checks = False  # slow; the unit tests check the requests
         self._tables = MemoryTables()
-        self._keys: dict[str, list[str]] = {}
+        self._keys: dict[str, dict[str | None, list[str]]] = {}
+        """The keys of each table, and of its indexes by their names."""
 
     def peek(self, table: str) -> tuple[Item, ...]:
         """Return all items of a table."""
         return self._tables.page(table, Selection()).items
 
-    def create_table(self, *, TableName: str, KeySchema: list[dict[str, str]], **_: Any) -> Any:
-        self._keys[TableName] = [each["AttributeName"] for each in KeySchema]
+    def create_table(self, *, TableName: str, KeySchema: list[dict[str, str]], **more: Any) -> Any:
+        indexes = chain(more.get("GlobalSecondaryIndexes", ()), more.get("LocalSecondaryIndexes", ()))
+        schemas = {None: KeySchema} | {each["IndexName"]: each["KeySchema"] for each in indexes}
+        self._keys[TableName] = {
+            name: [each["AttributeName"] for each in schema] for name, schema in schemas.items()
+        }
         return {}
 
     def get_item(self, *, TableName: str, Key: Item, **_: Any) -> Any:
@@ -54,7 +60,7 @@ class TablesClient(FakeClient):
         return {"Responses": found}
 
     def put_item(self, *, TableName: str, Item: Item, **condition: Any) -> Any:
-        key = {name: Item[name] for name in self._keys[TableName]}
+        key = {name: Item[name] for name in self._keys[TableName][None]}
         if not self._tables.put(TableName, key, Item, _condition(condition)):
             raise self._conflict(TableName, key, "PutItem")
         return {}
@@ -72,8 +78,14 @@ class TablesClient(FakeClient):
     def query(self, *, TableName: str, **request: Any) -> Any:
         names, values = request["ExpressionAttributeNames"], request["ExpressionAttributeValues"]
         since, until = (value_of(values[each]) if each in values else None for each in (":s", ":u"))
-        selection = Selection(names["#p"], value_of(values[":p"]), names.get("#s"), since, until)
-        return self._page(TableName, selection, request)
+        keys, index = self._keys[TableName], request.get("IndexName")
+        sort = next(iter(keys[index][1:]), None)
+        selection = Selection(names["#p"], value_of(values[":p"]), sort, since, until)
+        found = self._page(TableName, selection, request)
+        if index is not None:  # it has the keys only
+            shown = {*keys[None], *keys[index]}
+            found["Items"] = [{name: each[name] for name in each if name in shown} for each in found["Items"]]
+        return found
 
     def _page(self, table: str, selection: Selection, request: Mapping[str, Any]) -> Any:
         limit, after = request.get("Limit"), request.get("ExclusiveStartKey")
