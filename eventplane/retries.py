@@ -42,6 +42,15 @@ _EVEN: Final = 0.75
 stays below the receives that SQS counts, less `SPARE`."""
 
 
+def default_give_up_s(retention_s: int, *, is_urgent: bool, is_ordered: bool) -> int:
+    """Return the seconds after its first failure at which an event is given up, where no contract says so.
+
+    They are at most half of the retention: the queue deletes what it has kept for that long.
+    """
+    longest_s = ORDERED_S if is_ordered else DAY_S if is_urgent else GIVE_UP_S
+    return min(longest_s, retention_s // 2)
+
+
 @dataclass(frozen=True, slots=True)
 class RetrySchedule:
     """The attempts at one event until `give_up_after_s` seconds after the first that failed.

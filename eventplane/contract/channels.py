@@ -31,7 +31,7 @@ from eventplane.contract.reader import Number, Section, Word
 from eventplane.limits import MAX_BATCH_EVENTS, MAX_RECEIVES
 from eventplane.names import OWN_SERVICES, SUBSCRIBERS
 from eventplane.plane_types import PLANE_TYPES
-from eventplane.retries import DAY_S, ORDERED_S, UNSETTLED
+from eventplane.retries import DAY_S, UNSETTLED, default_give_up_s
 
 TRANSPORTS = {
     ParticipantKind.DEVICE: (Transport.IOT_CORE,),
@@ -128,7 +128,7 @@ NUMBERS = {
 }
 
 OUTBOX_RETENTION_S: Final = 14 * DAY_S
-"""`retention_s` of an outbox by default: its reader is the plane, and nobody else has its events."""
+"""`retention_s` of an outbox by default: its reader is the plane, and its events are nowhere else."""
 
 OUTBOX_RECEIVES: Final = 50
 """`max_receives` of an outbox by default. Routers dead-letter bad events; only messages in flight in
@@ -234,8 +234,9 @@ def _give_up(ordering: Ordering, retention_s: int, channel: Section, webhook: Se
     if webhook is not None:
         former = webhook.raw(name)
         if given is None:
-            section, default_s = webhook, ORDERED_S if ordering is Ordering.SOURCE else DAY_S
-            given = number.read(name, webhook, min(default_s, retention_s // 2))
+            section, is_ordered = webhook, ordering is Ordering.SOURCE
+            default_s = default_give_up_s(retention_s, is_urgent=True, is_ordered=is_ordered)
+            given = number.read(name, webhook, default_s)
         elif former is not None:
             webhook.fault(name, "the inbox has this setting too", "remove it here")
     if given is not None and given >= retention_s:

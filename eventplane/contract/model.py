@@ -13,7 +13,7 @@ from eventplane.envelope import Envelope
 from eventplane.filters import Filter
 from eventplane.limits import MAX_RECEIVES
 from eventplane.names import DOWNLINK, MONITOR
-from eventplane.retries import DAY_S, GIVE_UP_S, ORDERED_S, RetrySchedule
+from eventplane.retries import RetrySchedule, default_give_up_s
 
 
 class ParticipantKind(StrEnum):
@@ -182,16 +182,12 @@ class Channel:
         return f"{self.participant}.{self.box}"
 
     def retries(self, priority: Priority) -> RetrySchedule:
-        """Return when an event of `priority` that fails is tried again, and when it is given up.
-
-        By default within half of the retention: the queue deletes what it has kept for that long.
-        """
+        """Return when an event of `priority` that fails is tried again, and when it is given up."""
         is_ordered = self.ordering is Ordering.SOURCE
         is_urgent = priority is Priority.URGENT
-        default_s = DAY_S if is_urgent else GIVE_UP_S
-        if is_ordered and self.box == "inbox":
-            default_s = ORDERED_S
-        give_up_after_s = self.give_up_after_s or min(default_s, self.retention_s // 2)
+        give_up_after_s = self.give_up_after_s or default_give_up_s(
+            self.retention_s, is_urgent=is_urgent, is_ordered=is_ordered and self.box == "inbox"
+        )
         return RetrySchedule(is_urgent, is_ordered, give_up_after_s, self.max_receives)
 
     def receives_at(self, priority: Priority) -> int:
