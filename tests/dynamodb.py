@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from os import urandom
 from typing import Any
 
+from eventplane.downlink import table as downlink_table
 from eventplane.records import R, RecordKind, Records
 from eventplane_aws.tables import DynamoDbTables
 
@@ -36,6 +37,21 @@ def create_table(
         ],
         BillingMode="PAY_PER_REQUEST",
         **{kind: each for kind, each in indexes.items() if each},
+    )
+
+
+def create_desired_table(dynamodb: Any, name: str) -> None:
+    """Create the table of desired states, the one with indexes of both kinds."""
+    partition, sort = downlink_table.PARTITION_KEY, downlink_table.SORT_KEY
+    index, index_sort = downlink_table.INDEX_KEY, downlink_table.INDEX_SORT_KEY
+    create_table(
+        dynamodb,
+        name,
+        partition,
+        sort,
+        numbers=(index, index_sort),
+        global_indexes={downlink_table.INDEX: (index, index_sort)},
+        local_indexes={downlink_table.PENDING_INDEX: (partition, index_sort)},
     )
 
 

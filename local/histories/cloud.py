@@ -34,7 +34,7 @@ from local.histories.tables import TablesClient
 from local.histories.wires import Weather, Wire
 from stacks.config import environment
 from stacks.settings import RETENTION_S
-from tests.dynamodb import create_table
+from tests.dynamodb import create_desired_table, create_table
 from tests.fakes.client import ACCOUNT, REGION, FakeClient
 from tests.fakes.s3 import FakeS3
 from tests.fakes.secrets import FakeSecrets
@@ -50,21 +50,6 @@ PLANE: Final = environment("dev")
 def inbox_arn(participant: str) -> str:
     """Return the ARN of a participant's inbox."""
     return f"arn:aws:sqs:{REGION}:{ACCOUNT}:{queue_name(ENVIRONMENT, f'{participant}-inbox')}"
-
-
-def create_desired_table(dynamodb: Any, name: str) -> None:
-    """Create the table of desired states, the one with indexes of both kinds."""
-    partition, sort = downlink_table.PARTITION_KEY, downlink_table.SORT_KEY
-    index, index_sort = downlink_table.INDEX_KEY, downlink_table.INDEX_SORT_KEY
-    create_table(
-        dynamodb,
-        name,
-        partition,
-        sort,
-        numbers=(index, index_sort),
-        global_indexes={downlink_table.INDEX: (index, index_sort)},
-        local_indexes={downlink_table.PENDING_INDEX: (partition, index_sort)},
-    )
 
 
 class Cloud:

@@ -8,9 +8,10 @@ from random import Random
 import pytest
 
 from local.cloud import CloudEndpoint
-from local.histories.cloud import Cloud, create_desired_table
+from local.histories.cloud import Cloud
 from local.histories.engine import Engine
 from local.histories.wires import Weather
+from tests.dynamodb import create_desired_table
 from tests.eventually import eventually
 from tests.integration.histories.cloud_scenarios import of_dynamodb, of_s3, of_sqs
 from tests.plane import shipped_contract

@@ -25,7 +25,8 @@ from lambdas.common import system
 from lambdas.downlink import interest as handler
 from lambdas.downlink.interest import UplinkInterest
 from lambdas.router.payload import PayloadCheck
-from tests.unit.lambdas.downlink.world import DESIRED, create_desired_table
+from tests.dynamodb import create_desired_table
+from tests.unit.lambdas.downlink.world import DESIRED
 from tests.unit.lambdas.support import (
     SUBSCRIPTIONS,
     TABLE,
@@ -51,7 +52,7 @@ class World:
         self.cloud, self.contract = cloud, cloud.contract
         self.sent: list[Envelope] = []
         self.on_send: Callable[[], None] = int
-        create_desired_table(cloud.dynamodb)
+        create_desired_table(cloud.dynamodb, DESIRED)
 
     def function(self, subscriptions: str = SUBSCRIPTIONS) -> UplinkInterest:
         return UplinkInterest(

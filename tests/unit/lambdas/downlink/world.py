@@ -32,7 +32,7 @@ from lambdas.downlink.desired import DesiredStateWriter
 from lambdas.downlink.due import DueWork
 from lambdas.downlink.parts import Parts
 from lambdas.downlink.reconciler import Reconciled, Reconciler
-from tests.dynamodb import create_table, records
+from tests.dynamodb import create_desired_table, records
 from tests.fakes.aws import FakeAws
 from tests.fakes.client import ScriptedClient
 from tests.fakes.clock import START_MS
@@ -47,19 +47,6 @@ DESIRED, PRESENCE, FLEET = "desired", "presence", "fleet"
 QUEUES = ("inbox", "work", "outbox", "last-resort")
 
 
-def create_desired_table(dynamodb: Any) -> None:
-    """As the stacks make it."""
-    create_table(
-        dynamodb,
-        DESIRED,
-        keys.PARTITION_KEY,
-        keys.SORT_KEY,
-        numbers=(keys.INDEX_KEY, keys.INDEX_SORT_KEY),
-        global_indexes={keys.INDEX: (keys.INDEX_KEY, keys.INDEX_SORT_KEY)},
-        local_indexes={keys.PENDING_INDEX: (keys.PARTITION_KEY, keys.INDEX_SORT_KEY)},
-    )
-
-
 class World:
     """The functions by their own wiring; `sent` is what was published to devices, `delays` those of work."""
 
@@ -71,7 +58,7 @@ class World:
         self.is_iot_up = True
         self.queues = {name: aws.sqs.create_queue(QueueName=name)["QueueUrl"] for name in QUEUES}
         self.presence = records(aws.dynamodb, PRESENCE, presence.PRESENCE)
-        create_desired_table(aws.dynamodb)
+        create_desired_table(aws.dynamodb, DESIRED)
         self.table = Records(DynamoDbTables(aws.dynamodb, urandom), DESIRED, keys.DESIRED)
         self.fleet = records(aws.dynamodb, FLEET, REGISTRY)
         self._numbers = 0
