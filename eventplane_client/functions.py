@@ -213,7 +213,7 @@ def _message(record: SQSRecord, now_s: float) -> Message:
         redrive=_hint(record, REDRIVEN),
         retries=retries,
         age_s=age_s,
-        # Nobody waits in a function: what is too early waits in its queue, over several invocations.
+        # A function does not wait: what is too early waits in its queue, over several invocations.
         waited_s=age_s or 0.0,
     )
 

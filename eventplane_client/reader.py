@@ -408,7 +408,7 @@ class Reader:
     def _is_within_limit(self, delivery: Delivery, *, is_unproven: bool = False) -> bool:
         """Whether not too many deliveries ended without a settlement: its reader died each time.
 
-        Of one that `is_unproven` nobody is known to have been handed it.
+        `is_unproven`: it is not known whether a handler ever got it.
         """
         is_last, tries = False, self._unsettled(delivery)
         most = self._schedule(delivery).max_receives

@@ -19,7 +19,7 @@ from local.histories.engine import Due, Engine
 class Line:
     """A network path to a `broker`, `delay_s` each way.
 
-    While it is not `is_up` nothing connects; while it `is_silent` what is sent vanishes and nobody is told,
+    While it is not `is_up` nothing connects; while it `is_silent` what is sent vanishes without a sign,
     as with a router that forgot the connection. `loses_answers` is how many PUBACKs vanish, each with
     all that follows on its connection. What connections report to the forwarder's loop comes `stall_s` late.
     """

@@ -111,7 +111,7 @@ class TaskLock:
         self._depth = 0
         self._waiting: list[Task] = []
 
-    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:  # noqa: ARG002 - nobody asks for a timeout
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:  # noqa: ARG002 - no caller has a timeout
         task = self._engine.task
         while self._owner is not None and self._owner is not task and not self._owner.is_over:
             if not blocking or task is None:
