@@ -31,6 +31,7 @@ from operations.queues import PlaneQueues
 from operations.reading import Message
 
 _TRACE: Final = "AWSTraceHeader"
+_COUNT: Final = "Lineage="
 
 _DECISION_DIGITS: Final = 32
 """Hexadecimal digits of a decision in a mark, made from its dead letter's place and id: 128 bits."""
@@ -126,7 +127,9 @@ def again(message: Message, url: str, mark: str) -> Outgoing:
         attributes.popitem()  # a hint
     attributes[REDRIVEN] = {"DataType": DATA_TYPE, "StringValue": mark}
     entry["MessageAttributes"] = attributes
-    if trace := system.get(_TRACE):
+    # Without the count of AWS Lambda's recursive loop detection, which would end the chain once more.
+    parts = (each for each in system.get(_TRACE, "").split(";") if not each.startswith(_COUNT))
+    if trace := ";".join(parts):
         entry["MessageSystemAttributes"] = {_TRACE: {"DataType": DATA_TYPE, "StringValue": trace}}
     if group := system.get("MessageGroupId"):
         entry["MessageGroupId"] = group

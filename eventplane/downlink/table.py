@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from eventplane.contract import Downlink
@@ -61,10 +62,9 @@ DESIRED: Final = RecordKind(
 """How the table keeps its items."""
 
 
-def of_device(thing: str, after: str | None, limit: int) -> Selection:
-    """Return the selection of `limit` items of a device, behind the sort key `after`."""
-    start = None if after is None else DESIRED.key_of(thing, after)
-    return Selection(PARTITION_KEY, thing, SORT_KEY, limit=limit, after=start)
+def of_device(thing: str, limit: int) -> Selection:
+    """Return the selection of a device's items, `limit` in a page."""
+    return Selection(PARTITION_KEY, thing, SORT_KEY, limit=limit)
 
 
 def due_in(bucket: int, now_ms: int, limit: int) -> Selection:
@@ -76,10 +76,10 @@ def due_in(bucket: int, now_ms: int, limit: int) -> Selection:
     return Selection(key, bucket, sort, until=now_ms, index=INDEX, is_consistent=False, limit=limit)
 
 
-def pending_for(thing: str, now_ms: int, limit: int, after: Item | None) -> Selection:
+def pending_for(thing: str, now_ms: int, limit: int) -> Selection:
     """Return the selection of a device's items that wait at `now_ms` (Unix ms), the longest first.
 
-    Stored tombstones, which are due when their time is over, do not wait.
+    A page has `limit`. Stored tombstones, which are due when their time is over, do not wait.
     """
     return Selection(
         partition=PARTITION_KEY,
@@ -88,7 +88,6 @@ def pending_for(thing: str, now_ms: int, limit: int, after: Item | None) -> Sele
         until=now_ms + AWAY_MS,
         index=PENDING_INDEX,
         limit=limit,
-        after=after,
     )
 
 
@@ -103,3 +102,8 @@ def one_reset(key: str, thing: str) -> dict[str, Any]:
 def fleet_reset(key: str, *, number: int | None = None, after: str | None = None) -> dict[str, Any]:
     """Return the order for all devices, or those `after` one, once the reset has a `number`."""
     return {"reset": {"key": key, "number": number, "after": after}}
+
+
+def reset_of(key: str, number: int, things: Sequence[str]) -> dict[str, Any]:
+    """Return the order for `things` of the fleet, a part of the reset `number`."""
+    return {"reset": {"key": key, "number": number, "things": things}}

@@ -51,7 +51,7 @@ class Answers:
                 answers, epoch = from_data(event.data())
                 return self._acknowledge(thing, answers, epoch, remaining_ms)
             if event.type == STARTED:
-                self._parts.work.forget(thing, _epoch(event), None)
+                self._parts.work.forget(thing, _epoch(event))
         except (AcknowledgementError, EnvelopeError) as error:
             return self._refuse(message, event, Refusal(Reason.BAD_ACKNOWLEDGEMENT, error.detail))
         return True

@@ -2,6 +2,10 @@
 
 Routers have checked already who sends what. It is checked here again, with the address, and for each page of
 devices: whoever got hold of this queue could otherwise command the fleet.
+
+What is for many devices is handed out, a message for each page of them. So no chain of messages is long,
+however many devices there are: AWS Lambda ends one in which a function is called 16 times (recursive loop
+detection).
 """
 
 from __future__ import annotations
@@ -34,19 +38,32 @@ from lambdas.downlink.parts import Parts, wired
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """An event with when the plane accepted it (Unix milliseconds), and the device `after` which to continue.
+    """An event with when the plane accepted it (Unix milliseconds), for the devices `things`.
 
-    `is_found`: there were devices for it before that one.
+    Without these it is to be handed out to all devices `after` one; `is_found`: there were some before it.
     """
 
     text: str
     accepted_at_ms: int
+    things: tuple[str, ...] = ()
     after: str | None = None
     is_found: bool = False
 
+    @property
+    def body(self) -> str:
+        """The text of its message."""
+        part = {
+            "event": self.text,
+            "accepted_at_ms": self.accepted_at_ms,
+            "things": self.things,
+            "after": self.after,
+            "is_found": self.is_found,
+        }
+        return json.dumps({"downlink": part}, ensure_ascii=False, separators=(",", ":"))
+
 
 class DesiredStateWriter:
-    """Reads the inbox of the devices at `inbox_url`, and sends to it what is for the next devices of many."""
+    """Reads the inbox of the devices at `inbox_url`, and sends to it what is for many, page by page."""
 
     def __init__(self, parts: Parts, inbox_url: str) -> None:
         self._parts = parts
@@ -85,16 +102,24 @@ class DesiredStateWriter:
         _raise(self._rights.refusal(event, wanted, groups))
         if target.thing is not None:
             return self._desire([target.thing], event, wanted, remaining_ms)
-        devices = self._parts.fleet.page(target.group, request.after)
-        if not self._desire(devices.things, event, wanted, remaining_ms):
-            return False
-        rest = replace(request, after=devices.after, is_found=request.is_found or bool(devices.things))
-        if rest.after is not None:
-            # After the devices before it: a message that comes again starts no second chain.
-            self._parts.sqs.send_message(QueueUrl=self._inbox_url, MessageBody=_continuation(rest))
-        elif target.group is not None and not rest.is_found:
+        if request.things:
+            members = self._parts.fleet.members(request.things, target.group)
+            return self._desire(members, event, wanted, remaining_ms)
+        for page in self._parts.fleet.pages(target.group, request.after):
+            if request.after is None and page.after is None and page.things:
+                return self._desire(page.things, event, wanted, remaining_ms)  # all of them
+            if page.things:
+                self._send(replace(request, things=page.things))
+            request = replace(request, after=page.after, is_found=request.is_found or bool(page.things))
+            if page.after is not None and remaining_ms() < RESERVE_MS:
+                self._send(request)
+                return True
+        if target.group is not None and not request.is_found:
             raise _unknown(Reason.UNKNOWN_GROUP, target.group)
         return True
+
+    def _send(self, request: _Request) -> None:
+        self._parts.sqs.send_message(QueueUrl=self._inbox_url, MessageBody=request.body)
 
     def _desire(
         self, things: Sequence[str], event: Envelope, wanted: Addressed, remaining_ms: Callable[[], int]
@@ -134,30 +159,21 @@ class DesiredStateWriter:
 
 
 def _request(message: QueueMessage) -> _Request:
-    """An event as the router wrote it, or the rest of one that is for many."""
+    """An event as the router wrote it, or one that is handed out."""
     try:
         document: Any = json.loads(message.body)
-        rest = document["downlink"] if "specversion" not in document else None
-        if rest:
+        part = document["downlink"] if "specversion" not in document else None
+        if part:
             return _Request(
-                str(rest["event"]),
-                whole_number(rest["accepted_at_ms"], MAX_TIME_MS),
-                str(rest["after"]),
-                bool(rest["is_found"]),
+                text=str(part["event"]),
+                accepted_at_ms=whole_number(part["accepted_at_ms"], MAX_TIME_MS),
+                things=tuple(map(str, part.get("things", ()))),
+                after=part["after"],
+                is_found=bool(part["is_found"]),
             )
-    except (ValueError, LookupError, TypeError, RecursionError):
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         pass  # the parser says what is wrong with it
     return _Request(message.body, message.sent_at_ms)
-
-
-def _continuation(request: _Request) -> str:
-    rest = {
-        "event": request.text,
-        "accepted_at_ms": request.accepted_at_ms,
-        "after": request.after,
-        "is_found": request.is_found,
-    }
-    return json.dumps({"downlink": rest}, ensure_ascii=False, separators=(",", ":"))
 
 
 def _raise(refusal: Refusal | None) -> None:

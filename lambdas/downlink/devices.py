@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from eventplane.errors import EventPlaneError
 from eventplane.fleet import REGISTRY, Device, LifecycleState
 from eventplane.presence import DeviceState, Line
-from eventplane.records import Records, Selection
+from eventplane.records import Item, RecordError, Records, Selection
 from lambdas.common.log import log_foreign
 
 _READ: Final = 100
@@ -21,6 +22,13 @@ class Devices:
 
     things: tuple[str, ...]
     after: str | None
+
+
+class UnreadDevicesError(EventPlaneError):
+    """DynamoDB did not get to some devices of the registry."""
+
+    number: int
+    message = "DynamoDB did not get to {number} devices of the registry; the message comes again"
 
 
 class Fleet:
@@ -38,18 +46,33 @@ class Fleet:
         device = self._registry.read(thing)
         return None if device is None or device.state is LifecycleState.DECOMMISSIONED else device.groups
 
-    def page(self, group: str | None, after: str | None) -> Devices:
-        """The next devices, of `group` or of all."""
-        start = None if after is None else REGISTRY.key_of(after)
-        found, end = self._registry.page(
-            Selection(limit=_READ, after=start, is_consistent=False), log_foreign
-        )
-        things = tuple(
-            each.thing
-            for each in found
-            if each.state is not LifecycleState.DECOMMISSIONED and (group is None or group in each.groups)
-        )
-        return Devices(things, REGISTRY.values_in(end)[0] if end else None)
+    def pages(self, group: str | None, after: str | None) -> Iterator[Devices]:
+        """Yield the devices of `group`, or all, behind `after`; a group is in few of the pages."""
+        is_last = False
+        while not is_last:
+            start = None if after is None else REGISTRY.key_of(after)
+            selection = Selection(limit=_READ, after=start, is_consistent=False)
+            found, end = self._registry.page(selection, log_foreign)
+            is_last, after = end is None, REGISTRY.values_in(end)[0] if end else None
+            yield Devices(tuple(each.thing for each in found if _is_in(group, each)), after)
+
+    def members(self, things: Collection[str], group: str | None) -> tuple[str, ...]:
+        """Return those of up to 100 `things` that are in `group`, or all. Raises `UnreadDevicesError`."""
+        foreign: list[Item] = []
+
+        def note(item: Item, error: RecordError) -> None:
+            foreign.append(item)
+            log_foreign(item, error)
+
+        found = self._registry.read_many(things, note, is_consistent=False)
+        if unread := len(set(things)) - len(found) - len(foreign):
+            raise UnreadDevicesError(unread)
+        return tuple(thing for thing, each in found.items() if each and _is_in(group, each))
+
+
+def _is_in(group: str | None, device: Device) -> bool:
+    is_gone = device.state is LifecycleState.DECOMMISSIONED
+    return not is_gone and (group is None or group in device.groups)
 
 
 class Presence:

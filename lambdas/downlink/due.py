@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from eventplane.contract import Downlink
 from eventplane.downlink.desired import Desired, State
-from eventplane.downlink.table import DESIRED, of_device, pending_for, sort_key
+from eventplane.downlink.table import fleet_reset, of_device, pending_for, reset_of, sort_key
 from eventplane.downlink.transitions import BACKOFF_MS, Step, ack_timeout, connected, epoch_changed, reset
 from eventplane.downlink.wire import is_key
-from eventplane.records import Item
+from eventplane.records import Selection
 from eventplane.topics import is_device_name
 from lambdas.common.log import logger
 from lambdas.common.queue import Invocation, QueueMessage, read_rule_message
 from lambdas.common.queue_function import QueueReader, queue_function
 from lambdas.common.redelivery import handle_each
-from lambdas.downlink.items import PAGE, RESERVE_MS
+from lambdas.downlink.items import PACE_S, PAGE, RESERVE_MS
 from lambdas.downlink.parts import Parts, wired
 
 
@@ -41,19 +41,22 @@ class DueWork:
                 # A claim and a renewal subscribe as well.
                 is_device = is_device_name(thing)
                 return not is_device or self._resend(thing, message.sent_at_ms, None, remaining_ms)
-            case {"resend": {"thing": str(thing), "since_ms": int(since_ms), "position": dict(position)}}:
-                return self._resend(thing, since_ms, position, remaining_ms)
-            case {"forget": {"thing": str(thing), "epoch": str(epoch), "after": str() | None as after}}:
-                return self._forget(thing, epoch, after, remaining_ms)
+            case {"resend": {"thing": str(thing), "since_ms": int(since_ms), **part}}:
+                return self._resend(thing, since_ms, _sort_keys(part), remaining_ms)
+            case {"forget": {"thing": str(thing), "epoch": str(epoch), **part}}:
+                return self._forget(thing, epoch, _sort_keys(part), remaining_ms)
             # The time at which it was queued numbers a reset, so that repeating the order changes nothing.
             case {"reset": {"key": str(key), "thing": str(thing)}} if is_key(key):
                 return not self._parts.fleet.has(thing) or self._reset(
                     [thing], key, message.sent_at_ms, remaining_ms
                 )
+            case {"reset": {"key": str(key), "number": int(number), "things": list(things)}} if is_key(key):
+                members = self._parts.fleet.members(things, None)
+                return self._reset(members, key, number, remaining_ms, is_new=False)
             case {
                 "reset": {"key": str(key), "number": int() | None as number, "after": str() | None as after}
-            }:
-                return is_key(key) and self._reset_all(key, number or message.sent_at_ms, after, remaining_ms)
+            } if is_key(key):
+                return self._hand_out(key, number or message.sent_at_ms, after, remaining_ms)
         logger.error("malformed message", message_id=message.id)
         return False
 
@@ -66,51 +69,71 @@ class DueWork:
         self._parts.items.change(thing, sk, decide)
 
     def _resend(
-        self,
-        thing: str,
-        since_ms: int,
-        position: Item | None,
-        remaining_ms: Callable[[], int],
+        self, thing: str, since_ms: int, sks: Sequence[str] | None, remaining_ms: Callable[[], int]
     ) -> bool:
-        """A page of what waits for a device that subscribed at `since_ms`; the next one a little later."""
+        """What waits, or the items `sks`, for a device that subscribed at `since_ms`."""
 
         def decide(item: Desired | None, now_ms: int) -> Step:
             return Step(item) if item is None or _is_sent_since(item, since_ms) else connected(item, now_ms)
 
-        waiting = pending_for(thing, self._parts.clock(), PAGE, position)
-        keys, after = self._parts.table.keys(waiting)
-        for _, sk in keys:
-            if remaining_ms() < RESERVE_MS:
-                return False
-            self._parts.items.change(thing, sk, decide)
-        if after is not None:
-            self._parts.work.resend(thing, since_ms, after)
-        return True
+        if sks is None:
+            waiting = pending_for(thing, self._parts.clock(), PAGE)
+            sks = self._first(waiting, lambda *page: self._parts.work.resend(thing, since_ms, *page))
+        return self._change(thing, sks, decide, remaining_ms)
 
-    def _forget(self, thing: str, epoch: str, after: str | None, remaining_ms: Callable[[], int]) -> bool:
-        """A page of all that a device had before it began anew."""
+    def _forget(
+        self, thing: str, epoch: str, sks: Sequence[str] | None, remaining_ms: Callable[[], int]
+    ) -> bool:
+        """All that a device had before it began anew, or the items `sks` of it."""
         is_present = thing in self._parts.presence.present([thing])
 
         def decide(item: Desired | None, now_ms: int) -> Step:
             return Step(None) if item is None else epoch_changed(item, epoch, now_ms, is_present)
 
-        keys, end = self._parts.table.keys(of_device(thing, after, PAGE))
-        for _, sk in keys:
+        if sks is None:
+            every = of_device(thing, PAGE)
+            sks = self._first(every, lambda *page: self._parts.work.forget(thing, epoch, *page))
+        return self._change(thing, sks, decide, remaining_ms)
+
+    def _first(self, items: Selection, later: Callable[[Sequence[str], int], None]) -> Sequence[str]:
+        """The sort keys of the first page of `items`; the others go to `later`, with delays in seconds.
+
+        Not one after the other: a chain of messages must not be long.
+        """
+        first: Sequence[str] = ()
+        for at, keys in enumerate(self._parts.table.key_pages(items)):
+            sks = [sk for _, sk in keys]
+            if at:
+                later(sks, at * PACE_S)
+            else:
+                first = sks
+        return first
+
+    def _change(
+        self,
+        thing: str,
+        sks: Sequence[str],
+        decide: Callable[[Desired | None, int], Step],
+        remaining_ms: Callable[[], int],
+    ) -> bool:
+        """Whether there was time for all items."""
+        for sk in sks:
             if remaining_ms() < RESERVE_MS:
                 return False
             self._parts.items.change(thing, sk, decide)
-        if end is not None:
-            _, last = DESIRED.values_in(end)
-            self._parts.work.forget(thing, epoch, last)
         return True
 
-    def _reset_all(self, key: str, number: int, after: str | None, remaining_ms: Callable[[], int]) -> bool:
-        """A page of the fleet."""
-        page = self._parts.fleet.page(None, after)
-        if not self._reset(page.things, key, number, remaining_ms, is_new=False):
-            return False
-        if page.after is not None:
-            self._parts.work.reset(key, number, page.after)
+    def _hand_out(self, key: str, number: int, after: str | None, remaining_ms: Callable[[], int]) -> bool:
+        """A message for each page of the fleet, so that no chain of messages is long."""
+        for page in self._parts.fleet.pages(None, after):
+            if after is None and page.after is None:
+                return self._reset(page.things, key, number, remaining_ms, is_new=False)  # all of them
+            if page.things:
+                self._parts.work.reset(reset_of(key, number, page.things))
+            if page.after is not None and remaining_ms() < RESERVE_MS:
+                self._parts.work.reset(fleet_reset(key, number=number, after=page.after))
+                return True
+            after = page.after
         return True
 
     def _reset(
@@ -137,6 +160,12 @@ class DueWork:
 
             self._parts.items.change(thing, sk, decide)
         return True
+
+
+def _sort_keys(part: Mapping[str, object]) -> Sequence[str] | None:
+    """The items that an order is for; None: they have to be found."""
+    sks = part.get("sks")
+    return [str(each) for each in sks] if isinstance(sks, list) else None
 
 
 def _is_sent_since(item: Desired, since_ms: int) -> bool:

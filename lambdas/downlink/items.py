@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from botocore.exceptions import BotoCoreError, ClientError
 
 from eventplane.dead_letter import Refusal, letter_id
 from eventplane.downlink.desired import Desired, Ended, State
-from eventplane.downlink.table import fleet_reset
 from eventplane.downlink.transitions import Step
 from eventplane.envelope import parse_event
 from eventplane.errors import EventPlaneError
@@ -47,27 +46,28 @@ class WorkQueue:
 
     def check(self, thing: str, sk: str, delay_ms: int) -> None:
         """Have one item looked at. Never raises: what nobody checks, the reconciler finds by its time."""
-        delay_s = min(math.ceil(max(delay_ms, 0) / 1_000), MAX_DELAY_S)
         try:
-            self._send({"check": {"thing": thing, "sk": sk}}, delay_s)
+            self._send({"check": {"thing": thing, "sk": sk}}, math.ceil(max(delay_ms, 0) / 1_000))
         except (ClientError, BotoCoreError) as error:
             logger.warning("no check; the reconciler will look", device=thing, sk=sk, error=str(error))
 
-    def resend(self, thing: str, since_ms: int, position: dict[str, Any]) -> None:
-        """Go on with what waits for a device that subscribed. Raises botocore's errors."""
-        self._send({"resend": {"thing": thing, "since_ms": since_ms, "position": position}}, PACE_S)
+    def resend(self, thing: str, since_ms: int, sks: Sequence[str], delay_s: int) -> None:
+        """Have items looked at for a device that subscribed. Raises botocore's errors."""
+        self._send({"resend": {"thing": thing, "since_ms": since_ms, "sks": sks}}, delay_s)
 
-    def forget(self, thing: str, epoch: str, after: str | None) -> None:
-        """Go on with a device that began a new life. Raises botocore's errors."""
-        self._send({"forget": {"thing": thing, "epoch": epoch, "after": after}}, PACE_S if after else 0)
+    def forget(self, thing: str, epoch: str, sks: Sequence[str] | None = None, delay_s: int = 0) -> None:
+        """Have items, or all, of a device that began a new life looked at. Raises botocore's errors."""
+        self._send({"forget": {"thing": thing, "epoch": epoch, "sks": sks}}, delay_s)
 
-    def reset(self, key: str, number: int, after: str | None) -> None:
-        """Go on with a reset of a key's versions for all devices. Raises botocore's errors."""
-        self._send(fleet_reset(key, number=number, after=after), PACE_S)
+    def reset(self, order: Mapping[str, Any]) -> None:
+        """Go on with a reset. Raises botocore's errors."""
+        self._send(order, 0)
 
-    def _send(self, work: dict[str, Any], delay_s: int) -> None:
+    def _send(self, work: Mapping[str, Any], delay_s: int) -> None:
         body = json.dumps(work, ensure_ascii=False, separators=(",", ":"))
-        self._client.send_message(QueueUrl=self._url, MessageBody=body, DelaySeconds=delay_s)
+        self._client.send_message(
+            QueueUrl=self._url, MessageBody=body, DelaySeconds=min(delay_s, MAX_DELAY_S)
+        )
 
 
 RESERVE_MS: Final = 2 * WORST_CALL_MS

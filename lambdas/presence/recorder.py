@@ -245,14 +245,25 @@ class Recorder:
             state = observation.apply(state)
         if state == known:
             return known
-        # A deadline that is too early costs the judge a look; moving it would cost two writes and a timer at
-        # every heartbeat of every device.
-        due = [each for each in (known.due_ms, self._parts.watch.due_ms(state)) if each is not None]
+        due_ms = self._parts.watch.due_ms(state)
+        if known.due_ms is not None and not _is_last_before(known.due_ms, known, state):
+            due_ms = min(known.due_ms, due_ms or known.due_ms)
         try:
-            return self._parts.table.write(state, min(due, default=None))
+            return self._parts.table.write(state, due_ms)
         except (ClientError, BotoCoreError):
             logger.exception("not written", device=known.device)
             return None
+
+
+def _is_last_before(due_ms: int, known: DeviceState, state: DeviceState) -> bool:
+    """Whether a heartbeat came after which no other is expected before `due_ms`.
+
+    A deadline moves with that one. With each it would cost an index's write and a timer; with none the judge
+    would look at every healthy device, and each timer would come from the one before: AWS Lambda ends such a
+    chain at 16 (recursive loop detection).
+    """
+    beat = state.heartbeat
+    return beat is not None and beat != known.heartbeat and due_ms <= beat.at_ms + 1_500 * beat.interval_s
 
 
 def _is_redelivered(noted: Iterable[Noted]) -> bool:

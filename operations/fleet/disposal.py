@@ -102,7 +102,7 @@ class Disposal:
 
     def _wanted(self, thing: str) -> Iterator[Step]:
         # By their keys: also an item that cannot be read goes.
-        for _, sk in chain.from_iterable(self._desired.key_pages(of_device(thing, None, 100))):
+        for _, sk in chain.from_iterable(self._desired.key_pages(of_device(thing, 100))):
             yield Step(f"delete what was desired as {sk}", partial(self._desired.discard, thing, sk))
 
     def _forget(self, thing: str) -> None:

@@ -60,7 +60,7 @@ class Downlink(Construct):
         self._outbox = outbox
         self._last_resort = find_channel_dead_letters(self, "LastResort", contract.device.inbox)
         settings = environment.downlink
-        fleet = [allow_table(self, FLEET_TABLE, "GetItem"), allow_table(self, FLEET_TABLE, "Scan")]
+        fleet = [allow_table(self, FLEET_TABLE, "BatchGetItem", "GetItem", "Scan")]
         due = allow_table(self, TABLE, "Query", index=INDEX)
         self._function("Desired", settings.reader, inbox, [*fleet, allow_send(inbox)])
         self._function("Answers", settings.reader, answers)
@@ -69,7 +69,7 @@ class Downlink(Construct):
             "Reconciler",
             settings.reconciler,
             None,
-            [fleet[0], due],
+            [allow_table(self, FLEET_TABLE, "GetItem"), due],
         )
         Schedule(
             self,

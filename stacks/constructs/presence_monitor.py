@@ -80,6 +80,8 @@ class PresenceMonitor(Construct):
             source=self._timers,
             is_fed=settings.is_active,
             outbox=[outbox],
+            # A device has one timer; with a heartbeat a day its deadline is 432 delays of SQS away.
+            may_recur=True,
         )
         index = allow_table(self, PRESENCE_TABLE, "Query", index=INDEX)
         reconciler = self._function(
@@ -105,6 +107,7 @@ class PresenceMonitor(Construct):
         is_fed: bool = True,
         statements: Sequence[iam.PolicyStatement] = (),
         outbox: Sequence[sqs.IQueue] = (),
+        may_recur: bool = False,
     ) -> lambda_.IFunction:
         return PythonFunction(
             self,
@@ -122,4 +125,5 @@ class PresenceMonitor(Construct):
                 *statements,
             ],
             settings=settings,
+            may_recur=may_recur,
         ).function

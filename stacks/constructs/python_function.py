@@ -50,6 +50,7 @@ class PythonFunction(Construct):
     `metrics_service`: of all functions of a `folder` together, unless named.
     Whoever calls it calls `function`, an alias that a new version comes to step by step; that of one that
     `deploys_last` moves when the others of its stack have moved.
+    AWS Lambda ends a chain of messages in which a function is called 16 times, but for one that `may_recur`.
     """
 
     def __init__(
@@ -70,6 +71,7 @@ class PythonFunction(Construct):
         is_fed: bool = True,
         deploys_last: bool = False,
         metrics_service: str | None = None,
+        may_recur: bool = False,
     ) -> None:
         super().__init__(scope, id)
         environment = environment_of(self)
@@ -118,6 +120,7 @@ class PythonFunction(Construct):
             memory_size=size.memory_mib,
             timeout=size.timeout,
             reserved_concurrent_executions=size.reserved_concurrency,
+            recursive_loop=lambda_.RecursiveLoop.ALLOW if may_recur else None,
             current_version_options=self._version_options(environment, size),
             # X-Ray records a trace a second and function at least: $2.90 for a million lone alarms.
             tracing=lambda_.Tracing.ACTIVE if environment.tracing else lambda_.Tracing.DISABLED,

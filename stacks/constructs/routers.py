@@ -110,6 +110,8 @@ def router(scope: Construct, source: Source, targets: Targets, contract: Contrac
         source=source.queue,
         draws_spans=True,
         deploys_last=source.deploys_last,
+        # Services that answer each other go through it again and again. Their functions end an endless chain.
+        may_recur=True,
         metrics_service=URGENT_ROUTER if is_urgent else None,
         statements=targets.statements(holder),
         settings=targets.settings(holder, source.channel, source.priority),

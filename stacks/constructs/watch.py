@@ -89,7 +89,7 @@ def of_queues(
 
 
 def of_functions(names: Sequence[str], environment: Environment) -> Iterator[Watch]:
-    """Of the functions called `names`: crashes, and executions that the account has no room for."""
+    """Of the functions called `names`: crashes, loops, and executions that the account has no room for."""
     crashed = "crashed or ran out of time; whole batches come again. Its log has the error."
     if environment.alarms.is_detailed:
         for name in names:
@@ -106,6 +106,12 @@ def of_functions(names: Sequence[str], environment: Environment) -> Iterator[Wat
         metric=function_metric(None, "Throttles"),
         periods=3,
         remedy="The account's concurrency is used up; throttled messages spend receives. Raise the quota.",
+    )
+    yield Watch(
+        name=environment.resource_name("function-recursions"),
+        metric=function_metric(None, "RecursiveInvocationsDropped"),
+        remedy="AWS Lambda ended a chain of messages in which a function was called 16 times: functions that "
+        "answer each other without end; see the metric by function, and the dead-letter queues.",
     )
 
 

@@ -74,6 +74,12 @@ class Resource:
         )
 
     @property
+    def source(self) -> str:
+        """The name of the queue that a function is told as its own; '' if it has none."""
+        url = json.dumps(self.variables.get("EVENTPLANE_SOURCE_QUEUE", ""))
+        return last_part(url).removeprefix("/")
+
+    @property
     def module(self) -> str:
         """The package of a function's handler below `lambdas`."""
         return str(self.find("Handler")).split(".")[1]

@@ -52,6 +52,21 @@ def test_every_bucket_is_reconciled_once_a_minute(templates: Templates, reconcil
         assert set(granted(templates, role)) == {"lambda:InvokeFunction"}
 
 
+def test_a_function_that_feeds_itself_has_a_bound_or_may_recur(templates: Templates) -> None:
+    """AWS Lambda ends a chain of messages in which a function is called 16 times, for ever if not told."""
+    feeding = {
+        name
+        for name, each in templates.functions.items()
+        if each.source in templates.may(each).get("sqs:SendMessage", ())
+    }
+    # Pages are handed out side by side, checks end; a certificate's grace is one message.
+    bounded = {"downlink-desired", "downlink-due", "certificate-keeper"}
+    recurring = {each.name for each in templates.functions.values() if each.find("RecursiveLoop") == "Allow"}
+    assert feeding - recurring == bounded
+    assert {each for each in recurring if not each.startswith("router-")} == {"presence-timers"}
+    assert {each for each in templates.functions if each.startswith("router-")} < recurring
+
+
 @pytest.mark.source("P9")
 def test_a_call_of_a_schedule_that_fails_is_not_repeated(templates: Templates) -> None:
     targets = templates.of(SCHEDULE)

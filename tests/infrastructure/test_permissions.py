@@ -50,7 +50,7 @@ _DOWNLINK = [
     ("iot:Publish", "topic/devices/*/inbox"),
     ("sqs:SendMessage", "device-inbox-dlq downlink-outbox downlink-work"),
 ]
-_WHOLE_FLEET = ("dynamodb:GetItem dynamodb:Scan", "table/fleet")
+_WHOLE_FLEET = ("dynamodb:BatchGetItem dynamodb:GetItem dynamodb:Scan", "table/fleet")
 _CONTRACT_IN_FORCE = [
     ("dynamodb:GetItem", "table/contracts"),
     ("dynamodb:Scan", "table/interest table/subscriptions"),

@@ -156,13 +156,14 @@ def deliver(
     *,
     wait_s: int = 2,
     remaining_ms: Callable[[], int] = lambda: 60_000,
+    most: int = 10,
 ) -> tuple[int, frozenset[str]]:
-    """Have a function read up to ten messages of a queue; return their number and the redelivered bodies.
+    """Have a function read up to `most` messages of a queue; return their number and the redelivered bodies.
 
     Those are visible again after `wait_s` seconds, as are all when the function is killed.
     """
     names = ["SentTimestamp", "ApproximateReceiveCount"]
-    found = sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10, MessageSystemAttributeNames=names)
+    found = sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=most, MessageSystemAttributeNames=names)
     messages = [
         QueueMessage(each["MessageId"], each["Body"], *(int(each["Attributes"][name]) for name in names))
         for each in found.get("Messages", [])

@@ -134,14 +134,14 @@ def test_a_letter_that_cannot_go_back_stays_with_the_reason(lost: Envelope, why:
     assert why in skipped.reason
 
 
-def test_a_message_goes_back_with_its_trace_and_a_mark() -> None:
+def test_a_message_goes_back_with_its_trace_and_a_mark_and_begins_a_new_chain() -> None:
     def entry(attributes: int) -> Mapping[str, Any]:
         hints = {f"a{at}": {"DataType": "String", "StringValue": "x"} for at in range(attributes)}
-        system = {"AWSTraceHeader": "Root=1"}
+        system = {"AWSTraceHeader": "Root=1;Sampled=0;Lineage=1:fc3b4ff1:16"}
         message = {"MessageId": "1", "Body": "b", "Attributes": system, "MessageAttributes": hints}
         return again(message, "https://queue", "run").entry
 
-    trace = {"AWSTraceHeader": {"DataType": "String", "StringValue": "Root=1"}}
+    trace = {"AWSTraceHeader": {"DataType": "String", "StringValue": "Root=1;Sampled=0"}}
     assert entry(MAX_SQS_ATTRIBUTES)["MessageSystemAttributes"] == trace
     for attributes in (0, MAX_SQS_ATTRIBUTES - 1, MAX_SQS_ATTRIBUTES):
         marked = entry(attributes)["MessageAttributes"]

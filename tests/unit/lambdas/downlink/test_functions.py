@@ -21,7 +21,7 @@ from eventplane.records import Records
 from lambdas.common.metrics import Metric
 from lambdas.common.queue_function import queue_function
 from lambdas.downlink import answers, desired, due, items, reconciler
-from lambdas.downlink.items import PACE_S, NotChangedError
+from lambdas.downlink.items import PACE_S, RESERVE_MS, NotChangedError
 from tests.fakes.sqs import FakeSqs
 from tests.rule_failure import rule_failure
 from tests.unit.lambdas.downlink.world import (
@@ -101,7 +101,7 @@ def test_a_second_page_does_not_send_again_what_the_first_one_sent(world: World,
     world.delays.clear()
     world.subscribed("home-2")
     assert sorted(incoming.key for _, incoming in world.sent) == sorted(keys)
-    assert world.delays.count(PACE_S) == 2
+    assert [world.delays.count(each * PACE_S) for each in (1, 2, 3)] == [1, 1, 0]
 
 
 @pytest.mark.source("K-B4")
@@ -170,6 +170,72 @@ def test_an_event_for_all_reaches_every_device_in_service_in_pages(
     assert world.desire(state(1, "*")) == frozenset()
     assert len(world.things()) == 50
     assert [to for to, _ in world.sent] == ["home-1"]
+
+
+def test_however_many_devices_or_items_there_are_no_chain_of_messages_is_long(
+    world: World, small_pages: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lambdas.downlink.devices._READ", 5)
+    world.make(*(f"home-{number}" for number in range(3, 201)))
+    world.make("home-190", groups=frozenset({"pilot"}))
+    keys = [f"threshold/home/{number}" for number in range(100)]
+    calls = {}
+    assert not world.desire(state(1, "*"))
+    calls["all"] = world.calls
+    assert not world.desire(group(2, "pilot"))
+    calls["group"] = world.calls
+    assert len(world.things()) == 200
+    assert not order(world, None)
+    calls["reset"] = world.calls
+    assert all(each["reset"]["N"] != "0" for each in world.dynamodb.items(DESIRED))
+    world.desire(*(state(1, "home-2", statekey=key, id=key) for key in keys))
+    world.sent.clear()
+    world.subscribed("home-2")
+    calls["subscribed"] = world.calls
+    assert {incoming.key for _, incoming in world.sent} == {*keys, KEY_OF_PULSE}
+    world.start("home-2", "life-1")
+    world.start("home-2", "life-2")
+    assert not world.do_work()
+    calls["began anew"] = world.calls
+    assert max(calls.values()) <= 3, calls  # a check follows a transmission
+
+
+@pytest.mark.parametrize("kind", ["event", "reset"])
+def test_what_is_not_handed_out_in_time_goes_on_behind_it(
+    world: World, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.setattr("lambdas.downlink.devices._READ", 5)
+    world.make(*(f"home-{number}" for number in range(3, 41)))
+    if kind == "reset":
+        world.desire(*(state(1, f"home-{number}", id=f"{number}") for number in range(1, 41)))
+    left = iter([60_000, 60_000, RESERVE_MS - 1])
+    if kind == "event":
+        assert not world.desire(state(1, "*"), remaining_ms=lambda: next(left, 60_000))
+    else:
+        assert not world.do_work(fleet_reset(KEY_OF_PULSE), remaining_ms=lambda: next(left, 60_000))
+        assert all(int(each["reset"]["N"]) for each in world.dynamodb.items(DESIRED))
+    assert (world.calls, len(world.things())) == (3, 40)
+
+
+def test_a_device_that_left_the_group_or_the_plane_meanwhile_gets_nothing(world: World) -> None:
+    world.make("home-3", is_gone=True)
+    world.make("home-4", groups=frozenset({"pilot"}))
+    part = {"event": group(1, "pilot"), "accepted_at_ms": START, "after": None, "is_found": True}
+    things = ["home-1", "home-3", "home-4", "home-5"]
+    assert not world.desire(json.dumps({"downlink": {**part, "things": things}}))
+    assert world.things() == ["home-4"]
+
+
+def test_devices_that_dynamodb_did_not_get_to_come_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        world.dynamodb,
+        "batch_get_item",
+        lambda **request: {"Responses": {}, "UnprocessedKeys": request["RequestItems"]},
+    )
+    order = {"reset": {"key": KEY_OF_PULSE, "number": START, "things": ["home-1"]}}
+    assert world.do_work(order) == {"m0"}
 
 
 def test_an_event_for_a_group_reaches_its_members_only(world: World) -> None:
@@ -363,7 +429,6 @@ def test_the_whole_fleet_is_reset_in_pages_where_the_key_exists(
     order(world, None)
     assert world.things() == ["home-1", "home-10", "home-2", "home-25"]
     assert len({each["reset"]["N"] for each in world.dynamodb.items(DESIRED)}) == 1
-    assert world.delays.count(PACE_S) >= 2
 
 
 def test_a_redelivered_reset_changes_nothing(world: World) -> None:

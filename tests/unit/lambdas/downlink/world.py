@@ -48,13 +48,18 @@ QUEUES = ("inbox", "work", "outbox", "last-resort")
 
 
 class World:
-    """The functions by their own wiring; `sent` is what was published to devices, `delays` those of work."""
+    """The functions by their own wiring; `sent` is what was published to devices, `delays` those of work.
+
+    `calls` is how often a function was called in the longest chain of messages of the last work; AWS Lambda
+    ends one at 16.
+    """
 
     def __init__(self, aws: FakeAws, contract: Contract, monkeypatch: pytest.MonkeyPatch) -> None:
         self.contract = contract
         self.clock, self.dynamodb, self.sqs = aws.clock, aws.dynamodb, aws.sqs
         self.sent: list[tuple[str, Incoming]] = []
         self.delays: list[int] = []
+        self.calls = 0
         self.is_iot_up = True
         self.queues = {name: aws.sqs.create_queue(QueueName=name)["QueueUrl"] for name in QUEUES}
         self.presence = records(aws.dynamodb, PRESENCE, presence.PRESENCE)
@@ -119,10 +124,7 @@ class World:
     def desire(self, *bodies: str, remaining_ms: Callable[[], int] = lambda: 60_000) -> frozenset[str]:
         """Process messages of the devices' inbox, and those that they leave there."""
         writer = DesiredStateWriter(self.parts, self.queues["inbox"])
-        failed = writer.process(self._messages(bodies), Invocation("i", remaining_ms))
-        while rest := self.taken("inbox"):
-            failed |= writer.process(self._messages(rest), Invocation("i", remaining_ms))
-        return failed
+        return self._call(writer.process, "inbox", bodies, remaining_ms)
 
     def answer(self, thing: str, *answers: Acknowledgement, epoch: str = "life-1") -> frozenset[str]:
         """The device acknowledges; return the ids of redelivered messages."""
@@ -168,11 +170,7 @@ class World:
         for order in orders:
             body = order if isinstance(order, str) else json.dumps(order)
             self.sqs.send_message(QueueUrl=self.queues["work"], MessageBody=body)
-        due = DueWork(self.parts)
-        failed: frozenset[str] = frozenset()
-        while bodies := self.taken("work"):
-            failed |= due.process(self._messages(bodies), Invocation("i", remaining_ms))
-        return failed
+        return self._call(DueWork(self.parts).process, "work", self.taken("work"), remaining_ms)
 
     def reconcile(self, remaining_ms: Callable[[], int] = lambda: 60_000) -> Reconciled:
         reconciler = Reconciler(self.parts)
@@ -204,6 +202,22 @@ class World:
     def taken(self, queue: str) -> list[str]:
         """All messages of a queue, deleted."""
         return self.sqs.take(self.queues[queue])
+
+    def _call(
+        self,
+        function: Callable[[Sequence[QueueMessage], Invocation], frozenset[str]],
+        queue: str,
+        bodies: Sequence[str],
+        remaining_ms: Callable[[], int],
+    ) -> frozenset[str]:
+        """Process `bodies`, and what the function leaves in its own queue."""
+        failed: frozenset[str] = frozenset()
+        self.calls = 0
+        while bodies:
+            failed |= function(self._messages(bodies), Invocation("i", remaining_ms))
+            self.calls += 1
+            bodies = self.taken(queue)
+        return failed
 
     def _messages(self, bodies: Sequence[str]) -> list[QueueMessage]:
         return [

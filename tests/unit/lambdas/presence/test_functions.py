@@ -160,17 +160,23 @@ def test_a_batch_is_recorded_and_reconciled_by_buckets_and_pages(world: World) -
     assert {each["subject"] for each in world.sent()} == set(names) - mine
 
 
-def test_a_heartbeat_does_not_move_the_index_entry(world: World) -> None:
-    world.record(heartbeat(1), heartbeats=True)
-    due_ms = world.state().due_ms
-    assert due_ms == START + 15 * MINUTE
-    for sequence in range(2, 10):
-        world.clock.now_ms += 5 * MINUTE
-        world.record(heartbeat(sequence), heartbeats=True)
-        assert world.state().due_ms == due_ms
-    # When it is due the judge reports nothing and moves it.
-    assert (world.reconcile().devices, world.sent()) == (1, [])
-    assert world.state().due_ms == world.clock() + 15 * MINUTE
+@pytest.mark.parametrize("interval_s", [10, 300, 1_500])
+def test_every_second_heartbeat_moves_the_deadline_and_no_chain_of_timers_grows(
+    world: World, interval_s: int
+) -> None:
+    deadlines = set()
+    for sequence in range(48 * HOUR // (interval_s * S) if interval_s > 10 else 1_000):
+        world.fire(START + sequence * interval_s * S)
+        world.record(heartbeat(sequence + 1, interval_s=interval_s), heartbeats=True)
+        deadlines.add(world.state().due_ms)
+    assert len(deadlines) == pytest.approx(sequence / 2, abs=2)
+    assert max(world.hops.values(), default=0) < 10
+    assert world.sent() == []
+    last_ms = world.clock()
+    world.fire(last_ms + 3 * interval_s * S - 1)
+    assert world.sent() == []
+    world.fire(last_ms + 3 * interval_s * S)
+    assert world.words() == ["notice opened", "quiet"]
 
 
 def test_events_sent_before_a_crash_are_sent_again_with_the_same_ids(world: World) -> None:

@@ -138,6 +138,7 @@ class World:
         monkeypatch.setattr(parts, "system_clock", aws.clock)
         self.clock, self.dynamodb, self.sqs = aws.clock, aws.dynamodb, aws.sqs
         self.timer_sqs: Any = aws.sqs
+        self.hops: dict[str, int] = {}
         self.outbox, self.timers = (
             aws.sqs.create_queue(QueueName=each)["QueueUrl"] for each in ("outbox", "timers")
         )
@@ -186,13 +187,20 @@ class World:
         return self.reconciler(**clients).reconcile(buckets, 0, lambda: 60_000)
 
     def fire(self, until_ms: int | None = None, **clients: Any) -> int:
-        """Let time pass and timers fire, each at its moment; how many have fired."""
+        """Let time pass and timers fire, each at its moment; how many have fired.
+
+        A timer that another one led to is one `hops` further from what was observed.
+        """
         end_ms, fired = self.clock() if until_ms is None else until_ms, 0
         while self.waiting and (next_ms := min(each.visible_ms for each in self.waiting)) <= end_ms:
             self.clock.now_ms = max(self.clock(), next_ms)
             made = self.parts(**clients)
             reader = TimerReader(made, Judge(made, self.outbox))
-            fired += deliver(self.sqs, self.timers, reader.process)[0]
+            before = {each.id: each.receives for each in self.waiting}
+            fired += deliver(self.sqs, self.timers, reader.process, most=1)[0]
+            now = {each.id: each.receives for each in self.waiting}
+            hops = 1 + max(self.hops.get(id, 0) for id in before if now.get(id) != before[id])
+            self.hops |= dict.fromkeys(now.keys() - before.keys(), hops)
         self.clock.now_ms = end_ms
         return fired
 
