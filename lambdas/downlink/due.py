@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from eventplane.contract import Downlink
 from eventplane.downlink.desired import Desired, State
@@ -162,7 +163,7 @@ class DueWork:
         return True
 
 
-def _sort_keys(part: Mapping[str, object]) -> Sequence[str] | None:
+def _sort_keys(part: Mapping[Any, object]) -> Sequence[str] | None:
     """The items that an order is for; None: they have to be found."""
     sks = part.get("sks")
     return [str(each) for each in sks] if isinstance(sks, list) else None

@@ -77,7 +77,7 @@ class Resource:
     def source(self) -> str:
         """The name of the queue that a function is told as its own; '' if it has none."""
         url = json.dumps(self.variables.get("EVENTPLANE_SOURCE_QUEUE", ""))
-        return last_part(url).removeprefix("/")
+        return last_part(url).rpartition("/")[2]
 
     @property
     def module(self) -> str:
