@@ -19,7 +19,7 @@ unexport PYTHONDONTWRITEBYTECODE
 ENV ?= dev
 
 .PHONY: help setup up down publish demo test check lint types unit synth diff deploy destroy smoke contract catalogue explain audit lock tables \
-  crash-test bench-router bench-edge bench-spool bench-client bench-cloud bench-cost bench-scale bench-audit audit-proof audit-worst audit-hostile \
+  crash-test bench-router bench-edge bench-spool bench-client bench-cloud bench-cost plane-size bench-scale bench-audit audit-proof audit-worst audit-hostile \
   bench-downlink bench-interest bench-tracing bench-conversation packages device-image deb device-image-check device-boot-check chaos histories histories-mutants lost-answers attack fuzz mutation docs figures clean
 
 help: ## List the targets
@@ -204,6 +204,9 @@ bench-cloud: setup ## Measure the plane in the local cloud; writes build/bench/c
 
 bench-cost: setup ## Count what a run would be billed for, and price it; writes build/bench/cost.json (some minutes)
 	@python -m benchmarks.cost
+
+plane-size: setup ## Find the largest planes that AWS takes, by kind; writes build/bench/plane_size.json (minutes)
+	@python -m benchmarks.plane_size
 
 bench-downlink: setup ## Measure the way down to devices in the local cloud; writes build/bench/downlink.json (minutes)
 	@python -m benchmarks.downlink

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from eventplane.errors import EventPlaneError
 from stacks.application import build
 from stacks.config import environment
 from stacks.constructs.function_assets import install_dependencies
+from stacks.rules import synthesize
 
 app = cdk.App()
 try:
@@ -28,7 +30,7 @@ try:
     chosen.check_urls(contract)
     install_dependencies(app, chosen)
     build(app, chosen, contract)
+    synthesize(app, chosen.region or os.environ.get("CDK_DEFAULT_REGION"))
 except EventPlaneError as error:
     # Its message says what to do; a traceback above it would only hide that.
     sys.exit(str(error))
-app.synth()

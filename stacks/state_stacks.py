@@ -19,7 +19,6 @@ from eventplane.contract import (
     Priority,
 )
 from eventplane.contract.subscription_table import SUBSCRIPTIONS_TABLE
-from eventplane.errors import EventPlaneError
 from eventplane.interest.table import INTEREST_TABLE
 from eventplane.names import DOWNLINK, OWN_SERVICES
 from eventplane.replay import MAX_ORDER_RECEIVES, REPLAY
@@ -37,23 +36,9 @@ from stacks.names import CONNECTIONS, INGEST_ERRORS, LIFECYCLE, TAP, TIMERS, WOR
 from stacks.plane_stack import PlaneStack, charge_to, environment_of
 from stacks.settings import FunctionSize
 
-MAX_OUTPUTS: Final = 200
-"""Most outputs of a stack (AWS CloudFormation quotas); the CDK does not count them."""
-
 _READ: Final = ("ReceiveMessage", "DeleteMessage", "ChangeMessageVisibility", "GetQueueAttributes")
 _ITEMS: Final = ("GetItem", "PutItem", "UpdateItem", "DeleteItem", "Query")
 """What programs do with their items; they update them with the client library of 0.3.0."""
-
-
-class TooManyOutputsError(EventPlaneError):
-    """CloudFormation would refuse `stack`, which has more than `most` outputs."""
-
-    stack: str
-    most: int
-    message = (
-        "{stack} has more than {most} outputs, the most that AWS CloudFormation allows: four for each cloud "
-        "service, and one for the replies of each that asks; let fewer of them ask, or have fewer"
-    )
 
 
 class StateStack(PlaneStack):
@@ -61,13 +46,9 @@ class StateStack(PlaneStack):
 
     def __init__(self, scope: Construct, environment: Environment, name: str) -> None:
         super().__init__(scope, environment=environment, name=name, holds_state=True)
-        self._outputs = 0
 
     def output(self, id: str, value: str) -> None:
-        """Name a resource to those who look for it. Raises `TooManyOutputsError`."""
-        self._outputs += 1
-        if self._outputs > MAX_OUTPUTS:
-            raise TooManyOutputsError(self.stack_name, MAX_OUTPUTS)
+        """Name a resource to those who look for it."""
         CfnOutput(self, id, value=value)
 
     def output_queue(self, id: str, queue: DurableQueue) -> None:

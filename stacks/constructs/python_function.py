@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from typing import Final
 
 from aws_cdk import Duration, Stack
 from aws_cdk import aws_iam as iam
@@ -15,7 +13,6 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from eventplane.contract import Contract
-from eventplane.errors import EventPlaneError
 from eventplane.function_settings import MetricsSettings, QueueSettings
 from eventplane.settings import Settings
 from stacks.constructs.function_assets import RUNTIME, architecture, dependencies_layer, function_code
@@ -24,21 +21,6 @@ from stacks.constructs.rollout import Rollout
 from stacks.environment import Environment
 from stacks.plane_stack import environment_of
 from stacks.settings import FunctionSize, TracingSettings
-
-MAX_VARIABLES_BYTES: Final = 4_096
-"""Most bytes of all variables of a function (AWS Lambda quotas), which Lambda measures as JSON."""
-
-
-class VariablesTooLargeError(EventPlaneError):
-    """AWS Lambda would refuse the variables of `function`, which take `size` bytes, more than `most`."""
-
-    function: str
-    size: int
-    most: int
-    message = (
-        "the variables of {function} take {size} bytes, AWS Lambda allows {most}; they name the inboxes and "
-        "replies of all cloud services: let fewer services ask, or choose shorter names for new ones"
-    )
 
 
 class PythonFunction(Construct):
@@ -102,7 +84,6 @@ class PythonFunction(Construct):
             **settings.variables(),
             **(variables or {}),
         }
-        _check_size(function_name, told)
         role = service_role(self, "Role", service="lambda", statements=own)
         log_group.grant_write(role)
         function = lambda_.Function(
@@ -177,11 +158,3 @@ class PythonFunction(Construct):
                 if isinstance(each, lambda_.CfnEventSourceMapping):
                     # The CDK takes the alias's name out of its ARN; readers of templates prefer a reference.
                     each.function_name = self.function.function_arn
-
-
-def _check_size(function: str, variables: Mapping[str, str]) -> None:
-    """Raise `VariablesTooLargeError` where AWS Lambda would refuse the `variables` of `function`."""
-    # A region, an account and a domain are shorter than the tokens that stand for them here.
-    size = len(json.dumps(variables, separators=(",", ":")))
-    if size > MAX_VARIABLES_BYTES:
-        raise VariablesTooLargeError(function, size, MAX_VARIABLES_BYTES)

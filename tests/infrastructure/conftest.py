@@ -36,19 +36,6 @@ def changed(**participants: dict[str, Any]) -> dict[str, Any]:
     return document
 
 
-def with_services(number: int, characters: int) -> Contract:
-    """The shipped contract with `number` more cloud services that ask, whose names have `characters`."""
-    more: dict[str, Any] = {
-        f"s{each:03}-".ljust(characters, "x"): {
-            "kind": "cloud_service",
-            "description": "One of many.",
-            "asks": ["org.example.*"],
-        }
-        for each in range(number)
-    }
-    return compile_contract(changed(**more), "test")
-
-
 def without(document: dict[str, Any], participants: Iterable[str], routes: Iterable[str]) -> Contract:
     """The contract of a document without some participants and routes."""
     for part, names in (("participants", participants), ("routes", routes)):

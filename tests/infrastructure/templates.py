@@ -20,7 +20,7 @@ from stacks.environment import Environment
 _CONTEXT = json.loads(Path(__file__).parents[2].joinpath("cdk.json").read_text())["context"]
 
 # What makes a new version of a function; policies stay one statement each, as they were written.
-BUNDLING = {name: value for name, value in _CONTEXT.items() if "aws-lambda" in name}
+BUNDLING = {name: value for name, value in _CONTEXT.items() if "aws-lambda" in name or "core:s" in name}
 NO_BUNDLING = {**BUNDLING, "aws:cdk:bundling-stacks": []}
 
 ALIAS = "AWS::Lambda::Alias"

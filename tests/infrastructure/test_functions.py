@@ -3,28 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import asdict
 
-import aws_cdk as cdk
 import pytest
-from aws_cdk.assertions import Template
 
-from eventplane.contract import Contract
 from eventplane.presence import BUCKETS
-from stacks.api_stacks import SubscriptionsStack
-from stacks.config import environment
-from stacks.constructs.python_function import MAX_VARIABLES_BYTES, VariablesTooLargeError
-from stacks.routing_stack import RoutingStack
-from tests.infrastructure.conftest import with_services
 from tests.infrastructure.templates import (
     FUNCTION,
-    NO_BUNDLING,
     SCHEDULE,
     Resource,
     Templates,
     granted,
-    joined,
 )
 
 
@@ -185,29 +174,3 @@ def test_two_urgent_routers_are_warm_in_production(prod: Templates, dev: Templat
     assert {name: each for name, each in warm.items() if each} == {"router-device-urgent": 2}
     assert not any(each.find(*path) for each in dev.of("AWS::Lambda::Version"))
     assert {*warm} == {each.name for each in prod.of(FUNCTION)}
-
-
-def variables(contract: Contract) -> Iterator[dict[str, str]]:
-    """The variables of the functions that know the inboxes of all services, as AWS Lambda gets them."""
-    app, settings = cdk.App(context=NO_BUNDLING), environment("prod").with_placeholders()
-    for stack in (RoutingStack(app, settings, contract), SubscriptionsStack(app, settings, contract)):
-        for each in Template.from_stack(stack).find_resources(FUNCTION).values():
-            found = each["Properties"]["Environment"]["Variables"]
-            yield {
-                name: value if isinstance(value, str) else joined(value, "amazonaws.com.cn")
-                for name, value in found.items()
-            }
-
-
-def test_the_variables_of_as_many_services_as_a_stack_takes_fit_a_function() -> None:
-    sizes = [
-        len(json.dumps(each, separators=(",", ":"))) for each in variables(with_services(27, characters=17))
-    ]
-    assert len(sizes) > 40
-    assert max(sizes) <= MAX_VARIABLES_BYTES
-
-
-def test_variables_that_do_not_fit_a_function_are_refused_by_its_name() -> None:
-    with pytest.raises(VariablesTooLargeError, match=r"router-device take .* shorter names") as caught:
-        list(variables(with_services(60, characters=26)))
-    assert caught.value.size > caught.value.most

@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import platform
 
-import aws_cdk as cdk
 import pytest
-from aws_cdk.assertions import Template
 
 from benchmarks.scale.model import LOCAL, PRODUCTION
 from eventplane.contract import Contract, ParticipantKind
@@ -16,9 +14,7 @@ from eventplane.downlink.table import PENDING_INDEX
 from eventplane.function_settings import RouterSettings
 from stacks.config import environment
 from stacks.constructs.function_assets import architecture
-from stacks.state_stacks import MAX_OUTPUTS, MessagingStack, TooManyOutputsError
-from tests.infrastructure.conftest import with_services
-from tests.infrastructure.templates import FUNCTION, NO_BUNDLING, QUEUE, RULE, Resource, Templates
+from tests.infrastructure.templates import FUNCTION, QUEUE, RULE, Resource, Templates
 
 TABLE = "AWS::DynamoDB::Table"
 HOLDS_DATA = ("AWS::S3::Bucket", QUEUE, TABLE)
@@ -247,15 +243,6 @@ OUTPUTS = {
 @pytest.mark.parametrize("stack", OUTPUTS)
 def test_operators_find_what_they_need_in_the_outputs(templates: Templates, stack: str) -> None:
     assert set(OUTPUTS[stack].split()) <= set(templates.outputs(stack))
-
-
-def test_a_stack_with_more_outputs_than_cloudformation_takes_is_refused_by_its_name() -> None:
-    app, settings = cdk.App(context=NO_BUNDLING), environment("dev")
-    with pytest.raises(TooManyOutputsError, match="eventplane-dev-messaging has more than 200 outputs"):
-        MessagingStack(app, settings, with_services(29, characters=17))
-    app = cdk.App(context=NO_BUNDLING)
-    messaging = MessagingStack(app, settings, with_services(28, characters=17))
-    assert len(Template.from_stack(messaging).find_outputs("*")) <= MAX_OUTPUTS
 
 
 def test_the_templates_name_no_account_region_or_machine(dev: Templates) -> None:

@@ -1,0 +1,91 @@
+"""`python -m benchmarks.plane_size`: the largest planes that AWS takes, to build/bench/plane_size.json.
+
+A plane grows by cloud services with names of 17 characters until synthesis refuses it.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from argparse import Namespace
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+
+import aws_cdk as cdk
+
+from benchmarks.results import Figure
+from benchmarks.runner import Benchmark
+from contract import load_contract
+from eventplane.contract import Contract, ParticipantKind, compile_contract
+from stacks.application import build
+from stacks.config import environment
+from stacks.rules import TemplateRuleError, synthesize
+
+MOST: Final = 100
+"""Services beside the shipped ones with which a search begins; no plane has them."""
+
+_CONTEXT: Final = json.loads(Path(__file__).parents[1].joinpath("cdk.json").read_text())["context"]
+
+
+def with_services(number: int, characters: int = 17, *, ask: bool = True) -> Contract:
+    """Return the shipped contract with `number` more cloud services; each may `ask` all others."""
+    document = json.loads(load_contract().canonical)
+    document["participants"] |= {
+        f"s{each:03}-".ljust(characters, "x"): {
+            "kind": "cloud_service",
+            "description": "One of many.",
+            "asks": ["org.example.*"] if ask else [],
+        }
+        for each in range(number)
+    }
+    return compile_contract(document, "test")
+
+
+def refusal(name: str, contract: Contract) -> TemplateRuleError | None:
+    """Return why AWS would refuse the environment `name` with `contract`, None where it would not."""
+    context: dict[str, Any] = {**_CONTEXT, "aws:cdk:bundling-stacks": []}
+    with TemporaryDirectory(prefix="plane-size-") as directory:
+        app = cdk.App(context=context, outdir=directory)
+        build(app, environment(name).with_placeholders(), contract)
+        try:
+            synthesize(app, None)
+        except TemplateRuleError as error:
+            return error
+    return None
+
+
+def largest(name: str, options: Namespace, *, ask: bool) -> Iterator[Figure]:
+    """Search the largest plane of the environment `name`, and yield its number of services."""
+    fits, too_many, why = 0, options.most, None
+    while too_many - fits > 1:
+        number = (fits + too_many) // 2
+        if error := refusal(name, with_services(number, ask=ask)):
+            too_many, why = number, error
+        else:
+            fits = number
+    services = len(list(with_services(fits, ask=ask).of_kind(ParticipantKind.CLOUD_SERVICE)))
+    kind = "asking_services" if ask else "services"
+    note = (
+        f"then: {why.rule.name} of {why.stack}, {why.size:,} of {why.rule.most:,}"
+        if why
+        else "all that were tried"
+    )
+    yield Figure(f"{name}_{kind}", services, "services", note=note)
+
+
+BENCHMARK = Benchmark(
+    "plane_size",
+    {
+        f"{name}-{'asking' if ask else 'plain'}": partial(largest, name, ask=ask)
+        for name in ("dev", "prod")
+        for ask in (False, True)
+    },
+    "none: sizes of templates",
+    {"--most": {"type": int, "default": MOST}},
+)
+
+if __name__ == "__main__":
+    sys.exit(BENCHMARK.main())
