@@ -120,16 +120,16 @@ diff: setup ## Compare ENV with what is deployed; tells what a deployment would 
 	cdk diff --app cdk.out
 	@$(PREFLIGHT)
 
-deploy: setup ## Deploy ENV after a preflight of queues, quotas and drift: AT_ONCE=1 ACCEPT_DRIFT=1 (docs/how-to/operations.md)
+deploy: setup ## Deploy ENV after a preflight of queues, quotas and drift, and one question: YES=dev AT_ONCE=1 ACCEPT_DRIFT=1 (docs/how-to/operations.md)
 	cdk synth --quiet --context env=$(ENV) $(if $(AT_ONCE),--context rollout=at-once)
-	@$(PREFLIGHT)
-	cdk deploy --all --app cdk.out
+	@$(PREFLIGHT) --ask $(if $(YES),--yes "$(YES)")
+	cdk deploy --all --app cdk.out --require-approval never --concurrency 4
 
 PREFLIGHT = python -m stacks.preflight cdk.out $(ENV) $(if $(ACCEPT_DRIFT),--accept-drift)
 
-destroy: setup ## Delete the stacks of ENV; what is retained stays
-	@python -m stacks.detach "$(ENV)"
-	cdk destroy --all --context env=$(ENV)
+destroy: setup ## Delete the stacks of ENV; what is retained stays: YES=dev
+	@python -m stacks.detach "$(ENV)" $(if $(YES),--yes "$(YES)")
+	cdk destroy --all --context env=$(ENV) $(if $(YES),--force)
 
 smoke: setup ## Check that the deployed ENV works, with a throw-away device (docs/how-to/operations.md): JSON=1 PEOPLE_ARE_INFORMED=1
 	@eventplane smoke --env $(ENV) $(if $(JSON),--json) $(if $(PEOPLE_ARE_INFORMED),--people-are-informed)

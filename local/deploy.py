@@ -19,6 +19,12 @@ TOOLS: Final = ROOT / ".venv" / "bin"
 COMMANDS: Final = ROOT / "tools" / "bin"
 """Where the checkout's `eventplane` is."""
 
+DEPLOY: Final = ("deploy", "--all", "--require-approval", "never", "--concurrency", "4")
+"""The words of `make deploy`."""
+
+DIRECTLY: Final = ("--method", "direct")
+"""Without change sets, which take an emulated cloud seconds each."""
+
 Outputs = dict[str, dict[str, str]]
 """The values that stacks hand out: stack name -> output name -> value."""
 
@@ -80,8 +86,7 @@ def deploy(
     _finish("bootstrap", bootstrap)
 
     outputs.unlink(missing_ok=True)
-    options = ["--require-approval", "never", "--method", "direct", "--concurrency", "4"]
-    words = ["deploy", "--all", "--app", str(_assembly(supervisor)), "--outputs-file", str(outputs), *options]
+    words = [*DEPLOY, "--app", str(_assembly(supervisor)), "--outputs-file", str(outputs), *DIRECTLY]
     _finish("deploy", _cdk(supervisor, words, env, run_dir))
     values: Outputs = json.loads(outputs.read_text()) if outputs.exists() else {}
     return values

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -22,6 +22,29 @@ _COUNTS: Final = (
     "ApproximateNumberOfMessagesNotVisible",
     "ApproximateNumberOfMessagesDelayed",
 )
+
+
+class NotConfirmedError(EventPlaneError):
+    """It was not confirmed that something may be done to `environment`."""
+
+    environment: str
+    message = (
+        "nothing was changed: it was not confirmed for {environment!r}. Answer with the environment's name; "
+        "without a terminal, give YES={environment} to make"
+    )
+
+
+def confirm(question: str, environment: str, yes: str | None, ask: Callable[[str], str] = input) -> None:
+    """Have `question` answered with the name of `environment`, which `yes` may say beforehand.
+
+    Raises `NotConfirmedError`, also where there is nobody to ask.
+    """
+    try:
+        answer = ask(f"{question} Its name again: ") if yes is None else yes
+    except EOFError:
+        answer = ""
+    if answer != environment:
+        raise NotConfirmedError(environment)
 
 
 class RegionMissingError(EventPlaneError):
@@ -58,12 +81,14 @@ class PlannedStack:
 
 def planned_stacks(assembly: Path) -> list[PlannedStack]:
     """The stacks in the directory `assembly`, which `cdk synth` wrote. Raises OSError when it is none."""
-    manifest = json.loads((assembly / "manifest.json").read_text())
-    return [
-        _planned(each, json.loads((assembly / each["properties"]["templateFile"]).read_text()))
-        for each in manifest["artifacts"].values()
-        if each["type"] == "aws:cloudformation:stack"
-    ]
+    return [_planned(artifact, json.loads(text)) for artifact, text in stack_templates(assembly)]
+
+
+def stack_templates(assembly: Path) -> Iterator[tuple[Mapping[str, Any], str]]:
+    """Yield what the manifest of `assembly` says of each stack, and the text of its template."""
+    for artifact in json.loads((assembly / "manifest.json").read_text())["artifacts"].values():
+        if artifact["type"] == "aws:cloudformation:stack":
+            yield artifact, (assembly / artifact["properties"]["templateFile"]).read_text()
 
 
 def _planned(artifact: Mapping[str, Any], template: Mapping[str, Any]) -> PlannedStack:

@@ -17,14 +17,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from eventplane.errors import EventPlaneError
 from eventplane.resource_names import resource_name
 from stacks.config import environment
-from stacks.deployment import session_in
-
-
-class NotConfirmedError(EventPlaneError):
-    """It was not confirmed that the policies of `environment` may be detached."""
-
-    environment: str
-    message = "nothing was detached or deleted; answer with {environment!r}, or add --yes"
+from stacks.deployment import confirm, session_in
 
 
 def attachments(iot: Any, name: str) -> Iterator[tuple[str, str]]:
@@ -37,16 +30,15 @@ def attachments(iot: Any, name: str) -> Iterator[tuple[str, str]]:
                     yield from ((policy, target) for target in targets["targets"])
 
 
-def detach(iot: Any, name: str, confirm: Callable[[str], str]) -> int:
+def detach(iot: Any, name: str, ask: Callable[[str], str] = input, yes: str | None = None) -> int:
     """Detach the policies of the environment `name`; return from how many certificates.
 
-    `confirm` gets a question, and returns the environment's name for yes. Raises `NotConfirmedError`, and
-    botocore's errors.
+    It is asked first, unless `yes` is its name. Raises `NotConfirmedError`, and botocore's errors.
     """
     found = list(attachments(iot, name))
     devices = len({target for _, target in found})
-    if devices and confirm(f"{devices} certificates lose the policies of {name!r}. Its name again: ") != name:
-        raise NotConfirmedError(name)
+    if devices:
+        confirm(f"{devices} certificates lose the policies of {name!r}.", name, yes, ask)
     for policy, target in found:
         with suppress(iot.exceptions.ResourceNotFoundException):  # by a request whose answer was lost
             iot.detach_policy(policyName=policy, target=target)
@@ -57,15 +49,15 @@ def main(argv: list[str]) -> None:
     """Raises `EventPlaneError` and botocore's errors."""
     parser = argparse.ArgumentParser(prog="python -m stacks.detach", description=__doc__)
     parser.add_argument("environment")
-    parser.add_argument("--yes", action="store_true", help="ask nothing")
+    parser.add_argument("--yes", metavar="ENV", help="its name again; then nothing is asked")
     arguments = parser.parse_args(argv)
     name = arguments.environment
     iot = session_in(environment(name).region).client("iot")
-    detach(iot, name, (lambda _: name) if arguments.yes else input)
+    detach(iot, name, yes=arguments.yes)
 
 
 if __name__ == "__main__":
     try:
         main(sys.argv[1:])
-    except (EventPlaneError, BotoCoreError, ClientError, EOFError) as error:
-        sys.exit(str(error) or "without a terminal, add --yes")
+    except (EventPlaneError, BotoCoreError, ClientError) as error:
+        sys.exit(str(error))

@@ -1,4 +1,4 @@
-"""`python -m stacks.preflight ASSEMBLY ENV [--accept-drift]`: refuses a deployment that would fail or harm.
+"""`python -m stacks.preflight ASSEMBLY ENV [--accept-drift] [--ask]`: refuses what would fail or harm.
 
 The synthesised ASSEMBLY (`cdk.out`) is compared with the account of the current credentials: queues that
 would go, quotas, and what was changed by hand.
@@ -16,7 +16,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from eventplane.errors import EventPlaneError
 from stacks.config import environment
-from stacks.deployment import Deployment, PlannedStack, planned_stacks, session_in
+from stacks.deployment import Deployment, PlannedStack, confirm, planned_stacks, session_in
 from stacks.drift import Drift, find_drift
 from stacks.quotas import Account, Finding, planned_concurrency
 from stacks.removal import check_removals
@@ -76,18 +76,24 @@ def main(argv: list[str]) -> None:
     parser.add_argument("assembly", type=Path)
     parser.add_argument("environment")
     parser.add_argument("--accept-drift", action="store_true")
+    parser.add_argument("--ask", action="store_true", help="once, before the first stack")
+    parser.add_argument("--yes", metavar="ENV", help="the answer: the environment's name")
     arguments = parser.parse_args(argv)
     chosen = environment(arguments.environment)
     planned = planned_stacks(arguments.assembly)
     # Without an answer nothing is deployed: what cannot be seen may hold events.
     check_removals(Deployment.of(planned), planned)
     session = session_in(chosen.region)
-    account = Account(session.region_name, session.client("lambda"), session.client("service-quotas"))
-    for warning in check_quotas(quota_findings(account, planned, chosen.devices)):
+    quotas = Account(session.region_name, session.client("lambda"), session.client("service-quotas"))
+    for warning in check_quotas(quota_findings(quotas, planned, chosen.devices)):
         _warn(warning)
     if not arguments.accept_drift:
         names = [each.name for each in planned]
         check_drift(find_drift(session.client("cloudformation"), names, time.sleep, _warn))
+    if arguments.ask:
+        account = chosen.account or "the account of the credentials"
+        question = f"{len(planned)} stacks go to {account}, {session.region_name}, with their permissions."
+        confirm(question, chosen.name, arguments.yes)
 
 
 if __name__ == "__main__":

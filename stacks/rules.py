@@ -11,11 +11,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Final
-
-import aws_cdk as cdk
+from typing import TYPE_CHECKING, Any, Final
 
 from eventplane.errors import EventPlaneError
+from stacks.deployment import stack_templates
+
+if TYPE_CHECKING:
+    import aws_cdk as cdk  # slow, and who reads the rules needs no app
 
 _QUOTAS_OF_CLOUDFORMATION: Final = (
     "https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/cloudformation-limits.html"
@@ -194,10 +196,8 @@ RULES: Final = (
 
 def templates(assembly: Path) -> Iterator[Template]:
     """Yield the templates in the directory `assembly`, which `cdk synth` wrote."""
-    for artifact in json.loads((assembly / "manifest.json").read_text())["artifacts"].values():
-        if artifact["type"] == "aws:cloudformation:stack":
-            text = (assembly / artifact["properties"]["templateFile"]).read_text()
-            yield Template(artifact["properties"]["stackName"], text, json.loads(text))
+    for artifact, text in stack_templates(assembly):
+        yield Template(artifact["properties"]["stackName"], text, json.loads(text))
 
 
 def check(template: Template, region: str | None) -> None:

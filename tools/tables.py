@@ -41,6 +41,7 @@ from eventplane.names import ATTRIBUTES  # noqa: E402
 from eventplane.reasons import OTHER, Reason  # noqa: E402
 from eventplane.settings import Settings as FunctionSettings  # noqa: E402
 from eventplane.settings import variable_of as function_variable_of  # noqa: E402
+from stacks.rules import RULES as AWS_RULES  # noqa: E402
 from tests.lost_answers.sites import call_sites, meets  # noqa: E402
 from tests.spark.damage.kinds import MEANINGS  # noqa: E402
 from tools import sources  # noqa: E402
@@ -263,7 +264,16 @@ def aws_calls_table() -> str:
     return _table(["file", "function", "operation", "a repeat meets"], [list(row) for row in sorted(rows)])
 
 
+def aws_rules_table() -> str:
+    """What AWS allows of a template, as synthesis checks it."""
+    rows = [
+        [each.name, f"{each.most:,} {each.unit}", each.remedy, f"[AWS]({each.source})"] for each in AWS_RULES
+    ]
+    return _table(["of a stack", "at most", "remedy", "source"], rows)
+
+
 TABLES = {
+    "aws-rules": aws_rules_table,
     "aws-calls": aws_calls_table,
     "damage": damage_table,
     "archive-folders": archive_folders_table,

@@ -33,6 +33,10 @@ def test_what_is_deployed_again_as_it_is_removes_nothing(plane: Plane, plane_fol
     assert {each.rsplit("/", 1)[-1] for each in deployment.queue_urls(messaging.name)} == {*messaging.queues}
     done = run(plane.cloud, str(plane_folder / "cdk.out"), "local", program=PREFLIGHT)
     assert done.returncode == 0, done.stderr
+    for more, status in ((), 1), (("--yes", "dev"), 1), (("--yes", "local"), 0):
+        asked = run(plane.cloud, str(plane_folder / "cdk.out"), "local", "--ask", *more, program=PREFLIGHT)
+        assert asked.returncode == status, asked.stderr
+        assert ("YES=local" in asked.stderr) is (status == 1)
     assert list(deployment.queue_urls("eventplane-never-messaging")) == []
     assert deployment.retired("eventplane-never-routing") == []
 

@@ -1,10 +1,12 @@
-"""Policies are detached before their deletion, and only those of the environment that is named."""
+"""What is deployed and destroyed is confirmed by name; policies are detached before their deletion."""
 
 from __future__ import annotations
 
 import pytest
 
-from stacks.detach import NotConfirmedError, attachments, detach
+from local.deploy import DEPLOY, ROOT
+from stacks.deployment import NotConfirmedError
+from stacks.detach import attachments, detach
 from tests.fakes.iot import FakeIot
 
 
@@ -23,13 +25,25 @@ def iot() -> FakeIot:
 
 @pytest.mark.lost_answers
 def test_only_the_named_environment_is_detached(iot: FakeIot) -> None:
-    assert detach(iot, "dev", lambda _: "dev") == 2
+    assert detach(iot, "dev", yes="dev") == 2
     assert list(attachments(iot, "dev")) == []
     assert len(list(attachments(iot, "prod"))) == 1
     assert detach(iot, "dev", lambda _: pytest.fail("nothing is attached")) == 0
 
 
 def test_nothing_is_detached_without_a_confirmation(iot: FakeIot) -> None:
-    with pytest.raises(NotConfirmedError, match="'dev'"):
-        detach(iot, "dev", lambda _: "y")
+    def nobody(_: str) -> str:
+        raise EOFError
+
+    for ask in (lambda _: "y", nobody):
+        with pytest.raises(NotConfirmedError, match=r"'dev'.*YES=dev"):
+            detach(iot, "dev", ask)
+    with pytest.raises(NotConfirmedError):
+        detach(iot, "dev", yes="prod")
     assert len(list(attachments(iot, "dev"))) == 3
+
+
+def test_tests_deploy_with_the_words_of_make_deploy() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    (words,) = (each.split() for each in makefile.splitlines() if each.startswith("\tcdk deploy "))
+    assert words[1:] == [*DEPLOY[:2], "--app", "cdk.out", *DEPLOY[2:]]
