@@ -123,9 +123,9 @@ class Environment:
         audit, compaction, erasure: how the Glue jobs run.
         audit_today: when the day so far is audited besides, as AWS Glue writes it; None means never.
         retention: how long the archive keeps what.
-        customer_key: ARN of the AWS KMS key for queues, archive and alarms. It costs about $1 a month and
-            $0.03 for 10,000 requests; without it AWS encrypts all but the alarms with keys of its own, for
-            nothing. Only with it the customer can see who decrypts, and take it back.
+        customer_key: ARN of the AWS KMS key for queues, tables, archive, logs, secrets and alarms. It costs
+            about $1 a month and $0.03 for 10,000 requests; without it AWS encrypts all but the alarms with
+            keys of its own, for nothing. Only with it the customer can see who decrypts, and take it back.
         alarms: who is told of what fails, and how soon (docs/how-to/operations.md).
         certificate_grace_s: seconds that a certificate stays valid after a connection with its successor.
         tracing: where the functions tell the spans of events to (docs/how-to/tracing.md); None: nowhere.

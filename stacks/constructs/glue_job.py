@@ -17,6 +17,7 @@ from constructs import Construct
 from eventplane.resource_names import attestation_key, work_bucket
 from stacks.bundling import ROOT, copy_packages, local_bundling
 from stacks.constructs.archive import EVENT_LOGS, WORK, allow_attestation, allow_folders, find_work
+from stacks.constructs.log_group import log_group
 from stacks.constructs.permissions import accept, allow, allow_key, arn, service_role
 from stacks.plane_stack import environment_of
 from stacks.settings import JobSize
@@ -81,13 +82,7 @@ class GlueJob(Construct):
         )
         log_prefix = f"/aws-glue/jobs/{self.name}"
         self.logs = {
-            stream: logs.LogGroup(
-                self,
-                f"{stream.title()}Log",
-                log_group_name=f"{log_prefix}/{stream}",
-                retention=environment.log_retention,
-                removal_policy=environment.removal_policy,
-            )
+            stream: log_group(self, f"{stream.title()}Log", f"{log_prefix}/{stream}")
             for stream in ("output", "error")
         }
         work = find_work(self)

@@ -19,7 +19,7 @@ from eventplane.ledger import HANDOVERS
 from eventplane.names import SUBSCRIBERS
 from eventplane.webhooks import SinkReach, SinkScope
 from stacks.constructs.archive import allow_writing
-from stacks.constructs.permissions import accept, allow, arn
+from stacks.constructs.permissions import accept, allow, arn, find_key
 from stacks.constructs.python_function import PythonFunction
 from stacks.constructs.queues import allow_send, find_channel_dead_letters, find_channel_queue
 from stacks.constructs.tables import allow_own_items, allow_table
@@ -155,6 +155,7 @@ def webhook_secret(scope: Construct, id: str, participant: str) -> str:
         Construct(scope, id),
         "Secret",
         secret_name=name,
+        encryption_key=find_key(scope),
         description=f"Signs what is posted to {participant} (docs/how-to/webhooks.md)",
         generate_secret_string=secretsmanager.SecretStringGenerator(
             # Not `exclude_punctuation`, which the emulator does not know.

@@ -12,9 +12,9 @@ from aws_cdk import aws_apigatewayv2_authorizers as authorizers
 from aws_cdk import aws_apigatewayv2_integrations as integrations
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
-from aws_cdk import aws_logs as logs
 from constructs import Construct
 
+from stacks.constructs.log_group import log_group
 from stacks.constructs.permissions import accept_wildcard, allow
 from stacks.plane_stack import environment_of
 
@@ -67,13 +67,7 @@ class IamHttpApi(Construct):
             create_default_stage=False,
             default_authorizer=authorizers.HttpIamAuthorizer(),
         )
-        log = logs.LogGroup(
-            self,
-            "AccessLog",
-            log_group_name=f"/aws/vendedlogs/{api_name}",
-            retention=environment.log_retention,
-            removal_policy=environment.removal_policy,
-        )
+        log = log_group(self, "AccessLog", f"/aws/vendedlogs/{api_name}")
         apigateway.CfnStage(
             self,
             "Stage",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, cast
 
 from aws_cdk import Acknowledgment, Stack, Token, Validations
 from aws_cdk import aws_iam as iam
@@ -11,6 +11,10 @@ from aws_cdk import aws_kms as kms
 from constructs import Construct, IConstruct
 
 from stacks.plane_stack import environment_of
+
+_ENCRYPTED: Final = ("sqs:", "s3:", "dynamodb:", "secretsmanager:")
+
+_KEY: Final = "CustomerKey"
 
 PLAIN_HTTP: Final = "The emulator speaks plain HTTP on this machine; no other environment accepts it."
 
@@ -55,12 +59,15 @@ def service_role(
 def find_key(scope: Construct) -> kms.IKey | None:
     """Return the customer's own KMS key, to encrypt something in `scope`; None where there is none."""
     key = environment_of(scope).customer_key
-    return None if key is None else kms.Key.from_key_arn(scope, "Key", key)
+    known = Stack.of(scope).node.try_find_child(_KEY)
+    if key is None or known:
+        return cast("kms.IKey | None", known)
+    return kms.Key.from_key_arn(Stack.of(scope), _KEY, key)
 
 
 def needs_key(statements: Sequence[iam.PolicyStatement]) -> bool:
-    """Whether `statements` lead to queues or the archive; the key encrypts no table and no secret."""
-    return any(action.startswith(("sqs:", "s3:")) for each in statements for action in each.actions)
+    """Whether `statements` lead to what the customer's key encrypts."""
+    return any(action.startswith(_ENCRYPTED) for each in statements for action in each.actions)
 
 
 def allow_key(scope: Construct) -> list[iam.PolicyStatement]:

@@ -8,7 +8,6 @@ from aws_cdk import Duration, Stack
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_lambda_event_sources as event_sources
-from aws_cdk import aws_logs as logs
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
@@ -16,6 +15,7 @@ from eventplane.contract import Contract
 from eventplane.function_settings import MetricsSettings, QueueSettings
 from eventplane.settings import Settings
 from stacks.constructs.function_assets import RUNTIME, architecture, dependencies_layer, function_code
+from stacks.constructs.log_group import log_group
 from stacks.constructs.permissions import accept, allow, allow_key, needs_key, service_role
 from stacks.constructs.rollout import Rollout
 from stacks.environment import Environment
@@ -59,13 +59,7 @@ class PythonFunction(Construct):
         environment = environment_of(self)
         self.metrics_service = metrics_service or folder
         function_name = environment.resource_name(name)
-        log_group = logs.LogGroup(
-            self,
-            "Log",
-            log_group_name=f"/aws/lambda/{function_name}",
-            retention=environment.log_retention,
-            removal_policy=environment.removal_policy,
-        )
+        log = log_group(self, "Log", f"/aws/lambda/{function_name}")
         own = [*statements]
         if source is not None and environment.is_emulated:
             # AWS asks for what the mapping is granted; the emulator asks for what was called.
@@ -85,7 +79,7 @@ class PythonFunction(Construct):
             **(variables or {}),
         }
         role = service_role(self, "Role", service="lambda", statements=own)
-        log_group.grant_write(role)
+        log.grant_write(role)
         function = lambda_.Function(
             self,
             "Function",
@@ -97,7 +91,7 @@ class PythonFunction(Construct):
             code=function_code(folder, contract),
             layers=[dependencies_layer(Stack.of(self)), *self._collector(tracing)],
             role=role,
-            log_group=log_group,
+            log_group=log,
             memory_size=size.memory_mib,
             timeout=size.timeout,
             reserved_concurrent_executions=size.reserved_concurrency,

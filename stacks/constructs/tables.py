@@ -19,7 +19,7 @@ from eventplane.downlink import table as desired
 from eventplane.endpoints import ENDPOINT, ENDPOINTS_TABLE, EXPIRES
 from eventplane.fleet import FLEET_TABLE, REGISTRY
 from eventplane.interest import table as interest_table
-from stacks.constructs.permissions import allow, arn
+from stacks.constructs.permissions import allow, arn, find_key
 from stacks.plane_stack import environment_of
 
 CONTRACTS: Final = "contracts"
@@ -43,6 +43,7 @@ def durable_table(
 ) -> dynamodb.Table:
     """Return a table with keys of text. Items go at their attribute `expires`, Unix seconds."""
     environment = environment_of(scope)
+    encryption = dynamodb.TableEncryption.CUSTOMER_MANAGED if environment.customer_key else None
     return dynamodb.Table(
         scope,
         id,
@@ -50,6 +51,8 @@ def durable_table(
         partition_key=_text(key),
         sort_key=_text(sort_key) if sort_key else None,
         time_to_live_attribute=expires,
+        encryption=encryption,
+        encryption_key=find_key(scope),
         billing_mode=dynamodb.BillingMode.PAY_PER_REQUEST,
         point_in_time_recovery_specification=dynamodb.PointInTimeRecoverySpecification(
             point_in_time_recovery_enabled=True

@@ -96,7 +96,7 @@ def test_the_program_over_an_added_protocol_writes_the_outbox_queue_and_reads_no
     assert "care-analytics" not in json.dumps(api)
 
 
-def test_with_the_customers_key_queues_archive_and_alarms_use_it(guarded: Templates) -> None:
+def test_with_the_customers_key_all_that_holds_data_uses_it(guarded: Templates) -> None:
     for queue in guarded.of(QUEUE):
         assert queue.find("KmsMasterKeyId") == KEY, str(queue)
         assert queue.find("KmsDataKeyReusePeriodSeconds") == 3_600
@@ -105,6 +105,10 @@ def test_with_the_customers_key_queues_archive_and_alarms_use_it(guarded: Templa
         assert rule["ServerSideEncryptionByDefault"] == {"SSEAlgorithm": "aws:kms", "KMSMasterKeyID": KEY}
         assert rule["BucketKeyEnabled"] is True
     assert {each.find("KmsMasterKeyId") for each in guarded.of("AWS::SNS::Topic")} == {KEY}
+    for table in guarded.of("AWS::DynamoDB::Table"):
+        assert table.find("SSESpecification", "KMSMasterKeyId") == KEY, str(table)
+    for type in ("AWS::Logs::LogGroup", "AWS::SecretsManager::Secret"):
+        assert {each.find("KmsKeyId") for each in guarded.of(type)} == {KEY}, type
 
 
 def test_only_readers_and_writers_of_queues_and_the_archive_may_use_the_customers_key(
@@ -113,12 +117,12 @@ def test_only_readers_and_writers_of_queues_and_the_archive_may_use_the_customer
     others = set()
     for role in guarded.of("AWS::IAM::Role"):
         may = granted(guarded, role)
-        if any(action.startswith(("sqs:", "s3:")) for action in may):
+        if any(action.startswith(("sqs:", "s3:", "dynamodb:", "secretsmanager:")) for action in may):
             assert may["kms:Decrypt"] == may["kms:GenerateDataKey"] == [KEY], str(role)
         else:
             assert not [action for action in may if action.startswith("kms:")], str(role)
             others.add(role.stack)
-    assert {"fleet", "discovery", "subscriptions"} <= others
+    assert {"fleet", "routing"} <= others
     assert "kms:GenerateDataKey" not in json.dumps(prod.documents)
 
 
