@@ -91,6 +91,11 @@ def archive_bucket(environment: str, account: str, region: str) -> str:
     return resource_name(environment, f"archive-{account}-{region}")
 
 
+def reads_bucket(environment: str, account: str, region: str) -> str:
+    """The bucket in which CloudTrail records who read the archive."""
+    return resource_name(environment, f"reads-{account}-{region}")
+
+
 def work_bucket(environment: str, account: str, region: str) -> str:
     """The bucket of what jobs write while they run."""
     return resource_name(environment, f"work-{account}-{region}")

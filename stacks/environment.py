@@ -126,6 +126,8 @@ class Environment:
         customer_key: ARN of the AWS KMS key for queues, tables, archive, logs, secrets and alarms. It costs
             about $1 a month and $0.03 for 10,000 requests; without it AWS encrypts all but the alarms with
             keys of its own, for nothing. Only with it the customer can see who decrypts, and take it back.
+        records_reads: whether AWS CloudTrail records who read which object of the archive, in a bucket of its
+            own. It costs $1 for a million reads, those of the jobs included.
         alarms: who is told of what fails, and how soon (docs/how-to/operations.md).
         certificate_grace_s: seconds that a certificate stays valid after a connection with its successor.
         tracing: where the functions tell the spans of events to (docs/how-to/tracing.md); None: nowhere.
@@ -162,6 +164,7 @@ class Environment:
     erasure: JobSize
     retention: Retention
     customer_key: str | None = None
+    records_reads: bool = False
     alarms: AlarmSettings = field(default_factory=AlarmSettings)
     certificate_grace_s: int = 900
     tracing: TracingSettings | None = None

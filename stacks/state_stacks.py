@@ -24,7 +24,7 @@ from eventplane.names import DOWNLINK, OWN_SERVICES
 from eventplane.replay import MAX_ORDER_RECEIVES, REPLAY
 from eventplane.resource_names import INGEST, LEDGER_QUEUE, URGENT_INGEST, channel_queue, has_queue
 from stacks.constructs import queues, tables
-from stacks.constructs.archive import archive, attestation, work
+from stacks.constructs.archive import archive, attestation, record_reads, work
 from stacks.constructs.http_sink import webhook_secret
 from stacks.constructs.permissions import allow, allow_key
 from stacks.constructs.queues import DurableQueue, find_channel_queue, reply_queue
@@ -63,7 +63,10 @@ class ArchiveStack(StateStack):
     def __init__(self, scope: Construct, environment: Environment) -> None:
         super().__init__(scope, environment, "archive")
         attestation(Construct(self, "Attestation"))
-        self.output("ArchiveBucket", archive(Construct(self, "Archive")).bucket_name)
+        bucket = archive(Construct(self, "Archive"))
+        if environment.records_reads:
+            record_reads(Construct(self, "Reads"), bucket)
+        self.output("ArchiveBucket", bucket.bucket_name)
         self.output("WorkBucket", work(Construct(self, "Work")).bucket_name)
 
 

@@ -9,13 +9,21 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from aws_cdk import Aws, Duration, Stack
+from aws_cdk import aws_cloudtrail as cloudtrail
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from eventplane.archive_layout import COMPACTED, COMPACTIONS, FOLDERS, PUBLISHED
-from eventplane.resource_names import COMPACTION, ERASURE, archive_bucket, attestation_key, work_bucket
+from eventplane.resource_names import (
+    COMPACTION,
+    ERASURE,
+    archive_bucket,
+    attestation_key,
+    reads_bucket,
+    work_bucket,
+)
 from eventplane.written import LISTED, WRITTEN, list_of
 from stacks.constructs.permissions import PLAIN_HTTP, accept, accept_wildcard, allow, arn, find_key
 from stacks.environment import Environment
@@ -134,9 +142,34 @@ def _bucket(scope: Construct, name: Name, **settings: Any) -> s3.Bucket:
     )
     if environment.is_emulated:
         accept(scope, "S10", PLAIN_HTTP)
-    reason = "Who read the archive is CloudTrail's to record; access logs would need a bucket, too."
+    reason = (
+        "CloudTrail records who read the archive where `records_reads` is set; access logs may miss some."
+    )
     accept(scope, "S1", reason)
     return bucket
+
+
+def record_reads(scope: Construct, read: s3.IBucket) -> None:
+    """Have CloudTrail record each read of the objects in `read`, in a bucket of its own.
+
+    Its files are signed, and stay for as long as the compacted archive.
+    """
+    environment = environment_of(scope)
+    days = Duration.days(environment.retention.compacted_days)
+    bucket = _bucket(scope, reads_bucket, versioned=True, lifecycle_rules=[s3.LifecycleRule(expiration=days)])
+    trail = cloudtrail.Trail(
+        scope,
+        "Trail",
+        trail_name=environment.resource_name("archive-reads"),
+        bucket=bucket,
+        encryption_key=find_key(scope),
+        is_multi_region_trail=False,
+        include_global_service_events=False,
+        management_events=cloudtrail.ReadWriteType.NONE,
+    )
+    trail.add_s3_event_selector(
+        [cloudtrail.S3EventSelector(bucket=read)], read_write_type=cloudtrail.ReadWriteType.READ_ONLY
+    )
 
 
 def _default_retention(lock: ObjectLock | None) -> s3.ObjectLockRetention | None:

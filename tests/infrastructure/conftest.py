@@ -108,6 +108,7 @@ def guarded() -> Templates:
     settings = replace(
         plain,
         customer_key=KEY,
+        records_reads=True,
         webhook_urls=URLS,
         rollout_minutes=None,
         urgent_router=replace(plain.urgent_router, provisioned_concurrency=3),

@@ -126,12 +126,30 @@ def test_only_readers_and_writers_of_queues_and_the_archive_may_use_the_customer
     assert "kms:GenerateDataKey" not in json.dumps(prod.documents)
 
 
+def test_reads_of_the_archive_are_recorded_where_the_operator_wants_it(
+    guarded: Templates, prod: Templates
+) -> None:
+    (trail,) = guarded.of("AWS::CloudTrail::Trail")
+    (selector,) = trail.find("EventSelectors")
+    (objects,) = selector["DataResources"]
+    assert (objects["Type"], selector["ReadWriteType"]) == ("AWS::S3::Object", "ReadOnly")
+    archive = next(each for each in guarded.of("AWS::S3::Bucket") if "Archive" in each.id)
+    assert archive.id in json.dumps(objects["Values"])
+    assert trail.find("S3BucketName") != {"Ref": archive.id}
+    assert (trail.find("IsLogging"), trail.find("EnableLogFileValidation"), trail.find("KMSKeyId")) == (
+        True,
+        True,
+        KEY,
+    )
+    assert not prod.of("AWS::CloudTrail::Trail")
+
+
 @pytest.mark.parametrize(("plane", "mode"), [("full", "GOVERNANCE"), ("guarded", "COMPLIANCE")])
 def test_object_lock_is_a_setting_that_every_new_object_gets(
     plane: str, mode: str, request: pytest.FixtureRequest, dev: Templates
 ) -> None:
     locked: Templates = request.getfixturevalue(plane)
-    bucket, _ = buckets(locked)
+    bucket, *_ = buckets(locked)
     assert bucket.find("ObjectLockEnabled") is True
     rule = bucket.find("ObjectLockConfiguration", "Rule", "DefaultRetention")
     assert rule == {"Mode": mode, "Days": 14}
