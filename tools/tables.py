@@ -10,6 +10,7 @@ import ast
 import dataclasses
 import re
 import sys
+import tomllib
 from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
@@ -272,7 +273,23 @@ def aws_rules_table() -> str:
     return _table(["of a stack", "at most", "remedy", "source"], rows)
 
 
+def security_table(part: str) -> str:
+    """The controls of the security review, or its exceptions."""
+    if part == "control":
+        rows = [[each["name"], each["does"], each["where"]] for each in _review()[part]]
+        return _table(["control", "what the plane does", "where"], rows)
+    rows = [[f"`{each['rule']}`", ", ".join(each["packs"]), each["why"]] for each in _review()[part]]
+    return _table(["rule", "of", "why it is broken"], rows)
+
+
+@cache
+def _review() -> dict[str, Any]:
+    return tomllib.loads((ROOT / "stacks" / "security_review.toml").read_text())
+
+
 TABLES = {
+    "security-controls": partial(security_table, "control"),
+    "security-exceptions": partial(security_table, "exception"),
     "aws-rules": aws_rules_table,
     "aws-calls": aws_calls_table,
     "damage": damage_table,
