@@ -30,7 +30,7 @@ from eventplane_client.system import SYSTEM, System
 from eventplane_client.telemetry import NoTelemetry, Telemetry
 
 if TYPE_CHECKING:
-    from cloudevents.core.base import BaseCloudEvent
+    from eventplane_client.cloud_event import AnyEvent
 
 _log = logging.getLogger(__name__)
 
@@ -119,7 +119,7 @@ class Client:
 
     def put(
         self,
-        event: Envelope | BaseCloudEvent | bytes | str,
+        event: AnyEvent,
         timeout_s: float = 30.0,
         *,
         best_effort: bool = False,
@@ -157,7 +157,7 @@ class Client:
         if len(self._put) > _REMEMBERED_PUTS:
             self._put.popitem(last=False)
 
-    def send(self, event: Envelope | BaseCloudEvent | bytes | str, timeout_s: float = 30.0) -> None:
+    def send(self, event: AnyEvent, timeout_s: float = 30.0) -> None:
         """Do what `put` does, but over MQTT return once the event is on its way: for many at a time.
 
         The client repeats it until the device has stored it; `flush` waits for that. A refusal goes to
@@ -185,7 +185,7 @@ class Client:
 
     def request(
         self,
-        event: Envelope | BaseCloudEvent | bytes | str,
+        event: AnyEvent,
         timeout_s: float = TIMEOUT_S,
         *,
         durable: bool = True,
@@ -341,6 +341,6 @@ class Client:
         self.close()
 
 
-def _own(event: Envelope | BaseCloudEvent | bytes | str) -> Envelope:
+def _own(event: AnyEvent) -> Envelope:
     """The event without what the plane stamped on its way here: it has a new sender now."""
     return sent_again(envelope_of(event))

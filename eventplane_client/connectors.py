@@ -42,7 +42,6 @@ def connector_of(transport: str) -> tuple[Connector, str]:
     try:
         connector: Connector = registered.load()
     except ImportError as error:
-        raise ClientSettingsError(
-            "transport", f"{name} cannot be loaded: {error}", "install what the package of it needs"
-        ) from error
+        remedy = f"pip install '{registered.dist.name}'" if registered.dist else "install its package"
+        raise ClientSettingsError("transport", f"{name} cannot be loaded: {error}", remedy) from error
     return connector, address

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
 from eventplane.contract import Problem
 from eventplane.conversation.open_requests import Replies
@@ -22,6 +24,38 @@ class ClientSettingsError(ClientError):
         super().__init__(f"setting {setting!r}: {problem}; {remedy}")
         self.setting = setting
         self.problem = problem
+
+
+class MissingPackageError(ClientError, ModuleNotFoundError):
+    """A part of the library needs `package`, which its `extra` installs."""
+
+    package: str
+    extra: str
+    message = "the Python package {package} is missing; install it: pip install 'eventplane-client[{extra}]'"
+
+
+_EXTRAS: Final = {
+    "aws_lambda_powertools": "functions",
+    "boto3": "aws",
+    "botocore": "aws",
+    "cloudevents": "cloudevents",
+    "opentelemetry": "otel",
+}
+"""The extra that installs each package."""
+
+
+@contextmanager
+def extras(needed: str = "") -> Iterator[None]:
+    """Raise `MissingPackageError` for an import within that lacks a package; `needed` is its extra."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package not in _EXTRAS:
+            raise
+        missing = MissingPackageError(package, needed or _EXTRAS[package])
+        missing.name = package
+        raise missing from error
 
 
 class ClosedError(ClientError):

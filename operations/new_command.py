@@ -111,10 +111,10 @@ def _steps_of_participant(options: argparse.Namespace, path: Path, kind: Partici
     if kind is ParticipantKind.CLOUD_SERVICE:
         yield "deploy it: make deploy ENV=dev (with `make up`: make publish)"
         if not options.webhook:
-            yield f'receive: connect(ClientSettings("{name}", "sqs:dev")), of eventplane-client[aws]'
+            yield f'receive: connect(ClientSettings("sqs:dev", "{name}")), of eventplane-client[aws]'
     else:
         yield "publish the contract to the devices: eventplane contract publish --env dev"
-        yield f'send: connect(ClientSettings("{name}", "mqtt://127.0.0.1:1883")), of eventplane-client'
+        yield f'send: connect(ClientSettings("mqtt://127.0.0.1:1883", "{name}")), of eventplane-client'
 
 
 def _event_type(options: argparse.Namespace) -> int:

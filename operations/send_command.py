@@ -80,7 +80,7 @@ def _put(participant: str, transport: str, event: Envelope, timeout_s: float) ->
 
     # What the client tries again it logs; what came of it is raised.
     logging.basicConfig(level=logging.ERROR)
-    settings = ClientSettings(participant, transport, state="memory:", mode=Mode.AT_LEAST_ONCE)
+    settings = ClientSettings(transport, participant, state="memory:", mode=Mode.AT_LEAST_ONCE)
     with connect(settings) as client:
         client.put(event, timeout_s)
 

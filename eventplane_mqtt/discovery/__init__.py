@@ -52,4 +52,4 @@ class LibraryMissingError(DiscoveryError):
 
     def __init__(self) -> None:
         problem = "the Python package zeroconf, version 0.131 or later, is missing"
-        super().__init__("DNS-SD", problem, "install python3-zeroconf")
+        super().__init__("DNS-SD", problem, "install python3-zeroconf, or pip install zeroconf")

@@ -124,7 +124,7 @@ def test_the_client_alone_runs_its_examples(install: Install, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("requirement", "packages"),
     [
-        ("eventplane-client[aws,dns-sd,functions,otel]", ["eventplane", "eventplane_client"]),
+        ("eventplane-client[aws,cloudevents,dns-sd,functions,otel]", ["eventplane", "eventplane_client"]),
         ("eventplane[aws]", ["eventplane", "contract", "operations"]),
     ],
 )

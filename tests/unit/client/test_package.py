@@ -45,8 +45,8 @@ def test_a_package_adds_a_transport_without_a_change_of_the_library(
 ) -> None:
     install(monkeypatch, tmp_path, "pigeon_post", {TRANSPORTS: {"pigeon": "pigeon_post:connect"}}, PIGEON)
     with (
-        connect(ClientSettings("bell", "pigeon:loft")) as bell,
-        connect(ClientSettings("desk", "memory:loft")) as desk,
+        connect(ClientSettings("pigeon:loft", "bell")) as bell,
+        connect(ClientSettings("memory:loft", "desk")) as desk,
         desk.subscribe({"prefix": {"type": "org."}}) as inbox,
     ):
         bell.put(event("by-pigeon"))
@@ -58,7 +58,7 @@ def test_a_package_adds_a_transport_without_a_change_of_the_library(
     [
         ((), "", r"'pigeon:loft' is not known; .*memory:, mqtt:"),
         (("pigeon_one", "pigeon_two"), PIGEON, "several packages add pigeon: pigeon_"),
-        (("pigeon_three",), "import corn_that_nobody_has\n", "cannot be loaded: .*corn_that_nobody_has"),
+        (("pigeon_three",), "import corn_that_nobody_has\n", "corn_that_nobody_has.*; pip install 'pigeon"),
     ],
     ids=["unknown", "of two packages", "lacks what it needs"],
 )
@@ -68,7 +68,7 @@ def test_a_transport_that_cannot_be_chosen_is_refused_with_the_reason(
     for name in packages:
         install(monkeypatch, tmp_path / name, name, {TRANSPORTS: {"pigeon": f"{name}:connect"}}, code)
     with pytest.raises(ClientSettingsError, match=problem):
-        connect(ClientSettings("bell", "pigeon:loft"))
+        connect(ClientSettings("pigeon:loft", "bell"))
 
 
 def test_only_the_package_that_is_asked_for_is_loaded(
@@ -76,7 +76,7 @@ def test_only_the_package_that_is_asked_for_is_loaded(
 ) -> None:
     points = {TRANSPORTS: {"pigeon": "pigeon_four:connect"}}
     install(monkeypatch, tmp_path, "pigeon_four", points, "raise AssertionError('loaded')\n")
-    with connect(ClientSettings("bell", "memory:loft")):
+    with connect(ClientSettings("memory:loft", "bell")):
         pass
 
 
