@@ -15,7 +15,7 @@ from eventplane.errors import EnvelopeError
 from eventplane.guarantee import is_expired
 from eventplane.ordering import Stream, position_in
 from eventplane.reasons import Outcome, Reason
-from eventplane.retries import URGENT, RetrySchedule
+from eventplane.retries import URGENT, RetrySchedule, is_reported
 from eventplane.values import timestamp
 from eventplane_client.delivery import Delivery
 from eventplane_client.epochs import EpochWatch
@@ -162,6 +162,8 @@ class Reader:
         failed.told(error)
         message = failed.message
         if self._mode is Mode.AT_MOST_ONCE:
+            if is_failure:
+                self._report(failed, error, None)
             self._end([failed])
             self._reply(failed.event, Status.FAILED, failure=_failure(error))
             return
@@ -228,15 +230,16 @@ class Reader:
         return self._schedule(delivery).wait_s(self._age_s(delivery), attempt, self._chance())
 
     def _report(
-        self, failed: Delivery, error: BaseException | str, wait_s: float | None, left_s: float
+        self, failed: Delivery, error: BaseException | str, wait_s: float | None, left_s: float = 0.0
     ) -> None:
-        """Log a failure: of an event that goes on failing each time that its attempts have doubled."""
+        """Count a failure and log it."""
+        self._telemetry.failed(self._participant, error, is_last=wait_s is None)
         attempt = failed.message.attempt
-        level = logging.WARNING if wait_s is None or attempt & (attempt - 1) == 0 else logging.DEBUG
         sender, source, id = failed.event.key
         then = "it is given up" if wait_s is None else f"again in {wait_s:.0f} s, given up in {left_s:.0f} s"
         text = "%s: attempt %d at event %s of %s, sent by %s, failed: %s; %s"
         trace = error if isinstance(error, BaseException) else None
+        level = logging.WARNING if is_reported(attempt, is_last=wait_s is None) else logging.DEBUG
         _log.log(level, text, self._participant, attempt, id, source, sender, error, then, exc_info=trace)
 
     def _receive(self, wait_s: float) -> None:
