@@ -34,6 +34,15 @@ def word(pattern: str, accepts: str, default: Any = MISSING) -> Any:
     return _setting(default, accepts, check)
 
 
+def host(default: Any = MISSING, *, is_socket_allowed: bool = False) -> Any:
+    """Declare a host name or an IP address, or the path of a Unix socket where `is_socket_allowed`."""
+    name, version_6, socket = r"[^\s/:@?#\[\]]+", r"[0-9A-Fa-f]*(:[0-9A-Fa-f.]*){2,8}(%\w+)?", r"/[^\x00]+"
+    accepts = "a host name or IP address, without scheme and port"
+    if is_socket_allowed:
+        return word(f"{name}|{version_6}|{socket}", f"{accepts}, or a path", default)
+    return word(f"{name}|{version_6}", accepts, default)
+
+
 def path(default: Any = MISSING, accepts: str = "a path") -> Any:
     """Declare a path, which need not exist yet. A text of several lines is a file's content, not its name."""
 

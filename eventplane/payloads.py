@@ -47,7 +47,7 @@ def _is_empty_deletion(contract: Contract, event: Envelope) -> bool:
 
 
 def payload_problem(event: Envelope, validator: Any) -> str | None:
-    """Return the first fault that a validator of JSON Schema finds in the payload, and where; None if it is valid."""
+    """Return the first fault that a validator of JSON Schema finds in the payload, and where."""
     try:
         data, content_type = data_of(event)
         if content_type is not None and not is_json(content_type):
