@@ -7,6 +7,7 @@ import logging
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Sequence
 from traceback import extract_tb
+from typing import TypedDict
 
 from eventplane.conversation.messages import Failure, Reply, Status, is_request, replier_to, write_reply
 from eventplane.dead_letter import DEAD_LETTER_TYPE, Refusal
@@ -27,7 +28,7 @@ from eventplane_client.errors import (
     UnhandleableError,
 )
 from eventplane_client.letters import letter
-from eventplane_client.notices import DeadLettered, Expired, InDoubt, Listener
+from eventplane_client.notices import DeadLettered, Expired, InDoubt, Listener, log_notice
 from eventplane_client.packs import UnpackingTransport
 from eventplane_client.ports import Message, MessageFilter, Mode, Transport, Verdict, digest
 from eventplane_client.resequencer import GAP_TIMEOUT_S, MOST_HELD, Resequencer
@@ -61,6 +62,20 @@ Doubt = Callable[[Envelope], bool]
 """Asked of an event that was in hand at a crash: whether to hand it out again. Its program can look."""
 
 
+class ReaderOptions(TypedDict, total=False):
+    """How an inbox is read: what `Reader` takes by name."""
+
+    mode: Mode
+    on_notice: Listener
+    on_doubt: Doubt | None
+    gap_timeout_s: float
+    most_held: int
+    telemetry: Telemetry | None
+    has_expired: Judge | None
+    retries: Retries
+    system: System
+
+
 class Reader:
     """Reads for `participant`. `filter` is None for what needs none. One thread at a time.
 
@@ -74,9 +89,9 @@ class Reader:
         transport: Transport,
         filter: MessageFilter | None,
         *,
-        mode: Mode,
-        on_notice: Listener,
-        on_doubt: Doubt | None,
+        mode: Mode = Mode.EXACTLY_ONCE,
+        on_notice: Listener = log_notice,
+        on_doubt: Doubt | None = None,
         gap_timeout_s: float = GAP_TIMEOUT_S,
         most_held: int = MOST_HELD,
         telemetry: Telemetry | None = None,

@@ -280,7 +280,7 @@ def test_an_event_is_given_up_by_the_contract_and_without_one_by_the_setting(tmp
     for contract in ("", str(file)):
         with connect("memory:retries", "care-analytics", give_up_after_s=60, contract=contract) as client:
             schedules = [
-                client._retries(event(type=f"org.eventplane.{each}.v1"))
+                client._reading["retries"](event(type=f"org.eventplane.{each}.v1"))
                 for each in ("alarm.keyword", "home.news")
             ]
             found.append([(each.is_urgent, each.give_up_after_s) for each in schedules])
