@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from importlib.metadata import entry_points
 from typing import Protocol
 
@@ -42,6 +43,8 @@ def connector_of(transport: str) -> tuple[Connector, str]:
     try:
         connector: Connector = registered.load()
     except ImportError as error:
-        remedy = f"pip install '{registered.dist.name}'" if registered.dist else "install its package"
+        package = registered.dist
+        needed = (package.requires or [package.name]) if package else [name]
+        remedy = f"pip install {shlex.join(needed)}"
         raise ClientSettingsError("transport", f"{name} cannot be loaded: {error}", remedy) from error
     return connector, address

@@ -58,7 +58,11 @@ def test_a_package_adds_a_transport_without_a_change_of_the_library(
     [
         ((), "", r"'pigeon:loft' is not known; .*memory:, mqtt:"),
         (("pigeon_one", "pigeon_two"), PIGEON, "several packages add pigeon: pigeon_"),
-        (("pigeon_three",), "import corn_that_nobody_has\n", "corn_that_nobody_has.*; pip install 'pigeon"),
+        (
+            ("pigeon_three",),
+            "import corn_that_nobody_has\n",
+            "corn_that.*; pip install pigeon_three",
+        ),
     ],
     ids=["unknown", "of two packages", "lacks what it needs"],
 )
@@ -69,6 +73,16 @@ def test_a_transport_that_cannot_be_chosen_is_refused_with_the_reason(
         install(monkeypatch, tmp_path / name, name, {TRANSPORTS: {"pigeon": f"{name}:connect"}}, code)
     with pytest.raises(ClientSettingsError, match=problem):
         connect(ClientSettings("pigeon:loft", "bell"))
+
+
+def test_what_a_package_lacks_is_named_with_the_command_that_installs_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in [each for each in sys.modules if each.partition(".")[0] in ("nats", "eventplane_nats")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "nats", None)
+    with pytest.raises(ClientSettingsError, match=r"nats cannot be loaded: .*; pip install nats-py"):
+        connect("nats://127.0.0.1:4222/dev", "desk")
 
 
 def test_only_the_package_that_is_asked_for_is_loaded(
