@@ -21,10 +21,8 @@ from eventplane_client.client import Client, Subscriptions
 from eventplane_client.connectors import connector_of
 from eventplane_client.conversation import Conversations, NoConversations, telling
 from eventplane_client.errors import ClientSettingsError, NotRegisteredError, extras
-from eventplane_client.memory import MemoryPlane, MemoryTransport
+from eventplane_client.memory import MemoryInterest, MemoryPlane, MemorySubscriptions, MemoryTransport
 from eventplane_client.memory_filter import WINDOW, MemoryFilter
-from eventplane_client.memory_interest import MemoryInterest
-from eventplane_client.memory_subscriptions import MemorySubscriptions
 from eventplane_client.notices import Listener, Refused, log_notice
 from eventplane_client.outbox_order import OutboxOrder
 from eventplane_client.ports import Lease, MessageFilter, Mode, Transport
