@@ -171,11 +171,7 @@ def write_event(attributes: Mapping[str, AttributeValue], data: Any = None) -> E
     if data is not None:
         members.setdefault("datacontenttype", "application/json")
         members["data"] = data
-    try:
-        text = json.dumps(members, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise EnvelopeError(Reason.NOT_JSON, f"{error}; give values that JSON has") from error
-    return parse_event(text)
+    return parse_event(json.dumps(members, ensure_ascii=False, separators=(",", ":"), allow_nan=False))
 
 
 def hops_of(event: Envelope) -> int:

@@ -24,7 +24,10 @@ def envelope_of(event: AnyEvent) -> Envelope:
     if isinstance(event, bytes | str):
         return parse_event(event)
     if isinstance(event, Mapping):
-        return write_event({name: event[name] for name in event if name != "data"}, event.get("data"))
+        try:
+            return write_event({name: event[name] for name in event if name != "data"}, event.get("data"))
+        except (TypeError, ValueError, RecursionError) as error:
+            raise EnvelopeError(Reason.NOT_JSON, f"{error}; give values that JSON has") from error
     if not hasattr(event, "get_attributes"):
         known = "an Envelope, a dictionary, JSON, or cloudevents.core.v1.event.CloudEvent"
         raise EnvelopeError(Reason.NOT_AN_OBJECT, f"{type(event).__name__} is no event; give {known}")

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from contract.explain import Outcome, outcomes
 from contract.loader import check_payload, load_event
+from eventplane import reasons
 from eventplane.contract import Contract, Participant
 from eventplane.dead_letter import Refusal
 from eventplane.envelope import Envelope
@@ -89,7 +90,7 @@ def _check_accepted(outcome: Outcome, event: Envelope) -> None:
 
     refusal = outcome.refused or outcome.not_down
     if is_expired(event, now_ms()):
-        refusal = Refusal("expired", f"its expirytime was {event.attributes['expirytime']}")
+        refusal = Refusal(reasons.Outcome.EXPIRED, f"its expirytime was {event.attributes['expirytime']}")
     if refusal:
         raise RefusedError(outcome.sender, refusal.reason, refusal.detail)
 
