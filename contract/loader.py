@@ -84,7 +84,7 @@ def load_contract(path: Path = CONTRACT_FILE) -> Contract:
 def unread_schemas(path: Path) -> list[Problem]:
     """Return a warning for each schema of the contract at `path` by which nothing is checked.
 
-    An event type without `schema_check` says so by `none`. The types of the plane itself are not reported.
+    Event types with `schema_check: none`, and those of the plane itself, are not reported.
     """
     if path.suffix == ".json" or not path.is_file():
         return []

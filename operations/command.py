@@ -121,7 +121,7 @@ def present_rows(
 
 
 def shell_line(options: argparse.Namespace, *words: str) -> str:
-    """Return a command to type into the shell of this one: with those of its options that the shell lacks."""
+    """Return a command for the shell of this one, with the options of this one that its variables lack."""
     line = ["eventplane", *words]
     for name in ("env", "region", "profile", "endpoint_url", "contract"):
         value = getattr(options, name, None)

@@ -23,7 +23,7 @@ from operations.command import DONE, add_verbs, present, shell_line
 from operations.send_command import BROKER
 
 LOCAL: Final = "local"
-"""The environment of the plane of `make up`, which its shell names."""
+"""The environment of the plane of `make up`."""
 
 _KINDS = {
     each.value.replace("_", "-"): each

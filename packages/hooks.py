@@ -34,7 +34,7 @@ class Metadata(MetadataHookInterface):
 
 
 class OwnNames(BuildHookInterface):
-    """Put the checkout's `packages` into a wheel, `edge` as `eventplane_edge`: others have an `edge` too."""
+    """Put the checkout's `packages` into a wheel, `edge` as `eventplane_edge`: its name may be taken."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:  # noqa: ARG002 (the interface's)
         """Copy the modules, and include the copies."""

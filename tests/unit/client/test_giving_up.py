@@ -437,7 +437,7 @@ def test_failures_are_logged_with_all_that_is_known_and_less_often_in_time(
 
 @pytest.mark.parametrize("is_function", [False, True])
 @pytest.mark.parametrize("mode", list(Mode))
-def test_in_each_mode_a_failing_handler_speaks(
+def test_in_each_mode_a_failed_attempt_is_logged_with_its_traceback(
     mode: Mode, is_function: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     world = World(is_function, mode, fails=exchange_is_down)
