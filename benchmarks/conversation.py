@@ -113,7 +113,7 @@ def _answering(participant: str) -> Iterator[None]:
 
 
 def _client(participant: str, contract: str = "") -> Client:
-    return connect(ClientSettings(participant, "sqs:local", mode=Mode.AT_LEAST_ONCE, contract=contract))
+    return connect(ClientSettings("sqs:local", participant, mode=Mode.AT_LEAST_ONCE, contract=contract))
 
 
 def _alarm() -> Envelope:

@@ -31,9 +31,8 @@ from eventplane.ingest import IngestFrame, frame_text
 from eventplane.tracing.context import DEFAULT_SHARE, context_of
 from eventplane.tracing.spans import Span
 from eventplane_client import Inbox
-from eventplane_client.memory import MemoryPlane, MemoryTransport
+from eventplane_client.memory import MemoryPlane, MemorySubscriptions, MemoryTransport
 from eventplane_client.memory_filter import Memory, MemoryFilter
-from eventplane_client.memory_subscriptions import MemorySubscriptions
 from eventplane_client.otel import OpenTelemetry
 from eventplane_client.telemetry import NoTelemetry, Telemetry
 from lambdas.common import system

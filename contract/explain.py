@@ -2,14 +2,14 @@
 
 `explain` asks each filter itself whether it matches, as the router does; the conditions below say why. Where
 the reader of a route has announced what it handles, that is asked as well. `outcomes` follows the event over
-every hop, with the sender that each hop stamps. Not judged: expiry, payload schemas, and which devices and
-groups there are.
+every hop, with the sender that each hop stamps. Not judged: expiry, and which devices and groups there are.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any as Json
 
 from eventplane.attributes import Attributes, AttributeValue
@@ -224,8 +224,9 @@ class Receipt:
 class Outcome:
     """Who receives an event from `sender` ('': nobody may send it), or why nobody does (`problem`).
 
-    `routes` are all routes of the contract, explained for the event with the sender's stamps. `not_down` is
-    why no device takes the event from its inbox, to which a route leads it.
+    `routes` are all routes of the contract, explained for the event with the sender's stamps. `refused` is
+    why the plane refuses it, or, where it has `receipts` on the device, why the cloud does. `not_down` is why
+    no device takes the event from its inbox, to which a route leads it.
     """
 
     sender: str
@@ -234,24 +235,28 @@ class Outcome:
     problem: str = ""
     remedy: str = ""
     not_down: Refusal | None = None
+    refused: Refusal | None = None
 
     def document(self) -> dict[str, Json]:
         """Return the outcome as JSON; `nobody` is null where somebody receives the event."""
-        refusal = self.not_down
         return {
             "sender": self.sender or None,
             "received_by": [each.document() for each in self.receipts],
             "nobody": {"because": self.problem, "remedy": self.remedy} if self.problem else None,
-            "not_down": refusal and {"reason": refusal.reason, "detail": refusal.detail},
+            "not_down": self.not_down and asdict(self.not_down),
+            "refused": self.refused and asdict(self.refused),
         }
 
 
-def outcomes(contract: Contract, event: Envelope, sender: str = "") -> tuple[Outcome, ...]:
+def outcomes(
+    contract: Contract, event: Envelope, sender: str = "", payload: Refusal | None = None
+) -> tuple[Outcome, ...]:
     """Return what becomes of `event`, once for each sender that it can have.
 
     `sender` names one: a participant, `home-1/bell` for a service on a device, or `home-1/` for the device as
     a whole. Without it, that is the sender that the event has stamped, otherwise those participants that
-    declare its type under `sends` or `asks`, otherwise those that may send it.
+    declare its type under `sends` or `asks`, otherwise those that may send it. `payload` is why the cloud
+    refuses its payload (`contract.loader.check_payload`).
     """
     rights = SendingRights(contract)
     stamped = event.sender
@@ -267,21 +272,24 @@ def outcomes(contract: Contract, event: Envelope, sender: str = "") -> tuple[Out
         may = rights.declared_senders(event.type) or rights.senders(event.type)
         senders = [Sender(service=each.name) for each in may]
     if senders:
-        return tuple(_outcome(contract, event, rights, each) for each in senders)
+        return tuple(_outcome(contract, event, rights, each, payload) for each in senders)
     problem, remedy = f"no participant may send {event.type}", "add it to the `sends` of its sender"
     return (Outcome("", explain(contract, event), problem=problem, remedy=remedy),)
 
 
-def _outcome(contract: Contract, event: Envelope, rights: SendingRights, sender: Sender) -> Outcome:
+def _outcome(
+    contract: Contract, event: Envelope, rights: SendingRights, sender: Sender, payload: Refusal | None
+) -> Outcome:
     stamped = event.stamped(**sender.attributes)
-    journey = _Journey(contract, stamped)
+    journey = _Journey(contract, stamped, payload)
+    found = partial(Outcome, str(sender), journey.routes, not_down=journey.not_down)
     if refusal := rights.refusal(stamped):
         problem, remedy = _problem(refusal)
-        return Outcome(str(sender), journey.routes, problem=f"it is refused {problem}", remedy=remedy)
+        return found(problem=f"it is refused {problem}", remedy=remedy, refused=refusal)
     if receipts := tuple(journey.receipts()):
-        return Outcome(str(sender), journey.routes, receipts, not_down=journey.not_down)
+        return found(receipts, refused=journey.refused)
     problem, remedy = journey.obstacle()
-    return Outcome(str(sender), journey.routes, (), problem, remedy, journey.not_down)
+    return found(problem=problem, remedy=remedy, refused=journey.refused)
 
 
 def _problem(refusal: Refusal) -> tuple[str, str]:
@@ -293,9 +301,10 @@ def _problem(refusal: Refusal) -> tuple[str, str]:
 class _Journey:
     """The hops of one event with its `sender`, which may be the plane, or a device without a forwarder."""
 
-    def __init__(self, contract: Contract, event: Envelope) -> None:
+    def __init__(self, contract: Contract, event: Envelope, payload: Refusal | None) -> None:
         self._contract = contract
         self._event = event
+        self._payload = payload
         self._uplink = contract.device.outbox
         self._downlink = contract.device.inbox
         participant = contract.participants.get(event.sender.service)
@@ -318,6 +327,12 @@ class _Journey:
         """Every route, in the contract's order."""
         found = {each.route.name: each for place in Place for each in self._routes[place]}
         return tuple(found[each.name] for each in self._contract.routes)
+
+    @property
+    def refused(self) -> Refusal | None:
+        """Why the cloud refuses the payload, if the event comes there."""
+        links = (each.route.destination == self._uplink.address for each in self._taken(self._entry))
+        return self._payload if self._entry is Place.CLOUD or any(links) else None
 
     def _at(self, place: Place) -> Envelope:
         """Return the event as the router of `place` sees it: only the cloud's stamps the device."""
@@ -355,6 +370,8 @@ class _Journey:
                 yield Receipt(channel, tuple(taken[each.name] for each in routes))
 
     def _taken(self, place: Place) -> list[Explanation]:
+        if place is Place.CLOUD and self._payload:
+            return []
         return [each for each in self._routes[place] if each.forwarded]
 
     def obstacle(self) -> tuple[str, str]:
@@ -362,6 +379,8 @@ class _Journey:
         if self.not_down:
             problem, remedy = _problem(self.not_down)
             return f"{self._downlink.address} refuses it {problem}", remedy
+        if self.refused:
+            return f"it is refused {_problem(self.refused)[0]}", "correct the payload, or its schema"
         taken = self._taken(self._entry)
         links = [each for each in taken if each.route.destination == self._uplink.address]
         visited = [Place.DEVICE, Place.CLOUD] if links else [self._entry]

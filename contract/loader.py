@@ -27,9 +27,12 @@ from eventplane.contract import (
     compile_contract,
     load_compiled,
 )
+from eventplane.dead_letter import Refusal
 from eventplane.envelope import Envelope, parse_event
 from eventplane.errors import EnvelopeError, EventPlaneError
 from eventplane.names import SENDERS
+from eventplane.payloads import payload_problem, payload_refusal
+from eventplane.plane_types import PLANE_TYPES
 
 _MOST_CONTRACT: Final = 64 * 1024 * 1024
 _MOST_EVENT: Final = 1024 * 1024
@@ -76,6 +79,31 @@ def load_contract(path: Path = CONTRACT_FILE) -> Contract:
     if problems := [*problems, *unknown_protocols(contract)]:
         raise ContractError(str(path), problems)
     return contract
+
+
+def unread_schemas(path: Path) -> list[Problem]:
+    """Return a warning for each schema of the contract at `path` by which nothing is checked.
+
+    Event types with `schema_check: none`, and those of the plane itself, are not reported.
+    """
+    if path.suffix == ".json" or not path.is_file():
+        return []
+    document, _ = _read_yaml(path.read_text("utf-8"), yaml.SafeLoader)
+    types: dict[str, Any] = document.get("event_types") or {}
+    listed = {str(schema) for each in types.values() for schema in each.get("schemas") or ()}
+    unread = [
+        Problem(
+            f"event_types.{name}.schema_check",
+            "it is missing, so that nothing reads the schemas and no payload is checked",
+            "set it to `strict` or `known`, or to `none` if the events are to pass unread",
+        )
+        for name, each in types.items()
+        if each.get("schemas") and "schema_check" not in each and name not in PLANE_TYPES
+    ]
+    files = sorted((path.parent / "schemas").glob("*.json"))
+    text, remedy = "no event type lists it, so that nothing reads it", "add it to `schemas`, or delete it"
+    unread += [Problem(f"schemas/{each.name}", text, remedy) for each in files if each.name not in listed]
+    return unread
 
 
 def _failure(path: Path, place: str, message: str, remedy: str) -> ContractError:
@@ -309,6 +337,19 @@ def _unusable(schema: dict[str, Any], registry: SchemaRegistry) -> _Fault | None
                 "correct the example, or the schema",
             )
     return None
+
+
+def check_payload(contract: Contract, event: Envelope) -> Refusal | None:
+    """Return why the cloud refuses the payload of `event`, or None."""
+    schemas = {id: schema for each in contract.event_types.values() for id, schema in each.schemas.items()}
+    registry: SchemaRegistry = Registry().with_resources(
+        (id, DRAFT202012.create_resource(schema)) for id, schema in schemas.items()
+    )
+
+    def problem_of(event: Envelope, id: str) -> str | None:
+        return payload_problem(event, jsonschema.Draft202012Validator(schemas[id], registry=registry))
+
+    return payload_refusal(contract, event, problem_of)
 
 
 def _dead_references(resource: SchemaResource, resolver: Any) -> Iterator[str]:

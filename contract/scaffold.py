@@ -21,7 +21,7 @@ from typing import Any, Final
 from contract.checks import check
 from contract.edit import ContractEditError, add_entry, append_item
 from contract.loader import CONTRACT_FILE, load_contract
-from eventplane.contract import Contract, ContractError, Participant, ParticipantKind
+from eventplane.contract import Contract, ContractError, Participant, ParticipantKind, SchemaCheck
 from eventplane.contract.possibilities import can_match, of_type
 from eventplane.errors import EventPlaneError
 from eventplane.names import SUBSCRIBERS
@@ -226,7 +226,7 @@ def new_event_type(
     entry: dict[str, Any] = {"description": description or f"{' '.join(_words(type)).capitalize()}."}
     if priority:
         entry["priority"] = priority
-    entry["schemas"] = [file]
+    entry |= {"schemas": [file], "schema_check": SchemaCheck.STRICT.value}
     scaffold.add("event_types", type, entry)
     scaffold.declare_sent(contract.participants[sender], type)
     for each in receivers:

@@ -61,7 +61,7 @@ Options = dict[str, str]
 
 _OPTIONS = ("settings=", "profile=", "interfaces=", "seconds=", "version", "help")
 
-_log = logging.getLogger("edge")
+_log = logging.getLogger(__package__)
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -36,11 +36,10 @@ class SettingsError(EdgeError):
 class SpoolError(EdgeError):
     """The durable store at `path` cannot do its work; nothing that it did not confirm is acknowledged."""
 
-    def __init__(self, path: Path, problem: str, remedy: str) -> None:
-        super().__init__(f"spool {path}: {problem}; {remedy}")
-        self.path = path
-        self.problem = problem
-        self.remedy = remedy
+    path: Path
+    problem: str
+    remedy: str
+    message = "spool {path}: {problem}; {remedy}"
 
 
 class SpoolFullError(SpoolError):

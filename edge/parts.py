@@ -43,7 +43,7 @@ class PartMissingError(EdgeError):
 
 def has_part(part: str) -> bool:
     """Return whether this build has `part`."""
-    return PathFinder.find_spec(f"edge.{part}", edge.__path__) is not None
+    return PathFinder.find_spec(f"{edge.__name__}.{part}", edge.__path__) is not None
 
 
 def require_part(part: str) -> None:

@@ -18,7 +18,18 @@ from typing import Any, Literal
 
 from edge.errors import SettingProblem, SettingsError
 from edge.parts import missing_parts
-from edge.settings_reader import SettingsReader, choice, flag, number, path, text, variable_of, whole, word
+from edge.settings_reader import (
+    SettingsReader,
+    choice,
+    flag,
+    host,
+    number,
+    path,
+    text,
+    variable_of,
+    whole,
+    word,
+)
 from eventplane.contract.channels import NUMBERS
 from eventplane.limits import MAX_BATCH_EVENTS, MAX_EVENT_BYTES, MAX_PAYLOAD_BYTES
 from eventplane.topics import CLAIM_CLIENT_PREFIX, RENEWAL_CLIENT_PREFIX, basic_ingest_topic, device_topic
@@ -35,7 +46,7 @@ _LONGEST_PROVISIONED = 128 - max(len(CLAIM_CLIENT_PREFIX), len(RENEWAL_CLIENT_PR
 class LocalSettings:
     """The home's own broker."""
 
-    host: str = text("127.0.0.1")
+    host: str = host("127.0.0.1", is_socket_allowed=True)
     """Address of the broker, or the path of its Unix socket."""
     port: int = whole(1883, 1, 65_535, "TCP port")
     """Port of the broker."""
@@ -78,7 +89,7 @@ class LocalSettings:
 class CloudSettings:
     """The cloud's broker: AWS IoT Core, or another one. The client id is the thing's name."""
 
-    host: str = text()
+    host: str = host()
     """Host name of the broker; of IoT Core the data endpoint (Data-ATS)."""
     port: int = whole(8883, 1, 65_535, "TCP port")
     """Port of the broker."""
@@ -161,7 +172,7 @@ class CloudSettings:
 class HealthSettings:
     """The health endpoint: HTTP without protection, for programs on this device."""
 
-    host: str = text("127.0.0.1")
+    host: str = host("127.0.0.1")
     """Address of the endpoint."""
     port: int = whole(9464, 0, 65_535, "TCP port, 0 for no endpoint,")
     """Port of the endpoint."""

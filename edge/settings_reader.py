@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from edge.errors import SettingProblem, SettingsError
-from eventplane.settings import Range
+from eventplane.settings import Range, nearest
 
 ENVIRONMENT_PREFIX = "EVENTPLANE_"
 
@@ -32,6 +32,15 @@ def word(pattern: str, accepts: str, default: Any = MISSING) -> Any:
         return str(raw)
 
     return _setting(default, accepts, check)
+
+
+def host(default: Any = MISSING, *, is_socket_allowed: bool = False) -> Any:
+    """Declare a host name or an IP address, or the path of a Unix socket where `is_socket_allowed`."""
+    name, version_6, socket = r"[^\s/:@?#\[\]]+", r"[0-9A-Fa-f]*(:[0-9A-Fa-f.]*){2,8}(%\w+)?", r"/[^\x00]+"
+    accepts = "a host name or IP address, without scheme and port"
+    if is_socket_allowed:
+        return word(f"{name}|{version_6}|{socket}", f"{accepts}, or a path", default)
+    return word(f"{name}|{version_6}", accepts, default)
 
 
 def path(default: Any = MISSING, accepts: str = "a path") -> Any:
@@ -99,7 +108,7 @@ class SettingsReader:
         raw = self._table(table) if table else self._document
         for name in raw:
             if name not in known and name not in tables:
-                remedy = f"remove it{_nearest(prefix, name, known)}"
+                remedy = f"remove it, or {nearest(name, known, prefix)}"
                 self._note(prefix + name, "it is unknown", remedy)
         self._refuse_unknown_variables(prefix, known)
         values: dict[str, Any] = {}
@@ -154,7 +163,7 @@ class SettingsReader:
         variables = {variable_of(prefix + name) for name in known}
         for variable in sorted(self._environment):
             if prefix and variable.startswith(start) and variable not in variables:
-                remedy = f"remove it{_nearest('', variable, variables)}"
+                remedy = f"remove it, or {nearest(variable, variables)}"
                 self._note(variable, "no setting has this variable", remedy)
 
 
@@ -166,15 +175,6 @@ def variable_of(setting: str) -> str:
 def _setting(default: Any, accepts: str, check: _Check) -> Any:
     metadata = {"accepts": accepts, "check": check}
     return field(metadata=metadata) if default is MISSING else field(default=default, metadata=metadata)
-
-
-def _nearest(prefix: str, name: str, known: Collection[str]) -> str:
-    """Return the part of a remedy that names what was probably meant."""
-    from difflib import get_close_matches  # over a megabyte of memory, for a program that is about to end
-
-    near = get_close_matches(name, known, 1)
-    others = f", or use one of: {', '.join(sorted(known))}"
-    return f", or did you mean {prefix}{near[0]}?" if near else others
 
 
 def _accepts(each: Field[Any]) -> str:

@@ -51,6 +51,11 @@ def default_give_up_s(retention_s: int, *, is_urgent: bool, is_ordered: bool) ->
     return min(longest_s, retention_s // 2)
 
 
+def is_reported(attempt: int, *, is_last: bool) -> bool:
+    """Return whether a failed attempt is a warning in the log: the attempts 1, 2, 4, 8, ... and the last."""
+    return is_last or attempt & (attempt - 1) == 0
+
+
 @dataclass(frozen=True, slots=True)
 class RetrySchedule:
     """The attempts at one event until `give_up_after_s` seconds after the first that failed.

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import MISSING, Field, asdict, dataclass, fields, is_dataclass
 from enum import StrEnum
 from types import NoneType
@@ -40,6 +40,14 @@ class SettingsError(EventPlaneError):
     variable: str
     problem: str
     message = "environment variable {variable} {problem}; the stacks set it, so deploy them again"
+
+
+def nearest(name: str, known: Collection[str], prefix: str = "") -> str:
+    """Return the end of a remedy: which of `known` was probably meant by `name`."""
+    from difflib import get_close_matches  # over a megabyte of memory, for a program that is about to end
+
+    near = get_close_matches(name, known, 1)
+    return f"did you mean {prefix}{near[0]}?" if near else f"use one of: {', '.join(sorted(known))}"
 
 
 def variable_of(field: str) -> str:

@@ -26,7 +26,7 @@ from eventplane_client.reader import LONG_POLL_S, Doubt
 from eventplane_client.settings import check_arguments
 
 if TYPE_CHECKING:
-    from cloudevents.core.base import BaseCloudEvent
+    from eventplane_client.cloud_event import AnyEvent
 
 T = TypeVar("T")
 
@@ -125,7 +125,7 @@ class AsyncClient:
 
     async def put(
         self,
-        event: Envelope | BaseCloudEvent | bytes | str,
+        event: AnyEvent,
         timeout_s: float = 30.0,
         *,
         best_effort: bool = False,
@@ -133,7 +133,7 @@ class AsyncClient:
         """See `Client.put`."""
         await self.run(lambda: self._client.put(event, timeout_s, best_effort=best_effort))
 
-    async def send(self, event: Envelope | BaseCloudEvent | bytes | str, timeout_s: float = 30.0) -> None:
+    async def send(self, event: AnyEvent, timeout_s: float = 30.0) -> None:
         """See `Client.send`."""
         await self.run(lambda: self._client.send(event, timeout_s))
 
@@ -143,7 +143,7 @@ class AsyncClient:
 
     async def request(
         self,
-        event: Envelope | BaseCloudEvent | bytes | str,
+        event: AnyEvent,
         timeout_s: float = TIMEOUT_S,
         *,
         durable: bool = True,

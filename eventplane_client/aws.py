@@ -7,12 +7,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
-import boto3
-from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ClientError, NoRegionError, ProfileNotFound
-
 from eventplane.records import ConflictError, RecordError
-from eventplane_client.errors import ClientSettingsError, StateError, UnavailableError
+from eventplane_client.errors import ClientSettingsError, StateError, UnavailableError, extras
+
+with extras():
+    import boto3
+    from botocore.config import Config
+    from botocore.exceptions import BotoCoreError, ClientError, NoRegionError, ProfileNotFound
 
 _READ_S: Final = 3
 """How long one attempt waits for an answer, seconds: an event whose answer is lost is late by that."""

@@ -8,29 +8,26 @@ from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from datetime import datetime
 from types import TracebackType
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Protocol, Self, Unpack
 
 from eventplane.conversation import handlers, open_requests
 from eventplane.conversation.open_requests import TIMEOUT_S, Circuit, Replies
 from eventplane.envelope import Envelope
 from eventplane.guarantee import asks_best_effort, at_best_effort
-from eventplane.retries import URGENT
 from eventplane.sending import sent_again
 from eventplane_client.cloud_event import envelope_of
 from eventplane_client.conversation import Conversations, NoConversations
 from eventplane_client.errors import ClosedError, NotAskingError, TooManyRequestsError, UnavailableError
 from eventplane_client.inbox import Inbox
 from eventplane_client.interest import Interest, checked_announcement
-from eventplane_client.notices import Listener, log_notice
 from eventplane_client.ports import MessageFilter, Mode, Transport, digest
-from eventplane_client.reader import Doubt, Judge, Retries
-from eventplane_client.resequencer import GAP_TIMEOUT_S, MOST_HELD
+from eventplane_client.reader import Doubt, ReaderOptions
 from eventplane_client.settings import check_arguments
-from eventplane_client.system import SYSTEM, System
+from eventplane_client.system import SYSTEM
 from eventplane_client.telemetry import NoTelemetry, Telemetry
 
 if TYPE_CHECKING:
-    from cloudevents.core.base import BaseCloudEvent
+    from eventplane_client.cloud_event import AnyEvent
 
 _log = logging.getLogger(__name__)
 
@@ -87,14 +84,8 @@ class Client:
         interest: Interest | None = None,
         conversations: Conversations | None = None,
         device: Device | None = None,
-        mode: Mode = Mode.EXACTLY_ONCE,
-        gap_timeout_s: float = GAP_TIMEOUT_S,
-        most_held: int = MOST_HELD,
-        on_notice: Listener = log_notice,
         is_registered: Callable[[], bool] = lambda: True,
-        has_expired: Judge | None = None,
-        retries: Retries = lambda _: URGENT,
-        system: System = SYSTEM,
+        **reading: Unpack[ReaderOptions],
     ) -> None:
         self._conversations = conversations or NoConversations("nobody can be asked here", "use `connect`")
         self.participant = participant
@@ -104,14 +95,10 @@ class Client:
         self._subscriptions = subscriptions
         self._interest = interest
         self._device = device
-        self._mode = mode
-        self._gap_timeout_s = gap_timeout_s
-        self._most_held = most_held
-        self._on_notice = on_notice
+        self._reading = reading
+        self._mode = reading.get("mode", Mode.EXACTLY_ONCE)
         self._is_registered = is_registered
-        self._has_expired = has_expired
-        self._retries = retries
-        self._system = system
+        self._system = reading.get("system", SYSTEM)
         self.telemetry: Telemetry = NoTelemetry()
         self._inboxes: list[Inbox] = []
         self._put: OrderedDict[bytes, None] = OrderedDict()
@@ -119,7 +106,7 @@ class Client:
 
     def put(
         self,
-        event: Envelope | BaseCloudEvent | bytes | str,
+        event: AnyEvent,
         timeout_s: float = 30.0,
         *,
         best_effort: bool = False,
@@ -143,9 +130,7 @@ class Client:
             UnavailableError: the transport does not answer, or does not allow it.
             ClosedError: the client was closed.
         """
-        check_arguments(timeout_s=timeout_s)
-        if self._closed:
-            raise ClosedError(self.participant)
+        self._check(timeout_s)
         envelope = at_best_effort(_own(event)) if best_effort else _own(event)
         is_kept = self._mode is not Mode.AT_MOST_ONCE and not asks_best_effort(envelope)
         key = digest(envelope)
@@ -157,7 +142,7 @@ class Client:
         if len(self._put) > _REMEMBERED_PUTS:
             self._put.popitem(last=False)
 
-    def send(self, event: Envelope | BaseCloudEvent | bytes | str, timeout_s: float = 30.0) -> None:
+    def send(self, event: AnyEvent, timeout_s: float = 30.0) -> None:
         """Do what `put` does, but over MQTT return once the event is on its way: for many at a time.
 
         The client repeats it until the device has stored it; `flush` waits for that. A refusal goes to
@@ -166,9 +151,7 @@ class Client:
         if self._device is None:
             self.put(event, timeout_s)
             return
-        check_arguments(timeout_s=timeout_s)
-        if self._closed:
-            raise ClosedError(self.participant)
+        self._check(timeout_s)
         with self.telemetry.putting(self.participant, _own(event)) as sent:
             self._device.send(sent, timeout_s)
 
@@ -177,15 +160,13 @@ class Client:
 
         Raises `FlushTimeoutError` after `timeout_s` seconds, `ClientSettingsError`, `ClosedError`.
         """
-        check_arguments(timeout_s=timeout_s)
-        if self._closed:
-            raise ClosedError(self.participant)
+        self._check(timeout_s)
         if self._device is not None:
             self._device.flush(timeout_s)
 
     def request(
         self,
-        event: Envelope | BaseCloudEvent | bytes | str,
+        event: AnyEvent,
         timeout_s: float = TIMEOUT_S,
         *,
         durable: bool = True,
@@ -207,9 +188,7 @@ class Client:
             EnvelopeError: it is no event, or a request already.
             NotConfirmedError, NoRoomError, RefusedError, UnavailableError, ClosedError: as of `put`.
         """
-        check_arguments(timeout_s=timeout_s)
-        if self._closed:
-            raise ClosedError(self.participant)
+        self._check(timeout_s)
         try:
             return self._conversations.request(_own(event), timeout_s, durable=durable, expires=expires)
         except (handlers.NotAskingError, handlers.NotOneDeviceError) as error:
@@ -229,9 +208,7 @@ class Client:
             UnavailableError: the client is not on a device.
             ClientSettingsError, ClosedError: as of `put`.
         """
-        check_arguments(timeout_s=timeout_s)
-        if self._closed:
-            raise ClosedError(self.participant)
+        self._check(timeout_s)
         if self._device is None:
             raise UnavailableError(self.participant, "only a device keeps states")
         return self._device.state(key, timeout_s)
@@ -258,26 +235,18 @@ class Client:
 
         Raises `SubscriptionError`, `AlreadySubscribedError`, `StateError`, `UnavailableError`, `ClosedError`.
         """
-        if self._closed:
-            raise ClosedError(self.participant)
+        self._check()
         in_force_from = None if filter is None else self._subscriptions.subscribe(name, filter)
         if self._filter is None and self._mode is not Mode.AT_MOST_ONCE:
             self._filter = self._open_filter()
+        more = ReaderOptions(on_doubt=on_doubt, telemetry=self.telemetry)
         inbox = Inbox(
             self.participant,
             self._transport,
             self._filter,
-            mode=self._mode,
-            gap_timeout_s=self._gap_timeout_s,
-            most_held=self._most_held,
-            on_notice=self._on_notice,
-            on_doubt=on_doubt,
-            telemetry=self.telemetry,
             is_registered=self._is_registered,
-            has_expired=self._has_expired,
-            retries=self._retries,
             in_force_from=in_force_from,
-            system=self._system,
+            **self._reading | more,
         )
         self._inboxes.append(inbox)
         return inbox
@@ -303,11 +272,16 @@ class Client:
         self._announcer().withdraw()
 
     def _announcer(self) -> Interest:
-        if self._closed:
-            raise ClosedError(self.participant)
+        self._check()
         if self._interest is None:
             raise UnavailableError(self.participant, "its transport carries no interest")
         return self._interest
+
+    def _check(self, timeout_s: float = 0.0) -> None:
+        """Raise `ClientSettingsError` for a timeout out of its range, `ClosedError` for a closed client."""
+        check_arguments(timeout_s=timeout_s)
+        if self._closed:
+            raise ClosedError(self.participant)
 
     def close(self) -> None:
         """End, inboxes first; what they have in hand comes again. A thread that reads ends, too."""
@@ -341,6 +315,6 @@ class Client:
         self.close()
 
 
-def _own(event: Envelope | BaseCloudEvent | bytes | str) -> Envelope:
+def _own(event: AnyEvent) -> Envelope:
     """The event without what the plane stamped on its way here: it has a new sender now."""
     return sent_again(envelope_of(event))

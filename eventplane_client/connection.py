@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Unpack
 
 from eventplane.contract.participants import REPLIES
 from eventplane.contract.subscription_table import SUBSCRIPTIONS_TABLE
@@ -20,11 +20,9 @@ from eventplane_client.asker import QueueAsker
 from eventplane_client.client import Client, Subscriptions
 from eventplane_client.connectors import connector_of
 from eventplane_client.conversation import Conversations, NoConversations, telling
-from eventplane_client.errors import ClientSettingsError, NotRegisteredError
-from eventplane_client.memory import MemoryPlane, MemoryTransport
+from eventplane_client.errors import ClientSettingsError, NotRegisteredError, extras
+from eventplane_client.memory import MemoryInterest, MemoryPlane, MemorySubscriptions, MemoryTransport
 from eventplane_client.memory_filter import WINDOW, MemoryFilter
-from eventplane_client.memory_interest import MemoryInterest
-from eventplane_client.memory_subscriptions import MemorySubscriptions
 from eventplane_client.notices import Listener, Refused, log_notice
 from eventplane_client.outbox_order import OutboxOrder
 from eventplane_client.ports import Lease, MessageFilter, Mode, Transport
@@ -32,6 +30,8 @@ from eventplane_client.reader import Retries
 from eventplane_client.settings import (
     DEFAULT_PROFILE,
     ClientSettings,
+    Options,
+    check_names,
     default_state,
     host_and_port,
     state_path,
@@ -60,32 +60,36 @@ def memory_plane(name: str = "") -> MemoryPlane:
 
 
 def connect(
-    settings: ClientSettings | str | None = None,
+    transport: ClientSettings | str | None = None,
     participant: str | None = None,
     *,
     on_notice: Listener = log_notice,
-    telemetry: Telemetry | None = None,
-    **more: Any,
+    **more: Unpack[Options],
 ) -> Client:
     """Return a client, on a device as in the cloud: `connect("mqtt://127.0.0.1", "voice-service")`.
 
     Args:
-        settings: all settings, or the transport. What is not given, the environment has.
+        transport: the transport, or all settings. What is not given, the environment has.
         participant: the contract's name of who takes part.
         on_notice: called with what a program should know and need not handle (`eventplane_client.notices`).
-        telemetry: told what the client does; by default that of the settings.
-        more: further settings by their names in `ClientSettings`.
+        more: further settings by their names in `ClientSettings`; `telemetry` may also be an object, which is
+            told what the client does.
 
-    Raises `ClientSettingsError`, `NotRegisteredError`, `LeaseTooLongError`, `UnavailableError`.
+    Raises `ClientSettingsError`, `MissingPackageError`, `NotRegisteredError`, `LeaseTooLongError`,
+    `UnavailableError`.
     """
-    more["participant"] = participant
-    if isinstance(settings, ClientSettings):
-        settings = replace(settings, **{name: each for name, each in more.items() if each is not None})
+    check_names((*more,), ("on_notice",))
+    told = more.pop("telemetry", None)
+    word = told if isinstance(told, str) else None
+    given: dict[str, Any] = {"participant": participant, "telemetry": word, **more}
+    if isinstance(transport, ClientSettings):
+        settings = replace(transport, **{name: each for name, each in given.items() if each is not None})
     else:
-        settings = ClientSettings.read(os.environ, transport=settings, **more)
-    telemetry = telemetry or _telemetry(settings)
-    make, address = connector_of(settings.transport)
-    client = make(settings, address, on_notice)
+        settings = ClientSettings.read(os.environ, transport=transport, **given)
+    with extras():
+        telemetry = _telemetry(settings) if told is None or isinstance(told, str) else told
+        make, address = connector_of(settings.transport)
+        client = make(settings, address, on_notice)
     client.telemetry = telemetry
     return client
 
@@ -93,12 +97,8 @@ def connect(
 def _telemetry(settings: ClientSettings) -> Telemetry:
     if settings.telemetry == "none":
         return NoTelemetry()
-    try:
-        from eventplane_client.otel import OpenTelemetry
-    except ImportError as error:
-        raise ClientSettingsError(
-            "telemetry", str(error), "install opentelemetry-api, or use none"
-        ) from error
+    from eventplane_client.otel import OpenTelemetry
+
     return OpenTelemetry(settings.trace_share)
 
 

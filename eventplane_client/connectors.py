@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from importlib.metadata import entry_points
 from typing import Protocol
 
@@ -42,7 +43,8 @@ def connector_of(transport: str) -> tuple[Connector, str]:
     try:
         connector: Connector = registered.load()
     except ImportError as error:
-        raise ClientSettingsError(
-            "transport", f"{name} cannot be loaded: {error}", "install what the package of it needs"
-        ) from error
+        package = registered.dist
+        needed = (package.requires or [package.name]) if package else [name]
+        remedy = f"pip install {shlex.join(needed)}"
+        raise ClientSettingsError("transport", f"{name} cannot be loaded: {error}", remedy) from error
     return connector, address

@@ -5,15 +5,14 @@ Two writes an event, one to claim it and one when it is done; nothing else unles
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 from eventplane.records import ATTEMPTS, NEW, ConflictError, RecordKind, Records
 from eventplane_client.aws import no_state
-from eventplane_client.dynamodb_table import KEY, WINDOW_S, DynamoDbState
-from eventplane_client.ports import Lease, Verdict
-from eventplane_client.system import SYSTEM, System
+from eventplane_client.dynamodb_table import KEY, DynamoDbState
+from eventplane_client.ports import Verdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,21 +40,8 @@ CLAIM: Final = RecordKind(type=Claim, key=KEY)
 class DynamoDbFilter(DynamoDbState):
     """Remembers events one by one, in an item each."""
 
-    def __init__(
-        self,
-        dynamodb: Any,
-        table: str,
-        participant: str,
-        *,
-        lease: Lease,
-        window_s: float = WINDOW_S,
-        clock: Callable[[], float] | None = None,
-        system: System = SYSTEM,
-    ) -> None:
-        super().__init__(
-            dynamodb, table, participant, lease=lease, window_s=window_s, clock=clock, system=system
-        )
-        self._claims = Records(self._tables, table, CLAIM)
+    def _open(self) -> None:
+        self._claims = Records(self._tables, self._table, CLAIM)
         self._in_hand: dict[bytes, Claim] = {}
 
     def claim(

@@ -10,15 +10,14 @@ empty one begins with the same number for all.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from eventplane.records import RecordKind, Records
 from eventplane_client.aws import no_state
-from eventplane_client.dynamodb_table import KEY, WINDOW_S, DynamoDbState
-from eventplane_client.ports import Lease, Verdict
-from eventplane_client.system import SYSTEM, System
+from eventplane_client.dynamodb_table import KEY, DynamoDbState
+from eventplane_client.ports import Verdict
 
 MOST: Final = 1_000_000
 """Events that are kept in memory, about 200 bytes each; the oldest are forgotten first."""
@@ -63,28 +62,15 @@ class DynamoDbLogFilter(DynamoDbState):
     For one reader or a few.
     """
 
-    def __init__(
-        self,
-        dynamodb: Any,
-        table: str,
-        participant: str,
-        *,
-        lease: Lease,
-        window_s: float = WINDOW_S,
-        clock: Callable[[], float] | None = None,
-        system: System = SYSTEM,
-    ) -> None:
-        super().__init__(
-            dynamodb, table, participant, lease=lease, window_s=window_s, clock=clock, system=system
-        )
-        self._partition = f"{participant}/log"
-        self._log = Records(self._tables, table, ENTRY)
+    def _open(self) -> None:
+        self._partition = f"{self._participant}/log"
+        self._log = Records(self._tables, self._table, ENTRY)
         self._in_hand: set[bytes] = set()
         self._seen: OrderedDict[bytes, _Seen] = OrderedDict()
         self._leases: dict[str, float] = {}
         self._next = _FIRST
         self._last_s = 0.0  # when the last entry that is known was written
-        with no_state(table):
+        with no_state(self._table):
             self._read_on()
 
     def claim(

@@ -90,6 +90,10 @@ class DynamoDbState:
         self._clock = clock or system.now_s
         self._random_bytes = system.random_bytes
         self._lock = system.lock()  # claims are renewed in a thread of its own
+        self._open()
+
+    def _open(self) -> None:
+        """Prepare what the filter keeps besides."""
 
     @cached_property
     def _session(self) -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
 from eventplane.contract import Problem
 from eventplane.conversation.open_requests import Replies
@@ -18,103 +20,119 @@ class ClientError(EventPlaneError):
 class ClientSettingsError(ClientError):
     """The client cannot run like this: `setting` is its name, `problem` what is wrong."""
 
-    def __init__(self, setting: str, problem: str, remedy: str) -> None:
-        super().__init__(f"setting {setting!r}: {problem}; {remedy}")
-        self.setting = setting
-        self.problem = problem
+    setting: str
+    problem: str
+    remedy: str
+    message = "setting {setting!r}: {problem}; {remedy}"
+
+
+class MissingPackageError(ClientError, ModuleNotFoundError):
+    """A part of the library needs `package`, which its `extra` installs."""
+
+    package: str
+    extra: str
+    message = "the Python package {package} is missing; install it: pip install 'eventplane-client[{extra}]'"
+
+
+_EXTRAS: Final = {
+    "aws_lambda_powertools": "functions",
+    "boto3": "aws",
+    "botocore": "aws",
+    "cloudevents": "cloudevents",
+    "opentelemetry": "otel",
+}
+"""The extra that installs each package."""
+
+
+@contextmanager
+def extras(needed: str = "") -> Iterator[None]:
+    """Raise `MissingPackageError` for an import within that lacks a package; `needed` is its extra."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package not in _EXTRAS:
+            raise
+        missing = MissingPackageError(package, needed or _EXTRAS[package])
+        missing.name = package
+        raise missing from error
 
 
 class ClosedError(ClientError):
     """The client or inbox of `participant` was closed."""
 
-    def __init__(self, participant: str) -> None:
-        super().__init__(f"{participant}: closed; connect again")
-        self.participant = participant
+    participant: str
+    message = "{participant}: closed; connect again"
 
 
 class NotRegisteredError(ClientError):
     """The plane does not know `participant`, or leads nothing to its inbox: `problem` says which."""
 
-    def __init__(self, participant: str, problem: str, remedy: str) -> None:
-        super().__init__(f"{participant}: {problem}; {remedy}")
-        self.participant = participant
-        self.problem = problem
+    participant: str
+    problem: str
+    remedy: str
+    message = "{participant}: {problem}; {remedy}"
 
 
 class NothingThereError(ClientError):
     """No event came to `participant` within `timeout_s` seconds."""
 
-    def __init__(self, participant: str, timeout_s: float) -> None:
-        super().__init__(f"{participant}: no event within {timeout_s} s; ask again")
-        self.participant = participant
-        self.timeout_s = timeout_s
+    participant: str
+    timeout_s: float
+    message = "{participant}: no event within {timeout_s} s; ask again"
 
 
 class NotConfirmedError(ClientError):
     """Nobody confirmed a put within `timeout_s` seconds: it is kept or not. Put it again; it counts once."""
 
-    def __init__(self, participant: str, timeout_s: float, detail: str = "") -> None:
-        super().__init__(
-            f"{participant}: "
-            + (detail or f"not confirmed within {timeout_s} s; put the same event again, it counts once")
-        )
-        self.participant = participant
-        self.timeout_s = timeout_s
+    participant: str
+    timeout_s: float
+    message = "{participant}: not confirmed within {timeout_s} s; put the same event again, it counts once"
 
 
 class WindowFullError(NotConfirmedError):
     """`waiting` messages have no receipt, and within `timeout_s` seconds none came: no room for another."""
 
-    def __init__(self, participant: str, waiting: int, timeout_s: float) -> None:
-        super().__init__(
-            participant,
-            timeout_s,
-            f"{waiting} messages without a receipt after {timeout_s} s; "
-            "check that the forwarder and the local broker run, then put the message again",
-        )
-        self.waiting = waiting
+    waiting: int
+    message = (
+        "{participant}: {waiting} messages without a receipt after {timeout_s} s; "
+        "check that the forwarder and the local broker run, then put the message again"
+    )
 
 
 class ReceiptTimeoutError(NotConfirmedError):
     """No receipt came within `timeout_s` seconds. The client goes on sending the message."""
 
-    def __init__(self, participant: str, timeout_s: float) -> None:
-        super().__init__(
-            participant,
-            timeout_s,
-            f"no receipt within {timeout_s} s, the client goes on sending the message; put it again to wait "
-            "longer, or check that the forwarder and the local broker run",
-        )
+    message = (
+        "{participant}: no receipt within {timeout_s} s, the client goes on sending the message; put it "
+        "again to wait longer, or check that the forwarder and the local broker run"
+    )
 
 
 class FlushTimeoutError(NotConfirmedError):
     """`waiting` messages still had no receipt after `timeout_s` seconds."""
 
-    def __init__(self, participant: str, waiting: int, timeout_s: float) -> None:
-        super().__init__(
-            participant,
-            timeout_s,
-            f"{waiting} messages still without a receipt after {timeout_s} s, the client goes on sending "
-            "them; flush again, or check that the forwarder runs",
-        )
-        self.waiting = waiting
+    waiting: int
+    message = (
+        "{participant}: {waiting} messages still without a receipt after {timeout_s} s, the client goes on "
+        "sending them; flush again, or check that the forwarder runs"
+    )
 
 
 class NoRoomError(ClientError):
     """The plane has no room for the event at its priority: it was not kept."""
 
-    def __init__(self, participant: str) -> None:
-        super().__init__(f"{participant}: no room for the event; keep it and put it again later")
-        self.participant = participant
+    participant: str
+    message = "{participant}: no room for the event; keep it and put it again later"
 
 
 class RefusedError(ClientError):
     """The plane will never take the event, or keeps it as a dead letter only; `reason` is a stable word."""
 
-    def __init__(self, participant: str, reason: str, detail: str) -> None:
-        super().__init__(f"{participant}: refused, {reason}: {detail}; correct what makes the event")
-        self.participant = participant
-        self.reason = reason
+    participant: str
+    reason: str
+    detail: str
+    message = "{participant}: refused, {reason}: {detail}; correct what makes the event"
 
 
 class UnroutedError(RefusedError):
@@ -136,12 +154,9 @@ class MessageTooLargeError(RefusedError):
 class UnavailableError(ClientError):
     """What carries the events of `participant` does not answer, or does not allow it; nothing was lost."""
 
-    def __init__(self, participant: str, problem: str) -> None:
-        super().__init__(
-            f"{participant}: {problem}; see that it is reachable and that this program may use it"
-        )
-        self.participant = participant
-        self.problem = problem
+    participant: str
+    problem: str
+    message = "{participant}: {problem}; see that it is reachable and that this program may use it"
 
 
 class RequestTimeoutError(ClientError):
@@ -168,50 +183,46 @@ class RequestTimeoutError(ClientError):
 class RequestDroppedError(ClientError):
     """A request that is not `durable` could not be sent before its timeout: `problem` says why."""
 
-    def __init__(self, participant: str, problem: str) -> None:
-        super().__init__(f"{participant}: the request was dropped: {problem}; ask again, or ask `durable`")
-        self.participant = participant
-        self.problem = problem
+    participant: str
+    problem: str
+    message = "{participant}: the request was dropped: {problem}; ask again, or ask `durable`"
 
 
 class NotAskingError(ClientError):
     """The contract does not let `participant` ask like this: `problem`, with a remedy."""
 
-    def __init__(self, participant: str, problem: str) -> None:
-        super().__init__(problem)
-        self.participant = participant
-        self.problem = problem
+    participant: str
+    problem: str
+    message = "{problem}"
 
 
 class TooManyRequestsError(ClientError):
     """So many requests are open as there may be, `problem` says how many."""
 
-    def __init__(self, participant: str, problem: str) -> None:
-        super().__init__(f"{participant}: {problem}")
-        self.participant = participant
-        self.problem = problem
+    participant: str
+    problem: str
+    message = "{participant}: {problem}"
 
 
 class StateTimeoutError(ClientError):
     """The forwarder did not return the state of `key` within `timeout_s` seconds."""
 
-    def __init__(self, participant: str, key: str, timeout_s: float) -> None:
-        super().__init__(
-            f"{participant}: no answer about {key!r} within {timeout_s} s; ask again, "
-            "or check that the forwarder and the local broker run"
-        )
-        self.participant = participant
-        self.key = key
-        self.timeout_s = timeout_s
+    participant: str
+    key: str
+    timeout_s: float
+    message = (
+        "{participant}: no answer about {key!r} within {timeout_s} s; ask again, "
+        "or check that the forwarder and the local broker run"
+    )
 
 
 class StateError(ClientError):
     """What remembers the handled events, `place`, cannot be used; nothing was handed out or confirmed."""
 
-    def __init__(self, place: Path | str, problem: str, remedy: str) -> None:
-        super().__init__(f"state {place}: {problem}; {remedy}")
-        self.place = place
-        self.problem = problem
+    place: Path | str
+    problem: str
+    remedy: str
+    message = "state {place}: {problem}; {remedy}"
 
 
 class BatchFailedError(ClientError):
@@ -231,26 +242,29 @@ class LeaseTooLongError(ClientError):
     `visibility_s` seconds after the last. Nothing was handed out.
     """
 
-    def __init__(self, participant: str, lease_s: float, visibility_s: float, receives: int) -> None:
-        super().__init__(
-            f"{participant}: a claim is valid for {lease_s:g} s, but the inbox gives out an event for the "
-            f"last time after {visibility_s * receives:g} s ({receives} times {visibility_s:g} s), so that "
-            "nobody could be asked about an event in hand at a crash; give the queue a longer visibility "
-            "timeout or more receives, or the function a shorter timeout"
-        )
-        self.participant = participant
-        self.lease_s = lease_s
-        self.visibility_s = visibility_s
-        self.receives = receives
+    participant: str
+    lease_s: float
+    visibility_s: float
+    receives: int
+    message = (
+        "{participant}: a claim is valid for {lease_s:g} s, but the inbox gives out an event for the last "
+        "time after {last_s:g} s ({receives} times {visibility_s:g} s), so that nobody could be asked about "
+        "an event in hand at a crash; give the queue a longer visibility timeout or more receives, or the "
+        "function a shorter timeout"
+    )
+
+    @property
+    def last_s(self) -> float:
+        """Seconds until the inbox gives out the event for the last time."""
+        return self.visibility_s * self.receives
 
 
 class AlreadySettledError(ClientError):
     """An event, `id` of `source`, was acknowledged or given back a second time."""
 
-    def __init__(self, source: str, id: str) -> None:
-        super().__init__(f"event {id!r} of {source} is settled; settle each once")
-        self.source = source
-        self.id = id
+    source: str
+    id: str
+    message = "event {id!r} of {source} is settled; settle each once"
 
 
 class InterestError(ClientError):
@@ -274,21 +288,17 @@ class SubscriptionError(ClientError):
 class AlreadySubscribedError(ClientError):
     """`participant` has a subscription called `name` with another filter."""
 
-    def __init__(self, participant: str, name: str) -> None:
-        super().__init__(
-            f"{participant}: {name!r} exists with another filter; unsubscribe it, or name another"
-        )
-        self.participant = participant
-        self.name = name
+    participant: str
+    name: str
+    message = "{participant}: {name!r} exists with another filter; unsubscribe it, or name another"
 
 
 class NotSubscribedError(ClientError):
     """`participant` has no subscription called `name`."""
 
-    def __init__(self, participant: str, name: str) -> None:
-        super().__init__(f"{participant}: no subscription {name!r}; name one that exists")
-        self.participant = participant
-        self.name = name
+    participant: str
+    name: str
+    message = "{participant}: no subscription {name!r}; name one that exists"
 
 
 class UnhandleableError(ClientError):

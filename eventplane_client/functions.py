@@ -12,28 +12,31 @@ from contextlib import closing
 from dataclasses import replace
 from typing import Any, Final, Protocol
 
-from aws_lambda_powertools.utilities.batch.types import PartialItemFailureResponse
-from aws_lambda_powertools.utilities.data_classes import SQSEvent
-from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
-
 from eventplane.envelope import Envelope
 from eventplane.limits import MAX_RECEIVES
 from eventplane.resource_names import resource_name
 from eventplane.retries import RetrySchedule
 from eventplane.sqs_binding import REDRIVEN, RETRIES, ROUTE
-from eventplane_client.aws import aws_client
-from eventplane_client.dynamodb import DynamoDbFilter
-from eventplane_client.dynamodb_table import TABLE
-from eventplane_client.errors import BatchFailedError
+from eventplane_client.errors import BatchFailedError, extras
 from eventplane_client.inbox import Inbox
 from eventplane_client.notices import Listener, log_notice
 from eventplane_client.ports import Lease, Message, MessageFilter, Mode, Transport
 from eventplane_client.reader import Doubt
 from eventplane_client.resequencer import GAP_TIMEOUT_S
-from eventplane_client.sqs import SqsTransport, group_of
 from eventplane_client.system import SYSTEM, System
 from eventplane_client.telemetry import Telemetry
 from eventplane_client.visibility import check_lease
+
+with extras("functions"):
+    from aws_lambda_powertools.metrics import MetricUnit, single_metric
+    from aws_lambda_powertools.utilities.batch.types import PartialItemFailureResponse
+    from aws_lambda_powertools.utilities.data_classes import SQSEvent
+    from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
+
+    from eventplane_client.aws import aws_client
+    from eventplane_client.dynamodb import DynamoDbFilter
+    from eventplane_client.dynamodb_table import TABLE
+    from eventplane_client.sqs import SqsTransport, group_of
 
 RESERVE_MS: Final = 3_000
 """No event is begun with less time left, milliseconds: what is not begun comes again, and is not in doubt."""
@@ -91,6 +94,11 @@ class BatchTransport:
 
         Then the invocation counts as failed; each message comes again at its time all the same.
         """
+        if self.failures:
+            # As the plane's own functions count; each hour with a value is paid for.
+            failed = len(self.failures)
+            with single_metric("HandlerFailed", MetricUnit.Count, failed, namespace="EventPlane") as metric:
+                metric.add_dimension("service", f"{participant}.inbox")
         if not self.handled and len(self.failures) >= self._received == len(self._open) > 0:
             raise BatchFailedError(participant, len(self.failures)) from self.failures[-1]
         return {"batchItemFailures": [{"itemIdentifier": id} for id in self._open]}

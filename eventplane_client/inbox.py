@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import datetime
 from types import TracebackType
-from typing import Self
+from typing import Self, Unpack
 
 from eventplane.envelope import Envelope
-from eventplane.retries import URGENT
 from eventplane_client.delivery import Delivery
 from eventplane_client.errors import (
     AlreadySettledError,
@@ -18,13 +17,10 @@ from eventplane_client.errors import (
     NothingThereError,
     NotRegisteredError,
 )
-from eventplane_client.notices import Listener, log_notice
-from eventplane_client.ports import MessageFilter, Mode, Transport
-from eventplane_client.reader import LONG_POLL_S, Doubt, Judge, Reader, Retries
-from eventplane_client.resequencer import GAP_TIMEOUT_S, MOST_HELD
+from eventplane_client.ports import MessageFilter, Transport
+from eventplane_client.reader import LONG_POLL_S, Reader, ReaderOptions
 from eventplane_client.settings import check_arguments
-from eventplane_client.system import SYSTEM, System
-from eventplane_client.telemetry import Telemetry
+from eventplane_client.system import SYSTEM
 
 
 class Received:
@@ -80,38 +76,18 @@ class Inbox:
         transport: Transport,
         filter: MessageFilter | None,
         *,
-        mode: Mode = Mode.EXACTLY_ONCE,
-        gap_timeout_s: float = GAP_TIMEOUT_S,
-        most_held: int = MOST_HELD,
-        on_notice: Listener = log_notice,
-        on_doubt: Doubt | None = None,
-        telemetry: Telemetry | None = None,
         is_registered: Callable[[], bool] = lambda: True,
-        has_expired: Judge | None = None,
-        retries: Retries = lambda _: URGENT,
         in_force_from: datetime | None = None,
-        system: System = SYSTEM,
+        **reading: Unpack[ReaderOptions],
     ) -> None:
         self.participant = participant
         self._is_registered = is_registered
         self.in_force_from = in_force_from
-        self._reader = Reader(
-            participant,
-            transport,
-            filter,
-            mode=mode,
-            gap_timeout_s=gap_timeout_s,
-            most_held=most_held,
-            on_notice=on_notice,
-            on_doubt=on_doubt,
-            telemetry=telemetry,
-            has_expired=has_expired,
-            retries=retries,
-            system=system,
-        )
+        self._reader = Reader(participant, transport, filter, **reading)
         self._got: list[Delivery] = []
         self._received: list[Delivery] = []
         # Held while the reader works. A thread that closes does not wait for it: who leaves it last, ends it.
+        system = reading.get("system", SYSTEM)
         self._lock = system.lock()
         self._ended = system.event()
         self._error: BaseException | None = None

@@ -7,6 +7,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Final
 
 from eventplane.attributes import priority_of
@@ -20,6 +21,7 @@ from eventplane.errors import EnvelopeError
 from eventplane.filters import Any as AnyOf
 from eventplane.filters import Filter
 from eventplane.interest import is_always_wanted, is_wanted
+from eventplane.interest.announcement import Announcement
 from eventplane.limits import MAX_RECEIVES
 from eventplane.names import REPLY_TO, REPLY_TYPE
 from eventplane.reasons import Outcome
@@ -28,13 +30,20 @@ from eventplane.sender import PLANE, Sender
 from eventplane.sending import SendingRights, stamp_sender
 from eventplane.settings import Range
 from eventplane.values import timestamp
-from eventplane_client.errors import ClosedError, RefusedError, UnroutedError
+from eventplane_client.errors import (
+    AlreadySubscribedError,
+    ClosedError,
+    NotSubscribedError,
+    RefusedError,
+    UnroutedError,
+)
 from eventplane_client.letters import UNKNOWN_VERSION
 from eventplane_client.notices import Dropped, Listener, log_notice
 from eventplane_client.outbox_order import OutboxOrder
 from eventplane_client.ports import Message
 from eventplane_client.settings import RANGES as SETTINGS
 from eventplane_client.settings import check_number
+from eventplane_client.subscription import checked_filter
 from eventplane_client.system import SYSTEM, System
 
 _log = logging.getLogger(__name__)
@@ -401,3 +410,41 @@ class MemoryTransport:
 
     def close(self) -> None:
         self._closed = True
+
+
+class MemoryInterest:
+    """What one program of a participant announces to `plane`: in force at once."""
+
+    def __init__(self, plane: MemoryPlane, participant: str) -> None:
+        self._plane = plane
+        self._participant = participant
+
+    def announce(self, announcement: Announcement) -> None:
+        self._plane.announce(self._participant, self, announcement.interest)
+
+    def withdraw(self) -> None:
+        self._plane.announce(self._participant, self, None)
+
+    def close(self) -> None:
+        self.withdraw()
+
+
+class MemorySubscriptions:
+    """The subscriptions of `participant` in `plane`: in force at once."""
+
+    def __init__(self, plane: MemoryPlane, participant: str) -> None:
+        self._plane = plane
+        self._participant = participant
+        self._documents: dict[str, object] = {}
+
+    def subscribe(self, name: str, filter: object) -> datetime:
+        tree = checked_filter(name, filter)
+        if self._documents.setdefault(name, filter) != filter:
+            raise AlreadySubscribedError(self._participant, name)
+        self._plane.subscribe(self._participant, name, tree)
+        return self._plane.system.now()
+
+    def unsubscribe(self, name: str) -> None:
+        self._documents.pop(name, None)
+        if not self._plane.unsubscribe(self._participant, name):
+            raise NotSubscribedError(self._participant, name)

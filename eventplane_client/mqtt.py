@@ -265,7 +265,7 @@ class MqttTransport:
         if not self._window.wait_empty(timeout_s):
             if self._closed.is_set():
                 raise ClosedError(self._participant)
-            raise FlushTimeoutError(self._participant, len(self._window), timeout_s)
+            raise FlushTimeoutError(self._participant, timeout_s, len(self._window))
 
     def state(self, key: str, timeout_s: float) -> Envelope | None:
         """Return the newest state of `key`; see `Client.state`."""
@@ -386,7 +386,7 @@ class MqttTransport:
         if message is None:
             if self._closed.is_set():
                 raise ClosedError(self._participant)
-            raise WindowFullError(self._participant, len(self._window), timeout_s)
+            raise WindowFullError(self._participant, timeout_s, len(self._window))
         self._loop.wake()
         return message
 

@@ -9,17 +9,27 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
 
-from opentelemetry import metrics, trace
-from opentelemetry.context import Context
-from opentelemetry.trace import NonRecordingSpan, Span, SpanContext, SpanKind, Status, StatusCode, TraceFlags
-from opentelemetry.trace.span import TraceState
-
 from eventplane.envelope import Envelope
 from eventplane.limits import MAX_SENT_EVENT_BYTES
 from eventplane.tracing.context import DEFAULT_SHARE, TraceContext, context_of, traceparent
 from eventplane.tracing.spans import event_attributes, inbox_context
+from eventplane_client.errors import extras
 from eventplane_client.ports import Message
 from eventplane_client.system import SYSTEM, System
+
+with extras():
+    from opentelemetry import metrics, trace
+    from opentelemetry.context import Context
+    from opentelemetry.trace import (
+        NonRecordingSpan,
+        Span,
+        SpanContext,
+        SpanKind,
+        Status,
+        StatusCode,
+        TraceFlags,
+    )
+    from opentelemetry.trace.span import TraceState
 
 _NAME: Final = "eventplane_client"
 _NANOSECONDS: Final = 1_000_000
@@ -45,6 +55,9 @@ class OpenTelemetry:
         self._sent = meter.create_counter("messaging.client.sent.messages", "{message}", "Events put.")
         self._consumed = meter.create_counter(
             "messaging.client.consumed.messages", "{message}", "Events handed out."
+        )
+        self._failed = meter.create_counter(
+            "eventplane.client.failed", "{message}", "Attempts at events that failed, or were given back."
         )
         self._expired = meter.create_counter(
             "eventplane.client.expired", "{message}", "Events that expired in the inbox, not handed out."
@@ -94,6 +107,10 @@ class OpenTelemetry:
         self._consumed.add(1, _place(inbox, "receive"))
         return Handling(span, self._took, _place(inbox, "process"), self._system.monotonic)
 
+    def failed(self, participant: str, error: BaseException | str, *, is_last: bool) -> None:
+        place = _place(f"{participant}.inbox", "process")
+        self._failed.add(1, {**place, **_error(error), "eventplane.given_up": is_last})
+
     def expired(self, participant: str, event: Envelope) -> None:  # noqa: ARG002 (a metric names no event)
         self._expired.add(1, _place(f"{participant}.inbox", "receive"))
 
@@ -117,6 +134,8 @@ class Handling:
 
     def end(self, error: BaseException | str | None) -> None:
         if error is not None:
+            if isinstance(error, BaseException):
+                self._span.record_exception(error)
             self._span.set_status(Status(StatusCode.ERROR, str(error)))
             self._span.set_attributes(_error(error))
         self._span.end()

@@ -7,6 +7,7 @@ import logging
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Sequence
 from traceback import extract_tb
+from typing import TypedDict
 
 from eventplane.conversation.messages import Failure, Reply, Status, is_request, replier_to, write_reply
 from eventplane.dead_letter import DEAD_LETTER_TYPE, Refusal
@@ -15,7 +16,7 @@ from eventplane.errors import EnvelopeError
 from eventplane.guarantee import is_expired
 from eventplane.ordering import Stream, position_in
 from eventplane.reasons import Outcome, Reason
-from eventplane.retries import URGENT, RetrySchedule
+from eventplane.retries import URGENT, RetrySchedule, is_reported
 from eventplane.values import timestamp
 from eventplane_client.delivery import Delivery
 from eventplane_client.epochs import EpochWatch
@@ -27,7 +28,7 @@ from eventplane_client.errors import (
     UnhandleableError,
 )
 from eventplane_client.letters import letter
-from eventplane_client.notices import DeadLettered, Expired, InDoubt, Listener
+from eventplane_client.notices import DeadLettered, Expired, InDoubt, Listener, log_notice
 from eventplane_client.packs import UnpackingTransport
 from eventplane_client.ports import Message, MessageFilter, Mode, Transport, Verdict, digest
 from eventplane_client.resequencer import GAP_TIMEOUT_S, MOST_HELD, Resequencer
@@ -61,6 +62,20 @@ Doubt = Callable[[Envelope], bool]
 """Asked of an event that was in hand at a crash: whether to hand it out again. Its program can look."""
 
 
+class ReaderOptions(TypedDict, total=False):
+    """How an inbox is read: what `Reader` takes by name."""
+
+    mode: Mode
+    on_notice: Listener
+    on_doubt: Doubt | None
+    gap_timeout_s: float
+    most_held: int
+    telemetry: Telemetry | None
+    has_expired: Judge | None
+    retries: Retries
+    system: System
+
+
 class Reader:
     """Reads for `participant`. `filter` is None for what needs none. One thread at a time.
 
@@ -74,9 +89,9 @@ class Reader:
         transport: Transport,
         filter: MessageFilter | None,
         *,
-        mode: Mode,
-        on_notice: Listener,
-        on_doubt: Doubt | None,
+        mode: Mode = Mode.EXACTLY_ONCE,
+        on_notice: Listener = log_notice,
+        on_doubt: Doubt | None = None,
         gap_timeout_s: float = GAP_TIMEOUT_S,
         most_held: int = MOST_HELD,
         telemetry: Telemetry | None = None,
@@ -162,6 +177,8 @@ class Reader:
         failed.told(error)
         message = failed.message
         if self._mode is Mode.AT_MOST_ONCE:
+            if is_failure:
+                self._report(failed, error, None)
             self._end([failed])
             self._reply(failed.event, Status.FAILED, failure=_failure(error))
             return
@@ -228,15 +245,16 @@ class Reader:
         return self._schedule(delivery).wait_s(self._age_s(delivery), attempt, self._chance())
 
     def _report(
-        self, failed: Delivery, error: BaseException | str, wait_s: float | None, left_s: float
+        self, failed: Delivery, error: BaseException | str, wait_s: float | None, left_s: float = 0.0
     ) -> None:
-        """Log a failure: of an event that goes on failing each time that its attempts have doubled."""
+        """Count a failure and log it."""
+        self._telemetry.failed(self._participant, error, is_last=wait_s is None)
         attempt = failed.message.attempt
-        level = logging.WARNING if wait_s is None or attempt & (attempt - 1) == 0 else logging.DEBUG
         sender, source, id = failed.event.key
         then = "it is given up" if wait_s is None else f"again in {wait_s:.0f} s, given up in {left_s:.0f} s"
         text = "%s: attempt %d at event %s of %s, sent by %s, failed: %s; %s"
         trace = error if isinstance(error, BaseException) else None
+        level = logging.WARNING if is_reported(attempt, is_last=wait_s is None) else logging.DEBUG
         _log.log(level, text, self._participant, attempt, id, source, sender, error, then, exc_info=trace)
 
     def _receive(self, wait_s: float) -> None:

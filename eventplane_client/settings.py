@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, fields
+import warnings
+from collections.abc import Collection, Mapping
+from dataclasses import KW_ONLY, dataclass, fields
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal, Self, TypedDict
 
 from eventplane.limits import MAX_RECEIVES
 from eventplane.retries import DAY_S
-from eventplane.settings import Range
+from eventplane.settings import Range, nearest
 from eventplane.tracing.context import DEFAULT_SHARE
 from eventplane.values import whole_number
 from eventplane.webhooks import MAX_PORT
@@ -17,6 +18,7 @@ from eventplane_client.errors import ClientSettingsError
 from eventplane_client.ports import Mode
 from eventplane_client.resequencer import GAP_TIMEOUT_S, MOST_HELD
 from eventplane_client.system import TIMEOUT_MAX
+from eventplane_client.telemetry import Telemetry
 
 DISCOVER: Final = "discover:"
 """The transport where nothing is configured."""
@@ -52,7 +54,28 @@ WORDS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """What the settings that are words accept, by their names."""
 
+Word = Literal["exactly_once", "at_least_once", "at_most_once"]
+"""A `Mode` as text."""
+
 _STATES = ("memory:", "sqlite:PATH", "dynamodb:TABLE", "dynamodb-log:TABLE")
+
+
+class Options(TypedDict, total=False):
+    """The settings of `ClientSettings` that `connect` takes by name; None is not given."""
+
+    state: str | None
+    mode: Mode | Word | None
+    window: int | None
+    gap_timeout_s: float | None
+    most_held: int | None
+    telemetry: Telemetry | Literal["none", "opentelemetry"] | None
+    trace_share: float | None
+    max_receives: int | None
+    give_up_after_s: int | None
+    contract: str | None
+    subscriptions: str | None
+    certificate: str | None
+    password_file: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +85,12 @@ class ClientSettings:
     Raises `ClientSettingsError` for a value out of its range.
 
     Attributes:
-        participant: the participant's name in the contract.
         transport: `memory:NAME`, `mqtt://HOST:PORT`, where a Unix socket's path may stand for host and port,
             `mqtt-profile:PATH` (Mosquitto's own profile says where the broker is, by default
             `DEFAULT_PROFILE`), `mqtt-dns-sd:THING` (the broker that the device THING announces in the home,
             by default any), `discover:` (the default: one of these two, the profile if this device has one),
             `sqs:ENVIRONMENT`, or `NAME:ADDRESS` of a protocol that a package adds (docs/how-to/protocols.md).
+        participant: the participant's name in the contract.
         state: where it is remembered which events were handed out: `memory:`, `sqlite:PATH`,
             `dynamodb:TABLE`, `dynamodb-log:TABLE`. The default is the file `default_state` over
             MQTT, the environment's table over SQS, and memory in memory.
@@ -92,8 +115,9 @@ class ClientSettings:
         trace_share: share of the events without a trace that get one, 0 to 1 (0.01), as in the functions.
     """
 
-    participant: str
     transport: str = DISCOVER
+    participant: str = ""
+    _: KW_ONLY
     state: str = ""
     mode: Mode = Mode.EXACTLY_ONCE
     window: int | None = None
@@ -108,7 +132,21 @@ class ClientSettings:
     certificate: str = ""
     password_file: str = ""
 
+    def __new__(cls, *_: object, **named: object) -> Self:
+        check_names(named)
+        return object.__new__(cls)
+
     def __post_init__(self) -> None:
+        if ":" in self.participant and ":" not in self.transport:
+            # Before 0.4.0 the participant came first. No name has a colon, each transport has one.
+            old = f"ClientSettings({self.transport!r}, {self.participant!r})"
+            text = (
+                f"the transport comes first: write ClientSettings({self.participant!r}, {self.transport!r})"
+            )
+            warnings.warn(f"{old}: {text}", DeprecationWarning, stacklevel=3)
+            transport, participant = self.participant, self.transport
+            object.__setattr__(self, "transport", transport)
+            object.__setattr__(self, "participant", participant)
         for name in ("participant", "transport"):
             if not getattr(self, name):
                 raise ClientSettingsError(name, "it is missing", f"set it, or {_variable(name)}")
@@ -127,15 +165,24 @@ class ClientSettings:
 
         An empty variable counts as unset. Raises `ClientSettingsError`.
         """
-        values: dict[str, Any] = {each.name: "" for each in fields(cls) if each.default is MISSING}
-        for each in fields(cls):
-            if value := environment.get(_variable(each.name)):
-                values[each.name] = value
+        values: dict[str, Any] = {
+            name.removeprefix(PREFIX).lower(): value
+            for name, value in environment.items()
+            if name.startswith(PREFIX) and value
+        }
         return cls(**values | {name: value for name, value in given.items() if value is not None})
 
     def state_parts(self, default: str) -> tuple[str, str]:
         """The state's kind and its place. Raises `ClientSettingsError`."""
         return _parts("state", self.state or default, _STATES)
+
+
+def check_names(given: Collection[str], more: Collection[str] = ()) -> None:
+    """Raise `ClientSettingsError` for a name that is no setting and none of `more`."""
+    known = [*more, *(each.name for each in fields(ClientSettings))]
+    for name in given:
+        if name not in known:
+            raise ClientSettingsError(name, "there is no such setting", nearest(name, known))
 
 
 def check_number(name: str, value: object, accepted: Range) -> float:

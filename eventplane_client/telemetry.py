@@ -29,6 +29,9 @@ class Telemetry(Protocol):
     def begin(self, participant: str, event: Envelope, message: Message) -> Handling:
         """`event` of the inbox of `participant` is handed out."""
 
+    def failed(self, participant: str, error: BaseException | str, *, is_last: bool) -> None:
+        """An attempt at an event of the inbox of `participant` failed; `is_last`: it is given up."""
+
     def expired(self, participant: str, event: Envelope) -> None:
         """`event` expired in the inbox of `participant`, and was not handed out."""
 
@@ -42,6 +45,9 @@ class NoTelemetry:
 
     def begin(self, participant: str, event: Envelope, message: Message) -> Handling:  # noqa: ARG002
         return _NO_HANDLING
+
+    def failed(self, participant: str, error: BaseException | str, *, is_last: bool) -> None:
+        pass
 
     def expired(self, participant: str, event: Envelope) -> None:
         pass

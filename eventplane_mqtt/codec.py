@@ -51,19 +51,17 @@ class ProtocolError(MqttError):
     The connection ends; the next one starts afresh.
     """
 
-    def __init__(self, packet: str, problem: str) -> None:
-        super().__init__(f"{packet}: {problem}")
-        self.packet = packet
-        self.problem = problem
+    packet: str
+    problem: str
+    message = "{packet}: {problem}"
 
 
 class UnsendableError(MqttError):
     """MQTT cannot carry a caller's `value`: `problem` says why. A bug of the caller."""
 
-    def __init__(self, value: str, problem: str) -> None:
-        super().__init__(f"{value!r} cannot be sent: {problem}")
-        self.value = value
-        self.problem = problem
+    value: str
+    problem: str
+    message = "{value!r} cannot be sent: {problem}"
 
 
 class ConnAck(NamedTuple):

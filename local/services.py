@@ -67,7 +67,7 @@ class Service:
         window: int = 200,
         client_id: str | None = None,
     ) -> None:
-        settings = ClientSettings(name, "mqtt:", state="memory:", mode=Mode.AT_LEAST_ONCE)
+        settings = ClientSettings("mqtt:", name, state="memory:", mode=Mode.AT_LEAST_ONCE)
         self.transport = MqttTransport(
             name,
             LOOPBACK,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 from datetime import date
@@ -15,6 +16,7 @@ from contract.loader import CONTRACT_FILE, load_any, project_contract
 from eventplane.contract import Contract
 from eventplane.errors import EventPlaneError
 from eventplane.values import whole_number
+from operations.command_line import environment
 from operations.text import table
 
 DONE: Final = 0
@@ -58,9 +60,14 @@ def add_contract(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def contract_file(options: argparse.Namespace) -> Path:
+    """Return the file of the contract that is named, or of this project's, or of the plane's own."""
+    return options.contract or project_contract(Path()) or CONTRACT_FILE
+
+
 def contract_of(options: argparse.Namespace) -> Contract:
-    """Return the contract that is named, or this project's, or the plane's own. Raises `ContractError`."""
-    return load_any(options.contract or project_contract(Path()) or CONTRACT_FILE)
+    """Return the contract of `contract_file`. Raises `ContractError`."""
+    return load_any(contract_file(options))
 
 
 def day(text: str) -> date:
@@ -111,6 +118,16 @@ def present_rows(
     else:
         say(nothing)
     return DONE if documents else FAILED
+
+
+def shell_line(options: argparse.Namespace, *words: str) -> str:
+    """Return a command for the shell of this one, with the options of this one that its variables lack."""
+    line = ["eventplane", *words]
+    for name in ("env", "region", "profile", "endpoint_url", "contract"):
+        value = getattr(options, name, None)
+        if value and (name != "env" or value != environment()):
+            line += [f"--{name.replace('_', '-')}", str(value)]
+    return shlex.join(line)
 
 
 def say(text: str) -> None:

@@ -124,10 +124,15 @@ def main(arguments: Sequence[str]) -> int:
         options = tree().parse_args(arguments)
     except ModuleNotFoundError as error:
         return _missing(error)
-    options.env = getattr(options, "env", None) or os.environ.get(_ENVIRONMENT) or "dev"
+    options.env = getattr(options, "env", None) or environment()
     options.json = getattr(options, "json", False)
     with aws_settings(options):
         return run(lambda: int(options.run(options)))
+
+
+def environment() -> str:
+    """Return the environment of commands in this shell that name none."""
+    return os.environ.get(_ENVIRONMENT) or "dev"
 
 
 def tree() -> Parser:

@@ -11,11 +11,11 @@ from contract.acl import acl
 from contract.checks import check
 from contract.diagram import diagram
 from contract.diff import diff, diff_text
-from contract.loader import load_any
+from contract.loader import load_any, unread_schemas
 from contract.summary import summary, warnings_text
 from eventplane.contract import Contract, ContractError
 from operations import explain_command
-from operations.command import DONE, FAILED, add_contract, add_verbs, contract_of, present, say
+from operations.command import DONE, FAILED, add_contract, add_verbs, contract_file, contract_of, present, say
 
 _NO_IMAGE: Final = (
     "it was not compared with the contract of any device's image (--image FILE); "
@@ -72,7 +72,7 @@ def _check(options: argparse.Namespace) -> int:
     if getattr(options, "output", None):
         options.output.parent.mkdir(parents=True, exist_ok=True)
         options.output.write_bytes(contract.canonical)
-    warnings = check(contract)
+    warnings = (*check(contract), *unread_schemas(contract_file(options)))
     document = {**_names(contract), "warnings": [asdict(each) for each in warnings]}
     present(options, document, "\n".join(filter(None, [summary(contract), warnings_text(warnings)])))
     return DONE

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from contract.explain import Condition, Explanation, Outcome, outcomes
-from contract.loader import load_event
+from contract.loader import check_payload, load_event
 from eventplane.contract import Contract, DeliveryGuarantee, Place
 from eventplane.envelope import Envelope
 from operations.command import DONE, add_contract, contract_of, present
@@ -39,7 +39,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Print who receives an event, and why each route takes it or not."""
     contract, event = contract_of(options), load_event(options.event)
-    found = outcomes(contract, event, options.sender)
+    found = outcomes(contract, event, options.sender, check_payload(contract, event))
     routes = shown_routes(found)
     if options.place:
         routes = tuple(each for each in routes if each.route.place == options.place)
@@ -77,13 +77,13 @@ def summary(found: Sequence[Outcome], routes: Sequence[Explanation]) -> str:
     lines = [f"routes that match: {', '.join(matching) or 'none'}"]
     senders: dict[tuple[str, ...], list[str]] = {}
     for each in found:
-        senders.setdefault(tuple(_received(each)), []).append(each.sender or "nobody")
+        senders.setdefault(tuple(receivers(each)), []).append(each.sender or "nobody")
     for received, names in senders.items():
         lines += [f"sent by: {', '.join(names)}", *received]
     return "\n".join(lines)
 
 
-def _received(outcome: Outcome) -> Iterator[str]:
+def receivers(outcome: Outcome) -> Iterator[str]:
     if outcome.problem:
         yield f"received by: nobody, because {outcome.problem}; {outcome.remedy}"
         return
@@ -92,6 +92,8 @@ def _received(outcome: Outcome) -> Iterator[str]:
         way = " -> ".join(hop.route.name for hop in receipt.hops)
         promise = ", at best effort" if receipt.guarantee is DeliveryGuarantee.BEST_EFFORT else ""
         yield f"  {receipt.channel.address} by {way}{promise}"
+    if refusal := outcome.refused:
+        yield f"received by nobody in the cloud, because it is refused ({refusal.reason}): {refusal.detail}"
     if refusal := outcome.not_down:
         yield f"received by no device, because it is refused ({refusal.reason}): {refusal.detail}"
 

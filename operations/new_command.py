@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
+from typing import Final
 
 from contract.loader import PROJECT_CONTRACTS, project_contract
 from contract.scaffold import (
@@ -16,7 +19,11 @@ from contract.scaffold import (
     receivers_of,
 )
 from eventplane.contract import ParticipantKind, Priority
-from operations.command import DONE, add_verbs, present
+from operations.command import DONE, add_verbs, present, shell_line
+from operations.send_command import BROKER
+
+LOCAL: Final = "local"
+"""The environment of the plane of `make up`."""
 
 _KINDS = {
     each.value.replace("_", "-"): each
@@ -84,7 +91,11 @@ def _contract(options: argparse.Namespace) -> int:
     copied = copy_contract(options.folder)
     scaffold = Scaffold.of(copied)
     scaffold.added += ["the plane's own participants, event types and routes, with their schemas"]
-    return _finish(options, scaffold, ["add a service: eventplane new participant NAME --kind cloud-service"])
+    found = project_contract(Path())
+    # Without it commands in this folder take another one.
+    options.contract = None if found and found.samefile(copied) else copied
+    line = shell_line(options, "new", "participant", "NAME", "--kind", "cloud-service")
+    return _finish(options, scaffold, [f"add a service: {line}"])
 
 
 def _participant(options: argparse.Namespace) -> int:
@@ -98,23 +109,33 @@ def _participant(options: argparse.Namespace) -> int:
 
 
 def _steps_of_participant(options: argparse.Namespace, path: Path, kind: ParticipantKind) -> Iterator[str]:
-    at = "" if options.contract is None else f" --contract {path}"
     name = options.name
+    new_type = partial(shell_line, options, "new", "event-type", "TYPE", "--sender")
     if not options.description:
         yield f"describe it in one sentence: participants.{name}.description in {path}"
-    yield f"declare what it sends: eventplane new event-type TYPE --sender {name} --receiver NAME{at}"
+    yield f"declare what it sends: {new_type(name, '--receiver', 'NAME')}"
     if not options.receives:
-        command = f"eventplane new event-type TYPE --sender NAME --receiver {name}{at}"
-        yield f"lead events to it: a route to {name}.inbox, or {command}"
+        yield f"lead events to it: a route to {name}.inbox, or {new_type('NAME', '--receiver', name)}"
     if options.webhook:
         yield f'give each environment its URL: webhook_urls={{"{name}": "https://..."}} in stacks/config.py'
     if kind is ParticipantKind.CLOUD_SERVICE:
-        yield "deploy it: make deploy ENV=dev (with `make up`: make publish)"
-        if not options.webhook:
-            yield f'receive: connect(ClientSettings("{name}", "sqs:dev")), of eventplane-client[aws]'
+        yield f"deploy it: {_deployment(options)}"
+        address, use, package = f"sqs:{options.env}", "receive", "eventplane-client[aws]"
     else:
-        yield "publish the contract to the devices: eventplane contract publish --env dev"
-        yield f'send: connect(ClientSettings("{name}", "mqtt://127.0.0.1:1883")), of eventplane-client'
+        yield f"publish the contract to the devices: {_publication(options)}"
+        address = os.environ.get(BROKER) or "mqtt://127.0.0.1:1883"
+        use, package = "send", "eventplane-client"
+    if not options.webhook:
+        yield f'{use}: connect("{address}", "{name}"), of {package}'
+
+
+def _deployment(options: argparse.Namespace) -> str:
+    """Return the command that deploys to the environment; the plane of `make up` has one of its own."""
+    return "make publish" if options.env == LOCAL else f"make deploy ENV={options.env}"
+
+
+def _publication(options: argparse.Namespace) -> str:
+    return _deployment(options) if options.env == LOCAL else shell_line(options, "contract", "publish")
 
 
 def _event_type(options: argparse.Namespace) -> int:
@@ -133,10 +154,10 @@ def _event_type(options: argparse.Namespace) -> int:
     received = receivers_of(scaffold.contract, options.type)
     if not received:
         steps.append("nobody receives it yet: add a route, for example by --receiver NAME")
-    steps.append(
-        "check it: eventplane contract check; who receives an event: eventplane contract explain event.json"
-    )
-    steps.append("put it into force: eventplane contract publish --env dev, or make deploy ENV=dev")
+    steps.append(f"check it: {shell_line(options, 'contract', 'check')}")
+    steps.append(f"see who receives an event: {shell_line(options, 'contract', 'explain', 'EVENT.json')}")
+    published = dict.fromkeys((_publication(options), _deployment(options)))
+    steps.append(f"put it into force: {', or '.join(published)}")
     return _finish(options, scaffold, steps, received)
 
 

@@ -9,17 +9,26 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from contract.loader import load_event
+from contract.explain import Outcome, outcomes
+from contract.loader import check_payload, load_event
+from eventplane import reasons
 from eventplane.contract import Contract, Participant
+from eventplane.dead_letter import Refusal
 from eventplane.envelope import Envelope
-from operations.command import DONE, ChoiceError, add_contract, contract_of, positive, present
+from eventplane.guarantee import is_expired
+from operations.command import DONE, ChoiceError, add_contract, contract_of, positive, present, shell_line
+from operations.explain_command import receivers
+from operations.system import now_ms
 
 BROKER: Final = "EVENTPLANE_BROKER"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.description = "Send an event as one of the participants, and wait until the plane has stored it."
+    parser.description = (
+        "Send an event as one of the participants, wait until the plane has stored it, and print who "
+        "receives it. What the contract refuses is not sent."
+    )
     parser.set_defaults(run=_send)
     parser.add_argument(
         "event", type=Path, metavar="FILE", help="one event, in JSON or YAML; - for standard input"
@@ -64,23 +73,34 @@ def _send(options: argparse.Namespace) -> int:
 
         enter()
         transport = f"sqs:{options.env}"
+    (outcome,) = outcomes(contract, event, sender.name, check_payload(contract, event))
+    _check_accepted(outcome, event)
     _put(sender.name, transport, event, options.timeout)
-    document: dict[str, Any] = {"id": event.id, "source": event.source, "sender": sender.name}
-    present(
-        options,
-        document,
-        f"{event.type} is stored, sent as {sender.name}\nits way: eventplane trace {event.id} --follow",
-    )
+    document: dict[str, Any] = {"id": event.id, "source": event.source} | outcome.document()
+    way = shell_line(options, "trace", event.id, "--follow")
+    lines = [f"{event.type} is stored, sent as {sender.name}", *receivers(outcome), f"its way: {way}"]
+    present(options, document, "\n".join(lines))
     return DONE
 
 
-def _put(participant: str, transport: str, event: Envelope, timeout_s: float) -> None:
+def _check_accepted(outcome: Outcome, event: Envelope) -> None:
+    """Raise `RefusedError` for what the contract refuses, and for what has expired: nothing is sent."""
     # Only here: what reads the file and the contract needs no client library.
+    from eventplane_client.errors import RefusedError
+
+    refusal = outcome.refused or outcome.not_down
+    if is_expired(event, now_ms()):
+        refusal = Refusal(reasons.Outcome.EXPIRED, f"its expirytime was {event.attributes['expirytime']}")
+    if refusal:
+        raise RefusedError(outcome.sender, refusal.reason, refusal.detail)
+
+
+def _put(participant: str, transport: str, event: Envelope, timeout_s: float) -> None:
     from eventplane_client import ClientSettings, Mode, connect
 
     # What the client tries again it logs; what came of it is raised.
     logging.basicConfig(level=logging.ERROR)
-    settings = ClientSettings(participant, transport, state="memory:", mode=Mode.AT_LEAST_ONCE)
+    settings = ClientSettings(transport, participant, state="memory:", mode=Mode.AT_LEAST_ONCE)
     with connect(settings) as client:
         client.put(event, timeout_s)
 

@@ -19,19 +19,17 @@ class ProvisioningError(EdgeError):
 class UnreachableError(ProvisioningError):
     """No connection as `client_id`, or it ended too early, for `reason`."""
 
-    def __init__(self, client_id: str, reason: str) -> None:
-        super().__init__(f"no connection as {client_id!r}: {reason}")
-        self.client_id = client_id
-        self.reason = reason
+    client_id: str
+    reason: str
+    message = "no connection as {client_id!r}: {reason}"
 
 
 class NoAnswerError(ProvisioningError):
     """The `step` (`create`, `register`) was not answered within `timeout_s` seconds."""
 
-    def __init__(self, step: str, timeout_s: float) -> None:
-        super().__init__(f"{step}: no answer within {timeout_s} s; check that the claim's policy allows it")
-        self.step = step
-        self.timeout_s = timeout_s
+    step: str
+    timeout_s: float
+    message = "{step}: no answer within {timeout_s} s; check that the claim's policy allows it"
 
 
 class RejectedError(ProvisioningError):
@@ -49,46 +47,39 @@ class RejectedError(ProvisioningError):
 class AnswerError(ProvisioningError):
     """The answer to the `step` does not follow the API."""
 
-    def __init__(self, step: str, problem: str) -> None:
-        super().__init__(f"{step}: the answer cannot be used: {problem}; check that this is AWS IoT")
-        self.step = step
-        self.problem = problem
+    step: str
+    problem: str
+    message = "{step}: the answer cannot be used: {problem}; check that this is AWS IoT"
 
 
 class WrongThingError(ProvisioningError):
     """The cloud registered thing `registered`, but the settings call this device `thing`."""
 
-    def __init__(self, thing: str, registered: str) -> None:
-        super().__init__(
-            f"registered as {registered!r}, but the settings say {thing!r}; correct the template's ThingName "
-            "or the setting 'thing'"
-        )
-        self.thing = thing
-        self.registered = registered
+    thing: str
+    registered: str
+    message = (
+        "registered as {registered!r}, but the settings say {thing!r}; correct the template's ThingName "
+        "or the setting 'thing'"
+    )
 
 
 class NotAcceptedError(ProvisioningError):
     """The new certificate is registered but does not connect yet; the old one remains in use."""
 
-    def __init__(self, reason: str) -> None:
-        super().__init__(f"no connection with the new certificate yet: {reason}; the present one remains")
-        self.reason = reason
+    reason: str
+    message = "no connection with the new certificate yet: {reason}; the present one remains"
 
 
 class KeyMakingError(ProvisioningError):
     """This device cannot generate a private key."""
 
-    def __init__(self, problem: str) -> None:
-        super().__init__(
-            f"cannot generate a private key: {problem}; install openssl, or set provisioning.keys to 'cloud'"
-        )
-        self.problem = problem
+    problem: str
+    message = "cannot generate a private key: {problem}; install openssl, or set provisioning.keys to 'cloud'"
 
 
 class IdentityFileError(ProvisioningError):
     """The file with key and certificate cannot be written; its content is unchanged."""
 
-    def __init__(self, path: Path, problem: str) -> None:
-        super().__init__(f"{path}: {problem}; make its directory writable for this user, with room for 10 KB")
-        self.path = path
-        self.problem = problem
+    path: Path
+    problem: str
+    message = "{path}: {problem}; make its directory writable for this user, with room for 10 KB"

@@ -17,7 +17,7 @@ from edge.systemd import start_logging
 from eventplane_mqtt import TlsFiles
 from eventplane_mqtt.link import Backoff
 
-_log = logging.getLogger("edge.provisioning")
+_log = logging.getLogger(__package__)
 _DAY_S = 86_400
 
 

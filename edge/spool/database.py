@@ -137,9 +137,9 @@ _WRITE_FAILED = {
 class DamagedRowError(ValueError):
     """The row that `what` describes is not as it was written; `last` is the batch that it belongs to."""
 
-    def __init__(self, what: str, last: int | None = None) -> None:
-        super().__init__(f"{what} is damaged")
-        self.last = last
+    what: str
+    last: int | None = None
+    message = "{what} is damaged"
 
 
 def checksum(table: str, *values: int | str | bytes) -> int:

@@ -13,11 +13,10 @@ from eventplane_mqtt.errors import MqttError
 class DiscoveryError(MqttError):
     """Base: the `problem` of the `subject`, and the `remedy`."""
 
-    def __init__(self, subject: str, problem: str, remedy: str) -> None:
-        super().__init__(f"{subject}: {problem}; {remedy}")
-        self.subject = subject
-        self.problem = problem
-        self.remedy = remedy
+    subject: str
+    problem: str
+    remedy: str
+    message = "{subject}: {problem}; {remedy}"
 
 
 class ProfileError(DiscoveryError):
@@ -52,4 +51,4 @@ class LibraryMissingError(DiscoveryError):
 
     def __init__(self) -> None:
         problem = "the Python package zeroconf, version 0.131 or later, is missing"
-        super().__init__("DNS-SD", problem, "install python3-zeroconf")
+        super().__init__("DNS-SD", problem, "install python3-zeroconf, or pip install zeroconf")

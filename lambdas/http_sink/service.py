@@ -18,6 +18,7 @@ from eventplane.guarantee import why_expired
 from eventplane.ledger import HANDOVERS, HandoverRecord, to_line
 from eventplane.limits import MAX_RECEIVES
 from eventplane.reasons import Outcome
+from eventplane.retries import is_reported
 from eventplane.sqs_binding import split
 from lambdas.common.archive import Archive
 from lambdas.common.aws import WORST_CALL_MS
@@ -174,13 +175,15 @@ class WebhookService:
             # What the queue deletes by itself has no dead letter.
             or (now_ms - message.sent_at_ms) / 1_000 + delay >= channel.retention_s
         )
-        logger.warning(
+        report = logger.warning if is_reported(message.attempt, is_last=is_last) else logger.debug
+        report(
             "not delivered",
             **correlation(message, event),
             reason=failure.reason,
             status=failure.status,
             detail=failure.detail,
             again_in_s=None if is_last else delay,
+            given_up_in_s=max(0, math.ceil(schedule.give_up_after_s - age_s)),
         )
         if is_last and self.letters.refuse(message, event, Refusal(failure.reason, failure.detail)):
             return self._record(message, event, Outcome.DEAD_LETTERED, failure.reason, failure.status)

@@ -1,4 +1,4 @@
-"""The check of payloads against the contract's JSON Schemas: this is the only file that knows the library.
+"""The check of payloads against the contract's JSON Schemas, within bounds of computing time.
 
 `known` and `strict` event types are checked; every other event is passed without being read again.
 """
@@ -8,13 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from eventplane import strict_json
-from eventplane.contract import Contract, Downlink, EventType, SchemaCheck
+from eventplane.contract import Contract, SchemaCheck
 from eventplane.dead_letter import Refusal
-from eventplane.envelope import Envelope, data_of, is_json
-from eventplane.errors import EnvelopeError, EventPlaneError
-from eventplane.reasons import Reason
-from eventplane.strict_json import member_spans
+from eventplane.envelope import Envelope
+from eventplane.errors import EventPlaneError
+from eventplane.payloads import payload_problem, payload_refusal
 from lambdas.router.cpu_limit import CpuLimitError, cpu_limit
 
 EVENT_SECONDS: Final = 0.5
@@ -26,9 +24,6 @@ that is made to be slow still fits the function's timeout."""
 
 URGENT_MESSAGE_SECONDS: Final = 1.0
 """The same in an urgent queue. Ours: a message there holds a few events, and its function ends sooner."""
-
-_QUOTED: Final = 200
-"""Most characters of a path, and of a message, in a refusal's detail: both may quote the payload."""
 
 Check = Callable[[Envelope], Refusal | None]
 """Why an event is refused, or None."""
@@ -53,8 +48,8 @@ class PayloadCheck:
     ) -> None:
         self._cpu_time = cpu_time
         self._message_s = message_s
-        types = [each for each in contract.event_types.values() if each.schema_check is not SchemaCheck.NONE]
-        self._types = {each.name: each for each in types}
+        types = contract.event_types.values()
+        self._types = {each.name for each in types if each.schema_check is not SchemaCheck.NONE}
         self._contract = contract
         self._validators: dict[str, Any] = {}
 
@@ -73,37 +68,21 @@ class PayloadCheck:
                 raise SlowPayloadsError(self._message_s)
             before = self._cpu_time()
             try:
-                return self._refusal(event, self._types[event.type])
+                return payload_refusal(self._contract, event, self._problem)
             finally:
                 spent += self._cpu_time() - before
 
         return check
 
-    def _refusal(self, event: Envelope, event_type: EventType) -> Refusal | None:
-        if self._is_empty_deletion(event):
-            return None
-        named = event.attributes.get("dataschema")
-        id = next(iter(event_type.schemas)) if named is None else str(named)
-        if id not in event_type.schemas:
-            if event_type.schema_check is SchemaCheck.KNOWN:
-                return None
-            known = ", ".join(event_type.schemas)
-            return Refusal(Reason.UNKNOWN_DATASCHEMA, f"{_short(id)} is none of the contract's: {known}")
+    def _problem(self, event: Envelope, id: str) -> str | None:
         if not self._validators:
             # At the first event that needs it: a router that sees alarms only never loads the library.
             self._validators = _validators(self._contract)
         try:
             with cpu_limit(EVENT_SECONDS):
-                problem = _problem(event, self._validators[id])
+                return payload_problem(event, self._validators[id])
         except CpuLimitError as error:
-            problem = str(error)
-        return Refusal(Reason.PAYLOAD_INVALID, f"{problem} (schema {id})") if problem else None
-
-    def _is_empty_deletion(self, event: Envelope) -> bool:
-        """Whether `event` removes a state, and so has no payload; what is wrong with it the downlink says."""
-        if self._contract.downlink(event.type) is not Downlink.STATE or "statedelete" not in event.attributes:
-            return False
-        return not {"data", "data_base64"} & {name for name, _, _ in member_spans(event.json)}
+            return str(error)
 
 
 def _validators(contract: Contract) -> dict[str, Any]:
@@ -119,27 +98,3 @@ def _validators(contract: Contract) -> dict[str, Any]:
         (id, DRAFT202012.create_resource(schema)) for id, schema in schemas.items()
     )
     return {id: Draft202012Validator(schema, registry=registry) for id, schema in schemas.items()}
-
-
-def _problem(event: Envelope, validator: Any) -> str | None:
-    """What is wrong with the payload, where, by the first of its faults."""
-    try:
-        data, content_type = data_of(event)
-        if content_type is not None and not is_json(content_type):
-            return f"data of {_short(content_type)} is not JSON, which the schema speaks of"
-        if not data:
-            return "there is no data"
-        value = strict_json.loads(strict_json.decode_text(data))
-        error = next(validator.iter_errors(value), None)
-    except EnvelopeError as refused:
-        return f"the data is not JSON: {refused.detail}"
-    except RecursionError:
-        return "it is nested too deeply for its schema"
-    except ArithmeticError:
-        return "it has a number that is too large to check"
-    return None if error is None else f"{_short(error.json_path)}: {_short(error.message)}"
-
-
-def _short(text: str) -> str:
-    """Both ends of a long text: a message begins with the value and ends with what is wrong with it."""
-    return text if len(text) <= _QUOTED else f"{text[: _QUOTED // 2]} ... {text[-_QUOTED // 2 :]}"

@@ -95,7 +95,7 @@ def provision(
     file.write_text("".join(_table(name, values) for name, values in settings.items()), encoding="utf-8")
     with log.open("wb") as output:
         child = subprocess.Popen(
-            [sys.executable, "-m", "edge", "provision", "--settings", str(file)],
+            [sys.executable, "-m", "edge.__main__", "provision", "--settings", str(file)],
             cwd=_CHECKOUT, stdout=output, stderr=output,
         )  # fmt: skip
         try:

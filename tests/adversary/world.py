@@ -279,7 +279,7 @@ class World:
         contract = self.folder / "contract.json"
         contract.write_bytes(self.deployed.contract.canonical)
         enter_as(self.programs[participant].cloud, monkeypatch)
-        with connect(ClientSettings(participant, "sqs:local", contract=str(contract))) as client:
+        with connect(ClientSettings("sqs:local", participant, contract=str(contract))) as client:
             yield client
 
     def letter(self, event: Envelope) -> Letter | None:

@@ -22,11 +22,11 @@ from tools.packages import ROOT, build
 
 DOCS = ROOT / "docs"
 IN_EACH = {
-    "eventplane": {"eventplane", "eventplane_aws", "contract", "operations"},
+    "eventplane": {"eventplane", "eventplane_aws", "eventplane_mqtt", "contract", "operations"},
     "eventplane-client": {"eventplane_client"},
     "eventplane-forwarder": {"edge"},
 }
-"""Distribution -> packages of the checkout that it brings, as far as it brings them all."""
+"""Distribution -> packages of the checkout that it brings; each is called `eventplane*` there."""
 
 IMPORT_ALL = """
 import importlib, pkgutil, sys
@@ -57,8 +57,21 @@ class Environment:
         uv(folder, "pip", "install", "--quiet", "--python", str(self._bin / "python"), *found, *requirements)
 
     def run(self, program: str, *arguments: str, status: int = 0) -> str:
-        """Return what `program` prints to either output, from a folder outside the checkout."""
-        environment = {"PATH": os.defpath, "HOME": str(self._cwd), "LANG": "C.UTF-8"}
+        """Return what `program` prints to either output, from a folder outside the checkout.
+
+        There, and on the path of modules, others have packages of the names that the checkout uses.
+        """
+        for name in ("contract", "edge", "operations"):
+            (self._cwd / name).mkdir(exist_ok=True)
+            (self._cwd / name / "__init__.py").write_text(
+                f"raise ImportError('this is the {name} of others')"
+            )
+        environment = {
+            "PATH": os.defpath,
+            "HOME": str(self._cwd),
+            "LANG": "C.UTF-8",
+            "PYTHONPATH": str(self._cwd),
+        }
         done = subprocess.run(
             [self._bin / program, *arguments], cwd=self._cwd, env=environment, check=False,
             capture_output=True, text=True,
@@ -90,17 +103,23 @@ def test_each_wheel_has_its_packages_with_their_types_and_nothing_else(wheels: d
     for name, wheel in wheels.items():
         assert wheel.name == f"{name.replace('-', '_')}-{__version__}-py3-none-any.whl"
         assert_size_is_stated(wheel, wheel.name.replace(__version__, "VERSION"))
-        members = {each for each in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in each}
-        brought = {each.partition("/")[0] for each in members}
-        assert brought >= IN_EACH[name]
-        assert {f"{each}/py.typed" for each in brought} <= members
+        archive = zipfile.ZipFile(wheel)
+        members = {each for each in archive.namelist() if ".dist-info/" not in each}
+        packages = {
+            each if each.startswith("eventplane") else f"eventplane_{each}": each for each in IN_EACH[name]
+        }
+        assert {f"{each}/py.typed" for each in packages} <= members
         sources = {
-            str(file.relative_to(ROOT))
-            for package in brought
+            f"{ours}/{file.relative_to(ROOT / package)}"
+            for ours, package in packages.items()
             for file in (ROOT / package).rglob("*")
             if file.is_file() and "__pycache__" not in file.parts
         }
         assert members == sources
+        metadata = next(each for each in archive.namelist() if each.endswith(".dist-info/METADATA"))
+        described = archive.read(metadata).decode()
+        assert described.count("\nProject-URL: ") == 3
+        assert not re.search(r"\]\((?!https://)", described)
 
 
 def test_the_client_alone_runs_its_examples(install: Install, tmp_path: Path) -> None:
@@ -124,8 +143,8 @@ def test_the_client_alone_runs_its_examples(install: Install, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("requirement", "packages"),
     [
-        ("eventplane-client[aws,dns-sd,functions,otel]", ["eventplane", "eventplane_client"]),
-        ("eventplane[aws]", ["eventplane", "contract", "operations"]),
+        ("eventplane-client[aws,cloudevents,dns-sd,functions,otel]", ["eventplane", "eventplane_client"]),
+        ("eventplane[aws]", ["eventplane", "eventplane_contract", "eventplane_operations"]),
     ],
 )
 def test_extras_name_all_that_is_imported(install: Install, requirement: str, packages: list[str]) -> None:

@@ -130,7 +130,7 @@ def test_the_client_library_subscribes_by_the_api_without_rights_on_the_table(
     )
     enter_as(cloud, monkeypatch)
     given = {"mode": Mode.AT_LEAST_ONCE, "subscriptions": api_url(plane)}
-    with connect(ClientSettings("carers", "sqs:local", **given)) as client:
+    with connect(ClientSettings("sqs:local", "carers", **given)) as client:
         client.subscribe({"exact": {"type": NEWS}}, name="by-client")
         client.subscribe({"exact": {"type": NEWS}}, name="by-client")
         with pytest.raises(AlreadySubscribedError):

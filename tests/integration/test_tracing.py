@@ -87,7 +87,7 @@ def answer(to: Envelope) -> Envelope:
 
 def handle_in_the_cloud(sent: Envelope, told: OpenTelemetry) -> None:
     """Read the alarm centre's inbox until `sent` is handled, and answer it."""
-    settings = ClientSettings("alarm-centre", "sqs:local")
+    settings = ClientSettings("sqs:local", "alarm-centre")
     with connect(settings, telemetry=told) as centre, centre.subscribe() as inbox:
 
         def handle(event: Envelope) -> None:
@@ -135,7 +135,7 @@ class Way:
         self._home = home
         self._receiver = receiver
         address = f"mqtt://127.0.0.1:{home.broker.port}"
-        self._voice = ClientSettings("voice-service", address, f"sqlite:{state}")
+        self._voice = ClientSettings(address, "voice-service", f"sqlite:{state}")
 
     def spans(self, of_voice: OpenTelemetry, of_centre: OpenTelemetry) -> tuple[Envelope, Envelope] | None:
         """Two alarms, handled and answered; None where not all spans of them came.

@@ -39,9 +39,14 @@ def blocks(*languages: str) -> list[tuple[str, str]]:
     return [(page, block) for page, text in TEXTS.items() for block in pattern.findall(text)]
 
 
-@pytest.mark.parametrize(("page", "example"), [each for each in blocks("python") if each[0] not in FRAGMENTS])
-def test_python_runs(page: str, example: str) -> None:
-    exec(compile(example, page, "exec"), {"__name__": "example"})  # noqa: S102
+@pytest.mark.parametrize("page", sorted({page for page, _ in blocks("python")} - FRAGMENTS.keys()))
+def test_python_runs(page: str) -> None:
+    """The blocks of a page in their order, as one program, with the tests that they define."""
+    names: dict[str, Any] = {"__name__": "example"}
+    for _, example in (each for each in blocks("python") if each[0] == page):
+        exec(compile(example, page, "exec", dont_inherit=True), names)  # noqa: S102
+        for name in [each for each in names if each.startswith("test_")]:
+            names.pop(name)()
 
 
 @pytest.mark.parametrize(("page", "example"), [each for each in blocks("python") if each[0] in FRAGMENTS])

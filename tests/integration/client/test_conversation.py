@@ -38,7 +38,7 @@ def enter(
 ) -> Client:
     """The client of a cloud service, with its rights and no others."""
     enter_as(program_of(plane, participant), monkeypatch)
-    return connect(ClientSettings(participant, "sqs:local", contract=contract))
+    return connect(ClientSettings("sqs:local", participant, contract=contract))
 
 
 def message(home: Home) -> Envelope:

@@ -116,7 +116,7 @@ def test_what_a_handler_depends_on_may_be_down_and_every_alarm_is_handled_once(
             raise ConnectionRefusedError("the telephone exchange is down")
         handled[event.id] += 1
 
-    settings = ClientSettings("alarm-centre", "sqs:local")
+    settings = ClientSettings("sqs:local", "alarm-centre")
     with connect(settings, on_notice=notices.append) as centre, centre.subscribe() as inbox:
         for each in sent:
             enter(plane, each)
@@ -132,7 +132,7 @@ def test_a_participant_subscribes_to_what_the_contract_does_not_lead_to_it(
 ) -> None:
     enter_as(program_of(plane, "carers"), monkeypatch)
     with (
-        connect(ClientSettings("carers", "sqs:local")) as carers,
+        connect(ClientSettings("sqs:local", "carers")) as carers,
         carers.subscribe(NEWS, name="news") as inbox,
     ):
         found: list[str] = []
@@ -166,7 +166,7 @@ def test_what_a_participant_does_not_handle_does_not_come_and_the_ledger_says_so
 ) -> None:
     enter_as(program_of(plane, "family-app"), monkeypatch)
     doors, motion = (f"org.eventplane.activity.{kind}.v1" for kind in ("door", "motion"))
-    with connect(ClientSettings("family-app", "sqs:local")) as family, family.subscribe() as inbox:
+    with connect(ClientSettings("sqs:local", "family-app")) as family, family.subscribe() as inbox:
 
         def round_of_both() -> tuple[set[str], set[str]]:
             """A motion and then a door come in; which of them come out."""
@@ -212,4 +212,4 @@ def test_a_participants_program_may_not_read_or_route_for_another(
 ) -> None:
     enter_as(program_of(plane, "carers"), monkeypatch)
     with pytest.raises(UnavailableError):
-        connect(ClientSettings("family-app", "sqs:local"))
+        connect(ClientSettings("sqs:local", "family-app"))

@@ -44,7 +44,7 @@ def test_what_expired_before_its_service_handled_it_the_forwarder_counts_as_expi
 ) -> None:
     notices: list[Notice] = []
     transport = MqttTransport("call-service", "127.0.0.1", home.broker.port, max_receives=5)
-    settings = ClientSettings("call-service", "mqtt:", state=f"sqlite:{tmp_path / 'state.db'}")
+    settings = ClientSettings("mqtt:", "call-service", state=f"sqlite:{tmp_path / 'state.db'}")
     call = Client(
         "call-service",
         transport,
@@ -76,7 +76,7 @@ def test_who_is_not_in_the_contract_and_what_may_not_be_sent_have_names(home: Ho
     file = tmp_path / "deployed.json"
     file.write_bytes(load_contract().canonical)
     with pytest.raises(NotRegisteredError):
-        connect(ClientSettings("stranger", address, state="memory:", contract=str(file)))
-    settings = ClientSettings("voice-service", address, state="memory:", contract=str(file))
+        connect(ClientSettings(address, "stranger", state="memory:", contract=str(file)))
+    settings = ClientSettings(address, "voice-service", state="memory:", contract=str(file))
     with connect(settings) as voice, pytest.raises(RefusedError, match="sender_not_allowed"):
         voice.put(event(type="org.example.unknown.v1"), SECONDS)

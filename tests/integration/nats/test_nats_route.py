@@ -145,7 +145,7 @@ def plane(
 
 def desk_settings(server: NatsServer, root: Path) -> ClientSettings:
     return ClientSettings(
-        "desk", f"{server.url}/{ENVIRONMENT}", state=f"sqlite:{root / 'desk.db'}", mode=Mode.EXACTLY_ONCE
+        f"{server.url}/{ENVIRONMENT}", "desk", state=f"sqlite:{root / 'desk.db'}", mode=Mode.EXACTLY_ONCE
     )
 
 

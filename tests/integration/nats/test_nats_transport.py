@@ -184,7 +184,7 @@ def test_what_is_worked_on_for_longer_than_the_ack_wait_does_not_come_again(
         extended.append(len(messages))
 
     monkeypatch.setattr(NatsTransport, "extend", count)
-    settings = ClientSettings("desk", channel.address, mode=Mode.AT_LEAST_ONCE)
+    settings = ClientSettings(channel.address, "desk", mode=Mode.AT_LEAST_ONCE)
     first = channel.open()
     first.put(event(), SECONDS, durable=True)
     with connect(settings) as client, client.subscribe() as inbox:
@@ -269,10 +269,10 @@ def test_without_a_server_or_streams_the_remedy_is_named(
 @pytest.mark.parametrize(
     ("settings", "setting"),
     [
-        (ClientSettings("desk", "nats://127.0.0.1:4222", state="memory:"), "transport"),
-        (ClientSettings("desk", "nats:prod", state="memory:"), "transport"),
-        (ClientSettings("desk", "nats://me:secret@127.0.0.1:4222/prod", state="memory:"), "transport"),
-        (ClientSettings("desk", "nats://127.0.0.1:4222/prod"), "state"),
+        (ClientSettings("nats://127.0.0.1:4222", "desk", state="memory:"), "transport"),
+        (ClientSettings("nats:prod", "desk", state="memory:"), "transport"),
+        (ClientSettings("nats://me:secret@127.0.0.1:4222/prod", "desk", state="memory:"), "transport"),
+        (ClientSettings("nats://127.0.0.1:4222/prod", "desk"), "state"),
     ],
 )
 def test_settings_that_cannot_work_are_refused_before_anything_is_sent(
@@ -475,7 +475,7 @@ def test_with_the_rules_of_the_contract_each_does_its_own_and_nothing_else(
     assert sender.send(f"{ruled.url}/{desk_inbox}", [to_message(event("true"))]) == [TAKEN]
     sender.close()
     monkeypatch.setenv(CREDENTIALS, as_user("desk"))
-    with connect(ClientSettings("desk", f"{ruled.url}/own", mode=Mode.AT_LEAST_ONCE)) as desk:
+    with connect(ClientSettings(f"{ruled.url}/own", "desk", mode=Mode.AT_LEAST_ONCE)) as desk:
         desk.put(event("sent"))
         with desk.subscribe() as inbox:
             assert inbox.get(SECONDS).id == "true"

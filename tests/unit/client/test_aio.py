@@ -159,7 +159,7 @@ def test_a_request_goes_to_the_client_as_it_was_given() -> None:
 def test_it_refuses_by_the_same_names() -> None:
     async def run() -> None:
         async with (
-            AsyncClient(connect(ClientSettings("reader", "memory:asyncio"))) as client,
+            AsyncClient(connect(ClientSettings("memory:asyncio", "reader"))) as client,
             await client.subscribe() as inbox,
         ):
             for timeout_s in (-1.0, math.nan):

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, Unpack, get_args, get_type_hints
 
 import pytest
 
 from eventplane.settings import Range
-from eventplane_client import ClientSettings, Mode, connect
+from eventplane_client import ClientSettings, Mode, cloud_event_of, connect
 from eventplane_client.errors import (
     AlreadySubscribedError,
     ClientSettingsError,
@@ -24,7 +27,8 @@ from eventplane_client.errors import (
 )
 from eventplane_client.memory import RANGES as PLANE_RANGES
 from eventplane_client.memory import MemoryPlane
-from eventplane_client.settings import ARGUMENTS, PREFIX, RANGES, WORDS, host_and_port
+from eventplane_client.settings import ARGUMENTS, PREFIX, RANGES, WORDS, Options, Word, host_and_port
+from eventplane_client.telemetry import Telemetry
 from tests.plane import shipped_contract
 from tests.unit.client.worlds import event
 
@@ -40,7 +44,7 @@ ENVIRONMENT = {
 @pytest.mark.source("P13", "N1")
 def test_the_environment_says_everything() -> None:
     assert ClientSettings.read(ENVIRONMENT) == ClientSettings(
-        "desk", "memory:settings", mode=Mode.AT_LEAST_ONCE, window=500, gap_timeout_s=2.5
+        "memory:settings", "desk", mode=Mode.AT_LEAST_ONCE, window=500, gap_timeout_s=2.5
     )
 
 
@@ -56,10 +60,58 @@ def test_a_transport_and_a_name_are_enough_and_the_environment_has_the_rest(
         with desk.subscribe(rings) as inbox:
             bell.put(event("ring", type="ring"))
             assert inbox.get(0).id == "ring"
-    with connect(ClientSettings("desk", "memory:given"), "porter") as porter:
+    with connect(ClientSettings("memory:given", "desk"), "porter") as porter:
         assert porter.participant == "porter"
     with pytest.raises(ClientSettingsError, match="'mode': 'twice' is not known"):
-        connect("memory:given", mode="twice")
+        connect("memory:given", mode="twice")  # type: ignore[arg-type]
+    monkeypatch.setenv("EVENTPLANE_CLIENT_MODEE", "at_least_once")
+    with pytest.raises(ClientSettingsError, match=r"'modee': there is no such setting; did you mean mode\?"):
+        connect("memory:given", "bell")
+
+
+def test_every_setting_is_an_argument_with_its_type_and_an_unknown_one_names_the_nearest() -> None:
+    assert get_type_hints(connect)["more"] == Unpack[Options]
+    hints, by_position = get_type_hints(ClientSettings), {"transport", "participant", "_"}
+    settings = {name: hint | None for name, hint in hints.items() if name not in by_position}
+    settings |= {"mode": Mode | Word | None, "telemetry": Telemetry | Literal[WORDS["telemetry"]] | None}
+    assert get_type_hints(Options) == settings
+    assert get_args(Word) == tuple(Mode)
+    for make in (connect, partial(connect, ClientSettings("memory:x", "desk")), ClientSettings):
+        with pytest.raises(ClientSettingsError, match=r"no such setting; did you mean mode\?"):
+            make(modee="at_least_once")
+    with pytest.raises(ClientSettingsError, match=r"did you mean on_notice\?"):
+        connect("memory:x", "desk", on_notise=print)
+
+
+def test_the_transport_comes_first_and_the_order_of_old_programs_is_read_with_a_warning() -> None:
+    with pytest.warns(DeprecationWarning, match=r"write ClientSettings\('memory:x', 'desk'\)") as warned:
+        old = ClientSettings("desk", "memory:x", window=5)
+    assert old == ClientSettings("memory:x", "desk", window=5)
+    assert warned[0].filename == __file__
+
+
+@pytest.mark.parametrize(
+    ("package", "extra", "use"),
+    [
+        ("boto3", "aws", lambda: connect("sqs:prod", "desk")),
+        ("botocore", "aws", lambda: connect("sqs:prod", "desk")),
+        ("aws_lambda_powertools", "functions", lambda: import_module("eventplane_client.functions")),
+        ("boto3", "functions", lambda: import_module("eventplane_client.functions")),
+        ("opentelemetry", "otel", lambda: connect("memory:x", "desk", telemetry="opentelemetry")),
+        ("cloudevents", "cloudevents", lambda: cloud_event_of(event())),
+    ],
+)
+def test_a_missing_package_is_named_with_the_command_that_installs_it(
+    package: str, extra: str, use: Callable[[], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    users = {f"eventplane_client.{each}" for each in ("aws", "functions", "otel")}
+    for name in [each for each in sys.modules if each in users or each.partition(".")[0] == package]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(ModuleNotFoundError) as missing:
+        use()
+    command = f"pip install 'eventplane-client[{extra}]'"
+    assert str(missing.value) == f"the Python package {package} is missing; install it: {command}"
 
 
 @pytest.mark.source("P14")
@@ -100,15 +152,15 @@ def test_only_a_device_keeps_states() -> None:
 )
 def test_an_unknown_backend_is_refused(transport: str, state: str) -> None:
     with pytest.raises(ClientSettingsError):
-        connect(ClientSettings("desk", transport, state=state))
+        connect(ClientSettings(transport, "desk", state=state))
 
 
 @pytest.mark.source("F1", "F3", "F5")
 def test_subscribers_get_what_passes_their_filter_from_then_on(tmp_path: Path) -> None:
     state = f"sqlite:{tmp_path / 'state.db'}"
     with (
-        connect(ClientSettings("desk", "memory:routes", state=state)) as desk,
-        connect(ClientSettings("bell", "memory:routes")) as bell,
+        connect(ClientSettings("memory:routes", "desk", state=state)) as desk,
+        connect(ClientSettings("memory:routes", "bell")) as bell,
     ):
         with pytest.raises(UnroutedError):
             bell.put(event("before", type="ring"))
@@ -228,7 +280,7 @@ def test_an_event_is_given_up_by_the_contract_and_without_one_by_the_setting(tmp
     for contract in ("", str(file)):
         with connect("memory:retries", "care-analytics", give_up_after_s=60, contract=contract) as client:
             schedules = [
-                client._retries(event(type=f"org.eventplane.{each}.v1"))
+                client._reading["retries"](event(type=f"org.eventplane.{each}.v1"))
                 for each in ("alarm.keyword", "home.news")
             ]
             found.append([(each.is_urgent, each.give_up_after_s) for each in schedules])

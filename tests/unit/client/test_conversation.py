@@ -80,7 +80,7 @@ class Talk:
         self.desk = self.client("desk")
 
     def client(self, participant: str, mode: Mode = Mode.EXACTLY_ONCE) -> Client:
-        settings = ClientSettings(participant, f"memory:{self.name}", mode=mode)
+        settings = ClientSettings(f"memory:{self.name}", participant, mode=mode)
         self._open.append(connect(settings, on_notice=self.notices.append))
         return self._open[-1]
 
@@ -487,18 +487,18 @@ class TestOverSqs:
 
     @pytest.mark.lost_answers
     def test_who_asks_needs_the_contract(self, tmp_path: Path) -> None:
-        with connect(ClientSettings("desk", "sqs:test")) as desk, pytest.raises(ClientSettingsError):
+        with connect(ClientSettings("sqs:test", "desk")) as desk, pytest.raises(ClientSettingsError):
             desk.request(ask())
         with pytest.raises(ClientSettingsError, match="contract compile"):
-            connect(ClientSettings("desk", "sqs:test", contract=str(tmp_path / "none.json")))
+            connect(ClientSettings("sqs:test", "desk", contract=str(tmp_path / "none.json")))
         file = tmp_path / "contract.json"
         file.write_bytes(plane().canonical)
         with (
-            connect(ClientSettings("porter", "sqs:test", contract=str(file))) as porter,
+            connect(ClientSettings("sqs:test", "porter", contract=str(file))) as porter,
             pytest.raises(ClientSettingsError, match="asks"),
         ):
             porter.request(ask())
-        with connect(ClientSettings("desk", "sqs:test", contract=str(file))) as desk:
+        with connect(ClientSettings("sqs:test", "desk", contract=str(file))) as desk:
             assert desk.peers() == {}
             with pytest.raises(UnavailableError):  # there are no tables here
                 desk.request(ask(), 0.0)

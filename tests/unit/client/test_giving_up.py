@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -434,7 +435,22 @@ def test_failures_are_logged_with_all_that_is_known_and_less_often_in_time(
     assert len(others) < 10 < world.asked["alarm"]
 
 
-def test_a_function_whose_whole_batch_failed_fails() -> None:
+@pytest.mark.parametrize("is_function", [False, True])
+@pytest.mark.parametrize("mode", list(Mode))
+def test_in_each_mode_a_failed_attempt_is_logged_with_its_traceback(
+    mode: Mode, is_function: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = World(is_function, mode, fails=exchange_is_down)
+    world.send(event("alarm"), URGENT)
+    with caplog.at_level(logging.WARNING, "eventplane_client"):
+        world.look()
+    (failure,) = (each for each in caplog.records if "at event alarm" in each.message)
+    assert failure.exc_info
+    end = "it is given up" if mode is Mode.AT_MOST_ONCE else "again in 1 s, given up in 86400 s"
+    assert failure.message.endswith(f"failed: the telephone exchange is down; {end}")
+
+
+def test_a_function_whose_whole_batch_failed_fails(capsys: pytest.CaptureFixture[str]) -> None:
     def invoke(*failing: str) -> list[str]:
         def fail(received: Envelope) -> None:
             if received.id in failing:
@@ -460,3 +476,8 @@ def test_a_function_whose_whole_batch_failed_fails() -> None:
 
     assert invoke("a", "b") == ["the telephone exchange is down"]
     assert invoke("a") == invoke() == []
+    metrics = [json.loads(each) for each in capsys.readouterr().out.splitlines()]
+    assert [(each["HandlerFailed"], each["service"]) for each in metrics] == [
+        ([2.0], f"{READER}.inbox"),
+        ([1.0], f"{READER}.inbox"),
+    ]

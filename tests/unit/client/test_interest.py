@@ -78,7 +78,7 @@ def test_a_table_that_does_not_answer_is_named_and_does_not_keep_a_program_from_
 
 
 def test_what_cannot_be_announced_is_named() -> None:
-    client = connect(ClientSettings("reader", "memory:wrong"))
+    client = connect(ClientSettings("memory:wrong", "reader"))
     with pytest.raises(InterestError) as wrong:
         client.announce([{"sql": "type = ("}])
     assert [each.path for each in wrong.value.problems] == ["filters[0].sql"]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from hypothesis import strategies as st
 from eventplane.conversation.messages import Replier
 from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.envelope import parse_event
+from eventplane.errors import EnvelopeError
 from eventplane.filters import Any as AnyOf
 from eventplane.filters import Exact, Not
 from eventplane.names import REPLY_TO
@@ -92,7 +95,7 @@ class TestBounds:
         plane = memory_plane("bounded")
         assert (plane._max_events, plane._max_age_s) == (100_000, MAX_AGE_S)
         plane._max_events = 1
-        with connect(ClientSettings(READER, "memory:bounded"), on_notice=notices.append) as client:
+        with connect(ClientSettings("memory:bounded", READER), on_notice=notices.append) as client:
             client.subscribe({"exact": {"type": "t"}})
             for id in ("a", "b"):
                 client.put(event(id, type="t"))
@@ -245,22 +248,37 @@ class TestSenders:
         assert (letter.type, str(letter.sender)) == (DEAD_LETTER_TYPE, READER)
         assert letter.data()["channel"] == f"{READER}.inbox"
 
-    @pytest.mark.parametrize("form", ["envelope", "json", "sdk"])
+    @pytest.mark.parametrize("form", ["envelope", "json", "sdk", "dictionary"])
     def test_who_sends_on_what_it_received_is_its_sender_without_the_devices_numbers(self, form: str) -> None:
         plane = MemoryPlane()
         plane.subscribe("next", "all", None)
         stamps = {"senderdevice": "home-1", "deviceepoch": "one", "devicesequence": "7"}
         got = event("2", **stamps, senderservice="voice-service", sequence="7")
         with client(plane, "relay") as relay:
-            relay.put({"envelope": got, "json": got.json, "sdk": cloud_event_of(got)}[form])
+            sdk, plain = cloud_event_of(got), json.loads(got.json)
+            relay.put({"envelope": got, "json": got.json, "sdk": sdk, "dictionary": plain}[form])
         (again,) = plane.events
         assert (again.claim, again.sender) == (got.claim, Sender("", "relay"))
         assert {*got.attributes} - {*again.attributes} == {*stamps}
 
+    @pytest.mark.parametrize(
+        ("wrong", "problem"),
+        [
+            ({"id": "1"}, "source"),
+            ({"id": "1", "source": "/s", "type": "t", "data": {"at": datetime.now(UTC)}}, "datetime"),
+            ({"id": "1", "source": "/s", "type": "t", "data": float("nan")}, "give values that JSON has"),
+            (["id", "1"], "list is no event; give an Envelope, a dictionary"),
+            (None, "NoneType is no event"),
+        ],
+    )
+    def test_what_is_no_event_is_refused_by_name(self, plane: MemoryPlane, wrong: Any, problem: str) -> None:
+        with client(plane, "relay") as relay, pytest.raises(EnvelopeError, match=problem):
+            relay.put(wrong)
+
     def test_the_settings_name_the_contract_that_is_enforced(self, tmp_path: Path) -> None:
         file = tmp_path / "contract.json"
         file.write_bytes(shipped_contract().canonical)
-        settings = ClientSettings("family-app", "memory:enforced", contract=str(file), state="memory:")
+        settings = ClientSettings("memory:enforced", "family-app", contract=str(file), state="memory:")
         with connect(settings) as app, pytest.raises(RefusedError, match=Reason.SENDER_NOT_ALLOWED):
             app.put(event("1"))
         for transport in ("memory:enforced", "mqtt://127.0.0.1:1"):

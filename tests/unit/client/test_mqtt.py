@@ -15,9 +15,8 @@ from eventplane.receipts import Receipt, digest
 from eventplane_client import Client, Inbox, connect
 from eventplane_client.connection import memory_plane
 from eventplane_client.errors import ClosedError, FlushTimeoutError, RefusedError, UnroutedError
-from eventplane_client.memory import MemoryPlane, MemoryTransport
+from eventplane_client.memory import MemoryPlane, MemorySubscriptions, MemoryTransport
 from eventplane_client.memory_filter import MemoryFilter
-from eventplane_client.memory_subscriptions import MemorySubscriptions
 from eventplane_client.mqtt import MqttTransport
 from eventplane_client.mqtt_loop import CallbackThread
 from eventplane_client.notices import Notice, Refused

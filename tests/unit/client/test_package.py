@@ -45,8 +45,8 @@ def test_a_package_adds_a_transport_without_a_change_of_the_library(
 ) -> None:
     install(monkeypatch, tmp_path, "pigeon_post", {TRANSPORTS: {"pigeon": "pigeon_post:connect"}}, PIGEON)
     with (
-        connect(ClientSettings("bell", "pigeon:loft")) as bell,
-        connect(ClientSettings("desk", "memory:loft")) as desk,
+        connect(ClientSettings("pigeon:loft", "bell")) as bell,
+        connect(ClientSettings("memory:loft", "desk")) as desk,
         desk.subscribe({"prefix": {"type": "org."}}) as inbox,
     ):
         bell.put(event("by-pigeon"))
@@ -58,7 +58,11 @@ def test_a_package_adds_a_transport_without_a_change_of_the_library(
     [
         ((), "", r"'pigeon:loft' is not known; .*memory:, mqtt:"),
         (("pigeon_one", "pigeon_two"), PIGEON, "several packages add pigeon: pigeon_"),
-        (("pigeon_three",), "import corn_that_nobody_has\n", "cannot be loaded: .*corn_that_nobody_has"),
+        (
+            ("pigeon_three",),
+            "import corn_that_nobody_has\n",
+            "corn_that.*; pip install pigeon_three",
+        ),
     ],
     ids=["unknown", "of two packages", "lacks what it needs"],
 )
@@ -68,7 +72,17 @@ def test_a_transport_that_cannot_be_chosen_is_refused_with_the_reason(
     for name in packages:
         install(monkeypatch, tmp_path / name, name, {TRANSPORTS: {"pigeon": f"{name}:connect"}}, code)
     with pytest.raises(ClientSettingsError, match=problem):
-        connect(ClientSettings("bell", "pigeon:loft"))
+        connect(ClientSettings("pigeon:loft", "bell"))
+
+
+def test_what_a_package_lacks_is_named_with_the_command_that_installs_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in [each for each in sys.modules if each.partition(".")[0] in ("nats", "eventplane_nats")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "nats", None)
+    with pytest.raises(ClientSettingsError, match=r"nats cannot be loaded: .*; pip install nats-py"):
+        connect("nats://127.0.0.1:4222/dev", "desk")
 
 
 def test_only_the_package_that_is_asked_for_is_loaded(
@@ -76,7 +90,7 @@ def test_only_the_package_that_is_asked_for_is_loaded(
 ) -> None:
     points = {TRANSPORTS: {"pigeon": "pigeon_four:connect"}}
     install(monkeypatch, tmp_path, "pigeon_four", points, "raise AssertionError('loaded')\n")
-    with connect(ClientSettings("bell", "memory:loft")):
+    with connect(ClientSettings("memory:loft", "bell")):
         pass
 
 

@@ -123,9 +123,9 @@ def test_a_message_has_its_attempt_its_time_and_the_route_over_which_it_came(sqs
 def test_a_queue_that_delivers_nothing_after_the_lease_is_refused(sqs: Any) -> None:
     set_receives(sqs, 2)
     with pytest.raises(LeaseTooLongError) as caught:
-        connect(ClientSettings(READER, "sqs:test"))
+        connect(ClientSettings("sqs:test", READER))
     assert (caught.value.lease_s, caught.value.visibility_s, caught.value.receives) == (77.0, 77.0, 1)
-    connect(ClientSettings(READER, "sqs:test", mode=Mode.AT_LEAST_ONCE)).close()
+    connect(ClientSettings("sqs:test", READER, mode=Mode.AT_LEAST_ONCE)).close()
 
 
 @pytest.mark.source("F5")
@@ -238,7 +238,7 @@ def test_what_no_reader_has_shows_again_soon_unless_that_spends_receives_or_hand
 ) -> None:
     set_receives(sqs, receives)
     inbox_with(sqs, event("a"), event("b"))
-    with connect(ClientSettings(READER, "sqs:test", mode=mode)) as client, client.subscribe() as inbox:
+    with connect(ClientSettings("sqs:test", READER, mode=mode)) as client, client.subscribe() as inbox:
         inbox.get(0)
         assert hidden_s(sqs) == first_s
 
@@ -327,7 +327,7 @@ def test_the_settings_lead_to_it(sqs: Any) -> None:
     for state in ("", "dynamodb-log:eventplane-test-filter"):
         sent = event()
         inbox_with(sqs, sent)
-        with connect(ClientSettings(READER, "sqs:test", state=state)) as client, client.subscribe() as inbox:
+        with connect(ClientSettings("sqs:test", READER, state=state)) as client, client.subscribe() as inbox:
             assert inbox.get(5).id == sent.id
 
 
@@ -356,7 +356,7 @@ def test_expiry_goes_by_the_queues_clock_where_that_of_this_machine_is_wrong(
     )
     ends = datetime.now(UTC) + timedelta(seconds=1_800 if ahead_s < 0 else -1_800)
     inbox_with(sqs, event("a", expirytime=timestamp(ends)))
-    settings = ClientSettings(READER, "sqs:test", mode=Mode.AT_LEAST_ONCE)
+    settings = ClientSettings("sqs:test", READER, mode=Mode.AT_LEAST_ONCE)
     with connect(settings) as client, client.subscribe() as inbox:
         if is_handed_out:
             assert inbox.get(1).id == "a"
@@ -387,10 +387,10 @@ def test_without_a_region_the_client_says_what_to_set(
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
     with pytest.raises(ClientSettingsError, match="'AWS_REGION': it is missing; set it"):
-        connect(ClientSettings("carers", "sqs:dev"))
+        connect(ClientSettings("sqs:dev", "carers"))
     monkeypatch.setenv("AWS_PROFILE", "nobody")
     with pytest.raises(ClientSettingsError, match="nobody"):
-        connect(ClientSettings("carers", "sqs:dev"))
+        connect(ClientSettings("sqs:dev", "carers"))
     monkeypatch.delenv("AWS_PROFILE")
     monkeypatch.setenv("AWS_REGION", "eu-west-3")
     assert aws_client("sqs").meta.region_name == "eu-west-3"

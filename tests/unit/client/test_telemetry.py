@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -21,9 +20,9 @@ from eventplane.envelope import Envelope, write_event
 from eventplane.limits import MAX_SENT_EVENT_BYTES
 from eventplane.sending import without_stamp
 from eventplane.tracing.context import Hop, context_of, span_id
-from eventplane_client import Client, ClientSettings, Mode, connect
+from eventplane_client import Client, Mode
 from eventplane_client.aio import AsyncClient
-from eventplane_client.errors import ClientSettingsError, ClosedError, NothingThereError
+from eventplane_client.errors import ClosedError, NothingThereError
 from eventplane_client.memory import MemoryPlane, MemoryTransport
 from eventplane_client.otel import OpenTelemetry
 from eventplane_client.ports import Message
@@ -45,7 +44,8 @@ class Told:
         provider = provider or TracerProvider()
         provider.add_span_processor(SimpleSpanProcessor(self.exporter))
         self.tracer = provider.get_tracer("a program")
-        self.telemetry = OpenTelemetry(1.0, tracers=provider)
+        self.metrics = InMemoryMetricReader()
+        self.telemetry = OpenTelemetry(1.0, tracers=provider, meters=MeterProvider([self.metrics]))
 
     def client(self, name: str, **options: Any) -> Client:
         client = memory_client(self.plane, name, **options)
@@ -69,6 +69,13 @@ class Told:
             self.put(sent)
             inbox.handle(handle, idle_s=0)
         return came[0]
+
+    def counted(self, name: str) -> Any:
+        """The only value of the counter of this name."""
+        data: Any = self.metrics.get_metrics_data()
+        metrics = data.resource_metrics[0].scope_metrics[0].metrics
+        (point,) = next(each.data.data_points for each in metrics if each.name == name)
+        return point
 
     @property
     def finished(self) -> tuple[ReadableSpan, ...]:
@@ -162,6 +169,10 @@ def test_a_handler_or_a_put_that_fails_is_an_error_in_its_span(
         raise KeyError("room")
 
     told.handled(event(), fail)
+    failed = told.counted("eventplane.client.failed")
+    assert (failed.value, failed.attributes["error.type"]) == (1, "KeyError")
+    (raised,) = told.span(PROCESS).events
+    assert "in fail" in raised.attributes["exception.stacktrace"]
     assert not told.span(PROCESS).status.is_ok
     assert told.span(PROCESS).attributes["error.type"] == "KeyError"
 
@@ -204,18 +215,13 @@ def test_on_asyncio_a_put_belongs_to_the_task_s_own_span(told: Told) -> None:
 
 @pytest.mark.source("C4")
 def test_what_expired_is_counted_and_has_no_span(told: Told) -> None:
-    reader = InMemoryMetricReader()
-    told.telemetry = OpenTelemetry(1.0, meters=MeterProvider([reader]))
     told.plane.subscribe("reader", "all", None)
     told.plane.deliver("reader", event(expirytime="2001-01-01T00:00:00Z"))
     with told.client("reader") as client, client.subscribe() as inbox, pytest.raises(NothingThereError):
         inbox.get(0)
-    data: Any = reader.get_metrics_data()
-    (metric,) = data.resource_metrics[0].scope_metrics[0].metrics
-    assert metric.name == "eventplane.client.expired"
-    (point,) = metric.data.data_points
-    assert point.value == 1
-    assert point.attributes["messaging.destination.name"] == "reader.inbox"
+    expired = told.counted("eventplane.client.expired")
+    assert (expired.value, told.finished) == (1, ())
+    assert expired.attributes["messaging.destination.name"] == "reader.inbox"
 
 
 @pytest.mark.source("P18")
@@ -242,18 +248,3 @@ def test_traces_and_metrics_reach_a_receiver_of_otlp() -> None:
 def test_without_an_sdk_nothing_is_told_and_no_event_changes(told: Told) -> None:
     told.telemetry = OpenTelemetry(tracers=trace.NoOpTracerProvider())
     assert without_stamp(told.handled(event())).json == event().json
-
-
-def test_who_asks_for_it_without_having_it_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = {
-        "EVENTPLANE_CLIENT_PARTICIPANT": "reader",
-        "EVENTPLANE_CLIENT_TRANSPORT": "memory:otel",
-        "EVENTPLANE_CLIENT_TELEMETRY": "opentelemetry",
-        "EVENTPLANE_CLIENT_TRACE_SHARE": "0.5",
-    }
-    connect(ClientSettings.read(settings)).close()
-    monkeypatch.delitem(sys.modules, "eventplane_client.otel", raising=False)
-    monkeypatch.setitem(sys.modules, "opentelemetry", None)
-    connect(ClientSettings("reader", "memory:otel")).close()
-    with pytest.raises(ClientSettingsError, match="install opentelemetry-api"):
-        connect(ClientSettings.read(settings))

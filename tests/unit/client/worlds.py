@@ -20,9 +20,8 @@ from eventplane_client import Client, Inbox
 from eventplane_client.dynamodb import DynamoDbFilter
 from eventplane_client.dynamodb_log import DynamoDbLogFilter
 from eventplane_client.dynamodb_table import PARTITION, SORT
-from eventplane_client.memory import MemoryPlane, MemoryTransport
+from eventplane_client.memory import MemoryPlane, MemorySubscriptions, MemoryTransport
 from eventplane_client.memory_filter import Memory, MemoryFilter
-from eventplane_client.memory_subscriptions import MemorySubscriptions
 from eventplane_client.ports import MessageFilter, Transport
 from eventplane_client.reader import Doubt
 from eventplane_client.sqlite_filter import SqliteFilter

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import shutil
@@ -53,6 +54,23 @@ def test_problems_go_to_stderr_with_status_1(
     # The commands that find problems print all of them, the others the first.
     assert output.err.startswith(f"{file}: {'3 problem(s)' if command == ['check'] else 'name: '}")
     assert output.err.count("\n") == (4 if command == ["check"] else 1)
+
+
+def test_schemas_that_nothing_reads_are_warnings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "doorbell.yaml"
+    shutil.copytree(ROOT / "docs" / "examples" / "schemas", tmp_path / "schemas")
+    text = (ROOT / "docs" / "examples" / "doorbell.yaml").read_text()
+
+    def warnings(text: str) -> set[str]:
+        file.write_text(text)
+        assert main(["contract", "check", "--contract", str(file), "--json"]) == 0
+        return {each["path"] for each in json.loads(capsys.readouterr().out)["warnings"]}
+
+    before = warnings(text)
+    assert warnings(text.replace("schema_check: known", "schema_check: none")) == before
+    shutil.copy(tmp_path / "schemas" / "ring.v1.json", tmp_path / "schemas" / "ring.v2.json")
+    unread = warnings(text.replace("    schema_check: known\n", "")) - before
+    assert unread == {"event_types.org.example.ring.v1.schema_check", "schemas/ring.v2.json"}
 
 
 def test_the_diagram_has_every_participant_and_every_route(contract: Contract) -> None:

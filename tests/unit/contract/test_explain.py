@@ -379,3 +379,16 @@ def test_senders_with_the_same_outcome_share_a_paragraph(
     summary = lines[: lines.index("")]
     assert sum(each.startswith("sent by: ") for each in summary) == 2
     assert summary[-1].strip() == "carers.replies by replies-to-carers"
+
+
+@pytest.mark.parametrize("data", ["{door: 7}", "{}"])
+def test_a_payload_that_the_cloud_refuses_reaches_the_home_alone(
+    data: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "event.yaml"
+    file.write_text(f"specversion: '1.0'\nid: a\nsource: /a\ntype: org.example.ring.v1\ndata: {data}")
+    lines = explained(capsys, str(file), "--contract", str(EXAMPLES / "doorbell.yaml"))
+    summary = lines[: lines.index("")]
+    assert summary[-2:-1] == ["  chime.inbox by rings-to-chime"]
+    refused = "received by nobody in the cloud, because it is refused (payload_invalid): $"
+    assert summary[-1].startswith(refused)

@@ -59,6 +59,12 @@ OUT_OF_RANGE = [
     ("cloud.inbox_topic", "devices/{rule}/inbox"),
     ("cloud.mode", "bundle"),
     ("health.host", ""),
+    *(
+        (f"{table}.host", each)
+        for table in ("local", "cloud", "health")
+        for each in ("mqtts://iot.example.com", "iot.example.com:8883", "[::1]", "::1]:8883", "a b", "u@home")
+    ),
+    ("cloud.host", "/run/mqtt.sock"),
     ("provisioning.template", "a b"),
     ("provisioning.keys", "both"),
     ("spool_capacity_bytes", 4 * 1024**2 - 1),

@@ -22,6 +22,7 @@ EVENT = {
     "id": "17",
     "source": "urn:test",
     "type": "org.eventplane.home.message.v1",
+    "todevice": "home-1",
     "data": {"text": "hello"},
 }
 

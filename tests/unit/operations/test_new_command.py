@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
 import json
+import re
+import shlex
 import shutil
 from pathlib import Path
 
@@ -15,7 +18,9 @@ from contract.edit import ContractEditError, add_entry, append_item
 from contract.scaffold import Scaffold, ScaffoldError, receivers_of
 from eventplane.__main__ import main
 from eventplane.contract import Contract, ParticipantKind
+from eventplane.envelope import write_event
 from eventplane.filters import Prefix
+from operations import contract_command
 
 EXAMPLES = Path(__file__).parents[3] / "docs" / "examples"
 DONE = "com.example.laundry.done.v1"
@@ -62,6 +67,57 @@ def test_a_service_from_nothing_to_a_delivered_type(plane: Path, capsys: pytest.
     # Everything else stays as it was.
     after = iter(plane.read_text().splitlines())
     assert all(any(line == each for each in after) for line in before)
+
+
+@pytest.mark.parametrize(
+    ("variable", "words", "environment", "deployed_by"),
+    [
+        ("", "", "dev", "make deploy ENV=dev"),
+        ("local", "", "local", "make publish"),
+        ("local", "--env prod --region eu-west-1", "prod", "make deploy ENV=prod"),
+    ],
+)
+def test_the_next_steps_are_right_in_the_shell_they_are_printed_in(
+    plane: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    variable: str,
+    words: str,
+    environment: str,
+    deployed_by: str,
+) -> None:
+    monkeypatch.setenv("EVENTPLANE_ENV", variable)
+    monkeypatch.setenv("EVENTPLANE_BROKER", "mqtt://127.0.0.1:18830")
+    published: set[tuple[str, Path]] = set()
+
+    def publish(options: argparse.Namespace) -> int:
+        published.add((options.env, options.contract))
+        return 0
+
+    monkeypatch.setattr(contract_command, "_publish", publish)
+    event = plane.parent / "EVENT.json"
+    event.write_text(write_event({"id": "1", "source": "/s", "type": DONE}, {}).json)
+    monkeypatch.chdir(plane.parent)
+    steps: list[str] = []
+    for each in (
+        "participant app --kind cloud-service --contract doorbell.yaml",
+        "participant machine --kind device-service --contract doorbell.yaml",
+        f"event-type {DONE} --sender machine --receiver app --contract doorbell.yaml",
+        "contract own",
+    ):
+        assert main(["new", *each.split(), *words.split(), "--json"]) == 0
+        steps += json.loads(capsys.readouterr().out)["next"]
+    commands = re.findall(r"eventplane (.+?)(?:, or |$)", "\n".join(steps), re.MULTILINE)
+    for number, line in enumerate(commands):
+        typed = re.sub(r"(sender|receiver) NAME", r"\1 bell", line).replace("NAME", f"name{number}")
+        assert main(shlex.split(typed.replace("TYPE", f"com.example.x{number}.v1"))) == 0, line
+    assert published == ({(environment, Path("doorbell.yaml"))} if environment != "local" else set())
+    assert any(deployed_by in each for each in steps)
+    programs = [each.partition(", of")[0] for each in steps if "connect(" in each]
+    assert programs == [
+        f'receive: connect("sqs:{environment}", "app")',
+        'send: connect("mqtt://127.0.0.1:18830", "machine")',
+    ]
 
 
 def test_a_type_for_a_device_gets_its_route_down(plane: Path) -> None:

@@ -12,18 +12,20 @@ from typing import Any
 import boto3
 import pytest
 
-from eventplane.envelope import Envelope, parse_event
+from eventplane.envelope import Envelope, parse_event, write_event
 from eventplane.fleet import FLEET_TABLE, REGISTRY
 from eventplane.resource_names import resource_name
 from eventplane.sender import Sender
 from local.ports import free_port
 from operations import send_command
 from tests.dynamodb import create_table
+from tests.plane import plane_contract
 from tests.small_contract import small_contract
-from tests.unit.operations.support import ENVIRONMENT, Plane, Run, event
+from tests.unit.operations.support import ENVIRONMENT, READING, Plane, Run, event
 
 ROOT = Path(__file__).parents[3]
-NOTICE = "org.eventplane.notice.carer.v1"
+NOTICE, MESSAGE = "org.eventplane.notice.carer.v1", "org.eventplane.home.message.v1"
+DEVICE = ("--broker", "mqtt://127.0.0.1:1")
 
 
 @pytest.fixture
@@ -31,6 +33,14 @@ def fleet(plane: Plane) -> str:
     table = resource_name(ENVIRONMENT, FLEET_TABLE)
     create_table(boto3.client("dynamodb"), table, *REGISTRY.key)
     return table
+
+
+def example(id: str, type: str = READING, **attributes: str) -> Envelope:
+    """An event with the first example of its schema."""
+    schema = next(iter(plane_contract().event_types[type].schemas.values()))
+    return write_event(
+        {"id": id, "source": "/homes/1/health", "type": type} | attributes, schema["examples"][0]
+    )
 
 
 def file_of(sent: Envelope, folder: Path) -> str:
@@ -44,16 +54,38 @@ def test_an_event_is_sent_as_the_only_participant_that_sends_its_type(
 ) -> None:
     status, out, err = run("send", file_of(event("17", NOTICE), tmp_path), "--json")
     assert (status, err) == (0, "")
-    assert json.loads(out) == {"id": "17", "source": "/homes/1/health", "sender": "presence-monitor"}
+    found = json.loads(out)
+    assert (found["id"], found["source"], found["sender"]) == ("17", "/homes/1/health", "presence-monitor")
+    assert [each["channel"] for each in found["received_by"]] == ["carers.inbox", "family-app.inbox"]
     (message,) = plane.received("presence-monitor-outbox")
     assert parse_event(message["Body"]) == event("17", NOTICE)
 
 
-def test_the_sender_may_be_named(plane: Plane, run: Run, tmp_path: Path) -> None:
-    status, out, _ = run("send", file_of(event("17"), tmp_path), "--as", "carers")
-    assert status == 0
-    assert "eventplane trace 17 --follow" in out
-    assert len(plane.received("carers-outbox")) == 1
+def test_who_receives_it_and_how_to_follow_it_is_printed(plane: Plane, run: Run, tmp_path: Path) -> None:
+    sent = file_of(example("a b", MESSAGE, todevice="home-1"), tmp_path)
+    status, out, _ = run("send", sent, "--as", "carers", "--region", "eu-west-1")
+    assert (status, len(plane.received("carers-outbox"))) == (0, 1)
+    assert "  voice-service.inbox by down-to-devices -> messages-to-voice-service\n" in out
+    assert "\nits way: eventplane trace 'a b' --follow --region eu-west-1\n" in out
+
+
+@pytest.mark.parametrize(
+    ("sent", "words", "reason"),
+    [
+        (event("1"), DEVICE, "payload_invalid: $: "),
+        (event("1", MESSAGE), ("--as", "carers"), "payload_invalid: $: 'text' is a required property"),
+        (event("1"), ("--as", "carers"), "sender_not_allowed: carers sent "),
+        (event("1", expirytime="2001-01-01T00:00:00Z"), DEVICE, "expired: its expirytime was 2001-01-01"),
+        (event("1", MESSAGE, dataschema="urn:none"), ("--as", "carers"), "no_device"),
+    ],
+)
+def test_what_would_be_refused_is_not_sent_and_the_reason_is_named(
+    plane: Plane, run: Run, tmp_path: Path, sent: Envelope, words: tuple[str, ...], reason: str
+) -> None:
+    status, out, err = run("send", file_of(sent, tmp_path), *words)
+    assert (status, out, err.count("\n")) == (1, "", 1)
+    assert f"refused, {reason}" in err
+    assert plane.count("carers-outbox") == 0
 
 
 def test_a_service_on_a_device_sends_over_its_broker(
@@ -62,16 +94,16 @@ def test_a_service_on_a_device_sends_over_its_broker(
     sent: list[tuple[Any, ...]] = []
     monkeypatch.setattr(send_command, "_put", lambda *words: sent.append(words))
     status, *_ = run(
-        "send", file_of(event("17"), tmp_path), "--broker", "mqtt://127.0.0.1:1", "--timeout", "5"
+        "send", file_of(example("17"), tmp_path), "--broker", "mqtt://127.0.0.1:1", "--timeout", "5"
     )
     assert status == 0
-    assert sent == [("health-service", "mqtt://127.0.0.1:1", event("17"), 5.0)]
+    assert sent == [("health-service", "mqtt://127.0.0.1:1", example("17"), 5.0)]
 
 
 def test_a_broker_that_does_not_answer_is_one_line(tmp_path: Path) -> None:
     words = ["--broker", f"mqtt://127.0.0.1:{free_port()}", "--timeout", "0.2"]
     done = subprocess.run(
-        [sys.executable, "-m", "eventplane", "send", file_of(event("17"), tmp_path), *words],
+        [sys.executable, "-m", "eventplane", "send", file_of(example("17"), tmp_path), *words],
         cwd=ROOT,
         capture_output=True,
         text=True,

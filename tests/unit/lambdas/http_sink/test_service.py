@@ -247,6 +247,18 @@ def test_each_handover_that_s3_refuses_has_a_log_line(hook: Hook, caplog: pytest
     assert logged == ["1", "2", "3"]
 
 
+def test_a_failure_is_logged_with_its_next_attempt_and_its_end_and_less_often_in_time(
+    hook: Hook, caplog: pytest.LogCaptureFixture
+) -> None:
+    for attempt in (1, 2, 3, 4):
+        delivered(hook, alarm("1", attempt=attempt, age_s=attempt - 1), plays=(answer(500),))
+    logged = [
+        each for each in caplog.records if each.message == "not delivered" and each.levelname == "WARNING"
+    ]
+    assert [(each.attempt, each.given_up_in_s) for each in logged] == [(1, 600), (2, 599), (4, 597)]
+    assert all(each.again_in_s >= 1 and each.event_id == "1" for each in logged)
+
+
 def test_no_attempt_begins_without_time_for_its_timeout(hook: Hook) -> None:
     needed = RESERVE_MS + 1_000 * TIMEOUT_S
     failed, server = delivered(hook, alarm("1", attempt=50, age_s=9_999), remaining_ms=needed - 1)

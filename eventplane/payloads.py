@@ -1,0 +1,70 @@
+"""Whether a payload is what the contract's JSON Schemas allow; the library of JSON Schema is passed in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from eventplane import strict_json
+from eventplane.contract import Contract, Downlink, SchemaCheck
+from eventplane.dead_letter import Refusal
+from eventplane.envelope import Envelope, data_of, is_json
+from eventplane.errors import EnvelopeError
+from eventplane.reasons import Reason
+
+_QUOTED: Final = 200
+"""Most characters of a path, and of a message, in a refusal's detail: both may quote the payload."""
+
+
+def payload_refusal(
+    contract: Contract, event: Envelope, problem_of: Callable[[Envelope, str], str | None]
+) -> Refusal | None:
+    """Return why the cloud refuses the payload of `event`, or None.
+
+    `problem_of` gives what is wrong with an event by the schema of a `$id`.
+    """
+    event_type = contract.event_types.get(event.type)
+    if event_type is None or event_type.schema_check is SchemaCheck.NONE:
+        return None
+    if _is_empty_deletion(contract, event):
+        return None
+    named = event.attributes.get("dataschema")
+    id = next(iter(event_type.schemas)) if named is None else str(named)
+    if id not in event_type.schemas:
+        if event_type.schema_check is SchemaCheck.KNOWN:
+            return None
+        known = ", ".join(event_type.schemas)
+        return Refusal(Reason.UNKNOWN_DATASCHEMA, f"{_short(id)} is none of the contract's: {known}")
+    problem = problem_of(event, id)
+    return Refusal(Reason.PAYLOAD_INVALID, f"{problem} (schema {id})") if problem else None
+
+
+def _is_empty_deletion(contract: Contract, event: Envelope) -> bool:
+    """Whether `event` removes a state, and so has no payload; what is wrong with it the downlink says."""
+    if contract.downlink(event.type) is not Downlink.STATE or "statedelete" not in event.attributes:
+        return False
+    return not {"data", "data_base64"} & {name for name, _, _ in strict_json.member_spans(event.json)}
+
+
+def payload_problem(event: Envelope, validator: Any) -> str | None:
+    """Return the first fault that a validator of JSON Schema finds in the payload, and where."""
+    try:
+        data, content_type = data_of(event)
+        if content_type is not None and not is_json(content_type):
+            return f"data of {_short(content_type)} is not JSON, which the schema speaks of"
+        if not data:
+            return "there is no data"
+        value = strict_json.loads(strict_json.decode_text(data))
+        error = next(validator.iter_errors(value), None)
+    except EnvelopeError as refused:
+        return f"the data is not JSON: {refused.detail}"
+    except RecursionError:
+        return "it is nested too deeply for its schema"
+    except ArithmeticError:
+        return "it has a number that is too large to check"
+    return None if error is None else f"{_short(error.json_path)}: {_short(error.message)}"
+
+
+def _short(text: str) -> str:
+    """Both ends of a long text: a message begins with the value and ends with what is wrong with it."""
+    return text if len(text) <= _QUOTED else f"{text[: _QUOTED // 2]} ... {text[-_QUOTED // 2 :]}"

@@ -1,0 +1,65 @@
+"""What wheels take from the checkout: version, links, entry points, and modules under names of their own."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+import tomllib
+from configparser import ConfigParser
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+from hatchling.metadata.plugin.interface import MetadataHookInterface
+
+ROOT = Path(__file__).parent.parent
+
+_OTHERS = "contract|edge|operations"
+"""The packages of the checkout that a wheel calls otherwise."""
+
+
+class Metadata(MetadataHookInterface):
+    """Add the core in the package's own version, its links, and the entry points that the checkout has."""
+
+    def update(self, metadata: dict[str, Any]) -> None:
+        """Complete `metadata`, the table `project` of a package."""
+        metadata["dependencies"] = [f"eventplane=={metadata['version']}"]
+        metadata["urls"] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]
+        module = metadata["name"].replace("-", "_")
+        for file in ROOT.glob(f"{module}-0.dist-info/entry_points.txt"):
+            declared = ConfigParser(delimiters="=")
+            declared.read(file)
+            metadata["entry-points"] = {group: dict(declared[group]) for group in declared.sections()}
+
+
+class OwnNames(BuildHookInterface):
+    """Put the checkout's `packages` into a wheel, `edge` as `eventplane_edge`: its name may be taken."""
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:  # noqa: ARG002 (the interface's)
+        """Copy the modules, and include the copies."""
+        self._folder = Path(tempfile.mkdtemp())
+        for package in self.config["packages"]:
+            copy = self._folder / package
+            shutil.copytree(ROOT / package, copy, ignore=shutil.ignore_patterns("__pycache__"))
+            for module in copy.rglob("*.py"):
+                module.write_text(renamed(module.read_text("utf-8")), "utf-8")
+            own = package if package.startswith("eventplane") else f"eventplane_{package}"
+            build_data["force_include"][str(copy)] = own
+
+    def finalize(self, version: str, build_data: dict[str, Any], artifact: str) -> None:  # noqa: ARG002
+        """Delete the copies."""
+        shutil.rmtree(self._folder)
+
+
+def renamed(source: str) -> str:
+    """Return a module's `source` with its imports, and the texts that name a module, as a wheel has them."""
+
+    def named(quoted: re.Match[str]) -> str:
+        path = ROOT / quoted[1].replace(".", "/")
+        is_module = path.is_dir() or path.with_suffix(".py").is_file()
+        return f'"eventplane_{quoted[1]}"' if is_module else quoted[0]
+
+    source = re.sub(rf"(?m)^(\s*)import ({_OTHERS})$", r"\1import eventplane_\2 as \2", source)
+    source = re.sub(rf"(?m)^(\s*from )({_OTHERS})(?=[ .])", r"\1eventplane_\2", source)
+    return re.sub(rf'"((?:{_OTHERS})(?:\.\w+)+)"', named, source)
