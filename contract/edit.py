@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import yaml
 
+from contract.bounded_yaml import BoundedLoader
 from eventplane.errors import EventPlaneError
 
 Path = tuple[str, ...]
@@ -101,7 +102,8 @@ def _in_block(key: str, value: Any) -> str:
 
 def _content(text: str) -> Any:
     """Return the document in plain JSON types: parts that aliases share are apart."""
-    return json.loads(json.dumps(yaml.safe_load(text), default=str))
+    document = yaml.load(text, BoundedLoader)  # noqa: S506 - it is a safe loader
+    return json.loads(json.dumps(document, default=str))
 
 
 def _checked(new: str, expected: Any, path: Path, entry: str) -> str:
@@ -115,7 +117,7 @@ def _checked(new: str, expected: Any, path: Path, entry: str) -> str:
 
 
 def _node(text: str, path: Path) -> yaml.Node | None:
-    node: yaml.Node | None = yaml.compose(text, Loader=yaml.SafeLoader)
+    node: yaml.Node | None = yaml.compose(text, Loader=BoundedLoader)
     for each in path:
         if not isinstance(node, yaml.MappingNode):
             return None

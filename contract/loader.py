@@ -19,6 +19,7 @@ from referencing import Registry
 from referencing.exceptions import Unresolvable
 from referencing.jsonschema import DRAFT202012, SchemaRegistry, SchemaResource
 
+from contract.bounded_yaml import BoundedLoader
 from eventplane.contract import (
     Contract,
     ContractError,
@@ -60,7 +61,7 @@ def load_contract(path: Path = CONTRACT_FILE) -> Contract:
     Raises `ContractError` with the file, the path inside it and the remedy for every problem found.
     """
     try:
-        document, problems = _read_yaml(_content(path, _MOST_CONTRACT).decode(), yaml.SafeLoader)
+        document, problems = _read_yaml(_content(path, _MOST_CONTRACT).decode(), BoundedLoader)
     except OSError as error:
         raise _failure(
             path, "(file)", f"cannot be read: {error.strerror}", "name an existing file"
@@ -88,7 +89,7 @@ def unread_schemas(path: Path) -> list[Problem]:
     """
     if path.suffix == ".json" or not path.is_file():
         return []
-    document, _ = _read_yaml(path.read_text("utf-8"), yaml.SafeLoader)
+    document, _ = _read_yaml(path.read_text("utf-8"), BoundedLoader)
     types: dict[str, Any] = document.get("event_types") or {}
     listed = {str(schema) for each in types.values() for schema in each.get("schemas") or ()}
     unread = [
@@ -143,7 +144,7 @@ class EventFileError(EventPlaneError):
     message = "{origin}: {problem}; {remedy}"
 
 
-class _EventLoader(yaml.SafeLoader):
+class _EventLoader(BoundedLoader):
     """Times stay text: in an event they are strings."""
 
     yaml_implicit_resolvers = {  # noqa: RUF012 - PyYAML's own
@@ -184,7 +185,7 @@ def _json_of_yaml(raw: bytes) -> bytes:
     return json.dumps(document, ensure_ascii=False, allow_nan=False).encode()
 
 
-def _read_yaml(text: str, kind: type[yaml.SafeLoader]) -> tuple[Any, list[Problem]]:
+def _read_yaml(text: str, kind: type[BoundedLoader]) -> tuple[Any, list[Problem]]:
     """The document of a YAML text, and its repeated keys. Raises YAMLError, ValueError or RecursionError."""
     # The safe loader's two steps, with the search for repeated keys between them.
     loader = kind(text)
@@ -306,8 +307,10 @@ def _slots(event_types: Any) -> Iterator[_Slot]:
 def _inline(slot: _Slot, folder: Path) -> _Fault | None:
     file_name = slot.value
     if isinstance(file_name, str):
+        if not (folder / file_name).resolve().is_relative_to(folder.resolve()):
+            return f"{file_name} is not beneath schemas/", _NO_SCHEMA
         try:
-            slot.holder[slot.key] = json.loads((folder / file_name).read_text("utf-8"))
+            slot.holder[slot.key] = json.loads(_content(folder / file_name, _MOST_CONTRACT).decode())
         except OSError as error:
             return f"schemas/{file_name} cannot be read: {error.strerror}", _NO_SCHEMA
         except (ValueError, RecursionError) as error:

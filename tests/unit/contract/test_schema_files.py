@@ -46,6 +46,16 @@ def test_the_schemas_are_in_the_contract_in_the_order_of_the_list(tmp_path: Path
     assert list(contract.event_types["t"].schemas.items()) == [(ID + ".1", newer), (ID, GOOD)]
 
 
+def test_a_schema_is_read_from_the_contracts_folder_only(tmp_path: Path) -> None:
+    inside = tmp_path / "inside"
+    (inside / "schemas").mkdir(parents=True)
+    (tmp_path / "secret.json").write_text(json.dumps(GOOD))
+    (inside / "schemas/link.json").symlink_to(tmp_path / "secret.json")
+    for name in ("../../secret.json", str(tmp_path / "secret.json"), "link.json"):
+        (found,) = problems(plane(inside, {"t": {"schemas": [name], "schema_check": "known"}}))
+        assert found.message == f"{name} is not beneath schemas/"
+
+
 @pytest.mark.parametrize(
     ("schema", "message"),
     [
