@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from secrets import token_hex
 from typing import Final
 
 from eventplane.resource_names import resource_name
@@ -28,10 +29,8 @@ REGION: Final = "us-east-1"
 ACCOUNT: Final = "000000000000"
 READY_SECONDS: Final = 60.0
 
-# Under AUTH=true the emulator's root user is whoever presents the access key that the emulator itself was
-# started with ("test" and any twelve digits are root as well); the signature is checked against its secret.
-_ROOT_KEY: Final = "test"
-_ROOT_SECRET: Final = "test"  # noqa: S105 - opens nothing but this emulator
+_TOKENS: Final[dict[str, str]] = {}
+"""What opens the own paths of the emulators that this process started, by their URLs."""
 
 _FAILED: Final = re.compile(r"(\d{4}-\S+ \S+) .*ESM: Lambda (\S+) failed processing")
 
@@ -81,12 +80,15 @@ def start_emulator(
         raise ToolMissingError("the emulated cloud")
     port, mqtt_port = port or free_port(), free_port()
     url = f"http://{LOOPBACK}:{port}"
+    # Under AUTH=true the emulator's root user is whoever presents the access key that it was started with.
+    key, secret, _TOKENS[url] = (f"AKIA{token_hex(8).upper()}", token_hex(20), token_hex(16))
     home = (supervisor.run_dir / "emulator").resolve()
     home.mkdir(parents=True, exist_ok=True)
     supervisor.start(
         EMULATOR,
         [str(PYTHON), "-P", str(PROGRAM)],
         env=_environment(port, mqtt_port, home)
+        | {"AWS_ACCESS_KEY_ID": key, "AWS_SECRET_ACCESS_KEY": secret, "EMULATOR_TOKEN": _TOKENS[url]}
         | ({"AWS_ENDPOINT_URL": functions_call} if functions_call else {})
         | ({"LAMBDA_WARM_TTL_SECONDS": str(functions_idle_s)} if functions_idle_s else {}),
         cwd=home,
@@ -104,8 +106,8 @@ def start_emulator(
         mqtt_host=LOOPBACK,
         mqtt_port=mqtt_port,
         ca_pem=ca_pem.decode(),
-        access_key_id=_ROOT_KEY,
-        secret_access_key=_ROOT_SECRET,
+        access_key_id=key,
+        secret_access_key=secret,
     )
 
 
@@ -137,7 +139,7 @@ def _environment(port: int, mqtt_port: int, home: Path) -> dict[str, str]:
     return {
         **ours,
         "AUTH": "true",
-        "BIND_HOST": LOOPBACK,  # its MQTT listener binds every interface all the same
+        "BIND_HOST": LOOPBACK,
         "GATEWAY_PORT": str(port),
         "IOT_MTLS_PORT": str(mqtt_port),
         "IOT_RETRANSMIT_SECONDS": "5",
@@ -150,8 +152,6 @@ def _environment(port: int, mqtt_port: int, home: Path) -> dict[str, str]:
         "S3_DATA_DIR": str(home / "s3"),
         "TMPDIR": str(home),
         "LOG_LEVEL": "INFO",
-        "AWS_ACCESS_KEY_ID": _ROOT_KEY,
-        "AWS_SECRET_ACCESS_KEY": _ROOT_SECRET,
         "AWS_DEFAULT_REGION": REGION,
         # The functions run in its child processes: their output must not wait in a buffer.
         "PYTHONUNBUFFERED": "1",
@@ -160,8 +160,10 @@ def _environment(port: int, mqtt_port: int, home: Path) -> dict[str, str]:
 
 def _get(url: str) -> bytes | None:
     """The body of a successful answer, or None while there is none."""
+    token = _TOKENS.get(url[: url.index("/", len("http://"))], "")
     try:
-        with urllib.request.urlopen(url, timeout=5) as answer:  # noqa: S310 - our own http address
+        request = urllib.request.Request(url, headers={"X-Emulator-Token": token})  # noqa: S310 - our own
+        with urllib.request.urlopen(request, timeout=5) as answer:  # noqa: S310
             body: bytes = answer.read()
             return body
     except (urllib.error.URLError, ConnectionError, TimeoutError):

@@ -1,4 +1,7 @@
-"""Start the emulator with parts of it replaced by quicker ones that do the same.
+"""Start the emulator behind a front that a web page does not pass, with parts of it replaced by quicker ones.
+
+It takes unsigned calls and the key `test` as its owner's, from any page open in a browser. Here it takes
+signed calls with other keys only, and its MQTT listener is on the loopback interface as well.
 
 It unpacks 2,000 files for each process of each function, a large part of the time in which a plane starts;
 here they share them. For each receive and delete it works on every message of the queue, so that a long
@@ -11,7 +14,11 @@ backlog drains slowly; here it works on those that are meant.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
+import json
+import os
+import re
 import sys
 import tempfile
 import threading
@@ -24,7 +31,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from ministack.app import main  # type: ignore[import-not-found, unused-ignore]
+from ministack import app as emulator  # type: ignore[import-not-found, unused-ignore]
 from ministack.core import lambda_runtime  # type: ignore[import-not-found, unused-ignore]
 from ministack.services import sqs  # type: ignore[import-not-found, unused-ignore]
 
@@ -36,8 +43,72 @@ Queue = dict[str, Any]
 LONG = 1_000
 """Messages in a queue that is long."""
 
+HOSTS = ("127.0.0.1", "localhost")
+OWN = ("/_ministack/", "/_localstack/", "/health")
+"""Paths that are no AWS API: for whoever started the emulator, who knows the token."""
+
+ANSWERS = ("/_ministack/cfn-response/", "/_ministack/cfn-signal/")
+"""Own paths that end with a secret of theirs."""
+
+_CREDENTIAL = re.compile(r"(?:Credential=|X-Amz-Credential=|AWSAccessKeyId=|AWS )([^/&:%,]+)")
+_ANYBODY = re.compile(r"test|\d{12}")
+"""Keys that the emulator takes for its owner's."""
+
 _lock = threading.Lock()
 _receive, _sweep, _expire = sqs._collect_msgs, sqs._dlq_sweep, sqs._expire_retained
+
+
+class Front:
+    """Passes on to the emulator what its owner and the programs of the plane send.
+
+    `token` opens the emulator's own paths. A page can choose neither Host nor Origin, and knows no key.
+    """
+
+    def __init__(self, app: Any, token: str) -> None:
+        self._app = app
+        self._token = token
+
+    async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
+        problem = None if scope["type"] == "lifespan" else self._problem(scope)
+        if problem is None:
+            await self._app(scope, receive, send)
+        elif scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1008, "reason": problem})
+        else:
+            headers = [(b"content-type", b"application/json"), (b"connection", b"close")]
+            await send({"type": "http.response.start", "status": 403, "headers": headers})
+            await send({"type": "http.response.body", "body": json.dumps({"message": problem}).encode()})
+
+    def _problem(self, scope: dict[str, Any]) -> str | None:
+        """Why a request is refused."""
+        headers = {
+            name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]
+        }
+        host = headers.get("host", "").rpartition(":")[0] or headers.get("host", "")
+        if host not in HOSTS and not host.endswith(".localhost"):  # of an API, by its id
+            return f"this server is not called {host!r}"
+        if "origin" in headers or "sec-fetch-site" in headers or scope.get("method") == "OPTIONS":
+            return "web pages are not served"
+        path = scope["path"]
+        if path.startswith(ANSWERS):
+            return None
+        if path.startswith(OWN):
+            return None if headers.get("x-emulator-token") == self._token else "this path needs the token"
+        signed = f"{headers.get('authorization', '')}&{scope['query_string'].decode('latin-1')}"
+        key = _CREDENTIAL.search(signed)
+        if key is None or _ANYBODY.fullmatch(key[1]):
+            return "MissingAuthenticationToken: calls are signed with a key of this cloud"
+        return None
+
+
+async def on_loopback(
+    loop: asyncio.BaseEventLoop, factory: Any, host: Any = None, port: Any = None, **more: Any
+) -> Any:
+    """Listen on the loopback interface, whatever `host` says."""
+    return await _create_server(loop, factory, HOSTS[0] if host == "0.0.0.0" else host, port, **more)  # noqa: S104
+
+
+_create_server = asyncio.BaseEventLoop.create_server
 
 
 class SharedArchive(zipfile.ZipFile):
@@ -124,4 +195,6 @@ if __name__ == "__main__":
     sqs._collect_msgs, sqs._dlq_sweep, sqs._expire_retained = receive, sweep, expire
     sqs._HANDLERS["DeleteMessageBatch"] = delete
     lambda_runtime.zipfile = SimpleNamespace(**{**vars(zipfile), "ZipFile": SharedArchive})
-    sys.exit(main())
+    asyncio.BaseEventLoop.create_server = on_loopback  # type: ignore[method-assign, assignment]
+    emulator.app = Front(emulator.app, os.environ.pop("EMULATOR_TOKEN"))
+    sys.exit(emulator.main())

@@ -80,9 +80,9 @@ class Folder:
 
     def write(self, running: Running) -> None:
         """Replace what is known of the plane."""
-        self.environment.write_text(_exports(running))
+        _write_private(self.environment, _exports(running))
         unfinished = self._running.with_suffix(".unfinished")
-        unfinished.write_text(json.dumps(asdict(running), indent=2) + "\n")
+        _write_private(unfinished, json.dumps(asdict(running), indent=2) + "\n")
         unfinished.replace(self._running)
 
     def read(self) -> Running:
@@ -156,6 +156,13 @@ def end_leftovers(folder: Folder) -> int:
     The kernel ends our own children with us, but not theirs: the emulated cloud's functions.
     """
     return kill_by_environment(lambda variables: variables.get(MARK) == str(folder.path))
+
+
+def _write_private(path: Path, text: str) -> None:
+    """Write a file that only its owner can read: it holds the key of the emulated cloud."""
+    path.touch(mode=0o600)
+    path.chmod(0o600)
+    path.write_text(text)
 
 
 def _exports(running: Running) -> str:
