@@ -1,14 +1,17 @@
-"""The dead letters of the archive: what devices reported, and what the cloud's routers refused.
+"""The dead letters of the archive: what devices reported, the cloud's routers refused, and readers gave up.
 
-The archive keeps what devices sent, so it has the original of everything refused that came from a device.
+The archive keeps what devices sent, so it has the original of everything refused that came from a device. Of
+what a reader in the cloud gave up it has who did so and why.
 """
 
 from __future__ import annotations
 
 import base64
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
+from eventplane.account import by_letter
 from eventplane.dead_letter import DEAD_LETTER_TYPE, letter_id
 from eventplane.envelope import Envelope, EventKey
 from eventplane.errors import EnvelopeError
@@ -23,6 +26,7 @@ ARCHIVE: Final = "archive"
 """What a letter's `place` is called."""
 
 _DEAD_LETTERED: Final = f'"outcome":"{Outcome.DEAD_LETTERED}"'.encode()
+_OF_LETTER: Final = f'"type":"{DEAD_LETTER_TYPE}"'.encode()
 _IS_EVENT: Final = b'"refusal":null'
 
 
@@ -58,6 +62,17 @@ def archived_letters(days: Days, uplink: str) -> Iterator[Letter]:
     for key, record in refused.items():
         if letter_id(*key) not in found:
             yield _letter(record, letter_id(*key), None, None)
+    yield from _given_up(days, found)
+
+
+def _given_up(days: Days, found: set[str]) -> Iterator[Letter]:
+    for record in days.records(LEDGER, lambda line: json_object(line) if _OF_LETTER in line else None):
+        account = by_letter(record)
+        if account and record["id"] not in found:
+            found.add(record["id"])
+            told = {**record, "reason": account.why, "entered_by": account.inbox}
+            letter = _letter(told, record["id"], None, None)
+            yield replace(letter, sender=None, written_by=letter.sender)
 
 
 def _from_tap(tap: Record, refused: dict[EventKey, Record], uplink: str) -> Letter | None:
