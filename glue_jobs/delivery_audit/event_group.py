@@ -137,6 +137,7 @@ class LedgerRow(NamedTuple):
     basis: str | None = None
     put_back_by: str | None = None
     digest: str | None = None
+    dead_letter_reason: str | None = None
     file: str = ""
     unknown_members: bool = False
     within: bool = True

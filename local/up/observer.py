@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from datetime import datetime
+from itertools import chain
 from typing import Any, Final, Self
 
 import paho.mqtt.client as mqtt
@@ -14,6 +15,8 @@ from paho.mqtt.enums import CallbackAPIVersion
 
 from eventplane.envelope import Envelope, parse_event
 from eventplane.errors import EnvelopeError
+from eventplane.ledger import parse_ledger_text
+from eventplane.resource_names import LEDGER_QUEUE
 from eventplane.sqs_binding import split
 from eventplane.topics import LOCAL_PREFIX
 from local.chaos.fault_proxy import FaultProxy
@@ -28,7 +31,8 @@ _BOXES: Final = ("outbox", "inbox")
 
 
 class ObservingProxy(FaultProxy):
-    """Passes the functions' calls on, and records each event that they put into an inbox.
+    """Passes the functions' calls on, and records each event that they put into an inbox, and what else the
+    routers decided.
 
     `inboxes` has the participant by the name of its queue; `put_objects` counts the objects written to S3,
     `routed` the events put into inboxes.
@@ -57,10 +61,15 @@ class ObservingProxy(FaultProxy):
         return answer
 
     def _note_messages(self, request: dict[str, Any], answer: dict[str, Any], tally: Tally) -> None:
-        participant = self.inboxes.get(request["QueueUrl"].rpartition("/")[2])
+        queue = request["QueueUrl"].rpartition("/")[2]
+        bodies = [request["MessageBody"]] if "MessageBody" in request else _stored(request, answer)
+        if queue.endswith(f"-{LEDGER_QUEUE}"):
+            for line in chain.from_iterable(parse_ledger_text(body).lines for body in bodies):
+                tally.decided(json.loads(line))
+            return
+        participant = self.inboxes.get(queue)
         if participant is None:
             return
-        bodies = [request["MessageBody"]] if "MessageBody" in request else _stored(request, answer)
         for body in bodies:
             for event in _events(body):
                 now_ms = time.time() * 1_000
