@@ -92,7 +92,7 @@ class Account:
         )
 
 
-_OF_ROUTER: Final[dict[str, Fate]] = {
+OF_ROUTER: Final[dict[str, Fate]] = {
     Outcome.DELIVERED: Fate.IN_INBOX,
     Outcome.DEAD_LETTERED: Fate.REFUSED,
     Outcome.EXPIRED: Fate.EXPIRED,
@@ -100,8 +100,10 @@ _OF_ROUTER: Final[dict[str, Fate]] = {
     Outcome.UNROUTED: Fate.DROPPED,
     Outcome.NO_INTEREST: Fate.DROPPED,
 }
-_OF_READER: Final[dict[str, Fate]] = {
-    **_OF_ROUTER,
+"""What a router's outcome says, and below what that of an inbox's reader says."""
+
+OF_READER: Final[dict[str, Fate]] = {
+    **OF_ROUTER,
     Outcome.DELIVERED: Fate.HANDLED,
     Outcome.DEAD_LETTERED: Fate.GIVEN_UP,
 }
@@ -113,13 +115,13 @@ def by_router(record: Mapping[str, Any]) -> Account:
     if outcome == Outcome.DELIVERED:
         reason = REDRIVE if record.get("put_back_by") else reason if reason in _ANEW else ""
     by = f"the router of {record['entered_by']}" if outcome == Outcome.DEAD_LETTERED else ""
-    return _of_record(record, record["destination"], _OF_ROUTER, by, reason)
+    return _of_record(record, record["destination"], OF_ROUTER, by, reason)
 
 
 def by_reader(record: Mapping[str, Any]) -> Account:
     """Return what a record of the handovers says of its event."""
     inbox = record["channel"]
-    return _of_record(record, inbox, _OF_READER, reader_of(inbox), record["reason"] or "")
+    return _of_record(record, inbox, OF_READER, reader_of(inbox), record["reason"] or "")
 
 
 def by_letter(record: Mapping[str, Any]) -> Account | None:

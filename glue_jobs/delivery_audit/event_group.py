@@ -298,6 +298,14 @@ class InboxCount(NamedTuple):
     destination: str
 
 
+class AccountCount(NamedTuple):
+    """Events at one inbox ('': every inbox) by what became of them: `measure` is an `account.Fate`."""
+
+    date: str
+    inbox: str
+    measure: str
+
+
 class DeadLetterCount(NamedTuple):
     """Dead letters by the `Place` of their making and their reason.
 
@@ -339,7 +347,7 @@ class HoleCount(NamedTuple):
     second: int | None = None
 
 
-CountKey = RouteCount | InboxCount | DeadLetterCount | RowCount | HourCount | HoleCount
+CountKey = RouteCount | InboxCount | AccountCount | DeadLetterCount | RowCount | HourCount | HoleCount
 """Figures are sums of counts by these keys: tuples of texts and whole numbers, none of which equals one of
 another kind."""
 
