@@ -37,7 +37,6 @@ MEANINGS: Final = {
     "stay in the home have numbers too; the audit counts real losses as lost.",
     "outbox": "The queue, or MQTT topic, into which a participant sends its events.",
     "participant": "A service or device that sends or receives events, as the contract names it.",
-    "pending": "On its way: accepted so recently that a delivery may still follow.",
     "quarantined": "A row of the archive that could not be read.",
     "refused": "A router made a dead letter of the event before it came into the inbox; the reason is named.",
     "route": "A rule of the contract: events that pass its filter go to its destination.",
