@@ -14,6 +14,7 @@ from contract.explain import Outcome, outcomes
 from eventplane.account import EVERY_INBOX, OPEN, Account, Fate, accounts, by_router
 from eventplane.contract import Contract, DeliveryGuarantee
 from eventplane.dead_letter import DEAD_LETTER_TYPE
+from eventplane.device_reports import DISCARDED
 from eventplane.envelope import Envelope
 from eventplane.filters import filter_text
 from eventplane.guarantee import why_expired
@@ -108,7 +109,7 @@ class Followed:
 class _Sent:
     """What is known of an event; `arrived` is when by inbox, `copies` how often.
 
-    `facts` are what else became of it, `lost` the inboxes at which it is lost if nothing else became of it.
+    `facts` are what else became of it, `missing` what it is by inbox if nothing else did.
     """
 
     event: Envelope | None = None
@@ -121,7 +122,7 @@ class _Sent:
     arrived: dict[str, float] = field(default_factory=dict)
     copies: dict[str, int] = field(default_factory=dict)
     facts: list[Account] = field(default_factory=list)
-    lost: set[str] = field(default_factory=set)
+    missing: dict[str, Account] = field(default_factory=dict)
 
     def account(self, inbox: str, now_ms: float, waits: str = "") -> Account:
         """Return what became of it at the inbox of this participant; `waits` is for what it waits."""
@@ -131,10 +132,7 @@ class _Sent:
             facts.append(Account(address, Fate.IN_INBOX, at_ms=round(self.arrived[inbox])))
         elif why := self._why_expired(address, now_ms):
             facts.append(Account(address, Fate.EXPIRED, why=why))
-        elif inbox in self.lost:
-            is_promised = self.due[inbox].is_promised
-            facts.append(Account(address, Fate.LOST if is_promised else Fate.DROPPED, why=_LOST[is_promised]))
-        facts.append(Account(address, Fate.WAITING, why=waits))
+        facts.append(self.missing.get(inbox) or Account(address, Fate.WAITING, why=waits))
         return accounts([address], facts)[0]
 
     def _why_expired(self, address: str, now_ms: float) -> str | None:
@@ -144,10 +142,6 @@ class _Sent:
         participant = contract.participants.get(self.sender) or contract.device
         channels = participant.outbox, contract.channel(address)
         return why_expired(event, round(now_ms), round(self.sent_ms), *channels)
-
-
-_LOST: Final = {True: "nothing is broken and no queue has a message", False: "best_effort"}
-"""Why an event without an end is lost, or was dropped where its delivery was not promised."""
 
 
 class Tally:
@@ -162,6 +156,7 @@ class Tally:
         self._events: OrderedDict[Key, _Sent] = OrderedDict()
         self._latencies: deque[float] = deque(maxlen=MOST_SAMPLES)
         self._sent = self._due = self._received = self._duplicates = 0
+        self._discarded = 0
         self._quiet_since_ms: float | None = None
         self._open: dict[tuple[Key, str], _Sent] = {}
         self._now_ms = 0.0
@@ -198,6 +193,8 @@ class Tally:
                 self._count(known, inbox, at_ms)
             if event.type == DEAD_LETTER_TYPE:
                 self._take_letter(event, sender, now_ms)
+            if event.type == DISCARDED:
+                self._discarded += sum(each["count"] for each in event.data()["deliveries"])
 
     def received(self, inbox: str, key: Key, now_ms: float) -> None:
         """Note that the event `key` arrived at the participant `inbox`."""
@@ -217,6 +214,11 @@ class Tally:
         self.received(inbox, key, now_ms)
         with self._lock:
             self._known(key).facts.append(Account(f"{inbox}.inbox", Fate.HANDLED, inbox, at_ms=round(now_ms)))
+
+    def refused(self, key: Key, by: str, why: str, now_ms: float) -> None:
+        """Note that the home `by` did not store the event `key`, and told its sender `why`."""
+        with self._lock:
+            self._known(key).facts.append(Account(EVERY_INBOX, Fate.REFUSED, by, why, round(now_ms)))
 
     def decided(self, record: Mapping[str, Any]) -> None:
         """Note a `record` of the ledger."""
@@ -240,7 +242,7 @@ class Tally:
             fates: Counter[Fate] = Counter()
             for (_, inbox), each in self._open.items():
                 if is_quiet and now_ms - each.sent_ms >= PATIENCE_MS:
-                    each.lost.add(inbox)
+                    each.missing[inbox] = self._missing(f"{inbox}.inbox", each.due[inbox])
                 fates[each.account(inbox, now_ms).fate] += 1
             ended = sum(count for fate, count in fates.items() if fate not in (*OPEN, Fate.LOST))
             return Counters(
@@ -278,6 +280,15 @@ class Tally:
         if inbox in known.due:
             self._received += 1
             self._latencies.append(max(0.0, at_ms - known.sent_ms))
+
+    def _missing(self, inbox: str, due: Due) -> Account:
+        """Return what an event is that is in no inbox and no queue, while nothing is broken."""
+        if not due.is_promised:
+            return Account(inbox, Fate.DROPPED, why="best_effort")
+        if self._discarded:
+            why = f"devices report {self._discarded} discarded deliveries, it may be one of them"
+            return Account(inbox, Fate.UNKNOWN, why=why)
+        return Account(inbox, Fate.LOST, why="nothing is broken and no queue has a message")
 
     def _take_letter(self, event: Envelope, sender: str, now_ms: float) -> None:
         stamped = event if event.sender != Sender() else event.stamped(**Sender(service=sender).attributes)
