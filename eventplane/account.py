@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from eventplane.contract import Contract
 from eventplane.dead_letter import DEAD_LETTER_TYPE
@@ -22,24 +22,25 @@ EVERY_INBOX: Final = ""
 
 
 class Fate(StrEnum):
-    """What became of an event at an inbox."""
+    """What became of an event at an inbox: a word, and what it `means`. The best is first."""
 
-    HANDLED = "handled"
-    """Its reader took it and says so. Without such a record it is in the inbox."""
-    GIVEN_UP = "given up"
-    """It was in the inbox, and its reader, or its queue's limit of receives, ended it as a dead letter."""
-    IN_INBOX = "in the inbox"
-    """It was put there. Whether its reader handled it, nothing says."""
-    REFUSED = "refused"
-    """A router, or the cloud for a device, made a dead letter of it; it never came into the inbox."""
-    EXPIRED = "expired"
-    DROPPED = "dropped"
-    """Not delivered by a declared policy: best effort, no interest, or no route."""
-    LOST = "lost"
-    """It is proven that it was accepted, is nowhere, and did not end in another way."""
-    WAITING = "waiting"
-    UNKNOWN = "unknown"
-    """No record says; `Account.why` names what is missing."""
+    means: str
+
+    def __new__(cls, word: str, means: str) -> Self:
+        member = str.__new__(cls, word)
+        member._value_ = word
+        member.means = means
+        return member
+
+    HANDLED = "handled", "The inbox's reader took the event and says so."
+    GIVEN_UP = "given up", "It was in the inbox, and its reader, or its queue, made a dead letter of it."
+    IN_INBOX = "in the inbox", "It was put into the inbox. Nothing says what its reader did with it."
+    REFUSED = "refused", "A router or the device refused it, with the reason; it never came into the inbox."
+    EXPIRED = "expired", "Its time to live ended before it could be delivered."
+    DROPPED = "dropped", "Not delivered by a declared policy: best effort, no interest, or no route."
+    LOST = "lost", "Accepted, and proven to be nowhere: in no inbox and no queue, without another end."
+    WAITING = "waiting", "Accepted, without an end yet: in the spool, in a queue, or on its way between them."
+    UNKNOWN = "unknown", "No record says what became of it; what is missing is named."
 
 
 ENDED_AS_DECLARED: Final = frozenset({Fate.HANDLED, Fate.IN_INBOX, Fate.EXPIRED, Fate.DROPPED})

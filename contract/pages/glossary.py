@@ -6,7 +6,10 @@ from typing import Final
 
 from markupsafe import Markup
 
+from eventplane.account import Fate
+
 MEANINGS: Final = {
+    **{str(each): each.means for each in Fate},
     "archive": "Everything that IoT Core accepted and everything that the routers did, as objects in S3.",
     "at least once": "The sender repeats an event until its receiver acknowledges it; copies are possible.",
     "best effort": "The event is sent once; it may be lost while a network or a process is down.",
@@ -14,22 +17,16 @@ MEANINGS: Final = {
     "dead letter": "An event about a message that could not be processed: its sender, place and reason.",
     "device reports": "Events that devices send about themselves, such as their start; nobody can predict "
     "how many.",
-    "dropped": "Not delivered by a declared policy: best effort, no interest, or no route.",
     "duplicate": "A copy of an event beyond the first. Consumers drop it by sender, source and id.",
     "ended otherwise": "Refused, expired or dropped: these deliveries are neither in an inbox nor lost.",
     "epoch": "The life of one spool. A device that loses its spool begins a new epoch, numbered from 1.",
     "event type": "The kind of an event, with a payload schema. Filters and rights refer to it.",
     "expected": "The deliveries that the contract's routes demand for the events that were accepted.",
-    "expired": "The event's time to live ended before it could be delivered.",
     "explained": "Numbers that are missing because the device itself reported the event as discarded.",
     "forwarder": "The program on a device that stores events and sends them to IoT Core.",
-    "given up": "The inbox's reader, or its queue, ended the event as a dead letter.",
-    "handled": "The inbox's reader took the event and says so. Without that it is in the inbox.",
     "hop": "One step of an event's way: device to cloud, IoT Core's rule, router, inbox to consumer.",
-    "in the inbox": "The event was put into the inbox, copies not counted. Nothing says what its reader did.",
     "inbox": "The queue, or MQTT topic, from which a participant reads its events.",
     "ledger": "The routers' record of each decision and delivery, in the archive.",
-    "lost": "Accepted, and proven to be nowhere: it is in no inbox and no queue, and has no other end.",
     "manifest": "A device's own statement of the numbers that it sent, by which the audit finds what is "
     "missing.",
     "misrouted": "Delivered to an inbox to which no route of the contract leads.",
@@ -38,16 +35,13 @@ MEANINGS: Final = {
     "outbox": "The queue, or MQTT topic, into which a participant sends its events.",
     "participant": "A service or device that sends or receives events, as the contract names it.",
     "quarantined": "A row of the archive that could not be read.",
-    "refused": "A router made a dead letter of the event before it came into the inbox; the reason is named.",
     "route": "A rule of the contract: events that pass its filter go to its destination.",
     "router": "The function that decides where an event goes, once on the device and once in the cloud.",
     "rule": "The rule of IoT Core that passes what devices publish to the routers' queues.",
     "spool": "The device's store on disk for events that are not acknowledged by the cloud yet.",
     "tap": "The copy of everything that IoT Core accepted, written to the archive before any router.",
     "to replay": "Events that a replay from the archive would deliver.",
-    "unknown": "No record says what became of the event; what is missing is named.",
     "unrecorded": "No statement is possible: the archive lacks the object that would say what happened.",
-    "waiting": "Accepted, without an end yet: in the spool, in a queue, or on its way between them.",
 }
 
 
