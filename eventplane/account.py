@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from enum import StrEnum
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from eventplane.contract import Contract
 from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.names import DOWNLINK, SUBSCRIBERS
-from eventplane.reasons import Outcome
+from eventplane.reasons import Explained, Outcome
 from eventplane.replay import REDRIVE, REPLAY
 from eventplane.sender import PLANE, THE_PLANE, Sender
 
@@ -21,16 +20,8 @@ EVERY_INBOX: Final = ""
 """The inbox of an account of the event as a whole: of each inbox, or of an event that is for none."""
 
 
-class Fate(StrEnum):
-    """What became of an event at an inbox: a word, and what it `means`. The best is first."""
-
-    means: str
-
-    def __new__(cls, word: str, means: str) -> Self:
-        member = str.__new__(cls, word)
-        member._value_ = word
-        member.means = means
-        return member
+class Fate(Explained):
+    """What became of an event at an inbox. The best is first."""
 
     HANDLED = "handled", "The inbox's reader took the event and says so."
     GIVEN_UP = "given up", "It was in the inbox, and its reader, or its queue, made a dead letter of it."

@@ -7,6 +7,7 @@ import json
 import re
 from dataclasses import dataclass
 from datetime import date
+from functools import partial
 from typing import Any
 
 import pytest
@@ -288,6 +289,10 @@ def test_each_event_has_its_steps_in_order_its_account_and_names_what_is_missing
     ]
     assert ", ".join(told) == story.accounts
     assert all(one.startswith(begin) for one, begin in zip(trace.missing, story.missing, strict=True))
+    # What decides the exit status, and whether --follow goes on.
+    has = partial(re.search, string=story.accounts)
+    assert trace.is_good is not bool(story.missing or has("refused|given up|waiting|unknown"))
+    assert trace.is_open is bool(story.missing or has("waiting|unknown"))
 
 
 def test_an_event_whose_raw_lines_may_have_left_is_not_said_to_have_never_come() -> None:
@@ -394,7 +399,7 @@ def test_a_damaged_object_hides_no_other(folder: Folder, run: Run) -> None:
 
 
 def test_dead_letter_queues_are_searched_and_no_queue_that_another_reads(
-    plane: Plane, run_json: RunJson
+    plane: Plane, run: Run, run_json: RunJson
 ) -> None:
     plane.send(f"{INBOX}-dlq", SENT.stamped(**HOME.attributes))
     plane.send(f"{INBOX}-dlq", event("18"))
@@ -404,6 +409,7 @@ def test_dead_letter_queues_are_searched_and_no_queue_that_another_reads(
     assert only["accounts"] == [
         Account(ANALYTICS, Fate.GIVEN_UP, "care-analytics", "receives_exhausted").document()
     ]
+    assert [run("trace", SOURCE, "17", *more)[0] for more in ([], ["--follow"])] == [1, 1]
     assert len(plane.received(f"{INBOX}-dlq")) == 2
     (unread,) = plane.received("operations-inbox")
     assert unread["Attributes"]["ApproximateReceiveCount"] == "1"
@@ -429,26 +435,6 @@ def test_following_ends_in_time_with_what_is_missing(folder: Folder, run: Run) -
     status, out, err = run("trace", "17", *words)
     assert (status, err, out.count("\n")) == (1, "", 2)
     assert "care-analytics.inbox: unknown: no router has decided" in out
-
-
-@pytest.mark.parametrize(
-    ("ledger", "status"),
-    [
-        ([DELIVERED], 0),
-        ([ledger_line(SENT, Outcome.EXPIRED, route=ROUTE, reason="expirytime")], 0),
-        ([ledger_line(SENT, Outcome.DROPPED, route=ROUTE, reason="best_effort_failed")], 0),
-        ([REFUSED, told(letter_of_event(SENT))], 1),
-        ([DELIVERED, told(letter_of_event(SENT), Sender(service="care-analytics"))], 1),
-        ([], 1),
-    ],
-)
-def test_the_exit_status_follows_the_account(
-    folder: Folder, run: Run, ledger: list[str], status: int
-) -> None:
-    folder.write("tap", [tap_line(SENT.json)], "2026-03-02")
-    folder.write("ledger", ledger, "2026-03-02")
-    assert run("trace", "17", *DAYS, *folder.named)[0] == status
-    assert run("trace", "17", "--follow", "--timeout", "0.1", *DAYS, *folder.named)[0] == status
 
 
 @pytest.mark.parametrize(
