@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any as Json
 
+from eventplane.account import Fate
 from eventplane.attributes import Attributes, AttributeValue
 from eventplane.cesql import CesqlCastError, Expression, tree, write
 from eventplane.cesql.expression import Result, evaluate
@@ -225,7 +226,8 @@ class Outcome:
     """Who receives an event from `sender` ('': nobody may send it), or why nobody does (`problem`).
 
     `routes` are all routes of the contract, explained for the event with the sender's stamps. `not_down` is
-    why no device takes the event from its inbox, to which a route leads it.
+    why no device takes the event from its inbox, to which a route leads it. `fate` is what becomes of it in a
+    word of the account.
     """
 
     sender: str
@@ -234,6 +236,7 @@ class Outcome:
     problem: str = ""
     remedy: str = ""
     not_down: Refusal | None = None
+    fate: Fate = Fate.IN_INBOX
 
     def document(self) -> dict[str, Json]:
         """Return the outcome as JSON; `nobody` is null where somebody receives the event."""
@@ -241,6 +244,7 @@ class Outcome:
         return {
             "sender": self.sender or None,
             "received_by": [each.document() for each in self.receipts],
+            "fate": self.fate.value,
             "nobody": {"because": self.problem, "remedy": self.remedy} if self.problem else None,
             "not_down": refusal and {"reason": refusal.reason, "detail": refusal.detail},
         }
@@ -269,7 +273,7 @@ def outcomes(contract: Contract, event: Envelope, sender: str = "") -> tuple[Out
     if senders:
         return tuple(_outcome(contract, event, rights, each) for each in senders)
     problem, remedy = f"no participant may send {event.type}", "add it to the `sends` of its sender"
-    return (Outcome("", explain(contract, event), problem=problem, remedy=remedy),)
+    return (Outcome("", explain(contract, event), problem=problem, remedy=remedy, fate=Fate.REFUSED),)
 
 
 def _outcome(contract: Contract, event: Envelope, rights: SendingRights, sender: Sender) -> Outcome:
@@ -277,11 +281,12 @@ def _outcome(contract: Contract, event: Envelope, rights: SendingRights, sender:
     journey = _Journey(contract, stamped)
     if refusal := rights.refusal(stamped):
         problem, remedy = _problem(refusal)
-        return Outcome(str(sender), journey.routes, problem=f"it is refused {problem}", remedy=remedy)
+        problem = f"it is refused {problem}"
+        return Outcome(str(sender), journey.routes, problem=problem, remedy=remedy, fate=Fate.REFUSED)
     if receipts := tuple(journey.receipts()):
         return Outcome(str(sender), journey.routes, receipts, not_down=journey.not_down)
-    problem, remedy = journey.obstacle()
-    return Outcome(str(sender), journey.routes, (), problem, remedy, journey.not_down)
+    fate = Fate.REFUSED if journey.not_down else Fate.DROPPED
+    return Outcome(str(sender), journey.routes, (), *journey.obstacle(), journey.not_down, fate)
 
 
 def _problem(refusal: Refusal) -> tuple[str, str]:

@@ -17,7 +17,7 @@ from eventplane.envelope import Envelope, EventKey
 from eventplane.errors import EnvelopeError
 from eventplane.ledger import LEDGER, TAP
 from eventplane.reasons import Outcome
-from eventplane.sender import THE_PLANE, Sender, sender_in_frame
+from eventplane.sender import THE_PLANE, parse_sender, sender_in_frame
 from operations.archive import Days, Record, json_object
 from operations.letters import Kind, Letter, letter_of
 from operations.names import event_in_tap, sender_in_tap
@@ -108,7 +108,7 @@ def _letter(decision: Record, id: str, event: Envelope | None, original: bytes |
         channel=decision["entered_by"],
         route=None,
         contract_version=decision["contract_version"],
-        sender=_sender(decision.get("sender", "")),
+        sender=parse_sender(decision["sender"]) if decision.get("sender") else None,
         # The ledger is the plane's own.
         written_by=THE_PLANE,
         events=(event,) if event else (),
@@ -116,12 +116,3 @@ def _letter(decision: Record, id: str, event: Envelope | None, original: bytes |
         original_bytes=None if original is None else len(original),
         body="",
     )
-
-
-def _sender(text: str) -> Sender | None:
-    """The sender of a record, from its text."""
-    if "/" not in text:
-        return Sender(service=text) if text else None
-    # A thing's name has no slash.
-    device, _, service = text.partition("/")
-    return Sender(device, service)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -155,7 +155,7 @@ def _trace(
     found += [stations.reported(tap, letter, contract) for who, tap, letter in seen.reports if who == sender]
     # In the order of cause and effect, which sorting keeps where they have one time.
     found += [stations.decided(each) if "entered_by" in each else stations.handed_over(each) for each in own]
-    due = _due(event, decided, days, contract)
+    due = due_inboxes(event, decided, days.contract, contract) if event else set()
     # Whoever knows the event can write a letter of that id: it counts for an inbox that the event came to.
     reached = due | {each.account.inbox for each in found if each.account}
     found += [stations.told(each, reached) for each in told]
@@ -177,16 +177,19 @@ def _once(records: Iterable[Record], *names: str) -> list[Record]:
     return list({tuple(each[name] for name in names): each for each in records}.values())
 
 
-def _due(event: Envelope | None, own: list[Record], days: Days, contract: Contract) -> set[str]:
-    """The inboxes that are due the event by the contract that decided on it; none if it was no event."""
-    if event is None:
-        return set()
+def due_inboxes(
+    event: Envelope, own: Sequence[Record], compiled: Callable[[str], bytes | None], contract: Contract
+) -> set[str]:
+    """The inboxes that are due an event by the contract that decided its `own` records, else by `contract`.
+
+    `compiled` returns the contract of a version, if anybody has it.
+    """
     if own:
         # What was sent again may be for somebody who came later, by a contract that nothing else is owed by.
         routed = [each for each in own if each["reason"] not in (REPLAY, REDRIVE)] or own
         version = max(routed, key=lambda each: each["decided_at_ms"])["contract_version"]
-        compiled = None if version == contract.version else days.contract(version)
-        contract = load_compiled(compiled) if compiled else contract
+        found = None if version == contract.version else compiled(version)
+        contract = load_compiled(found) if found else contract
     return {inbox_of(each.destination, each.name) for each in Router(contract, Place.CLOUD).route(event)}
 
 

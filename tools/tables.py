@@ -24,8 +24,8 @@ from edge.metrics import METRICS  # noqa: E402
 from edge.settings import TABLES as SETTINGS_TABLES  # noqa: E402
 from edge.settings import Settings  # noqa: E402
 from edge.settings_reader import variable_of  # noqa: E402
-from eventplane.account import ENDED_AS_DECLARED, Fate  # noqa: E402
 from eventplane import function_settings  # noqa: E402
+from eventplane.account import ENDED_AS_DECLARED, Fate  # noqa: E402
 from eventplane.archive_layout import FOLDERS, Folder  # noqa: E402
 from eventplane.attributes import RULES  # noqa: E402
 from eventplane.contract.channels import (  # noqa: E402

@@ -325,5 +325,5 @@ def due_inboxes(contract: Contract, event: Envelope, sender: str) -> tuple[dict[
         for receipt in outcome.receipts
         if receipt.channel.participant not in OWN_SERVICES
     }
-    problems = [f"{each.problem}; {each.remedy}" for each in found if each.problem]
+    problems = [f"{each.fate}: {each.problem}; {each.remedy}" for each in found if each.problem]
     return due, "" if due else "; ".join(problems)

@@ -25,6 +25,7 @@ from tests.e2e.conftest import Desk, state
 from tests.eventually import eventually
 from tests.integration.mqtt import TestClient
 
+READING = "org.eventplane.health.reading.v1"
 ROOM_S = 150.0
 """How long an alarm may take: a message that a killed router had in its hands comes again after 35 s."""
 
@@ -60,28 +61,28 @@ def shown(running: Running, id: str, inbox: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("more", "account"),
+    ("more", "inbox", "account"),
     [
-        ({}, "in the inbox"),
-        ({"data": {"keyword": 7}}, "refused by the router of device.outbox: payload_invalid"),
-        ({"expirytime": "2026-01-01T00:00:00Z"}, "expired: expirytime"),
+        ({}, "alarm-centre", "in the inbox"),
+        ({"expirytime": "2026-01-01T00:00:00Z"}, "alarm-centre", "expired: expirytime"),
+        ({"type": READING}, "care-analytics", "refused by the router of device.outbox: payload_invalid"),
     ],
 )
 def test_an_event_of_one_s_own_is_shown_with_what_became_of_it(
-    running: Running, more: dict[str, Any], account: str
+    running: Running, more: dict[str, Any], inbox: str, account: str
 ) -> None:
-    id = uuid4().hex
+    id, service = uuid4().hex, "health-service" if more.get("type") else "voice-service"
     event = {
         "specversion": "1.0",
         "id": id,
-        "source": "/homes/home-1/voice-service",
+        "source": f"/homes/home-1/{service}",
         "type": ALARM,
         "data": {"keyword": "help"},
         **more,
     }
     with TestClient("own", LOOPBACK, running.broker_port) as client:
-        client.publish("eventplane/voice-service/outbox", json.dumps(event).encode())
-    assert eventually(lambda: shown(running, id, "alarm-centre") == account, ROOM_S, every_s=0.1)
+        client.publish(f"eventplane/{service}/outbox", json.dumps(event).encode())
+    assert eventually(lambda: shown(running, id, inbox) == account, ROOM_S, every_s=0.1)
     if more:
         return
     sqs = running.cloud.client("sqs")
