@@ -116,18 +116,21 @@ def by_reader(record: Mapping[str, Any]) -> Account:
     return _of_record(record, inbox, OF_READER, reader_of(inbox), record["reason"] or "")
 
 
-def by_letter(record: Mapping[str, Any]) -> Account | None:
+def by_letter(record: Mapping[str, Any], down: str = "") -> Account | None:
     """Return what a record of the ledger about a dead letter says of the letter's original.
 
     None for a letter that came nowhere, and for one of the plane or of a device: the decision about the
-    original has a record of its own, or the letter is in the tap.
+    original has a record of its own, or the letter is in the tap. `down` is the devices' inbox, which the
+    downlink reads, if the original came there.
     """
     writer = record.get("sender") or PLANE
     is_letter = record["type"] == DEAD_LETTER_TYPE and record["outcome"] == Outcome.DELIVERED
     if not is_letter or writer == PLANE or "/" in writer:
         return None
-    why = record.get("dead_letter_reason") or ""
-    return Account(f"{writer}.inbox", Fate.GIVEN_UP, writer, why, record["decided_at_ms"])
+    inbox = down if down and writer == DOWNLINK else f"{writer}.inbox"
+    return Account(
+        inbox, Fate.GIVEN_UP, writer, record.get("dead_letter_reason") or "", record["decided_at_ms"]
+    )
 
 
 def by_dead_letter(
@@ -137,14 +140,15 @@ def by_dead_letter(
 
     None where its `writer` cannot know it: each speaks for its own inbox, and a device for those on it.
     """
-    reader, _, box = channel.partition(".")
+    owner, _, box = channel.partition(".")
+    reader = DOWNLINK if owner == contract.device.name else owner
     if box == "inbox":
-        participant = contract.participants.get(reader)
-        is_own = writer.service == reader or (reader == contract.device.name and writer.service == DOWNLINK)
-        if is_own if not writer.device else participant is not None and participant.kind.is_on_device:
+        participant = contract.participants.get(owner)
+        is_known = participant is not None and participant.kind.is_on_device
+        if is_known if writer.device else writer.service == reader:
             return Account(inbox_of(channel, route), Fate.GIVEN_UP, reader, why, at_ms)
         return None
-    if writer != THE_PLANE and not writer.device and writer.service != reader:
+    if writer != THE_PLANE and not writer.device and writer.service != owner:
         return None
     destination = next((each.destination for each in contract.routes if each.name == route), EVERY_INBOX)
     by = writer.device or f"the router of {channel}"

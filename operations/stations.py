@@ -72,9 +72,10 @@ def decided(record: Record) -> Station:
     return _decided(record, account.fate, account)
 
 
-def told(record: Record, reached: Container[str]) -> Station:
+def told(record: Record, reached: Container[str], contract: Contract) -> Station:
     """Return one decision about a dead letter of the event, which had `reached` these inboxes."""
-    account = by_letter(record)
+    down = contract.device.inbox.address
+    account = by_letter(record, down if down in reached else "")
     is_known = account is not None and account.inbox in reached
     return _decided(record, f"its dead letter {by_router(record).fate}", account if is_known else None)
 

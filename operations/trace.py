@@ -158,7 +158,7 @@ def _trace(
     due = due_inboxes(event, decided, days.contract, contract) if event else set()
     # Whoever knows the event can write a letter of that id: it counts for an inbox that the event came to.
     reached = due | {each.account.inbox for each in found if each.account}
-    found += [stations.told(each, reached) for each in told]
+    found += [stations.told(each, reached, contract) for each in told]
     found += [stations.waiting(each, contract) for each in letters if str(each.sender or "") == sender]
     why = _UNDECIDED if decided else _NO_ROUTER if found else _never_seen(days)
     facts = [each.account for each in found if each.account]

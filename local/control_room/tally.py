@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import Counter, OrderedDict, deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from statistics import median
 from typing import Any, Final, NamedTuple
@@ -70,10 +70,14 @@ Routes = tuple[tuple[str, str], ...]
 
 
 class Due(NamedTuple):
-    """The `routes` that take an event to an inbox, and whether that is promised: at least once."""
+    """The `routes` that take an event to an inbox, and whether that is promised: at least once.
+
+    `down` is the devices' inbox where they lead through it: what the downlink refuses never comes home.
+    """
 
     routes: Routes
     is_promised: bool = True
+    down: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +131,8 @@ class _Sent:
     def account(self, inbox: str, now_ms: float, waits: str = "") -> Account:
         """Return what became of it at the inbox of this participant; `waits` is for what it waits."""
         address = f"{inbox}.inbox"
-        facts = [each for each in self.facts if each.inbox in (address, EVERY_INBOX)]
+        places = address, EVERY_INBOX, self.due[inbox].down if inbox in self.due else None
+        facts = [replace(each, inbox=address) for each in self.facts if each.inbox in places]
         if inbox in self.arrived:
             facts.append(Account(address, Fate.IN_INBOX, at_ms=round(self.arrived[inbox])))
         elif why := self._why_expired(address, now_ms):
@@ -285,6 +290,8 @@ class Tally:
         """Return what an event is that is in no inbox and no queue, while nothing is broken."""
         if not due.is_promised:
             return Account(inbox, Fate.DROPPED, why="best_effort")
+        if due.down:
+            return Account(inbox, Fate.UNKNOWN, why="`eventplane desired list` has what waits for the device")
         if self._discarded:
             why = f"devices report {self._discarded} discarded deliveries, it may be one of them"
             return Account(inbox, Fate.UNKNOWN, why=why)
@@ -316,10 +323,12 @@ def due_inboxes(contract: Contract, event: Envelope, sender: str) -> tuple[dict[
     Inboxes that the plane's own functions read are left out: arrivals there cannot be seen.
     """
     found: Sequence[Outcome] = outcomes(contract, event, sender)
+    down = contract.device.inbox.address
     due = {
         receipt.channel.participant: Due(
             tuple((each.route.name, filter_text(each.route.filter)) for each in receipt.hops),
             receipt.guarantee is DeliveryGuarantee.AT_LEAST_ONCE,
+            next((down for each in receipt.hops if each.route.destination == down), None),
         )
         for outcome in found
         for receipt in outcome.receipts

@@ -85,9 +85,9 @@ def test_a_dead_letter_speaks_only_for_the_inboxes_of_who_wrote_it(writer: Sende
     account = by_dead_letter(CONTRACT, writer, channel, None, "r", 1)
     owner, _, box = channel.partition(".")
     if account is not None and box == "inbox":
-        participant = CONTRACT.participants[owner]
-        assert (account.fate, account.inbox, account.by) == (Fate.GIVEN_UP, channel, owner)
-        assert participant.kind.is_on_device if writer.device else writer.service in (owner, "downlink")
+        participant, reader = CONTRACT.participants[owner], "downlink" if owner == "device" else owner
+        assert (account.fate, account.inbox, account.by) == (Fate.GIVEN_UP, channel, reader)
+        assert participant.kind.is_on_device if writer.device else writer.service == reader
     elif account is not None:
         assert (account.fate, account.inbox) == (Fate.REFUSED, EVERY_INBOX)
         assert writer.device or writer == THE_PLANE or writer.service == owner

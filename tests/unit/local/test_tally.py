@@ -183,3 +183,23 @@ def test_what_has_no_end_waits_and_says_for_what() -> None:
         counted = found.counters(3, is_idle=False, now_ms=LATER, waits=waits)
         assert {each.account for each in found.last()[0].deliveries} == {f"waiting: {waits}"}
         assert (counted.lost, counted.ended) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("steps", "account"),
+    [
+        ([written_by(Sender(service="downlink"), "unknown_device", "device.inbox")],
+         "given up by downlink: unknown_device"),
+        ([], "unknown: `eventplane desired list` has what waits for the device"),
+    ],
+)  # fmt: skip
+def test_what_goes_down_is_not_lost_whatever_the_downlink_does(steps: list[Step], account: str) -> None:
+    names = {"id": "1", "source": "/carers", "type": "org.eventplane.home.message.v1", "todevice": "home-1"}
+    event, found = write_event(names, {"text": "Hello"}), Tally(CONTRACT)
+    found.sent(event, "carers", 0)
+    for step in steps:
+        step(found, event)
+    for now_ms in (LATER, LATER + PATIENCE_MS):
+        assert found.counters(0, is_idle=True, now_ms=now_ms).lost == 0
+    (followed,) = (each for each in found.last() if each.id == "1")
+    assert {each.account for each in followed.deliveries} == {account}

@@ -109,6 +109,9 @@ def handed(outcome: Outcome, reason: str | None) -> str:
     return to_line(end)
 
 
+DOWN = ("down-to-devices", "device.inbox")
+CARERS = Sender(service="carers")
+MESSAGE = event("17", "org.eventplane.home.message.v1")
 REASONS = ("missing_attribute", "not_utf8")
 NO_EVENTS = [letter(b"", each, id=f"m-1.{index}") for index, each in enumerate(REASONS)]
 LETTER_ID = letter_id(str(HOME), *ALARM.claim)
@@ -248,6 +251,18 @@ STORIES = {
         AT_CENTRE["tap"],
         (TO_CENTRE, told(given_up("carers"), Sender(service="carers"))),
         letters=(read_letter(queue_message(given_up("carers")), "operations-inbox-dlq", "operations.inbox"),),
+    ),
+    "the downlink refused it": Story(
+        "in the inbox, its dead letter in the inbox",
+        f"{DOWN[1]}: given up by downlink: unknown_device",
+        ledger=(
+            ledger_line(MESSAGE, Outcome.DELIVERED, route=DOWN, sender=CARERS),
+            told(
+                letter(b"", "unknown_device", DOWN[1], letter_id("carers", *MESSAGE.claim)),
+                Sender(service="downlink"),
+            ),
+        ),
+        missing=NO_TAP,
     ),
     "its queue gave it up": Story(
         "accepted, in the inbox, waits since",
