@@ -19,6 +19,7 @@ from eventplane.envelope import Envelope
 from eventplane.filters import filter_text
 from eventplane.guarantee import why_expired
 from eventplane.names import OWN_SERVICES
+from eventplane.reasons import Outcome as Ended
 from eventplane.sender import Sender
 from operations.letters import letter_of
 
@@ -113,7 +114,8 @@ class Followed:
 class _Sent:
     """What is known of an event; `arrived` is when by inbox, `copies` how often.
 
-    `facts` are what else became of it, `missing` what it is by inbox if nothing else did.
+    `facts` are what else became of it, each once and as it was said last; `missing` is what it is by inbox if
+    nothing else became of it.
     """
 
     event: Envelope | None = None
@@ -125,14 +127,14 @@ class _Sent:
     nobody: str = ""
     arrived: dict[str, float] = field(default_factory=dict)
     copies: dict[str, int] = field(default_factory=dict)
-    facts: list[Account] = field(default_factory=list)
+    facts: dict[Account, Account] = field(default_factory=dict)
     missing: dict[str, Account] = field(default_factory=dict)
 
     def account(self, inbox: str, now_ms: float, waits: str = "") -> Account:
         """Return what became of it at the inbox of this participant; `waits` is for what it waits."""
         address = f"{inbox}.inbox"
         places = address, EVERY_INBOX, self.due[inbox].down if inbox in self.due else None
-        facts = [replace(each, inbox=address) for each in self.facts if each.inbox in places]
+        facts = [replace(each, inbox=address) for each in self.facts.values() if each.inbox in places]
         if inbox in self.arrived:
             facts.append(Account(address, Fate.IN_INBOX, at_ms=round(self.arrived[inbox])))
         elif why := self._why_expired(address, now_ms):
@@ -198,8 +200,10 @@ class Tally:
                 self._count(known, inbox, at_ms)
             if event.type == DEAD_LETTER_TYPE:
                 self._take_letter(event, sender, now_ms)
-            if event.type == DISCARDED:
-                self._discarded += sum(each["count"] for each in event.data()["deliveries"])
+            if (event.type, sender) == (DISCARDED, contract.device.name):
+                report = event.data()
+                dropped = (each for each in report["deliveries"] if each["outcome"] == Ended.DROPPED)
+                self._discarded += sum(each["count"] for each in (*dropped, *report["not_stored"]))
 
     def received(self, inbox: str, key: Key, now_ms: float) -> None:
         """Note that the event `key` arrived at the participant `inbox`."""
@@ -218,19 +222,19 @@ class Tally:
         """Note that the participant `inbox` received the event `key`, and says that it handled it."""
         self.received(inbox, key, now_ms)
         with self._lock:
-            self._known(key).facts.append(Account(f"{inbox}.inbox", Fate.HANDLED, inbox, at_ms=round(now_ms)))
+            self._note(key, Account(f"{inbox}.inbox", Fate.HANDLED, inbox, at_ms=round(now_ms)))
 
     def refused(self, key: Key, by: str, why: str, now_ms: float) -> None:
         """Note that the home `by` did not store the event `key`, and told its sender `why`."""
         with self._lock:
-            self._known(key).facts.append(Account(EVERY_INBOX, Fate.REFUSED, by, why, round(now_ms)))
+            self._note(key, Account(EVERY_INBOX, Fate.REFUSED, by, why, round(now_ms)))
 
     def decided(self, record: Mapping[str, Any]) -> None:
         """Note a `record` of the ledger."""
         account = by_router(record)
         if account.fate is not Fate.IN_INBOX and record["id"]:
             with self._lock:
-                self._known((record["source"], record["id"])).facts.append(account)
+                self._note((record["source"], record["id"]), account)
 
     def counters(self, waiting: int, is_idle: bool, now_ms: float, waits: str = "") -> Counters:
         """Return the counters. `is_idle`: nothing is broken, and no queue has a message; `waits` is what has.
@@ -246,7 +250,7 @@ class Tally:
             is_quiet = self._quiet_since_ms is not None and now_ms - self._quiet_since_ms >= PATIENCE_MS
             fates: Counter[Fate] = Counter()
             for (_, inbox), each in self._open.items():
-                if is_quiet and now_ms - each.sent_ms >= PATIENCE_MS:
+                if inbox in each.missing or (is_quiet and now_ms - each.sent_ms >= PATIENCE_MS):
                     each.missing[inbox] = self._missing(f"{inbox}.inbox", each.due[inbox])
                 fates[each.account(inbox, now_ms).fate] += 1
             ended = sum(count for fate, count in fates.items() if fate not in (*OPEN, Fate.LOST))
@@ -281,6 +285,9 @@ class Tally:
             self._events[key] = _Sent()
         return self._events[key]
 
+    def _note(self, key: Key, fact: Account) -> None:
+        self._known(key).facts[replace(fact, at_ms=None)] = fact
+
     def _count(self, known: _Sent, inbox: str, at_ms: float) -> None:
         if inbox in known.due:
             self._received += 1
@@ -293,7 +300,7 @@ class Tally:
         if due.down:
             return Account(inbox, Fate.UNKNOWN, why="`eventplane desired list` has what waits for the device")
         if self._discarded:
-            why = f"devices report {self._discarded} discarded deliveries, it may be one of them"
+            why = f"devices report that they discarded {self._discarded}, it may be one of them"
             return Account(inbox, Fate.UNKNOWN, why=why)
         return Account(inbox, Fate.LOST, why="nothing is broken and no queue has a message")
 
@@ -303,7 +310,7 @@ class Tally:
         account = letter and letter.account(self._contract)
         if letter and account:
             for key in letter.claims - {event.claim}:
-                self._known(key).facts.append(account)
+                self._note(key, account)
 
     def _followed(self, known: _Sent, event: Envelope) -> Followed:
         unexpected = dict.fromkeys(known.arrived.keys() - known.due.keys(), Due(()))

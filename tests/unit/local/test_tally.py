@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from eventplane.dead_letter import Refusal, dead_letter, letter_id
+from eventplane.device_reports import DISCARDED
 from eventplane.envelope import Envelope, write_event
 from eventplane.sender import THE_PLANE, Sender
 from local.control_room.tally import PATIENCE_MS, Counters, Tally
@@ -122,6 +123,15 @@ def decided(outcome: str, reason: str | None, inbox: str | None = None) -> Step:
     return lambda found, event: found.decided(record(event, outcome, reason, inbox))
 
 
+def discard(found: Tally, event: Envelope) -> None:
+    """The forwarder reports that it discarded deliveries, and another that it expired some."""
+    ends = [{"outcome": each, "count": 2} for each in ("dropped", "expired", "no_interest")]
+    report = {"deliveries": ends, "not_stored": [{"count": 1}]}
+    names = {"id": "report", "source": "/devices/home-1/forwarder", "type": DISCARDED}
+    for sender in ("voice-service", "device"):
+        found.sent(write_event({**names, "id": sender}, report), sender, 1)
+
+
 def put_into_inboxes(found: Tally, event: Envelope) -> None:
     for inbox in ("alarm-centre", "family-app", "call-service"):
         found.received(inbox, event.claim, 1)
@@ -150,6 +160,7 @@ REFUSED = "refused by the router of device.outbox: payload_invalid"
         (EXPIRING, [put_into_inboxes], "in the inbox", 0),
         ({}, [lambda found, event: found.handled("alarm-centre", event.claim, 1)],
          "handled by alarm-centre", 0),
+        ({}, [discard], "unknown: devices report that they discarded 3, it may be one of them", 0),
         ({}, [], "lost: nothing is broken and no queue has a message", 0),
     ],
 )  # fmt: skip
