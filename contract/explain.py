@@ -226,8 +226,7 @@ class Outcome:
     """Who receives an event from `sender` ('': nobody may send it), or why nobody does (`problem`).
 
     `routes` are all routes of the contract, explained for the event with the sender's stamps. `not_down` is
-    why no device takes the event from its inbox, to which a route leads it. `fate` is what becomes of it in a
-    word of the account.
+    why no device takes the event from its inbox, to which a route leads it.
     """
 
     sender: str
@@ -236,7 +235,14 @@ class Outcome:
     problem: str = ""
     remedy: str = ""
     not_down: Refusal | None = None
-    fate: Fate = Fate.IN_INBOX
+
+    @property
+    def fate(self) -> Fate:
+        """What becomes of the event, in a word of the account."""
+        if self.receipts:
+            return Fate.IN_INBOX
+        is_refused = not self.sender or self.not_down or self.problem.startswith("it is refused")
+        return Fate.REFUSED if is_refused else Fate.DROPPED
 
     def document(self) -> dict[str, Json]:
         """Return the outcome as JSON; `nobody` is null where somebody receives the event."""
@@ -273,7 +279,7 @@ def outcomes(contract: Contract, event: Envelope, sender: str = "") -> tuple[Out
     if senders:
         return tuple(_outcome(contract, event, rights, each) for each in senders)
     problem, remedy = f"no participant may send {event.type}", "add it to the `sends` of its sender"
-    return (Outcome("", explain(contract, event), problem=problem, remedy=remedy, fate=Fate.REFUSED),)
+    return (Outcome("", explain(contract, event), problem=problem, remedy=remedy),)
 
 
 def _outcome(contract: Contract, event: Envelope, rights: SendingRights, sender: Sender) -> Outcome:
@@ -281,12 +287,11 @@ def _outcome(contract: Contract, event: Envelope, rights: SendingRights, sender:
     journey = _Journey(contract, stamped)
     if refusal := rights.refusal(stamped):
         problem, remedy = _problem(refusal)
-        problem = f"it is refused {problem}"
-        return Outcome(str(sender), journey.routes, problem=problem, remedy=remedy, fate=Fate.REFUSED)
+        return Outcome(str(sender), journey.routes, problem=f"it is refused {problem}", remedy=remedy)
     if receipts := tuple(journey.receipts()):
         return Outcome(str(sender), journey.routes, receipts, not_down=journey.not_down)
-    fate = Fate.REFUSED if journey.not_down else Fate.DROPPED
-    return Outcome(str(sender), journey.routes, (), *journey.obstacle(), journey.not_down, fate)
+    problem, remedy = journey.obstacle()
+    return Outcome(str(sender), journey.routes, (), problem, remedy, journey.not_down)
 
 
 def _problem(refusal: Refusal) -> tuple[str, str]:
