@@ -1,6 +1,6 @@
 """What became of an event at each inbox that it is for: one account, in the words that every screen uses.
 
-A fact is an account too: what one record, dead letter or observation says. `accounts` joins the facts.
+A fact is an account too, by one record, dead letter or observation. `accounts` joins the facts.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ EVERY_INBOX: Final = ""
 class Fate(Explained):
     """What became of an event at an inbox. The best is first."""
 
-    HANDLED = "handled", "The inbox's reader took the event and says so."
+    HANDLED = "handled", "The inbox's reader handled it, and a record shows that."
     GIVEN_UP = "given up", "It was in the inbox, and its reader, or its queue, made a dead letter of it."
-    IN_INBOX = "in the inbox", "It was put into the inbox. Nothing says what its reader did with it."
+    IN_INBOX = "in the inbox", "It was put into the inbox. No record shows what its reader did with it."
     REFUSED = "refused", "A router or the device refused it, with the reason; it never came into the inbox."
     EXPIRED = "expired", "Its time to live ended before it could be delivered."
     DROPPED = "dropped", "Not delivered by a declared policy: best effort, no interest, or no route."
     LOST = "lost", "Accepted, and proven to be nowhere: in no inbox and no queue, without another end."
     WAITING = "waiting", "Accepted, without an end yet: in the spool, in a queue, or on its way between them."
-    UNKNOWN = "unknown", "No record says what became of it; what is missing is named."
+    UNKNOWN = "unknown", "No record shows what became of it; what is missing is named."
 
 
 ENDED_AS_DECLARED: Final = frozenset({Fate.HANDLED, Fate.IN_INBOX, Fate.EXPIRED, Fate.DROPPED})
@@ -92,7 +92,7 @@ OF_ROUTER: Final[dict[str, Fate]] = {
     Outcome.UNROUTED: Fate.DROPPED,
     Outcome.NO_INTEREST: Fate.DROPPED,
 }
-"""What a router's outcome says, and below what that of an inbox's reader says."""
+"""What a router's outcome means, and below that of an inbox's reader."""
 
 OF_READER: Final[dict[str, Fate]] = {
     **OF_ROUTER,
@@ -102,7 +102,7 @@ OF_READER: Final[dict[str, Fate]] = {
 
 
 def by_router(record: Mapping[str, Any]) -> Account:
-    """Return what a record of the ledger says of its event."""
+    """Return the account of an event by a record of the ledger."""
     outcome, reason = record["outcome"], record["reason"] or ""
     if outcome == Outcome.DELIVERED:
         reason = REDRIVE if record.get("put_back_by") else reason if reason in _ANEW else ""
@@ -111,13 +111,13 @@ def by_router(record: Mapping[str, Any]) -> Account:
 
 
 def by_reader(record: Mapping[str, Any]) -> Account:
-    """Return what a record of the handovers says of its event."""
+    """Return the account of an event by a record of the handovers."""
     inbox = record["channel"]
     return _of_record(record, inbox, OF_READER, reader_of(inbox), record["reason"] or "")
 
 
 def by_letter(record: Mapping[str, Any], down: str = "") -> Account | None:
-    """Return what a record of the ledger about a dead letter says of the letter's original.
+    """Return the account of a dead letter's original by a record of the ledger about the letter.
 
     None for a letter that came nowhere, and for one of the plane or of a device: the decision about the
     original has a record of its own, or the letter is in the tap. `down` is the devices' inbox, which the
@@ -136,9 +136,9 @@ def by_letter(record: Mapping[str, Any], down: str = "") -> Account | None:
 def by_dead_letter(
     contract: Contract, writer: Sender, channel: str, route: str | None, why: str, at_ms: int | None
 ) -> Account | None:
-    """Return what a dead letter about what came over `channel` says of its original.
+    """Return the account of a dead letter's original, which came over `channel`, by the letter.
 
-    None where its `writer` cannot know it: each speaks for its own inbox, and a device for those on it.
+    None where its `writer` cannot know it: each knows its own inbox, and a device those on it.
     """
     owner, _, box = channel.partition(".")
     reader = DOWNLINK if owner == contract.device.name else owner

@@ -20,7 +20,7 @@ from operations.letters import Letter
 class Station:
     """What happened to the event at `at_ms` (Unix milliseconds): `what`, `where`, and the `facts`.
 
-    `account` is what this says of an inbox of the event, None where it says nothing of any.
+    `account` is the fact for the account of an inbox of the event, None where it is none.
     """
 
     at_ms: int

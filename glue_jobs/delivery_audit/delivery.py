@@ -107,7 +107,7 @@ class Delivery(NamedTuple):
 
 
 def facts(delivery: Delivery) -> Iterator[Account]:
-    """Return what a delivery says of the account of its event at the inbox."""
+    """Return the facts that a delivery gives for the account of its event at the inbox."""
     inbox, end = inbox_of(delivery.destination or EVERY_INBOX, delivery.route), delivery.end
     if end is not None and end.verdict in _FATES_AT_THE_END:
         yield Account(inbox, _FATES_AT_THE_END[end.verdict], reader_of(inbox))
@@ -115,7 +115,7 @@ def facts(delivery: Delivery) -> Iterator[Account]:
         yield Account(inbox, _FATES[delivery.verdict])
     else:
         fates = (OF_ROUTER.get(each.outcome, Fate.UNKNOWN) for each in delivery.found)
-        # What a wrong record says of another end than a delivery ends nothing.
+        # A wrong record of another end than a delivery ends nothing.
         is_right = delivery.verdict is Verdict.INTERNAL
         yield from (Account(inbox, each) for each in fates if is_right or each is Fate.IN_INBOX)
 

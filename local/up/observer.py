@@ -112,7 +112,7 @@ class HomeObserver:
 
     def __init__(self, port: int, tally: Tally, own: str) -> None:
         self.published: Counter[str] = Counter()
-        self._said: OrderedDict[str, Key] = OrderedDict()
+        self._claims: OrderedDict[str, Key] = OrderedDict()
         self._port = port
         self._tally = tally
         self._own = own
@@ -150,9 +150,9 @@ class HomeObserver:
         except EnvelopeError:
             return  # the forwarder makes it a dead letter, which arrives in an inbox
         if box == "outbox":
-            self._said[digest(payload)] = event.claim
-            while len(self._said) > MOST_OPEN:
-                self._said.popitem(last=False)
+            self._claims[digest(payload)] = event.claim
+            while len(self._claims) > MOST_OPEN:
+                self._claims.popitem(last=False)
             self._tally.sent(event, service, now_ms)
         elif service != self._own:
             self._tally.sent(event, event.sender.service, now_ms)
@@ -163,6 +163,6 @@ class HomeObserver:
             refused = {each.digest: each.refused for each in read_receipts(payload) if each.refused}
         except ReceiptError:
             return
-        for key, why in ((self._said.get(each), why) for each, why in refused.items()):
+        for key, why in ((self._claims.get(each), why) for each, why in refused.items()):
             if key:
                 self._tally.refused(key, "the forwarder", why, now_ms)

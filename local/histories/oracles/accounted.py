@@ -1,4 +1,4 @@
-"""`trace` and the control room say what became of each event; the audit has an oracle of its own."""
+"""`trace` and the control room show what became of each event; the audit has an oracle of its own."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from local.histories.history import History
 
 Known = dict[tuple[str, str], dict[str, set[Fate]]]
-"""By event and inbox what a screen may say."""
+"""By event and inbox the words that a screen may show."""
 
-Said = Iterator[tuple[str, tuple[str, str], str, Fate]]
-"""A screen, an event and an inbox, and what the screen says."""
+Statements = Iterator[tuple[str, tuple[str, str], str, Fate]]
+"""A screen, an event and an inbox, and the word that the screen shows."""
 
 MOST_TRACED: Final = 3
 """Events of a history that are traced, those that did not arrive first: each trace reads the archive."""
@@ -45,7 +45,7 @@ BEGINS: Final = date(2026, 1, 1)
 
 
 def judged(history: History) -> Iterator[Finding]:
-    """Compare what the screens say with what the simulator knows."""
+    """Compare what the screens show with what the simulator knows."""
     known = _known(history)
     for screen, key, inbox, fate in chain(_traced(history, known), _shown(history, known)):
         right = known.get(key, {}).get(inbox, {fate})
@@ -98,7 +98,7 @@ def _refused(history: History) -> dict[tuple[str, str], str]:
     return found
 
 
-def _traced(history: History, known: Known) -> Said:
+def _traced(history: History, known: Known) -> Statements:
     days, waiting = Days(BucketArchive(history.cloud.s3, BUCKET), *[BEGINS] * 2), list(_waiting(history))
     ordinary = {key: all(each == {Fate.IN_INBOX} for each in at.values()) for key, at in known.items()}
     for key in sorted(known, key=lambda each: (ordinary[each], each))[:MOST_TRACED]:
@@ -115,7 +115,7 @@ def _waiting(history: History) -> Iterator[Letter]:
             yield read_letter({"MessageId": each.id, "Body": each.body, "Attributes": system}, name, address)
 
 
-def _shown(history: History, known: Known) -> Said:
+def _shown(history: History, known: Known) -> Statements:
     """The control room, by what its observers see."""
     tally = Tally(history.contract)
     for said_s, _, sender, event in history.said.values():
