@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any as Json
 
+from eventplane.account import Fate
 from eventplane.attributes import Attributes, AttributeValue
 from eventplane.cesql import CesqlCastError, Expression, tree, write
 from eventplane.cesql.expression import Result, evaluate
@@ -237,11 +238,20 @@ class Outcome:
     not_down: Refusal | None = None
     refused: Refusal | None = None
 
+    @property
+    def fate(self) -> Fate:
+        """What becomes of the event, in a word of the account."""
+        if self.receipts:
+            return Fate.IN_INBOX
+        is_refused = not self.sender or self.not_down or self.problem.startswith("it is refused")
+        return Fate.REFUSED if is_refused else Fate.DROPPED
+
     def document(self) -> dict[str, Json]:
         """Return the outcome as JSON; `nobody` is null where somebody receives the event."""
         return {
             "sender": self.sender or None,
             "received_by": [each.document() for each in self.receipts],
+            "fate": self.fate.value,
             "nobody": {"because": self.problem, "remedy": self.remedy} if self.problem else None,
             "not_down": self.not_down and asdict(self.not_down),
             "refused": self.refused and asdict(self.refused),

@@ -74,6 +74,7 @@ _MEANINGS: Final = {
     "event": "the event's exact JSON text; null for a malformed item",
     "original_base64": "the bytes of a malformed item",
     "refusal": "why it is malformed",
+    "dead_letter_reason": "why a dead letter was written, as `deadletterreason` has it; null for others",
     "decided_at_ms": "when it was decided, Unix milliseconds",
     "entered_at_ms": "when it entered the channel, Unix milliseconds",
     "entered_by": "the channel the event came over",
@@ -294,7 +295,7 @@ TAP_FOLDER: Final = Folder(
 
 LEDGER_FOLDER: Final = Folder(
     name=LEDGER,
-    version=4,
+    version=5,
     row="one routing decision and its outcome: `LedgerRecord`",
     written_by="ledger writer; routers, if its queue refuses",
     columns=_columns(LedgerRecord),

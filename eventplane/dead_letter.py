@@ -14,6 +14,8 @@ from eventplane.sender import Sender
 
 DEAD_LETTER_TYPE = "org.eventplane.deadletter.v1"
 
+REASON_ATTRIBUTE: Final = "deadletterreason"
+
 LETTER_ID_DIGITS = 32
 """Hexadecimal digits of a dead letter's id, made from its event's: 128 bits."""
 
@@ -24,6 +26,12 @@ class Refusal:
 
     reason: str
     detail: str
+
+
+def reason_in(event: Envelope) -> str | None:
+    """Return why the dead letter `event` was written, cut as a detail is; None of another event."""
+    reason = event.attributes.get(REASON_ATTRIBUTE) if event.type == DEAD_LETTER_TYPE else None
+    return None if reason is None else str(reason)[:MAX_DETAIL_CHARACTERS]
 
 
 def letter_id(sender: str, source: str, id: str) -> str:
@@ -74,7 +82,7 @@ def dead_letter(
         "source": source,
         "type": DEAD_LETTER_TYPE,
         "time": time,
-        "deadletterreason": refusal.reason,
+        REASON_ATTRIBUTE: refusal.reason,
     }
     if event is not None and "traceparent" in event.attributes:
         attributes["traceparent"] = in_short(str(event.attributes["traceparent"]))

@@ -88,7 +88,7 @@ class LedgerRecord:
     `put_back_by` is the operator who put a device's event back into the channel: the tap does not see that;
     with `REDRIVE` as reason, who sent an event back into the inbox `entered_by`, past the routers. `digest`
     is the `eventplane.device_reports.short_digest` of the event as it entered, None of what is no event and
-    of the plane's own dead letters.
+    of the plane's own dead letters. `dead_letter_reason` is why a dead letter was written, None of others.
     """
 
     decided_at_ms: int
@@ -111,6 +111,7 @@ class LedgerRecord:
     basis: Basis = Basis.IN_FORCE
     put_back_by: str | None = None
     digest: str | None = None
+    dead_letter_reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,11 +20,8 @@ class Outcome(StrEnum):
     """Not forwarded: the route takes it, and its reader has announced that it handles other events."""
 
 
-class Reason(StrEnum):
-    """Why an event became a dead letter: a stable word, what it `means`, and the `remedy`.
-
-    A reader that refuses an event may give a word of its own, which is none of these.
-    """
+class Explained(StrEnum):
+    """Stable words, each with what it `means`, and the `remedy` of what is wrong."""
 
     means: str
     remedy: str
@@ -35,6 +32,13 @@ class Reason(StrEnum):
         member.means = means
         member.remedy = remedy
         return member
+
+
+class Reason(Explained):
+    """Why an event became a dead letter.
+
+    A reader that refuses an event may give a word of its own, which is none of these.
+    """
 
     RECEIVES_EXHAUSTED = (
         "receives_exhausted",

@@ -18,7 +18,7 @@ from typing import IO, Any, Final, Protocol, TypeVar
 from botocore.exceptions import ClientError
 
 from eventplane.archive_layout import COMPACTIONS
-from eventplane.ledger import CONTRACTS, LEDGER, TAP, LedgerRecord, TapRecord
+from eventplane.ledger import CONTRACTS, HANDOVERS, LEDGER, TAP, HandoverRecord, LedgerRecord, TapRecord
 from eventplane.resource_names import archive_bucket
 from operations import system
 from operations.cloud import Cloud, enter
@@ -165,9 +165,10 @@ class Days:
         return found
 
 
-_SHAPES: Final = {TAP: TapRecord, LEDGER: LedgerRecord}
+_SHAPES: Final[dict[str, type[Any]]] = {TAP: TapRecord, LEDGER: LedgerRecord, HANDOVERS: HandoverRecord}
 _KINDS: Final[dict[str, tuple[type, ...]]] = {
     "int": (int,), "str": (str,), "Outcome": (str,), "str | None": (str, type(None)),
+    "int | None": (int, type(None)),
 }  # fmt: skip
 
 

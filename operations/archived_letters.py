@@ -1,20 +1,23 @@
-"""The dead letters of the archive: what devices reported, and what the cloud's routers refused.
+"""The dead letters of the archive: what devices reported, the cloud's routers refused, and readers gave up.
 
-The archive keeps what devices sent, so it has the original of everything refused that came from a device.
+The archive keeps what devices sent, so it has the original of everything refused that came from a device. Of
+what a reader in the cloud gave up it has who did so and why.
 """
 
 from __future__ import annotations
 
 import base64
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
+from eventplane.account import by_letter
 from eventplane.dead_letter import DEAD_LETTER_TYPE, letter_id
 from eventplane.envelope import Envelope, EventKey
 from eventplane.errors import EnvelopeError
 from eventplane.ledger import LEDGER, TAP
 from eventplane.reasons import Outcome
-from eventplane.sender import THE_PLANE, Sender, sender_in_frame
+from eventplane.sender import THE_PLANE, parse_sender, sender_in_frame
 from operations.archive import Days, Record, json_object
 from operations.letters import Kind, Letter, letter_of
 from operations.names import event_in_tap, sender_in_tap
@@ -23,6 +26,7 @@ ARCHIVE: Final = "archive"
 """What a letter's `place` is called."""
 
 _DEAD_LETTERED: Final = f'"outcome":"{Outcome.DEAD_LETTERED}"'.encode()
+_OF_LETTER: Final = f'"type":"{DEAD_LETTER_TYPE}"'.encode()
 _IS_EVENT: Final = b'"refusal":null'
 
 
@@ -58,6 +62,17 @@ def archived_letters(days: Days, uplink: str) -> Iterator[Letter]:
     for key, record in refused.items():
         if letter_id(*key) not in found:
             yield _letter(record, letter_id(*key), None, None)
+    yield from _given_up(days, found)
+
+
+def _given_up(days: Days, found: set[str]) -> Iterator[Letter]:
+    for record in days.records(LEDGER, lambda line: json_object(line) if _OF_LETTER in line else None):
+        account = by_letter(record)
+        if account and record["id"] not in found:
+            found.add(record["id"])
+            told = {**record, "reason": account.why, "entered_by": account.inbox}
+            letter = _letter(told, record["id"], None, None)
+            yield replace(letter, sender=None, written_by=letter.sender)
 
 
 def _from_tap(tap: Record, refused: dict[EventKey, Record], uplink: str) -> Letter | None:
@@ -93,7 +108,7 @@ def _letter(decision: Record, id: str, event: Envelope | None, original: bytes |
         channel=decision["entered_by"],
         route=None,
         contract_version=decision["contract_version"],
-        sender=_sender(decision.get("sender", "")),
+        sender=parse_sender(decision["sender"]) if decision.get("sender") else None,
         # The ledger is the plane's own.
         written_by=THE_PLANE,
         events=(event,) if event else (),
@@ -101,12 +116,3 @@ def _letter(decision: Record, id: str, event: Envelope | None, original: bytes |
         original_bytes=None if original is None else len(original),
         body="",
     )
-
-
-def _sender(text: str) -> Sender | None:
-    """The sender of a record, from its text."""
-    if "/" not in text:
-        return Sender(service=text) if text else None
-    # A thing's name has no slash.
-    device, _, service = text.partition("/")
-    return Sender(device, service)

@@ -37,13 +37,11 @@ class Summary:
     has_more: bool = False
 
 
-def summaries(
-    sqs: Any, queues: PlaneQueues, places: Iterable[Place], choice: Choice, *, look_at_inbox: bool
-) -> Iterator[Summary]:
-    """A summary of each place. An inbox is counted without a look, unless that is asked for."""
+def summaries(sqs: Any, queues: PlaneQueues, places: Iterable[Place], choice: Choice) -> Iterator[Summary]:
+    """A summary of each place. An inbox is only counted: what waits there is its reader's."""
     for place in places:
         summary = Summary(place.title, place.name, *queues.counts(place.url))
-        if summary.waiting and (place.dead_letters or look_at_inbox):
+        if summary.waiting and place.dead_letters:
             _look(sqs, place, choice, summary)
         yield summary
 

@@ -65,14 +65,15 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         each.add_argument(
             "--filter", metavar="CESQL", help="only what passes: \"deadletterreason = 'payload_invalid'\""
         )
-        each.add_argument(
-            "--letters",
-            action="store_true",
-            help="the dead-letter events in the inbox that the contract leads them to; a look costs each "
-            "message there one of its receives",
-        )
-        each.add_argument("--archived", action="store_true", help="the dead letters of the archive")
+        names = ["--archived"] if each is redriving else ["--archived", "--letters"]
+        each.add_argument(*names, action="store_true", help="the dead letters of the archive")
         add_days(each)
+        each.set_defaults(letters=False)
+    redriving.add_argument(
+        "--letters",
+        action="store_true",
+        help="the dead-letter events in the inbox that the contract leads them to, taken as its reader",
+    )
 
 
 def _with(verb: Callable[[_Command], int]) -> Run:
@@ -117,13 +118,9 @@ class _Command:
     def _waiting(self) -> tuple[dict[str, Any], list[str]]:
         """What waits in the queues, as a document and as text."""
         places = self._places()
-        if not self._options.queue and not self._options.letters:
+        if not self._options.queue:
             places += self._inbox_if_any()
-        found = list(
-            summaries(
-                self._cloud.sqs, self._queues, places, self._choice, look_at_inbox=self._options.letters
-            )
-        )
+        found = list(summaries(self._cloud.sqs, self._queues, places, self._choice))
         for address in self._queues.missing:
             say(f"{address} has no queue here: deploy the contract, or name the deployed one with --contract")
         document = {"queues": [summary_document(each) for each in found], "missing": self._queues.missing}
@@ -132,8 +129,13 @@ class _Command:
     def show(self) -> int:
         """Print each dead letter."""
         found = list(self._letters())
-        shown = "\n\n".join(map(letter_text, found)) or "no such dead letter"
-        present(self._options, [letter_document(each) for each in found], shown)
+        accounts = [each.account(self._contract) for each in found]
+        shown = "\n\n".join(map(letter_text, found, accounts)) or "no such dead letter"
+        document = [
+            {**letter_document(each), "account": account and account.document()}
+            for each, account in zip(found, accounts, strict=True)
+        ]
+        present(self._options, document, shown)
         return DONE if found else FAILED
 
     def redrive(self) -> int:
@@ -188,7 +190,7 @@ class _Command:
     def _letters(self) -> Iterator[Letter]:
         for place in [] if self._is_local else self._places():
             # A look at an empty queue takes a second. The count is approximate: who names one gets the look.
-            if not (self._options.queue or self._options.letters or self._queues.counts(place.url)[0]):
+            if not (self._options.queue or self._queues.counts(place.url)[0]):
                 continue
             yield from waiting_letters(self._cloud.sqs, place, self._choice)
         if self._options.archived:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, fields
 from typing import Any, Final
 
+from eventplane.account import Account
 from eventplane.reasons import explained
 from operations import text
 from operations.dead_letters import Summary, outcome
@@ -35,8 +36,8 @@ def summary_document(summary: Summary) -> dict[str, Any]:
     return {**asdict(summary), "reasons": dict(summary.reasons), "senders": dict(summary.senders)}
 
 
-def letter_text(letter: Letter) -> str:
-    """Everything about one letter."""
+def letter_text(letter: Letter, account: Account | None = None) -> str:
+    """Everything about one letter, and the `account` of what it is about."""
     means, remedy = explained(letter.reason)
     pairs = [
         ("queue" if letter.body else "place", letter.place),
@@ -53,6 +54,7 @@ def letter_text(letter: Letter) -> str:
         ("since", text.moment(letter.since_ms)),
         ("sender", str(letter.sender or UNKNOWN)),
     ]
+    pairs += [("account", f"{account.inbox or 'every inbox'}: {account}")] if account else []
     pairs += [("written by", str(letter.written_by))] if letter.written_by else []
     pairs += [("event", f"{each.type}, id {each.id} of {each.source}") for each in letter.events]
     size = "not known" if letter.original_bytes is None else f"{letter.original_bytes} bytes"
@@ -97,7 +99,7 @@ def _oldest(summary: Summary, now_ms: int) -> str:
 
 def _reasons(summary: Summary) -> str:
     if summary.looked is None:
-        return "look inside with --letters" if summary.waiting else ""
+        return "in the inbox, for its reader; see --archived"
     words = ", ".join(f"{reason} {count}" for reason, count in summary.reasons.most_common())
     return f"{words} (of the first {summary.looked})" if summary.has_more else words
 

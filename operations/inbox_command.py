@@ -1,10 +1,9 @@
-"""`eventplane inbox NAME`: the events in a participant's inbox."""
+"""`eventplane inbox NAME`: how many events are in a participant's inbox; who takes them sees them."""
 
 from __future__ import annotations
 
 import argparse
 import json
-from itertools import islice
 from math import inf
 from typing import Any, Final
 
@@ -29,10 +28,7 @@ from operations.command import (
 )
 from operations.errors import NoQueueError
 from operations.queues import PlaneQueues
-from operations.reading import UNSEEN, Message, Reading
-
-_LOOK: Final = 1_000
-"""Most events that are shown without --follow."""
+from operations.reading import Message, Reading
 
 _DATA_SHOWN: Final = 100
 """Characters of the data in a line; --json has all."""
@@ -51,8 +47,8 @@ class NotForTakingError(EventPlaneError):
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.description = (
-        "Show the events that wait in a cloud service's inbox. A look leaves them there, and costs each one "
-        "of its receives; --follow takes them, in the place of the service."
+        "Count the events in a cloud service's inbox. A look at them would cost each one of its receives: "
+        "--follow takes them, in the place of the service, and prints them."
     )
     parser.set_defaults(run=_inbox)
     parser.add_argument("name", metavar="NAME", help="the participant")
@@ -68,17 +64,23 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _inbox(options: argparse.Namespace) -> int:
-    if (options.timeout or options.take) and not options.follow:
-        raise ChoiceError("--timeout and --take go with --follow")
+    if (options.most or options.timeout or options.take) and not options.follow:
+        raise ChoiceError("--most, --timeout and --take go with --follow")
     contract = contract_of(options)
     address = _address(contract, options.name)
     cloud = enter()
     if options.follow and not options.take and cloud.keeps_data(options.env):
         raise NotForTakingError(options.env)
-    url = PlaneQueues(cloud, options.env, contract).channel_urls.get(address)
+    queues = PlaneQueues(cloud, options.env, contract)
+    url = queues.channel_urls.get(address)
     if url is None:
         raise NoQueueError(address, options.env)
-    return _follow(options, cloud, url) if options.follow else _look(options, cloud, url)
+    if options.follow:
+        return _follow(options, cloud, url)
+    waiting, hidden = queues.counts(url)
+    document = {"inbox": address, "waiting": waiting, "in_hand": hidden}
+    present(options, document, f"{address}: {waiting} events wait, its reader has {hidden} in hand")
+    return DONE
 
 
 def _address(contract: Contract, name: str) -> str:
@@ -94,20 +96,6 @@ def _address(contract: Contract, name: str) -> str:
             f"mosquitto_sub -q 1 -t {topic}"
         )
     return service.inbox.address
-
-
-def _look(options: argparse.Namespace, cloud: Cloud, url: str) -> int:
-    most = options.most or _LOOK
-    with Reading(cloud.sqs, url) as reading:
-        messages = list(islice((each for page in reading.pages() for each in page), most + 1))
-    _print(options, messages[:most])
-    if len(messages) > most:
-        say(f"only the first {most} events are shown; see more with --most")
-    elif reading.unseen:
-        say(f"{reading.unseen} events were {UNSEEN}")
-    elif not messages:
-        say(f"nothing waits in the inbox of {options.name}")
-    return DONE
 
 
 def _follow(options: argparse.Namespace, cloud: Cloud, url: str) -> int:

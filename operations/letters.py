@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
+from eventplane.account import EVERY_INBOX, Account, Fate, by_dead_letter, reader_of
 from eventplane.attributes import AttributeValue
-from eventplane.dead_letter import DEAD_LETTER_TYPE, original_of
+from eventplane.contract import Contract
+from eventplane.dead_letter import DEAD_LETTER_TYPE, REASON_ATTRIBUTE, original_of
 from eventplane.envelope import Envelope, parse_event
 from eventplane.errors import EnvelopeError
 from eventplane.filters import Sql
@@ -24,8 +26,6 @@ from operations.reading import Message
 
 UNKNOWN: Final = "unknown"
 """What stands for a sender whom nobody knows."""
-
-REASON_ATTRIBUTE: Final = "deadletterreason"
 
 
 class Kind(StrEnum):
@@ -86,6 +86,17 @@ class Letter:
         reason = {REASON_ATTRIBUTE: self.reason}
         attributes: list[Mapping[str, AttributeValue]] = [each.attributes for each in self.events]
         return any(filter.matches({**each, **reason}) for each in attributes or [{}])
+
+    def account(self, contract: Contract) -> Account | None:
+        """Return what became of the event that it is about; None where its writer cannot know that."""
+        channel = self.channel or ""
+        if self.kind is Kind.DEAD_LETTER:
+            author = self.written_by or Sender()
+            return by_dead_letter(contract, author, channel, self.route, self.reason, self.since_ms)
+        if self.kind in (Kind.EVENT, Kind.PACK) and channel.endswith(".inbox"):
+            # As seen now: SQS keeps the time of the first sending.
+            return Account(channel, Fate.GIVEN_UP, reader_of(channel), self.reason)
+        return Account(EVERY_INBOX, Fate.WAITING, self.place, f"{self.reason}; redrive it", self.since_ms)
 
     @property
     def is_whole(self) -> bool:

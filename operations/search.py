@@ -121,6 +121,11 @@ class Followed:
         senders = (self.sender_of(record), self.sender_by_letter(record))
         return record if any(each is not None for each in senders) else None
 
+    def handed_over(self, line: bytes) -> Record | None:
+        """A line of the handovers as a record, if it is about what is followed."""
+        record = json_object(line) if _literal(self.claim[1]) in line else None
+        return record if record is not None and (record["source"], record["id"]) == self.claim else None
+
     @cached_property
     def _letter_ids(self) -> dict[str, str]:
         return {letter_id(each, *self.claim): each for each in self.senders}

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from eventplane.account import Account, by_letter, by_reader, by_router
+from eventplane.contract import Contract
 from eventplane.envelope import parse_event
 from eventplane.errors import EnvelopeError
-from eventplane.reasons import Outcome
 from eventplane.replay import REDRIVE, REPLAY
 from eventplane.values import timestamp_ms
 from operations.archive import Record
@@ -17,12 +18,16 @@ from operations.letters import Letter
 
 @dataclass(frozen=True, slots=True)
 class Station:
-    """What happened to the event at `at_ms` (Unix milliseconds): `what`, `where`, and the `facts`."""
+    """What happened to the event at `at_ms` (Unix milliseconds): `what`, `where`, and the `facts`.
+
+    `account` is the fact for the account of an inbox of the event, None where it is none.
+    """
 
     at_ms: int
     where: str
     what: str
     facts: Mapping[str, Any]
+    account: Account | None = None
 
     def document(self) -> dict[str, Any]:
         """The station as JSON."""
@@ -54,42 +59,51 @@ def accepted(tap: Record) -> Station:
     )
 
 
-def reported(tap: Record, letter: Letter) -> Station:
+def reported(tap: Record, letter: Letter, contract: Contract) -> Station:
     """A dead letter that the device sent of the event."""
-    facts = {
-        "device": tap["client_id"],
-        "reason": letter.reason,
-        "detail": letter.detail,
-        "channel": letter.channel,
-        "letter": letter.id,
-    }
-    return Station(tap["accepted_at_ms"], "IoT Core", "dead letter of the device", facts)
+    facts = {"device": tap["client_id"], **_why(letter), "letter": letter.id}
+    account = letter.account(contract)
+    return Station(tap["accepted_at_ms"], "IoT Core", "dead letter of the device", facts, account)
 
 
-def decided(record: Record, *, is_letter: bool) -> Station:
+def decided(record: Record) -> Station:
     """Return one decision of a router, of the replay, or of an operator who redrove the event."""
-    facts = {name: record[name] for name in ("route", "destination", "reason", "attempt", "priority")}
-    facts |= {"entered_by": record["entered_by"], "entered_at_ms": record["entered_at_ms"]}
-    facts |= {"contract": record["contract_version"], "message": record["message_id"]}
-    outcome = str(record["outcome"])
+    account = by_router(record)
+    return _decided(record, account.fate, account)
+
+
+def told(record: Record, reached: Container[str], contract: Contract) -> Station:
+    """Return one decision about a dead letter of the event, which had `reached` these inboxes."""
+    down = contract.device.inbox.address
+    account = by_letter(record, down if down in reached else "")
+    is_known = account is not None and account.inbox in reached
+    return _decided(record, f"its dead letter {by_router(record).fate}", account if is_known else None)
+
+
+def _decided(record: Record, what: str, account: Account | None) -> Station:
     again = record["reason"] in (REPLAY, REDRIVE)
+    facts = {name: record[name] for name in ("route", "destination", "reason")}
+    facts |= {"of": record.get("dead_letter_reason"), "attempt": record["attempt"]}
+    facts |= {name: record[name] for name in ("priority", "entered_by", "entered_at_ms")}
+    facts |= {"contract": record["contract_version"], "message": record["message_id"]}
     where = record["reason"] if again else f"router of {record['entered_by']}"
-    return Station(
-        record["decided_at_ms"], where, f"its dead letter {outcome}" if is_letter else outcome, facts
-    )
+    return Station(record["decided_at_ms"], where, what, facts, account)
 
 
-def waiting(letter: Letter) -> Station:
-    """A message in a queue that carries the event."""
-    facts = {
-        "reason": letter.reason,
-        "detail": letter.detail,
-        "channel": letter.channel,
-        "attempt": letter.attempt,
-        "message": letter.id,
-    }
-    return Station(letter.since_ms, letter.place, "waits since", facts)
+def handed_over(record: Record) -> Station:
+    """Return how a webhook's endpoint ended the event."""
+    account = by_reader(record)
+    facts = {name: record.get(name) for name in ("route", "reason", "status", "attempt")}
+    facts |= {"contract": record["contract_version"], "message": record["message_id"]}
+    where = f"webhook of {record['channel']}"
+    return Station(record["decided_at_ms"], where, account.fate, facts, account)
 
 
-FINAL = frozenset(Outcome) - {Outcome.UNROUTED}
-"""What can become of an event on a route."""
+def waiting(letter: Letter, contract: Contract) -> Station:
+    """A message in a dead-letter queue that carries the event."""
+    facts = {**_why(letter), "attempt": letter.attempt, "message": letter.id}
+    return Station(letter.since_ms, letter.place, "waits since", facts, letter.account(contract))
+
+
+def _why(letter: Letter) -> dict[str, Any]:
+    return {"reason": letter.reason, "detail": letter.detail, "channel": letter.channel}

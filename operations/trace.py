@@ -1,14 +1,16 @@
-"""Every station of one event, and which are missing; of each sender that has sent one of these names."""
+"""Every station of one event, and what became of it; of each sender that has sent one of these names."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
+from eventplane.account import ENDED_AS_DECLARED, OPEN, Account, accounts, inbox_of
 from eventplane.contract import Contract, ParticipantKind, Place, load_compiled
 from eventplane.envelope import Envelope, EventKey
 from eventplane.errors import EnvelopeError
-from eventplane.ledger import LEDGER, TAP
+from eventplane.ledger import HANDOVERS, LEDGER, TAP
 from eventplane.reasons import Outcome
 from eventplane.replay import REDRIVE, REPLAY
 from eventplane.router import Router
@@ -20,11 +22,18 @@ from operations.names import Claim, event_in_tap, names_in, sender_in_tap
 from operations.search import Followed, Item, in_tap
 from operations.stations import Station
 
+_NO_ROUTER: Final = (
+    "no router has decided: it is in flight, or in the ingest queue or its dead-letter queue; see the log of "
+    "the devices' router"
+)
+_UNDECIDED: Final = "a route leads there, and no router recorded an outcome; its message is redelivered"
+
 
 @dataclass(slots=True)
 class Trace:
-    """What is known of the event `claim` of `sender`: its `stations` in order of time, and what is `missing`,
-    in words. The sender is '' where nobody knows it, and of an event that nobody has seen.
+    """What is known of the event `claim` of `sender`: its `stations` in order of time, its `accounts` by
+    inbox, and which records are `missing`, in words. The sender is '' where nobody knows it, and of an event
+    that nobody has seen.
 
     Its spans are those of the trace `trace_id`, which is known where the tap has the event.
     """
@@ -33,7 +42,18 @@ class Trace:
     sender: str
     trace_id: str | None = None
     stations: list[Station] = field(default_factory=list)
+    accounts: tuple[Account, ...] = ()
     missing: list[str] = field(default_factory=list)
+
+    @property
+    def is_good(self) -> bool:
+        """Whether it ended at each inbox as was declared, and all records of that are there."""
+        return not self.missing and all(each.fate in ENDED_AS_DECLARED for each in self.accounts)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether more may come to be known by itself."""
+        return bool(self.missing) or any(each.fate in OPEN for each in self.accounts)
 
 
 def traces(claim: Claim, days: Days, letters: Iterable[Letter], contract: Contract) -> list[Trace]:
@@ -64,10 +84,11 @@ def traces(claim: Claim, days: Days, letters: Iterable[Letter], contract: Contra
             break
         # The ids of their dead letters are known only now.
         senders |= found
+    ends = _once(days.records(HANDOVERS, followed.handed_over), "message_id", "route", "decided_at_ms")
     waiting = [each for each in letters if claim in each.claims]
     about = seen.senders | found | {str(each.sender or "") for each in waiting}
     return [
-        _trace(claim, sender, seen, followed, records, waiting, days, contract)
+        _trace(sender, seen, followed, [*records, *ends], waiting, days, contract)
         for sender in sorted(about) or [""]
     ]
 
@@ -115,7 +136,6 @@ class _Seen:
 
 
 def _trace(
-    claim: Claim,
     sender: str,
     seen: _Seen,
     followed: Followed,
@@ -124,35 +144,32 @@ def _trace(
     days: Days,
     contract: Contract,
 ) -> Trace:
-    events = [each for who, each in seen.events if who == sender]
+    taps = [each for who, each in seen.events if who == sender]
+    event = _event(taps)
     items = [each for who, each in seen.malformed if who == sender]
     own = [each for each in records if followed.sender_of(each) == sender]
-    told = [each for each in records if followed.sender_by_letter(each) == sender]
-    waiting = [each for each in letters if str(each.sender or "") == sender]
-    found = [station for each in events[:1] if (station := stations.recorded(each))]
-    found += [stations.accepted(each) for each in [*events, *items]]
-    found += [stations.reported(tap, letter) for who, tap, letter in seen.reports if who == sender]
+    decided = [each for each in own if "entered_by" in each]
+    told = [each for each in records if "entered_by" in each and followed.sender_by_letter(each) == sender]
+    found = [station for each in taps[:1] if (station := stations.recorded(each))]
+    found += [stations.accepted(each) for each in [*taps, *items]]
+    found += [stations.reported(tap, letter, contract) for who, tap, letter in seen.reports if who == sender]
     # In the order of cause and effect, which sorting keeps where they have one time.
-    found += [stations.decided(each, is_letter=False) for each in own]
-    found += [stations.decided(each, is_letter=True) for each in told]
-    found += [stations.waiting(each) for each in waiting]
-    event = _event(events)
-    trace_id = context_of(event).trace_id if event else None
-    result = Trace(claim, sender, trace_id, sorted(found, key=lambda station: station.at_ms))
-    if not found:
-        result.missing = [_never_seen(days)]
-    elif events or items or own:
-        expected = _expected(event, own, days, contract)
-        result.missing = list(
-            _missing(
-                [*events, *items],
-                own,
-                told=any(each["outcome"] == Outcome.DELIVERED for each in told),
-                expected=expected,
-                contract=contract,
-            )
-        )
-    return result
+    found += [stations.decided(each) if "entered_by" in each else stations.handed_over(each) for each in own]
+    due = due_inboxes(event, decided, days.contract, contract) if event else set()
+    # Whoever knows the event can write a letter of that id: it counts for an inbox that the event came to.
+    reached = due | {each.account.inbox for each in found if each.account}
+    found += [stations.told(each, reached, contract) for each in told]
+    found += [stations.waiting(each, contract) for each in letters if str(each.sender or "") == sender]
+    why = _UNDECIDED if decided else _NO_ROUTER if found else _never_seen(days)
+    facts = [each.account for each in found if each.account]
+    return Trace(
+        seen.claim,
+        sender,
+        context_of(event).trace_id if event else None,
+        sorted(found, key=lambda station: station.at_ms),
+        accounts(due, facts, why),
+        list(_missing([*taps, *items], decided, told, contract)),
+    )
 
 
 def _once(records: Iterable[Record], *names: str) -> list[Record]:
@@ -160,17 +177,20 @@ def _once(records: Iterable[Record], *names: str) -> list[Record]:
     return list({tuple(each[name] for name in names): each for each in records}.values())
 
 
-def _expected(event: Envelope | None, own: list[Record], days: Days, contract: Contract) -> frozenset[str]:
-    """The routes that the event takes by the contract which decided on it; none if it never was an event."""
-    if event is None:
-        return frozenset()
+def due_inboxes(
+    event: Envelope, own: Sequence[Record], compiled: Callable[[str], bytes | None], contract: Contract
+) -> set[str]:
+    """The inboxes that are due an event by the contract that decided its `own` records, else by `contract`.
+
+    `compiled` returns the contract of a version, if anybody has it.
+    """
     if own:
         # What was sent again may be for somebody who came later, by a contract that nothing else is owed by.
         routed = [each for each in own if each["reason"] not in (REPLAY, REDRIVE)] or own
         version = max(routed, key=lambda each: each["decided_at_ms"])["contract_version"]
-        compiled = None if version == contract.version else days.contract(version)
-        contract = load_compiled(compiled) if compiled else contract
-    return frozenset(each.name for each in Router(contract, Place.CLOUD).route(event))
+        found = None if version == contract.version else compiled(version)
+        contract = load_compiled(found) if found else contract
+    return {inbox_of(each.destination, each.name) for each in Router(contract, Place.CLOUD).route(event)}
 
 
 def _event(events: list[Record]) -> Envelope | None:
@@ -182,35 +202,21 @@ def _event(events: list[Record]) -> Envelope | None:
     return None
 
 
-def _missing(
-    taps: list[Record], own: list[Record], *, told: bool, expected: frozenset[str], contract: Contract
-) -> Iterator[str]:
-    uplink = contract.device.outbox.address
-    if taps and not own:
-        yield (
-            "no router has decided: it is under way, or in the ingest queue or its dead-letter queue; see "
-            "the log of the devices' router"
-        )
-        return
-    if not taps and any(each["entered_by"] == uplink for each in own):
+def _missing(taps: list[Record], own: list[Record], told: list[Record], contract: Contract) -> Iterator[str]:
+    if not taps and any(each["entered_by"] == contract.device.outbox.address for each in own):
         yield (
             "a router has decided, and the tap has nothing: look at the tap's queues and the archive's "
             "quarantine/, or begin earlier with --from"
         )
-    # A dead letter of one route says nothing of the others; one of no route, that the event was never routed.
-    ends = {(each["outcome"], each["route"]) for each in own}
-    if any(outcome == Outcome.DEAD_LETTERED for outcome, _ in ends) and not told:
+    is_told = any(each["outcome"] == Outcome.DELIVERED for each in told)
+    if not is_told and any(each["outcome"] == Outcome.DEAD_LETTERED for each in own):
         yield "no record that its dead letter was delivered: look for a route that takes dead letters"
-    if not ends & {(Outcome.DEAD_LETTERED, None), (Outcome.UNROUTED, None)}:
-        decided = {route for outcome, route in ends if outcome in stations.FINAL}
-        for route in sorted(expected - decided):
-            yield f"route {route} matches it, and no router says what became of it"
 
 
 def _never_seen(days: Days) -> str:
     if left := days.left(TAP):
         return f"not found, and it may have reached the tap: {left}"
     return (
-        f"never reached the tap between {days.first} and {days.last} (UTC): the device has it, or never had "
-        "it; see its spool and its discarded reports, or choose other days with --from and --to"
+        f"it never reached the tap between {days.first} and {days.last} (UTC): it waits in its device's "
+        "spool, expired there, or was never sent; see the device, or choose other days with --from and --to"
     )

@@ -1,4 +1,4 @@
-"""`eventplane trace [SOURCE] ID`: the way of an event, as archive and queues know it."""
+"""`eventplane trace [SOURCE] ID`: the way of an event and what became of it, by archive and queues."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
+from eventplane.account import Account
 from eventplane.contract import Contract
 from operations import system, text
 from operations.archive import Days, add_days, days_of, is_folder, say_damaged
@@ -22,7 +23,7 @@ from operations.command import (
 )
 from operations.letters import Letter
 from operations.names import Claim
-from operations.places import Choice, Place, place_of, waiting_letters
+from operations.places import Choice, place_of, waiting_letters
 from operations.queues import PlaneQueues
 from operations.search import sources_of
 from operations.stations import Station
@@ -39,10 +40,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.usage = "%(prog)s [SOURCE] ID [options]"
     parser.description = (
-        "Show every step of an event, from the archive and the dead-letter queues, and what is missing. "
-        "Where several senders use the same names, each one's event has a trace."
+        "Show every step of an event, from the archive and the dead-letter queues, and what became of it at "
+        "each inbox. Where several senders use the same names, each one's event has a trace."
     )
-    parser.epilog = "Exit status: 0 the whole way is known, 1 something is missing, 2 wrong words."
+    parser.epilog = (
+        "Exit status: 0 it is in each inbox, handled, or ended as declared (expired, dropped); 1 it was "
+        "refused, given up or lost, waits, or something is unknown; 2 wrong words."
+    )
     parser.set_defaults(run=_trace)
     parser.add_argument(
         "names", nargs="+", metavar="ID", help="the event's `id`, after its `source` if wanted"
@@ -50,13 +54,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add_contract(parser)
     add_days(parser)
     parser.add_argument(
-        "--live",
-        action="store_true",
-        help="look into inboxes, outboxes and the ways in as well: it costs each message there one of its "
-        "receives, and hides it from its reader until the look is over",
-    )
-    parser.add_argument(
-        "--follow", action="store_true", help="print each step when it is known, until nothing is missing"
+        "--follow", action="store_true", help="print each step when it is known, until it has an end"
     )
     parser.add_argument(
         "--timeout", type=positive, metavar="S", help="follow for so long, seconds; default: until stopped"
@@ -78,7 +76,7 @@ def _trace(options: argparse.Namespace) -> int:
     if len(found) > 1:
         shown = f"{len(found)} senders have sent events of these names: they are different events\n\n{shown}"
     present(options, _document(options.names, found, days), shown)
-    return DONE if _is_whole(found) else FAILED
+    return DONE if all(each.is_good for each in found) else FAILED
 
 
 def _follow(options: argparse.Namespace, cloud: Cloud | None, contract: Contract) -> int:
@@ -93,14 +91,17 @@ def _follow(options: argparse.Namespace, cloud: Cloud | None, contract: Contract
                 if (each.sender, line) not in printed:
                     printed.add((each.sender, line))
                     present(options, {"sender": each.sender, **station.document()}, line, is_line=True)
-        if _is_whole(found):
-            return DONE
-        if end is not None and system.monotonic() + _PAUSE_S > end:
+        if not any(each.is_open for each in found) or (
+            end is not None and system.monotonic() + _PAUSE_S > end
+        ):
             say_damaged(days)
             for each in found:
+                for account in each.accounts:
+                    document = {"sender": each.sender, **account.document()}
+                    present(options, document, _line(account), is_line=True)
                 for missing in each.missing:
                     say(f"missing: {missing}")
-            return FAILED
+            return DONE if all(each.is_good for each in found) else FAILED
         system.sleep(_PAUSE_S)
 
 
@@ -123,20 +124,10 @@ def _claims(names: Sequence[str], days: Days, letters: Sequence[Letter]) -> list
     return [(source, id) for source in sorted(sources) or [""]]
 
 
-def _is_whole(found: Sequence[Trace]) -> bool:
-    return all(each.stations and not each.missing for each in found)
-
-
 def _letters(options: argparse.Namespace, cloud: Cloud, contract: Contract) -> Iterator[Letter]:
-    """What waits in the dead-letter queues, and on demand in all others, that carries the event."""
+    """What waits in the dead-letter queues and carries the event; other queues have readers."""
     queues = PlaneQueues(cloud, options.env, contract)
-    places = [place_of(each) for each in queues.dead_letter_queues]
-    if options.live:
-        behind = {each.url for each in places}
-        places += [
-            Place(name, name, url, None, None) for name, url in queues.urls.items() if url not in behind
-        ]
-    for place in places:
+    for place in map(place_of, queues.dead_letter_queues):
         if queues.counts(place.url)[0]:
             yield from waiting_letters(cloud.sqs, place, Choice(options.names[-1]))
 
@@ -148,7 +139,11 @@ def _text(found: Trace) -> str:
     head = f"id {text.word(found.claim[1])}{source}{sender}{trace_id}"
     rows = [_row(each) for each in found.stations]
     lines = [head, *([text.table(["TIME (UTC)", "WHERE", "WHAT", "DETAIL"], rows)] if rows else [])]
-    return "\n".join([*lines, *(f"missing: {each}" for each in found.missing)])
+    return "\n".join([*lines, *map(_line, found.accounts), *(f"missing: {each}" for each in found.missing)])
+
+
+def _line(account: Account) -> str:
+    return f"{text.word(account.inbox or 'every inbox')}: {text.word(str(account))}"
 
 
 def _row(station: Station) -> list[str]:
@@ -174,6 +169,7 @@ def _document(names: Sequence[str], found: list[Trace], days: Days) -> dict[str,
                 "sender": each.sender,
                 "trace_id": each.trace_id,
                 "stations": [station.document() for station in each.stations],
+                "accounts": [account.document() for account in each.accounts],
                 "missing": each.missing,
             }
             for each in found

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
+from eventplane.account import Fate
 from local.audit_page.page import COLUMNS
 
 HOUR_MS = 3_600_000
@@ -93,6 +94,7 @@ def report(*findings: dict[str, Any], **more: Any) -> dict[str, Any]:
         "devices": [],
         "kinds": [{"kind": "lost", "hop": "router", "count": lost, "weight": "broken"}] if lost else [],
         "routes": [{"route": "to-care", "destination": "care.inbox", **route}],
+        "accounts": [{"inbox": "care.inbox", **dict.fromkeys(map(str, Fate), 3)}],
         "consumers": [],
         "dead_letters": [],
         "findings": list(findings),

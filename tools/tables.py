@@ -26,6 +26,7 @@ from edge.settings import TABLES as SETTINGS_TABLES  # noqa: E402
 from edge.settings import Settings  # noqa: E402
 from edge.settings_reader import variable_of  # noqa: E402
 from eventplane import function_settings  # noqa: E402
+from eventplane.account import ENDED_AS_DECLARED, Fate  # noqa: E402
 from eventplane.archive_layout import FOLDERS, Folder  # noqa: E402
 from eventplane.attributes import RULES  # noqa: E402
 from eventplane.contract.channels import (  # noqa: E402
@@ -194,6 +195,12 @@ def reasons_table() -> str:
     return _table(["reason", "what it means", "what to do"], [*rows, ["another", *OTHER]])
 
 
+def fates_table() -> str:
+    """What can become of an event, and the exit status of `trace` then."""
+    rows = [[f"`{each}`", each.means, "0" if each in ENDED_AS_DECLARED else "1"] for each in Fate]
+    return _table(["word", "what it means", "exit status of `trace`"], rows)
+
+
 def _linked(text: str) -> str:
     """Return `text` with a link for each name of another page of the reference."""
     return re.sub(r"docs/reference/([a-z-]+\.md)", r"[\1](\1)", text)
@@ -303,6 +310,7 @@ TABLES = {
     "limits": limits_table,
     "channel": channel_table,
     "reasons": reasons_table,
+    "fates": fates_table,
     "webhook": webhook_table,
     **{name: partial(scale_table, name) for name in SCALE_TABLES},
     **{f"sources-{each}": partial(sources_table, each) for each in sources.SOURCES},

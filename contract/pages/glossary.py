@@ -6,37 +6,35 @@ from typing import Final
 
 from markupsafe import Markup
 
+from eventplane.account import Fate
+
 MEANINGS: Final = {
+    **{str(each): each.means for each in Fate},
     "archive": "Everything that IoT Core accepted and everything that the routers did, as objects in S3.",
     "at least once": "The sender repeats an event until its receiver acknowledges it; copies are possible.",
     "best effort": "The event is sent once; it may be lost while a network or a process is down.",
     "contract": "The file that names participants, event types and routes; a version of it is in force.",
     "dead letter": "An event about a message that could not be processed: its sender, place and reason.",
-    "delivered": "The router's record says that the event was put into the inbox.",
     "device reports": "Events that devices send about themselves, such as their start; nobody can predict "
     "how many.",
     "duplicate": "A copy of an event beyond the first. Consumers drop it by sender, source and id.",
+    "ended otherwise": "Refused, expired or dropped: these deliveries are neither in an inbox nor lost.",
     "epoch": "The life of one spool. A device that loses its spool begins a new epoch, numbered from 1.",
     "event type": "The kind of an event, with a payload schema. Filters and rights refer to it.",
     "expected": "The deliveries that the contract's routes demand for the events that were accepted.",
-    "expired": "The event's time to live ended before it could be delivered.",
     "explained": "Numbers that are missing because the device itself reported the event as discarded.",
     "forwarder": "The program on a device that stores events and sends them to IoT Core.",
     "hop": "One step of an event's way: device to cloud, IoT Core's rule, router, inbox to consumer.",
     "inbox": "The queue, or MQTT topic, from which a participant reads its events.",
     "ledger": "The routers' record of each decision and delivery, in the archive.",
-    "lost": "Accepted and due at a receiver, and there is no record that it got there.",
     "manifest": "A device's own statement of the numbers that it sent, by which the audit finds what is "
     "missing.",
-    "missing": "Due, and not arrived although nothing is broken and no queue has had a message for a minute.",
     "misrouted": "Delivered to an inbox to which no route of the contract leads.",
     "numbers not archived": "Numbers between a device's first and last that the archive lacks. Events that "
     "stay in the home have numbers too; the audit counts real losses as lost.",
     "outbox": "The queue, or MQTT topic, into which a participant sends its events.",
     "participant": "A service or device that sends or receives events, as the contract names it.",
-    "pending": "On its way: accepted so recently that a delivery may still follow.",
     "quarantined": "A row of the archive that could not be read.",
-    "received": "Deliveries that arrived in the inbox of a participant, copies not counted.",
     "route": "A rule of the contract: events that pass its filter go to its destination.",
     "router": "The function that decides where an event goes, once on the device and once in the cloud.",
     "rule": "The rule of IoT Core that passes what devices publish to the routers' queues.",

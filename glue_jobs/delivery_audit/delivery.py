@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
+from eventplane.account import EVERY_INBOX, OF_READER, OF_ROUTER, Account, Fate, inbox_of, reader_of
 from eventplane.guarantee import BY_CHANNEL, DROP_REASONS
 from eventplane.ledger import HANDOVERS, LEDGER, SENT_BEFORE, TAP, Basis
 from eventplane.limits import MAX_HOPS
@@ -37,6 +38,23 @@ _PROVEN_BY_HANDOVER: Final = (Verdict.UNRECORDED, Verdict.NOT_UNDERSTOOD)
 _ENDED: Final = frozenset({Verdict.EXPIRED, Verdict.DROPPED, Verdict.DEAD_LETTERED})
 
 _HOP_OF: Final = {TAP: Hop.ARCHIVE, LEDGER: Hop.ROUTER, HANDOVERS: Hop.INBOX_CONSUMER}
+
+
+_FATES: Final = {
+    **{Verdict(each): fate for each, fate in OF_ROUTER.items()},
+    Verdict.LOST: Fate.LOST,
+    Verdict.PENDING: Fate.WAITING,
+    Verdict.UNRECORDED: Fate.UNKNOWN,
+    Verdict.NOT_UNDERSTOOD: Fate.UNKNOWN,
+    Verdict.UNEXPLAINED: Fate.UNKNOWN,
+}
+"""What a verdict says in the words of the account; of another verdict the decisions do."""
+
+_FATES_AT_THE_END: Final = {
+    **{Verdict(each): OF_READER[each] for each in (*_ENDED, Verdict.DELIVERED)},
+    Verdict.LOST: Fate.LOST,
+}
+"""The same of a webhook's inbox. What is not known there is in the inbox."""
 
 
 class Consumption(NamedTuple):
@@ -86,6 +104,20 @@ class Delivery(NamedTuple):
         """How many copies of the event were written to the inbox on this route."""
         # Of one that was sent early, the contract in force only says that it was right to be.
         return sum(row.reason not in (SENT_BEFORE, REDRIVE) for row in self.out)
+
+
+def facts(delivery: Delivery) -> Iterator[Account]:
+    """Return the facts that a delivery gives for the account of its event at the inbox."""
+    inbox, end = inbox_of(delivery.destination or EVERY_INBOX, delivery.route), delivery.end
+    if end is not None and end.verdict in _FATES_AT_THE_END:
+        yield Account(inbox, _FATES_AT_THE_END[end.verdict], reader_of(inbox))
+    elif delivery.verdict in _FATES:
+        yield Account(inbox, _FATES[delivery.verdict])
+    else:
+        fates = (OF_ROUTER.get(each.outcome, Fate.UNKNOWN) for each in delivery.found)
+        # A wrong record of another end than a delivery ends nothing.
+        is_right = delivery.verdict is Verdict.INTERNAL
+        yield from (Account(inbox, each) for each in fates if is_right or each is Fate.IN_INBOX)
 
 
 def deliveries(event: Event, rules: AuditRules) -> Iterator[Delivery]:

@@ -137,6 +137,7 @@ class LedgerRow(NamedTuple):
     basis: str | None = None
     put_back_by: str | None = None
     digest: str | None = None
+    dead_letter_reason: str | None = None
     file: str = ""
     unknown_members: bool = False
     within: bool = True
@@ -297,6 +298,14 @@ class InboxCount(NamedTuple):
     destination: str
 
 
+class AccountCount(NamedTuple):
+    """Events at one inbox ('': every inbox) by what became of them: `measure` is an `account.Fate`."""
+
+    date: str
+    inbox: str
+    measure: str
+
+
 class DeadLetterCount(NamedTuple):
     """Dead letters by the `Place` of their making and their reason.
 
@@ -338,7 +347,7 @@ class HoleCount(NamedTuple):
     second: int | None = None
 
 
-CountKey = RouteCount | InboxCount | DeadLetterCount | RowCount | HourCount | HoleCount
+CountKey = RouteCount | InboxCount | AccountCount | DeadLetterCount | RowCount | HourCount | HoleCount
 """Figures are sums of counts by these keys: tuples of texts and whole numbers, none of which equals one of
 another kind."""
 

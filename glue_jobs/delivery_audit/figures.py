@@ -7,9 +7,11 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from eventplane.account import Fate
 from eventplane.ledger import HANDOVERS, LEDGER, TAP
 from glue_jobs.delivery_audit.event_group import (
     EXPECTED,
+    AccountCount,
     CountKey,
     DeadLetterCount,
     InboxCount,
@@ -21,7 +23,7 @@ from glue_jobs.delivery_audit.judging import Judged
 
 Rows = list[dict[str, Any]]
 CountT = TypeVar("CountT", bound=CountKey)
-MeasuredT = TypeVar("MeasuredT", RouteCount, InboxCount, DeadLetterCount)
+MeasuredT = TypeVar("MeasuredT", RouteCount, InboxCount, AccountCount, DeadLetterCount)
 
 ROUTE_COUNTS = ("expected", *map(str, Verdict), "duplicated", "replayed", "events", "tap_copies")
 _CONSUMER_COUNTS = (*map(str, EXPECTED), "duplicated")
@@ -75,6 +77,12 @@ class Figures:
         """
         found = self._sums(InboxCount, _INBOX_COUNTS, "destination")
         return {name: counts for (name,), counts in found if any(counts.values())}
+
+    @property
+    def accounts(self) -> Rows:
+        """What became of the events at each `inbox`, null for all: a column for each word of the account."""
+        found = self._sums(AccountCount, tuple(map(str, Fate)), "inbox")
+        return [{"inbox": inbox or None, **counts} for (inbox,), counts in found]
 
     @property
     def consumers(self) -> Rows:

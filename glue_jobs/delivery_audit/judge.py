@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
+from eventplane.account import accounts
 from eventplane.contract import Place
 from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.ledger import HANDOVERS, LEDGER, TAP
@@ -23,6 +24,7 @@ from glue_jobs.delivery_audit.delivery import (
     Delivery,
     about,
     deliveries,
+    facts,
     findings,
     is_other_client,
     of_unclear_row,
@@ -33,6 +35,7 @@ from glue_jobs.delivery_audit.event_group import (
     EXPECTED,
     HOUR_MS,
     NO_ROUTE,
+    AccountCount,
     DeadLetterCount,
     EventGroup,
     HandoverRow,
@@ -120,6 +123,9 @@ def _judge_event(event: Event, rules: AuditRules, into: Judgement) -> Delivery:
                 hour = event.first.accepted_at_ms // HOUR_MS
                 into.counts[HourCount("late", event.first.client_id, hour)] += 1
         _follow_up(delivery, into)
+    if told := [fact for delivery in judged for fact in facts(delivery)]:
+        date = judged[0].date
+        into.counts.update(AccountCount(date, each.inbox, str(each.fate)) for each in accounts((), told))
     for detail in _alterations(event, rules):
         into.findings.append(about(judged[0], Kind.CONTENT_MISMATCH, detail, Hop.ARCHIVE))
     if event.handovers:

@@ -123,6 +123,7 @@ def report(audit: Audit, chain: Chain, changes: Sequence[Finding], trend: Rows) 
         "routes": [
             {name: route[name] for name in route if name not in ("events", "tap_copies")} for route in routes
         ],
+        "accounts": audit.figures.accounts,
         "by_destination": audit.figures.by_destination,
         "consumers": audit.figures.consumers,
         "latency": [

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Final
 
 from eventplane.contract import Channel, Contract, ParticipantKind, Place, Priority, Route
-from eventplane.dead_letter import DEAD_LETTER_TYPE, Refusal, dead_letter, letter_id
+from eventplane.dead_letter import DEAD_LETTER_TYPE, Refusal, dead_letter, letter_id, reason_in
 from eventplane.envelope import Envelope, hops_of, parse_event, sent_on
 from eventplane.errors import EnvelopeError
 from eventplane.guarantee import NOT_REPEATED, is_promised, why_expired
@@ -324,4 +324,5 @@ class Planner:
             basis=entry.basis,
             put_back_by=entry.put_back_by,
             digest=digest,
+            dead_letter_reason=reason_in(event) if event else None,
         )

@@ -20,7 +20,7 @@ MOST_HOURS: Final = 72
 MOST_TICKS: Final = 8
 """Columns or times that have a label: more do not fit beside each other."""
 
-BANDS: Final = ("complete", "pending", "unrecorded", "under 1 % lost", "under 10 % lost", "10 % lost or more")
+BANDS: Final = ("complete", "waiting", "unrecorded", "under 1 % lost", "under 10 % lost", "10 % lost or more")
 """What the colour of a cell means."""
 
 COUNTS: Final = ("events", "lost", "late", "pending", "unrecorded")
@@ -94,7 +94,7 @@ def _cell(counts: Counter[str] | None, from_ms: int) -> Cell | None:
         band = 3 if lost * 100 < held else 4 if lost * 10 < held else 5
     else:
         band = 2 if counts["unrecorded"] else 1 if counts["pending"] else 0
-    said = ", ".join(f"{count(counts[name])} {name}" for name in COUNTS if counts[name])
+    said = ", ".join(f"{count(counts[name])} {plain(name)}" for name in COUNTS if counts[name])
     return Cell(from_ms, band, f"{moment(from_ms)[:16]}: {said}")
 
 
@@ -163,7 +163,7 @@ def flow(rows: Sequence[Row]) -> Flow | None:
         x, to = boxes[one].x + _BOX, boxes[other].x
         middle = (x + to) / 2
         path = f"M{x} {ends[0]:.1f}C{middle} {ends[0]:.1f} {middle} {ends[1]:.1f} {to} {ends[1]:.1f}"
-        word = "lost, unrecorded or dead-lettered" if is_lost else "delivered or without a route"
+        word = "lost, unrecorded or dead-lettered" if is_lost else "in the inbox or without a route"
         ribbons.append(
             Ribbon(path, width[link], is_lost, f"{one[1]} → {other[1]}: {count(links[link])} {word}")
         )

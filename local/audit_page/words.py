@@ -36,6 +36,8 @@ MEASURED: Final = {
 
 _NAMES: Final = {
     "client_id": "device",
+    "delivered": "in the inbox",
+    "pending": "waiting",
     "skew_ms": "clock ahead",
     "max_ms": "longest",
     "gaps": "numbers not archived",

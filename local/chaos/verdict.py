@@ -24,7 +24,7 @@ _COUNTED: Final = ("reordered",)
 _LEAST_ALARMS: Final = 20
 """Fewest alarms whose delays are published. Ours: of fewer, median and percentile are chance."""
 
-_LOSSES: Final = ("lost", "numbers missing")
+_LOSSES: Final = ("lost", "ended otherwise", "numbers missing")
 
 _LEAST_RECEIVED: Final = 0.1
 """Share that a run which may lose must receive. Ours: less than a tenth means a broken set-up."""

@@ -122,10 +122,10 @@ function showEvent(event) {
   head.append(element("div", event.id, "dim"));
   row.append(head, element("td", new Date(event.sent_ms).toLocaleTimeString("en-GB")), element("td", event.source, "words wrap"));
   const places = element("ul");
-  for (const {inbox, routes, after_ms, copies} of event.deliveries) {
-    const place = element("li");
-    const news = after_ms === null ? "not yet" : time(after_ms) + (copies > 1 ? `, ${copies} copies` : "");
-    place.append(element("b", inbox), ` ${news} `, routes.length ? why(routes) : element("span", "by no route of the contract", "dim"));
+  for (const {inbox, routes, after_ms, copies, account, fate} of event.deliveries) {
+    const place = element("li", undefined, fate === "lost" ? "bad-news" : "");
+    const news = [account, after_ms === null ? "" : `after ${time(after_ms)}`, copies > 1 ? `${copies} copies` : ""];
+    place.append(element("b", inbox), ` ${news.filter(Boolean).join(", ")} `, routes.length ? why(routes) : element("span", "by no route of the contract", "dim"));
     places.append(place);
   }
   if (!event.deliveries.length) places.append(element("li", `nobody: ${event.nobody}`, "dim"));
@@ -150,15 +150,16 @@ function showButtons(state) {
   }
 }
 
-function showVerdict({due, received, lost}) {
-  const [word, kind] = lost ? [`${number(lost)} lost`, "broken"]
-    : due > received ? [`${number(due - received)} in flight`, "open"] : ["nothing lost", "good"];
-  byId("verdict").textContent = word;
-  byId("verdict").className = `badge ${kind}`;
+function showVerdict({counters: {due, received, ended, lost}, stages}) {
+  const waiting = due - received - ended - lost;
+  const broken = Object.values(stages).filter((each) => !each.is_up).map((each) => each.note || "down");
+  const words = [lost ? `${number(lost)} lost` : "", waiting > 0 ? `${number(waiting)} waiting` : "", ...broken].filter(Boolean);
+  byId("verdict").textContent = words.join(", ") || "nothing lost";
+  byId("verdict").className = `badge ${lost ? "broken" : words.length ? "open" : "good"}`;
 }
 
 function show(state) {
-  showVerdict(state.counters);
+  showVerdict(state);
   byId("home").textContent = state.home;
   byId("contract").textContent = state.contract;
   for (const each of document.querySelectorAll("[data-counter]")) each.textContent = number(state.counters[each.dataset.counter]);

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from contract import pages
+from eventplane.account import Fate
 from eventplane.errors import EventPlaneError
 from local.background import BackgroundServer
 from local.control_room.plane import Fault, Plane
@@ -30,11 +31,11 @@ _HERE: Final = Path(__file__).parent
 _log = logging.getLogger(__name__)
 
 BUTTONS: Final = {
-    Fault.NETWORK: ("Cut the network", "Heal the network"),
+    Fault.NETWORK: ("Cut the network", "Restore the network"),
     Fault.FORWARDER: ("kill -9 the forwarder", ""),
     Fault.MOSQUITTO: ("kill -9 Mosquitto", ""),
     Fault.ROUTER: ("kill -9 a router", ""),
-    Fault.S3: ("Make S3 fail", "Let S3 work again"),
+    Fault.S3: ("Make S3 fail", "Restore S3"),
 }
 """The label of each fault's button, and its label while a lasting fault is in force."""
 
@@ -162,6 +163,7 @@ def _page() -> tuple[str, str]:
             style=pages.text_of(_HERE / "page.css"),
             script=script,
             faults=[(fault.value, *labels) for fault, labels in BUTTONS.items()],
+            fates=list(Fate),
         )
     )
     digest = b64encode(sha256(script.encode()).digest()).decode()

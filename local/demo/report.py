@@ -12,18 +12,20 @@ from rich.console import Console
 from rich.table import Table
 
 from contract import pages
+from eventplane.account import Fate
 from local.consumers import ReceivedEvent
 from local.demo.faults import RepairedFault
 
 # Figures of a service, and short heads that leave the table within 80 columns.
 _INBOX_COLUMNS = {
     "expected": "expected",
-    "received": "received",
+    "received": "handled",
+    "ended_otherwise": "ended",
     "lost": "lost",
     "unexpected": "extra",
     "duplicates": "copies",
 }
-_ROUTE_COLUMNS = ("expected", "delivered", "lost", "duplicated", "dead_lettered", "misrouted")
+_FATES = tuple(map(str, Fate))
 _DEVICE_COLUMNS = ("client_id", "epoch", "first", "last", "events", "gaps", "tap_copies")
 
 
@@ -39,7 +41,8 @@ def headline(summary: Mapping[str, Any]) -> str:
         agreement += ", did not notice that an object of the archive was deleted"
     irregular = "".join(f", {count} {name}" for name, count in summary["audit_irregular"].items() if count)
     return (
-        f"FAILED: {summary['lost']} lost and {summary['unexpected']} unexpected by the consumers' counts; "
+        f"FAILED: {summary['lost']} lost, {summary['ended_otherwise']} refused, expired or dropped and "
+        f"{summary['unexpected']} unexpected by the consumers' counts; "
         f"the audit {agreement} and found {summary['audit_lost']} lost{irregular}"
     )
 
@@ -73,7 +76,7 @@ def print_table(summary: Mapping[str, Any], console: Console) -> None:
     for column in (*_INBOX_COLUMNS.values(), "audited"):
         table.add_column(column, justify="right", no_wrap=True)
     for row in inbox_rows(summary):
-        bad = row[3] != "0" or row[4] != "0"
+        bad = any(each != "0" for each in row[3:6])
         *counted, _reports, audited = row  # the reports would not fit; a line below has their sum
         table.add_row(*counted, audited, style="red" if bad else "green")
     console.print(table)
@@ -137,12 +140,10 @@ def write_page(summary: Mapping[str, Any], audit: Mapping[str, Any], path: Path,
                 [each["sender"], each["reason"], each["detail"]] for each in summary["payload_letters"]
             ],
             dead_letters=[[each["place"], each["reason"], each["count"]] for each in audit["dead_letters"]],
-            routes=[
-                [
-                    each["route"],
-                    *(f"{each[name]:,}" for name in _ROUTE_COLUMNS),
-                ]
-                for each in audit["routes"]
+            fates=_FATES,
+            accounts=[
+                [each["inbox"] or "every inbox", *(f"{each[name]:,}" for name in _FATES)]
+                for each in audit["accounts"]
             ],
             alarms=[
                 [each["home"], each["type"], f"{each['seconds']:.2f} s", each["fault"] or "-"]

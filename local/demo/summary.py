@@ -15,6 +15,9 @@ IRREGULAR: Final = ("misrouted", "unexplained", "unrecorded", "not_understood", 
 FOUND: Final = tuple(str(kind) for kind in BROKEN_KINDS if kind not in ("lost", *IRREGULAR))
 """The kinds of findings that break a promise and have no total of their own."""
 
+ENDED: Final = ("dead_lettered", "expired", "dropped")
+"""The kinds of the audit's findings about events that have another end than to be lost."""
+
 MAX_EVIDENCE: Final = 100
 """Most lost or unexpected events that a summary names for one service, or of a deleted object."""
 
@@ -45,7 +48,13 @@ def summarise(
     missing but those of what came down (all else is routed to the cloud, so a gap is a loss, be it of a
     report that nobody else counts), and it has noticed the deletion.
     """
-    lost = sum(len(verdict.lost) for verdict in verdicts)
+    ends = {
+        (each["destination"], each["source"], each["id"])
+        for each in audit["findings"]
+        if each["kind"] in ENDED
+    }
+    services = [_service(verdict, ends) for verdict in verdicts]
+    lost, ended = (sum(each[name] for each in services) for name in ("lost", "ended_otherwise"))
     unexpected = sum(len(verdict.unexpected) for verdict in verdicts)
     audited = audited_by_service(audit)
     agrees = all(
@@ -61,6 +70,7 @@ def summarise(
     irregular["numbers missing"] = abs(numbers_missing(audit) - sent["told"])
     is_wrong = {
         "lost": lost,
+        "ended otherwise": ended,
         "unexpected": unexpected,
         "audit lost": audit_lost,
         "audit disagrees": not agrees,
@@ -77,6 +87,7 @@ def summarise(
         **sent,
         "delivered": received,
         "lost": lost,
+        "ended_otherwise": ended,
         "unexpected": unexpected,
         "duplicates": sum(verdict.duplicates for verdict in verdicts),
         "dead_lettered": dead_lettered,
@@ -88,7 +99,7 @@ def summarise(
         "audit_agrees": agrees,
         "audited": audited,
         "object_deleted": deletion and {**deletion, "evidence": deletion["evidence"][:MAX_EVIDENCE]},
-        "services": [_service(verdict) for verdict in verdicts],
+        "services": services,
         "latency": audit["latency"],
         "gave_up_waiting_for": list(gave_up_waiting_for),
         "wall_seconds": round(wall_seconds, 1),
@@ -108,15 +119,18 @@ def audited_by_service(audit: Mapping[str, Any]) -> dict[str, int]:
     }
 
 
-def _service(verdict: ServiceResult) -> dict[str, Any]:
+def _service(verdict: ServiceResult, ends: Collection[tuple[str, ...]]) -> dict[str, Any]:
+    """Return the figures of a service. What has an end by the audit is not lost."""
+    lost = [each for each in verdict.lost if (f"{verdict.service}.inbox", *each) not in ends]
     return {
         "service": verdict.service,
         "expected": verdict.expected,
         "received": verdict.delivered,
         "duplicates": verdict.duplicates,
         "reports": verdict.reports,
-        "lost": len(verdict.lost),
+        "lost": len(lost),
+        "ended_otherwise": len(verdict.lost) - len(lost),
         "unexpected": len(verdict.unexpected),
-        "lost_events": verdict.lost[:MAX_EVIDENCE],
+        "lost_events": lost[:MAX_EVIDENCE],
         "unexpected_events": verdict.unexpected[:MAX_EVIDENCE],
     }

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import time
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Iterator, Mapping
 from datetime import datetime
+from itertools import chain
 from typing import Any, Final, Self
 
 import paho.mqtt.client as mqtt
@@ -14,10 +15,13 @@ from paho.mqtt.enums import CallbackAPIVersion
 
 from eventplane.envelope import Envelope, parse_event
 from eventplane.errors import EnvelopeError
+from eventplane.ledger import parse_ledger_text
+from eventplane.receipts import ReceiptError, digest, read_receipts
+from eventplane.resource_names import LEDGER_QUEUE
 from eventplane.sqs_binding import split
-from eventplane.topics import LOCAL_PREFIX
+from eventplane.topics import LOCAL_PREFIX, receipt_topic
 from local.chaos.fault_proxy import FaultProxy
-from local.control_room.tally import Tally
+from local.control_room.tally import MOST_OPEN, Key, Tally
 from local.ports import LOOPBACK
 from local.proxy import Answer, Call
 
@@ -28,7 +32,8 @@ _BOXES: Final = ("outbox", "inbox")
 
 
 class ObservingProxy(FaultProxy):
-    """Passes the functions' calls on, and records each event that they put into an inbox.
+    """Passes the functions' calls on, and records each event that they put into an inbox, and what else the
+    routers decided.
 
     `inboxes` has the participant by the name of its queue; `put_objects` counts the objects written to S3,
     `routed` the events put into inboxes.
@@ -57,10 +62,15 @@ class ObservingProxy(FaultProxy):
         return answer
 
     def _note_messages(self, request: dict[str, Any], answer: dict[str, Any], tally: Tally) -> None:
-        participant = self.inboxes.get(request["QueueUrl"].rpartition("/")[2])
+        queue = request["QueueUrl"].rpartition("/")[2]
+        bodies = [request["MessageBody"]] if "MessageBody" in request else _stored(request, answer)
+        if queue.endswith(f"-{LEDGER_QUEUE}"):
+            for line in chain.from_iterable(parse_ledger_text(body).lines for body in bodies):
+                tally.decided(json.loads(line))
+            return
+        participant = self.inboxes.get(queue)
         if participant is None:
             return
-        bodies = [request["MessageBody"]] if "MessageBody" in request else _stored(request, answer)
         for body in bodies:
             for event in _events(body):
                 now_ms = time.time() * 1_000
@@ -102,6 +112,7 @@ class HomeObserver:
 
     def __init__(self, port: int, tally: Tally, own: str) -> None:
         self.published: Counter[str] = Counter()
+        self._claims: OrderedDict[str, Key] = OrderedDict()
         self._port = port
         self._tally = tally
         self._own = own
@@ -123,19 +134,35 @@ class HomeObserver:
         self._client.loop_stop()
 
     def _subscribe(self, client: mqtt.Client, *_: object) -> None:
-        client.subscribe([(f"{LOCAL_PREFIX}/+/{box}", 1) for box in _BOXES])
+        topics = *(f"{LOCAL_PREFIX}/+/{box}" for box in _BOXES), receipt_topic("+", "outbox")
+        client.subscribe([(each, 1) for each in topics])
 
     def _note(self, _client: object, _data: object, message: mqtt.MQTTMessage) -> None:
-        _, service, box = message.topic.split("/")
+        _, service, box, *receipts = message.topic.split("/")
+        payload, now_ms = bytes(message.payload), time.time() * 1_000
+        if receipts:
+            self._note_receipts(payload, now_ms)
+            return
         if box == "outbox":
             self.published[service] += 1
         try:
-            event = parse_event(bytes(message.payload))
+            event = parse_event(payload)
         except EnvelopeError:
             return  # the forwarder makes it a dead letter, which arrives in an inbox
-        now_ms = time.time() * 1_000
         if box == "outbox":
+            self._claims[digest(payload)] = event.claim
+            while len(self._claims) > MOST_OPEN:
+                self._claims.popitem(last=False)
             self._tally.sent(event, service, now_ms)
         elif service != self._own:
             self._tally.sent(event, event.sender.service, now_ms)
             self._tally.received(service, event.claim, now_ms)
+
+    def _note_receipts(self, payload: bytes, now_ms: float) -> None:
+        try:
+            refused = {each.digest: each.refused for each in read_receipts(payload) if each.refused}
+        except ReceiptError:
+            return
+        for key, why in ((self._claims.get(each), why) for each, why in refused.items()):
+            if key:
+                self._tally.refused(key, "the forwarder", why, now_ms)

@@ -16,6 +16,7 @@ from uuid import uuid4
 from eventplane.contract import Channel, Contract, Place
 from eventplane.envelope import Envelope, write_event
 from eventplane.names import OWN_SERVICES
+from eventplane.resource_names import source_queue
 from eventplane.values import timestamp
 from local.background import Background
 from local.chaos.fault_proxy import Failure, Target
@@ -58,11 +59,21 @@ class NothingToHealError(LocalError):
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """Pending deliveries in the spool, messages on their way through the cloud, and messages in inboxes."""
+    """Pending deliveries in the spool, messages on their way through the cloud and in inboxes, and `given_up`
+    by the routers: in the dead-letter queues of what they read."""
 
     spool: int = 0
     on_the_way: int = 0
     inboxes: int = 0
+    given_up: int = 0
+
+    def __str__(self) -> str:
+        counts = {
+            "deliveries in the spool": self.spool,
+            "messages on the way": self.on_the_way,
+            "messages in dead-letter queues": self.given_up,
+        }
+        return ", ".join(f"{count} {what}" for what, count in counts.items() if count)
 
 
 class BacklogWatch(Background):
@@ -78,11 +89,11 @@ class BacklogWatch(Background):
     def _run(self) -> None:
         while not self._ending.wait(_REFRESH_S):
             found = {name: len(each) for name, each in queued_messages(self._cloud).items()}
-            self.now = Backlog(
-                self._home.backlog,
-                sum(found[name] for name in found if leads_to_inbox(name) and name not in self.inboxes),
-                sum(found[name] for name in found if name in self.inboxes),
-            )
+            inboxes = {name for name in found if name in self.inboxes}
+            on_the_way = {name for name in found if leads_to_inbox(name)} - inboxes
+            given_up = {name for name in found if source_queue(name) in on_the_way}
+            counts = (sum(found[name] for name in names) for names in (on_the_way, inboxes, given_up))
+            self.now = Backlog(self._home.backlog, *counts)
 
 
 class _TallyLog(SentLog):
@@ -93,10 +104,10 @@ class _TallyLog(SentLog):
         self._tally = tally
 
     def event(self, event: Envelope, channel: Channel, entered: Place = Place.DEVICE) -> None:
-        """Record the call `event`, which shows that its alarm has arrived."""
+        """Record the call `event`, which shows that its alarm was handled."""
         del entered
         now_ms, alarm = time.time() * 1_000, event.data()
-        self._tally.received(channel.participant, (alarm["alarm_source"], alarm["alarm_id"]), now_ms)
+        self._tally.handled(channel.participant, (alarm["alarm_source"], alarm["alarm_id"]), now_ms)
         self._tally.sent(event, channel.participant, now_ms)
 
 
@@ -158,12 +169,12 @@ class LocalPlane:
     def state(self) -> State:
         """Return the present state."""
         backlog, active = self._watch.now, self._active()
-        is_idle = not (active - {Fault.ROUTER} or backlog.on_the_way)
+        is_idle = not (active - {Fault.ROUTER} or backlog.on_the_way or backlog.given_up)
         return State(
             contract=self._contract.version,
             home=self._home.name,
             stages=self._stages(backlog, active),
-            counters=self.tally.counters(backlog.spool, is_idle, time.time() * 1_000),
+            counters=self.tally.counters(backlog.spool, is_idle, time.time() * 1_000, str(backlog)),
             latency=self.tally.latency(),
             active=tuple(sorted(active)),  # it becomes JSON
             events=self.tally.last(),

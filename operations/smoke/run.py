@@ -11,8 +11,9 @@ from typing import Any, Final
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from eventplane.account import by_router
 from eventplane.batch import pack, unpack
-from eventplane.contract import Contract, ParticipantKind, Place, load_compiled
+from eventplane.contract import ParticipantKind
 from eventplane.dead_letter import DEAD_LETTER_TYPE, letter_id
 from eventplane.device_reports import ACKNOWLEDGED, forwarder_source
 from eventplane.downlink.device import stored, to_data
@@ -20,7 +21,6 @@ from eventplane.downlink.wire import received
 from eventplane.envelope import Envelope, write_event
 from eventplane.errors import EnvelopeError, EventPlaneError
 from eventplane.reasons import Outcome
-from eventplane.router import Router
 from eventplane.sender import Sender
 from eventplane.sending import stamp_sender
 from eventplane.sqs_binding import send_request, split
@@ -37,6 +37,7 @@ from operations.smoke.evidence import Evidence
 from operations.smoke.plane import DeployedPlane
 from operations.smoke.result import Shown, Status, StepResult
 from operations.smoke.throwaway import ThrowAwayDevice
+from operations.trace import due_inboxes
 
 READING: Final = "org.eventplane.health.reading.v1"
 ALARM: Final = "org.eventplane.alarm.keyword.v1"
@@ -276,9 +277,10 @@ class SmokeRun:
                 row = bad[-1]
                 problem = f"is {row['outcome']}, {row['reason']}, on route {row['route']}"
                 raise WrongOutcomeError(what, problem, "see this reason in docs/how-to/runbook.md")
-            owed = self._expected(event, service, rows)
+            stamped = stamp_sender(event, Sender(self.name, service))
+            owed = due_inboxes(stamped, rows, self._compiled, self.plane.contract)
             is_delivered = any(each["outcome"] == Outcome.DELIVERED for each in rows)
-            return rows if is_delivered and owed <= {each["route"] for each in rows} else None
+            return rows if is_delivered and owed <= {by_router(each).inbox for each in rows} else None
 
         rows = self.choices.patience.until(look, f"the delivery of {what} on all its routes", _LOOK)
         delivered = [each for each in rows if each["outcome"] == Outcome.DELIVERED]
@@ -287,20 +289,9 @@ class SmokeRun:
         words = f"delivered to {', '.join(sorted(first))}"
         return Shown(words, latency_s, delivered[0]["message_id"])
 
-    def _expected(self, event: Envelope, service: str, rows: Sequence[Record]) -> frozenset[str]:
-        """The routes of `event` by the contract that routers went by."""
-        versions = [each["contract_version"] for each in rows]
-        contract = self._contract(versions[-1]) if versions else self.plane.contract
-        stamped = stamp_sender(event, Sender(self.name, service))
-        return frozenset(each.name for each in Router(contract, Place.CLOUD).route(stamped))
-
-    def _contract(self, version: str) -> Contract:
-        """The contract of `version`: this checkout's, or as the archive has it."""
-        if version == self.plane.contract.version:
-            return self.plane.contract
+    def _compiled(self, version: str) -> bytes | None:
         today = self._began.date()
-        compiled = Days(BucketArchive(self.plane.cloud.s3, self._bucket), today, today).contract(version)
-        return load_compiled(compiled) if compiled else self.plane.contract
+        return Days(BucketArchive(self.plane.cloud.s3, self._bucket), today, today).contract(version)
 
     def _dead_letter(self) -> Shown:
         """See the refusal of what is no event, which the ledger knows by the device, and its dead letter."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from local.histories.oracles import (
+    accounted,
     audited,
     bounded,
     delivered,
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Finding", "judged"]
 
-_ALL = (delivered, once, in_order, down, late, presence, bounded, subscribed, posted, audited)
+_ALL = (delivered, once, in_order, down, late, presence, bounded, subscribed, posted, audited, accounted)
 
 
 def judged(history: History) -> list[Finding]:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from datetime import date
 from typing import TYPE_CHECKING, Final
 
+from eventplane.account import Fate, reader_of
 from eventplane.attributes import Attributes
 from eventplane.contract import Place
 from eventplane.ingest import parse_frame
-from eventplane.names import EPOCH, SEQUENCE
-from eventplane.sqs_binding import split
+from eventplane.names import EPOCH, SEQUENCE, SUBSCRIBERS
 from glue_jobs.common.attestation import open_key
 from glue_jobs.common.objects import MemoryObjects
 from glue_jobs.delivery_audit.audit import Audit, Request
@@ -23,7 +22,7 @@ from glue_jobs.delivery_audit.rules import LATENESS_S, Watermark, Window
 from glue_jobs.delivery_audit.small import audit_small
 from glue_jobs.delivery_audit.verdict import OPEN, PROVEN
 from local.histories.cloud import BUCKET
-from local.histories.oracles.delivered import discarded, letters
+from local.histories.oracles.delivered import discarded, letters, put
 from local.histories.oracles.finding import Finding
 
 if TYPE_CHECKING:
@@ -37,6 +36,8 @@ DAY: Final = Window(date(2026, 1, 1))
 
 _NOT_PUT: Final = (Kind.LOST, Kind.DEAD_LETTERED, Kind.EXPIRED, Kind.DROPPED)
 _GIVEN_UP: Final = "given up"
+_FATES: Final = (Fate.IN_INBOX, Fate.REFUSED, Fate.LOST)
+_FATE_OF: Final = {Kind.DEAD_LETTERED: Fate.REFUSED, Kind.LOST: Fate.LOST}
 
 
 def request_of(history: History) -> Request:
@@ -69,8 +70,11 @@ def _found(audit: Audit) -> Iterator[Statement]:
     yield "arrived", str(document["totals"]["events_archived"])
     yield "unattested", str(document["totals"]["unattested"])
     yield "verdict", PROVEN if document["verdict"] == OPEN else document["verdict"]
-    for name, each in document["by_destination"].items():
-        yield "inbox", name, str(each["delivered_unique"])
+    for each in document["accounts"]:
+        # Those of subscribed endpoints are told apart by their routes, and have an oracle of their own.
+        if reader_of(str(each["inbox"])) == SUBSCRIBERS:
+            continue
+        yield from (("inbox", str(each["inbox"]), fate, str(each[fate])) for fate in _FATES if each[fate])
     for each in audit.findings:
         yield from _of_finding(each)
 
@@ -99,17 +103,14 @@ def _known(history: History) -> Iterator[Statement]:
     unattested = sum(EPOCH not in each for each in arrived.values())
     yield "unattested", str(unattested)
     yield from ((str(Kind.DUPLICATE), *key) for key, count in copies.items() if count > 1)
-    put = {
-        address: {
-            (each["source"], each["id"])
-            for body in history.cloud.sqs.sent[url]
-            for each in map(json.loads, split(body))
-        }
-        for address, url in history.cloud.inboxes.items()
-    }
-    yield from (("inbox", address, str(len(keys))) for address, keys in put.items() if keys)
-    lost = [*_not_sent(history, arrived), *_not_put(history, arrived, put)]
+    were_put = put(history)
+    lost = [*_not_sent(history, arrived), *_not_put(history, arrived, were_put)]
     yield from lost
+    fates = Counter({(address, Fate.IN_INBOX): len(keys) for address, keys in were_put.items() if keys})
+    del fates[f"{SUBSCRIBERS}.inbox", Fate.IN_INBOX]
+    # Of one event on two routes to an inbox there is one account.
+    fates.update((each[-1], _FATE_OF[Kind(each[0])]) for each in {*lost} if each[1] == Hop.ROUTER)
+    yield from (("inbox", address, str(fate), str(count)) for (address, fate), count in fates.items())
     is_broken = any(kind == Kind.LOST for kind, *_ in lost)
     yield "verdict", BROKEN if is_broken else INCOMPLETE if unattested else PROVEN
 
@@ -127,12 +128,12 @@ def _not_sent(history: History, arrived: Mapping[tuple[str, str], Attributes]) -
 def _not_put(
     history: History,
     arrived: Mapping[tuple[str, str], Attributes],
-    put: Mapping[str, Collection[tuple[str, str]]],
+    were_put: Mapping[str, Collection[tuple[str, str]]],
 ) -> Iterator[Statement]:
     """What IoT Core took, and no router put into an inbox to which a route leads."""
     dead = letters(history)
     for key, attributes in arrived.items():
         for route in history.contract.routes_at(Place.CLOUD):
-            if key not in put[route.destination] and route.filter.matches(attributes):
+            if key not in were_put[route.destination] and route.filter.matches(attributes):
                 kind = Kind.DEAD_LETTERED if key in dead else Kind.LOST
                 yield str(kind), str(Hop.ROUTER), *key, route.destination

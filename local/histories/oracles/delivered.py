@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -45,7 +46,7 @@ class _Ends:
 def judged(history: History) -> Iterator[Finding]:
     """Look at each event that a service of a home said."""
     ends = _Ends(history)
-    for about, letter in _letters(history):
+    for about, letter in letters_about(history):
         # In an inbox with an order all that follows waits: there an event is given up sooner.
         is_ordered = history.contract.channel(letter["channel"]).ordering is Ordering.SOURCE
         if letter["reason"] == DependencyDownError.__name__ and not is_ordered:
@@ -93,10 +94,23 @@ def _queued(history: History) -> set[tuple[str, str, str]]:
 
 def letters(history: History, *, ever: bool = False) -> set[tuple[str, str]]:
     """What dead letters are about; `ever` those that were put back, too."""
-    return {about for about, _ in _letters(history, ever=ever)}
+    return {about for about, _ in letters_about(history, ever=ever)}
 
 
-def _letters(history: History, *, ever: bool = False) -> Iterator[tuple[tuple[str, str], Any]]:
+def put(history: History) -> dict[str, set[tuple[str, str]]]:
+    """The events that were ever put into each inbox."""
+    return {
+        address: {
+            (each["source"], each["id"])
+            for body in history.cloud.sqs.sent[url]
+            for each in map(json.loads, split(body))
+        }
+        for address, url in history.cloud.inboxes.items()
+    }
+
+
+def letters_about(history: History, *, ever: bool = False) -> Iterator[tuple[tuple[str, str], Any]]:
+    """The data of each dead letter in the operators' inbox, and which event it is about."""
     sqs, url = history.cloud.sqs, history.cloud.inboxes["operations.inbox"]
     for body in sqs.sent[url] if ever else sqs.bodies(url):
         event = parse_event(body)

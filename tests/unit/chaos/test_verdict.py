@@ -49,6 +49,7 @@ def outcome(
         },
         "devices": [{"client_id": "home-1", "gaps": gaps}],
         "latency": [],
+        "findings": [],
     }
     return RunResult(
         verdicts=[ServiceResult(READINGS, EXPECTED, delivered, lost, (), 0)],

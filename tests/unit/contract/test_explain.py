@@ -288,6 +288,8 @@ def test_an_event_without_receivers_has_the_reason_and_a_remedy(
     assert found.receipts == ()
     assert problem in found.problem
     assert remedy in found.remedy
+    is_refused = any(each in problem for each in ("refuse", "may send", "no such participant"))
+    assert found.document()["fate"] == ("refused" if is_refused else "dropped")
 
 
 def test_a_given_sender_replaces_the_stamped_one() -> None:

@@ -124,7 +124,7 @@ def test_the_count_of_the_audit_includes_the_devices_own_reports(tmp_path: Path)
     demo_report.write_page(summary, judged, tmp_path / "demo.html", "audit.html")
     cells = re.findall(r"<t[hd][^>]*>([^<]*)</t[hd]>", (tmp_path / "demo.html").read_text())
     at = cells.index("operations")
-    assert cells[at : at + 8] == ["operations", "13", "13", "0", "0", "0", "1", "14"]
+    assert cells[at : at + 9] == ["operations", "13", "13", "0", "0", "0", "0", "1", "14"]
 
 
 def test_losses_without_a_device_are_shown_beside_the_devices_that_lost_nothing(tmp_path: Path) -> None:

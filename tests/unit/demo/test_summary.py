@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from eventplane.account import Fate
 from local.demo.report import headline
 from local.demo.summary import FOUND, IRREGULAR, summarise
 from local.oracle import ServiceResult
@@ -16,7 +17,6 @@ def verdict(service: str, delivered: int = 10, **changes: Any) -> ServiceResult:
 
 
 def audit(lost: int = 0, irregular: str = "", gaps: int = 0, **delivered: int) -> dict[str, Any]:
-    route = dict.fromkeys(("expected", "delivered", "lost", "duplicated", "dead_lettered", "misrouted"), 10)
     return {
         "totals": {"lost": lost, **{name: int(name == irregular) for name in IRREGULAR}},
         "kinds": [{"kind": irregular, "hop": "router", "count": 1}] if irregular in FOUND else [],
@@ -33,7 +33,11 @@ def audit(lost: int = 0, irregular: str = "", gaps: int = 0, **delivered: int) -
             }
         ],
         "dead_letters": [{"place": "device", "reason": "not_json", "count": 2, "missing": 0}],
-        "routes": [{"route": "to-desk", **route}],
+        "accounts": [{"inbox": "desk.inbox", **dict.fromkeys(map(str, Fate), 10)}],
+        "findings": [
+            {"kind": "expired", "source": "/a", "id": id, "destination": f"{service}.inbox"}
+            for id, service in (("expired", "desk"), ("1", "others"))
+        ],
         "devices": [
             {
                 "client_id": "<home>",
@@ -102,6 +106,7 @@ def test_a_run_passes_when_nothing_is_lost_and_the_audit_agrees() -> None:
     ("verdicts", "report", "agrees"),
     [
         ([verdict("desk", 9, expected=10, lost=(("/a", "1"),))], audit(desk=9), True),
+        ([verdict("desk", 9, expected=10, lost=(("/a", "expired"),))], audit(desk=9), True),
         ([verdict("desk", unexpected=(("/a", "1"),))], audit(desk=11), True),
         ([verdict("desk")], audit(lost=1, desk=10), True),
         *(([verdict("desk")], audit(irregular=name, desk=10), True) for name in (*IRREGULAR, *FOUND)),
@@ -112,6 +117,7 @@ def test_a_run_passes_when_nothing_is_lost_and_the_audit_agrees() -> None:
     ],
     ids=[
         "lost",
+        "expired",
         "unexpected",
         "lost by the audit",
         *IRREGULAR,
@@ -128,6 +134,12 @@ def test_a_run_fails_for_each_reason_alone(
     summary = summary_of(verdicts, report)
     assert summary["verdict"] == "failed"
     assert summary["audit_agrees"] is agrees
+    # What has another end is not lost.
+    missing = {key for each in verdicts for key in each.lost}
+    assert (summary["lost"], summary["ended_otherwise"]) == (
+        ("/a", "1") in missing,
+        ("/a", "expired") in missing,
+    )
 
 
 def test_what_a_run_allows_is_reported_and_does_not_fail_it() -> None:

@@ -19,6 +19,7 @@ KNOWN = {
         "sender received_at_ms basis",
         "put_back_by",
         "digest",
+        "dead_letter_reason",
     ],
     "handovers": [
         "decided_at_ms entered_at_ms channel contract_version source id type outcome reason status "

@@ -71,6 +71,13 @@ class Judged:
             if row[name]
         }
 
+    def accounts(self) -> dict[str, dict[str, int]]:
+        """What became of the events at each inbox, '' for all."""
+        return {
+            row.pop("inbox") or "": {fate: count for fate, count in row.items() if count}
+            for row in self._figures.accounts
+        }
+
     def letters(self) -> dict[tuple[str, str | None], tuple[int, int]]:
         """Dead letters by place and reason: how many there are, and how many are missing."""
         return {

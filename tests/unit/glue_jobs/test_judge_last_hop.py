@@ -75,6 +75,10 @@ def test_each_fault_is_found_at_its_hop(archive: SmallArchive) -> None:
         ("help.inbox", "lost"): 2,
         ("help.inbox", "expired"): 1,
     }
+    assert report.accounts() == {
+        "help.inbox": {"handled": 2, "given up": 1, "lost": 2, "expired": 1},
+        "care.inbox": {"in the inbox": 3},
+    }
     assert report.judgement.counts[InboxCount("duplicated", DAY, "help.inbox")] == 1
     assert report.totals["lost"] == 0
     latencies = report.judgement.latencies

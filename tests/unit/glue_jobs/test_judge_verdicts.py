@@ -74,18 +74,23 @@ def test_one_of_two_routes_is_lost(archive: SmallArchive) -> None:
 
 
 @pytest.mark.parametrize(
-    ("type_", "recorded", "faults"),
-    [(DIARY, True, {}), (DIARY, False, {"lost": 1}), (READING, True, {"lost": 1, "misrouted": 1})],
+    ("type_", "recorded", "faults", "accounts"),
+    [
+        (DIARY, True, {}, {"": {"dropped": 1}}),
+        (DIARY, False, {"lost": 1}, {}),
+        (READING, True, {"lost": 1, "misrouted": 1}, {"care.inbox": {"lost": 1}}),
+    ],
     ids=["rightly", "without a record", "though a route takes it"],
 )
 def test_an_event_is_recorded_as_unrouted(
-    archive: SmallArchive, type_: str, recorded: bool, faults: dict[str, int]
+    archive: SmallArchive, type_: str, recorded: bool, faults: dict[str, int], accounts: dict[str, Any]
 ) -> None:
     event = archive.event(type_)
     archive.accept(event)
     archive.ledger += [archive.record(event)] * recorded
     report = judged(archive)
     assert report.faults() == faults
+    assert report.accounts() == (accounts if recorded else {"": {"lost": 1}})
     assert report.totals["unrouted"] == (faults == {})
     assert all(each.route == "(unrouted)" for each in report.findings if type_ == DIARY)
 

@@ -109,6 +109,7 @@ def test_the_ledger_has_a_record_of_each_delivery(cloud: Cloud) -> None:
         "basis": "in_force",
         "put_back_by": None,
         "digest": hashlib.sha256(event("1", ALARM).json.encode()).hexdigest()[16:32],
+        "dead_letter_reason": None,
     }
     assert all(key.startswith("ledger/date=2026-01-01/hour=00/") for key in cloud.keys("ledger/"))
 
@@ -119,8 +120,11 @@ def test_the_ledger_has_the_digest_of_what_entered_refused_or_not(cloud: Cloud) 
     cloud.route(message("batch", frame(pack_texts([*DIGESTS, "{}"]))))
     found = {row for row in cloud.ledger_rows("type", "digest") if row[0] != DEAD_LETTER_TYPE}
     assert found == {("", None), *((parse_event(text).type, SHORT[text]) for text in SHORT)}
-    letters = {row["digest"] for row in cloud.decisions() if row["type"] == DEAD_LETTER_TYPE}
-    assert letters == {None}
+    # Of a dead letter it has the reason instead.
+    letters = set(cloud.ledger_rows("type", "digest", "dead_letter_reason")) - {(*row, None) for row in found}
+    reasons = "missing_attribute", "reserved_attribute", "sender_not_allowed"
+    assert letters <= {(DEAD_LETTER_TYPE, None, each) for each in reasons}
+    assert len(letters) > 1
 
 
 def test_the_ledger_says_of_what_an_operator_puts_back_that_he_did(cloud: Cloud) -> None:

@@ -31,7 +31,7 @@ def test_the_heat_map_tells_lost_unrecorded_pending_and_complete_from_no_event()
     bands = {name: [cell and BANDS[cell.band] for cell in cells] for name, cells in drawn.rows}
     assert bands == {
         "home-2": ["under 1 % lost", "under 10 % lost", "10 % lost or more", "10 % lost or more"],
-        "home-1": ["complete", None, "pending", "unrecorded"],
+        "home-1": ["complete", None, "waiting", "unrecorded"],
     }
     assert list(bands) == ["home-2", "home-1"]
     cell = drawn.rows[0][1][1]
@@ -53,9 +53,9 @@ def test_the_flow_leads_from_devices_over_routes_to_inboxes_and_counts_a_loss_on
     )
     assert drawn is not None
     assert sorted(each.text for each in drawn.ribbons) == [
-        "alarms → help.inbox: 1,000 delivered or without a route",
+        "alarms → help.inbox: 1,000 in the inbox or without a route",
         "alarms → help.inbox: 253 lost, unrecorded or dead-lettered",
-        "all devices → alarms: 1,000 delivered or without a route",
+        "all devices → alarms: 1,000 in the inbox or without a route",
         "all devices → alarms: 251 lost, unrecorded or dead-lettered",
         "home-7 → alarms: 2 lost, unrecorded or dead-lettered",
     ]

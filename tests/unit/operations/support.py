@@ -16,7 +16,7 @@ from botocore.exceptions import ClientError
 
 from eventplane import resource_names
 from eventplane.attributes import AttributeValue
-from eventplane.dead_letter import Refusal, dead_letter, letter_id
+from eventplane.dead_letter import Refusal, dead_letter, letter_id, reason_in
 from eventplane.envelope import Envelope, parse_event, write_event
 from eventplane.ledger import LedgerRecord, TapRecord, to_line
 from eventplane.reasons import Outcome
@@ -256,5 +256,6 @@ def ledger_line(
             reason=reason,
             attempt=1,
             message_id="m-1",
+            dead_letter_reason=reason_in(decided) if decided else None,
         )
     )

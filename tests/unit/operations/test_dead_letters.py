@@ -23,6 +23,7 @@ from operations.reading import Reading
 from tests.fakes.client import ScriptedClient
 from tests.unit.operations.support import (
     INBOX,
+    ROUTER,
     Folder,
     Killed,
     Plane,
@@ -64,25 +65,39 @@ def test_list_counts_by_queue_and_reason_and_leaves_everything_where_it_is(three
     (row,) = (each for each in rows if each[0] == "care-analytics.inbox")
     # Between them the age, in seconds.
     assert (row[1], row[3:]) == ("3", ["s", "receives_exhausted", "3", "unknown", "3"])
-    assert "look inside with --letters" in out
+    assert "in the inbox, for its reader; see --archived" in out
     assert "empty" in rows[-1]
     assert ids(three, DLQ) == ["1", "2", "3"]
     (unread,) = three.received("operations-inbox")
     assert unread["Attributes"]["ApproximateReceiveCount"] == "1"
 
 
-def test_the_letters_inbox_is_opened_on_demand_and_channels_without_a_queue_are_named(
-    plane: Plane, run_json: RunJson
-) -> None:
+def test_what_waits_unread_is_no_dead_letter_and_costs_no_receive(plane: Plane, run_json: RunJson) -> None:
     plane.send("operations-inbox", letter_of_event(event("17")))
+    plane.send("operations-inbox", event("report", "org.eventplane.device.heartbeat.v1"))
     plane.sqs.delete_queue(QueueUrl=plane.urls["family-app-inbox"])
+    plane.archive("tap", [tap_line(event("17").json)])
+    by_reader = letter(b"", "ConnectionError", "alarm-centre.inbox", "by-reader")
+    plane.archive(
+        "ledger",
+        [
+            ledger_line(event("17"), Outcome.DEAD_LETTERED, reason="payload_invalid"),
+            *[ledger_line(by_reader, Outcome.DELIVERED, sender=Sender(service="alarm-centre"))] * 2,
+            ledger_line(letter_of_event(event("17")), Outcome.DELIVERED, sender=ROUTER),
+        ],
+    )
     listed = run_json("dead-letters", "list", "--letters")
-    (inbox,) = (each for each in listed["queues"] if each["reasons"])
+    (inbox,) = (each for each in listed["queues"] if each["waiting"])
     assert inbox["name"] == "eventplane-test-operations-inbox"
-    assert (inbox["reasons"], inbox["senders"]) == ({"payload_invalid": 1}, {"home-1/": 1})
+    assert (inbox["waiting"], inbox["looked"], inbox["reasons"]) == (2, None, {})
     assert listed["missing"] == ["family-app.inbox"]
+    assert listed["archived"] == {"payload_invalid": 1, "ConnectionError": 1}
     (shown,) = run_json("dead-letters", "show", "17", "--letters")
     assert [each["id"] for each in shown["events"]][-1] == "17"
+    (shown,) = run_json("dead-letters", "show", "by-reader", "--archived")
+    assert (shown["channel"], shown["written_by"]) == ("alarm-centre.inbox", "alarm-centre")
+    for each in plane.received("operations-inbox"):
+        assert each["Attributes"]["ApproximateReceiveCount"] == "1"
 
 
 def test_show_of_nothing_is_not_a_success(plane: Plane, run: Run) -> None:

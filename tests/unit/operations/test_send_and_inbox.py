@@ -20,8 +20,7 @@ from local.ports import free_port
 from operations import send_command
 from tests.dynamodb import create_table
 from tests.plane import plane_contract
-from tests.small_contract import small_contract
-from tests.unit.operations.support import ENVIRONMENT, READING, Plane, Run, event
+from tests.unit.operations.support import ENVIRONMENT, READING, Plane, Run, RunJson, event
 
 ROOT = Path(__file__).parents[3]
 NOTICE, MESSAGE = "org.eventplane.notice.carer.v1", "org.eventplane.home.message.v1"
@@ -140,24 +139,19 @@ def put(plane: Plane, *ids: str) -> None:
         plane.send("care-analytics-inbox", event(id).stamped(**Sender("home-1", "health-service").attributes))
 
 
-def test_a_look_shows_what_waits_and_leaves_it(plane: Plane, run: Run) -> None:
+def test_what_another_reads_is_counted_and_costs_it_no_receive(
+    plane: Plane, run: Run, run_json: RunJson
+) -> None:
     put(plane, "17", "18")
-    for _ in range(2):
-        status, out, err = run("inbox", "care-analytics")
-        assert (status, err) == (0, "")
-        first, second = out.splitlines()
-        assert "  route a-route  org.eventplane.health.reading.v1, id 17 of /homes/1/health" in first
-        assert "  from home-1/health-service  {'value': 1}" in first
-        assert "id 18" in second
-    assert plane.count("care-analytics-inbox") == 2
-
-
-def test_a_look_has_an_end(plane: Plane, run: Run) -> None:
-    put(plane, "17", "18")
-    _, out, err = run("inbox", "care-analytics", "--most", "1", "--json")
-    assert json.loads(out)["event"]["id"] == "17"
-    assert "only the first 1 events are shown" in err
-    assert run("inbox", "carers")[1:] == ("", "nothing waits in the inbox of carers\n")
+    told = "care-analytics.inbox: 2 events wait, its reader has 0 in hand\n"
+    assert run("inbox", "care-analytics") == (0, told, "")
+    first, _ = plane.received("care-analytics-inbox")
+    assert first["Attributes"]["ApproximateReceiveCount"] == "1"
+    assert run_json("inbox", "care-analytics") == {
+        "inbox": "care-analytics.inbox",
+        "waiting": 0,
+        "in_hand": 2,
+    }
 
 
 @pytest.mark.lost_answers
@@ -167,7 +161,9 @@ def test_following_takes_each_event_once_and_no_more_than_it_was_asked_for(
     put(plane, "17", "18", "19")
     status, out, err = run("inbox", "care-analytics", "--follow", "--most", "2", "--json")
     assert (status, "taking the events" in err) == (0, True)
-    assert len({json.loads(line)["event"]["id"] for line in out.splitlines()}) == 2
+    told = [json.loads(line) for line in out.splitlines()]
+    assert len({each["event"]["id"] for each in told}) == 2
+    assert {(each["route"], each["sender"]) for each in told} == {("a-route", "home-1/health-service")}
     assert plane.count("care-analytics-inbox") == 1
 
 
@@ -201,25 +197,11 @@ def test_where_data_is_kept_nothing_is_taken_unasked(plane: Plane, fleet: str, r
     assert plane.count("care-analytics-inbox") == 0
 
 
-@pytest.mark.lost_answers
-def test_events_behind_others_of_their_fifo_group_are_counted(plane: Plane, run: Run, tmp_path: Path) -> None:
-    desk = {"kind": "cloud_service", "inbox": {"transport": "sqs_fifo"}}
-    rings = ({"prefix": {"type": "org."}}, "desk.inbox")
-    contract = tmp_path / "contract.json"
-    contract.write_bytes(small_contract({"device": "device", "desk": desk}, {"rings": rings}).canonical)
-    plane.create_pair("desk-inbox", is_fifo=True)
-    for number in range(12):
-        plane.send("desk-inbox", event("17"), MessageGroupId="g", MessageDeduplicationId=str(number))
-    status, out, err = run("inbox", "desk", "--contract", str(contract))
-    assert (status, len(out.splitlines())) == (0, 10)
-    assert err.startswith("2 events were not looked at: others of their FIFO group must leave first")
-
-
-def test_a_malformed_message_is_shown_escaped(plane: Plane, run: Run) -> None:
+def test_a_malformed_message_is_shown_escaped(plane: Plane, fleet: str, run: Run) -> None:
     plane.sqs.send_message(QueueUrl=plane.urls["carers-inbox"], MessageBody="no event")
     (message,) = plane.sqs.queue(plane.urls["carers-inbox"]).messages
     message.body = "no \x1b[2J event"
-    _, out, _ = run("inbox", "carers")
+    _, out, _ = run("inbox", "carers", "--follow", "--most", "1")
     assert "no route  no \\x1b[2J event" in out
 
 

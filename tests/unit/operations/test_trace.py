@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from dataclasses import dataclass
 from datetime import date
+from functools import partial
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from eventplane.account import Account, Fate
 from eventplane.contract import Contract
-from eventplane.envelope import parse_event, write_event
+from eventplane.dead_letter import letter_id
+from eventplane.envelope import Envelope, parse_event, write_event
+from eventplane.ledger import HandoverRecord, to_line
 from eventplane.reasons import Outcome
 from eventplane.sender import Sender
 from eventplane.tracing.context import context_of
@@ -22,6 +28,7 @@ from operations.search import in_tap, sources_of
 from operations.trace import Trace, traces
 from tests.plane import plane_contract
 from tests.unit.operations.support import (
+    DECIDED_MS,
     HOME,
     INBOX,
     ROUTER,
@@ -41,7 +48,8 @@ from tests.unit.operations.support import (
 )
 
 SOURCE = "/homes/1/health"
-ROUTE = ("readings-to-care-analytics", "care-analytics.inbox")
+ANALYTICS = "care-analytics.inbox"
+ROUTE = ("readings-to-care-analytics", ANALYTICS)
 TO_OPERATIONS = ("dead-letters-to-operations", "operations.inbox")
 ALARM_ROUTE = ("alarms-to-alarm-centre", "alarm-centre.inbox")
 CONTRACT = plane_contract()
@@ -68,76 +76,136 @@ def found(archive: MemoryArchive, *letters: Letter, contract: Contract = CONTRAC
 
 @dataclass(frozen=True)
 class Story:
-    """What archive and queues have, the steps of the event's only trace, and the beginnings of what is
-    missing."""
+    """The steps of the event's only trace, what became of it by inbox, what archive and queues have, and the
+    beginnings of what is missing. The tap has the event where nothing is said of it."""
 
-    tap: tuple[str, ...] = ()
+    steps: str
+    accounts: str
+    tap: tuple[str, ...] = (tap_line(SENT.json),)
     ledger: tuple[str, ...] = ()
-    steps: str = ""
     missing: tuple[str, ...] = ()
+    handovers: tuple[str, ...] = ()
+    letters: tuple[Letter, ...] = ()
 
 
+def given_up(by: str, channel: str = ALARM_ROUTE[1], reason: str = "ConnectionError") -> Envelope:
+    """The dead letter by which the reader `by` says that it gave the alarm up."""
+    author = Sender(service=by)
+    lost = ALARM.stamped(**HOME.attributes).json.encode()
+    return letter(lost, reason, channel, LETTER_ID, sender=HOME, written_by=author)
+
+
+def again(**more: Any) -> str:
+    """The line of a redrive of the alarm, a minute after it was given up."""
+    row = json.loads(TO_CENTRE) | {"decided_at_ms": DECIDED_MS + 60_000, "reason": "redrive", **more}
+    return json.dumps(row)
+
+
+def handed(outcome: Outcome, reason: str | None) -> str:
+    end = HandoverRecord(
+        DECIDED_MS + 9, DECIDED_MS, ALARM_ROUTE[1], CONTRACT.version, *ALARM.claim, ALARM.type, outcome,
+        reason, 404, 1, "m-2", ALARM_ROUTE[0], str(HOME),
+    )  # fmt: skip
+    return to_line(end)
+
+
+DOWN = ("down-to-devices", "device.inbox")
+CARERS = Sender(service="carers")
+MESSAGE = event("17", "org.eventplane.home.message.v1")
 REASONS = ("missing_attribute", "not_utf8")
 NO_EVENTS = [letter(b"", each, id=f"m-1.{index}") for index, each in enumerate(REASONS)]
+LETTER_ID = letter_id(str(HOME), *ALARM.claim)
+TO_CENTRE = ledger_line(ALARM, Outcome.DELIVERED, route=ALARM_ROUTE)
+# By a contract that is not in the archive nor here, an alarm is due where it was routed.
+AT_CENTRE = {"tap": (tap_line(ALARM.json),), "ledger": (TO_CENTRE,)}
+BY_CENTRE = told(given_up("alarm-centre"), Sender(service="alarm-centre"))
+OTHERS = "care-analytics.inbox: unknown, family-app.inbox: unknown"
+IN_CARE = "care-analytics.inbox: in the inbox"
+REFUSED_BY = "refused by the router of device.outbox: payload_invalid"
+NO_TAP = ("a router has decided, and the tap has nothing",)
 STORIES = {
     "it was delivered": Story(
+        "recorded, accepted, in the inbox",
+        IN_CARE,
         (tap_line(event("16").json), tap_line(event("17", recordedtime="2025-12-31T23:59:59Z").json, 1)),
         (DELIVERED,),
-        "recorded, accepted, delivered",
     ),
     "it had expired": Story(
-        (tap_line(SENT.json),),
-        (ledger_line(SENT, Outcome.EXPIRED, route=ROUTE, reason="expirytime"),),
         "accepted, expired",
+        "care-analytics.inbox: expired: expirytime",
+        ledger=(ledger_line(SENT, Outcome.EXPIRED, route=ROUTE, reason="expirytime"),),
+    ),
+    "its reader wants others": Story(
+        "accepted, dropped",
+        "care-analytics.inbox: dropped: no_interest",
+        ledger=(ledger_line(SENT, Outcome.NO_INTEREST, route=ROUTE, reason="no_interest"),),
+    ),
+    "a newer router has another end": Story(
+        "accepted, unknown",
+        "care-analytics.inbox: unknown",
+        ledger=(DELIVERED.replace('"delivered"', '"postponed"'),),
     ),
     "its batch was archived twice": Story(
-        (tap_line(SENT.json),) * 2, (DELIVERED,) * 2, "accepted, delivered"
+        "accepted, in the inbox", IN_CARE, (tap_line(SENT.json),) * 2, (DELIVERED,) * 2
     ),
     "it was refused": Story(
-        (tap_line(SENT.json),),
-        (REFUSED, told(letter_of_event(SENT))),
-        "accepted, dead_lettered, its dead letter delivered",
+        "accepted, refused, its dead letter in the inbox",
+        f"care-analytics.inbox: {REFUSED_BY}",
+        ledger=(REFUSED, told(letter_of_event(SENT))),
+    ),
+    "a copy of it was refused": Story(
+        "accepted, in the inbox, refused, its dead letter in the inbox",
+        IN_CARE,
+        ledger=(DELIVERED, REFUSED, told(letter_of_event(SENT))),
     ),
     "its dead letter went nowhere": Story(
-        (tap_line(SENT.json),),
-        (REFUSED,),
-        "accepted, dead_lettered",
-        ("no record that its dead letter was delivered",),
+        "accepted, refused",
+        f"care-analytics.inbox: {REFUSED_BY}",
+        ledger=(REFUSED,),
+        missing=("no record that its dead letter was delivered",),
     ),
     "it was no event and has its names": Story(
+        "accepted, no event, refused, its dead letter in the inbox",
+        "every inbox: refused by the router of device.outbox: missing_attribute",
         (tap_refusal_line(BYTES, REASONS[0]), tap_refusal_line(b"\xff", REASONS[1], 1)),
         (
             *(ledger_line(None, Outcome.DEAD_LETTERED, reason=each) for each in REASONS),
             *map(told, NO_EVENTS),
         ),
-        "accepted, no event, dead_lettered, its dead letter delivered",
     ),
     "the device made its dead letter": Story(
+        "dead letter of the device, its dead letter in the inbox",
+        "every inbox: refused by home-1: missing_attribute",
         (tap_line(REPORT.json),),
         (told(REPORT, Sender("home-1", "device")),),
-        "dead letter of the device, its dead letter delivered",
+    ),
+    "a reader in the home gave it up": Story(
+        "dead letter of the device",
+        "call-service.inbox: given up by call-service: refused",
+        (tap_line(device_letter(BYTES, "refused", "call-service.inbox", "d").json),),
     ),
     "a cloud service sent it": Story(
-        (),
-        (
+        "refused, its dead letter in the inbox",
+        f"every inbox: {REFUSED_BY}",
+        tap=(),
+        ledger=(
             ledger_line(SENT, Outcome.DEAD_LETTERED, reason="payload_invalid", sender=OWN),
             told(letter_of_event(SENT, OWN)),
         ),
-        "dead_lettered, its dead letter delivered",
-        ("a router has decided, and the tap has nothing",),
+        missing=NO_TAP,
     ),
-    "it never came": Story((tap_line(event("16").json),), (), "", ("never reached the tap",)),
-    "no router has decided": Story((tap_line(SENT.json),), (), "accepted", ("no router has decided",)),
-    "the tap has lost it": Story(
-        (), (DELIVERED,), "delivered", ("a router has decided, and the tap has nothing",)
-    ),
+    "it never came": Story("", "every inbox: unknown", (tap_line(event("16").json),)),
+    "no router has decided": Story("accepted", "care-analytics.inbox: unknown"),
+    "the tap has lost it": Story("in the inbox", IN_CARE, tap=(), ledger=(DELIVERED,), missing=NO_TAP),
     "routes are missing by the contract that decided": Story(
+        "accepted, in the inbox",
+        f"alarm-centre.inbox: in the inbox, {OTHERS}",
         (tap_line(ALARM.json),),
         (ledger_line(ALARM, Outcome.DELIVERED, route=ALARM_ROUTE, contract_version=CONTRACT.version),),
-        "accepted, delivered",
-        ("route daily-life-to-family matches it", "route readings-to-care-analytics matches it"),
     ),
     "a dead letter of one route hides no other": Story(
+        "accepted, refused, its dead letter in the inbox",
+        f"alarm-centre.inbox: refused by the router of device.outbox: not_taken, {OTHERS}",
         (tap_line(ALARM.json),),
         (
             ledger_line(
@@ -149,29 +217,90 @@ STORIES = {
             ),
             told(letter_of_event(ALARM)),
         ),
-        "accepted, dead_lettered, its dead letter delivered",
-        ("route daily-life-to-family matches it", "route readings-to-care-analytics matches it"),
     ),
     "a replay adds no debts of its own contract": Story(
-        (tap_line(SENT.json),),
-        (
+        "accepted, in the inbox, in the inbox",
+        f"{IN_CARE}, new.inbox: in the inbox: replay",
+        ledger=(
             ledger_line(SENT, Outcome.DELIVERED, route=ROUTE, contract_version=CONTRACT.version),
             ledger_line(SENT, Outcome.DELIVERED, route=("new", "new.inbox"), reason="replay"),
         ),
-        "accepted, delivered, delivered",
+    ),
+    "its reader gave it up": Story(
+        "accepted, in the inbox, its dead letter in the inbox",
+        f"alarm-centre.inbox: given up by alarm-centre: ConnectionError, {OTHERS}",
+        AT_CENTRE["tap"],
+        (TO_CENTRE, BY_CENTRE),
+    ),
+    "it was redriven into the inbox of who gave it up": Story(
+        "accepted, in the inbox, its dead letter in the inbox, in the inbox",
+        f"alarm-centre.inbox: in the inbox: redrive, {OTHERS}",
+        AT_CENTRE["tap"],
+        (TO_CENTRE, BY_CENTRE, again()),
+    ),
+    "another's letter about it says nothing of that inbox": Story(
+        "accepted, in the inbox, its dead letter in the inbox, waits since",
+        f"alarm-centre.inbox: in the inbox, {OTHERS}",
+        AT_CENTRE["tap"],
+        (TO_CENTRE, told(given_up("carers"), Sender(service="carers"))),
+        letters=(read_letter(queue_message(given_up("carers")), "operations-inbox-dlq", "operations.inbox"),),
+    ),
+    "the downlink refused it": Story(
+        "in the inbox, its dead letter in the inbox",
+        f"{DOWN[1]}: given up by downlink: unknown_device",
+        tap=(),
+        ledger=(
+            ledger_line(MESSAGE, Outcome.DELIVERED, route=DOWN, sender=CARERS),
+            told(
+                letter(b"", "unknown_device", DOWN[1], letter_id("carers", *MESSAGE.claim)),
+                Sender(service="downlink"),
+            ),
+        ),
+        missing=NO_TAP,
+    ),
+    "its queue gave it up": Story(
+        "accepted, in the inbox, waits since",
+        f"alarm-centre.inbox: given up by alarm-centre: receives_exhausted, {OTHERS}",
+        letters=(read_letter(queue_message(ALARM.stamped(**HOME.attributes)), "dlq", ALARM_ROUTE[1]),),
+        **AT_CENTRE,
+    ),
+    "the router's queue gave it up": Story(
+        "accepted, waits since",
+        "care-analytics.inbox: waiting in ingest-dlq: receives_exhausted; redrive it",
+        letters=(read_letter(queue_message(SENT.stamped(**HOME.attributes)), "ingest-dlq", "device.outbox"),),
+    ),
+    "an endpoint took it": Story(
+        "accepted, in the inbox, handled",
+        f"alarm-centre.inbox: handled by alarm-centre, {OTHERS}",
+        handovers=(handed(Outcome.DELIVERED, None),),
+        **AT_CENTRE,
+    ),
+    "an endpoint refused it": Story(
+        "accepted, in the inbox, given up",
+        f"alarm-centre.inbox: given up by alarm-centre: endpoint_refused, {OTHERS}",
+        handovers=(handed(Outcome.DEAD_LETTERED, "endpoint_refused"),),
+        **AT_CENTRE,
     ),
 }
 
 
 @pytest.mark.parametrize("name", STORIES)
-def test_each_event_has_all_its_steps_in_order_and_names_what_is_missing(name: str) -> None:
+def test_each_event_has_its_steps_in_order_its_account_and_names_what_is_missing(name: str) -> None:
     story, archive = STORIES[name], MemoryArchive()
-    for folder, lines in (("tap", story.tap), ("ledger", story.ledger)):
-        archive.write(f"{folder}/date={DAY}/one.json.gz", *lines)
-    (trace,) = found(archive)
+    for folder in ("tap", "ledger", "handovers"):
+        archive.write(f"{folder}/date={DAY}/one.json.gz", *getattr(story, folder))
+    (trace,) = found(archive, *story.letters)
     assert ", ".join(each.what for each in trace.stations) == story.steps
-    assert len(trace.missing) == len(story.missing)
+    told = [
+        f"{each.inbox or 'every inbox'}: {each.fate if each.fate == 'unknown' else each}"
+        for each in trace.accounts
+    ]
+    assert ", ".join(told) == story.accounts
     assert all(one.startswith(begin) for one, begin in zip(trace.missing, story.missing, strict=True))
+    # What decides the exit status, and whether --follow goes on.
+    has = partial(re.search, string=story.accounts)
+    assert trace.is_good is not bool(story.missing or has("refused|given up|waiting|unknown"))
+    assert trace.is_open is bool(story.missing or has("waiting|unknown"))
 
 
 def test_an_event_whose_raw_lines_may_have_left_is_not_said_to_have_never_come() -> None:
@@ -181,10 +310,12 @@ def test_an_event_whose_raw_lines_may_have_left_is_not_said_to_have_never_come()
         archive.write(f"published/tap/date={DAY}/hour={hour}/files")
         archive.write(f"compactions/tap/date={DAY}/hour={hour}/receipt.json")
         archive.write(f"tap/date={DAY}/hour={hour}/one.json.gz", tap_line(event("16").json))
-    assert found(archive)[0].missing[0].startswith("never reached the tap")
+    assert found(archive)[0].accounts[0].why.startswith("it never reached the tap")
     del archive.objects[f"tap/date={DAY}/hour=11/one.json.gz"]
-    (missing,) = found(archive)[0].missing
-    assert missing.startswith(f"not found, and it may have reached the tap: raw lines up to {DAY} have left")
+    (account,) = found(archive)[0].accounts
+    assert account.why.startswith(
+        f"not found, and it may have reached the tap: raw lines up to {DAY} have left"
+    )
 
 
 def test_two_senders_of_the_same_names_have_a_trace_each() -> None:
@@ -195,8 +326,8 @@ def test_two_senders_of_the_same_names_have_a_trace_each() -> None:
     archive.write(f"ledger/date={DAY}/1", refused, told(letter_of_event(forged, thief)), DELIVERED)
     waits = read_letter(queue_message(SENT.stamped(**HOME.attributes)), "dlq", None)
     assert {each.sender: [one.what for one in each.stations] for each in found(archive, waits)} == {
-        "home-1/": ["accepted", "delivered", "waits since"],
-        "home-2/": ["accepted", "dead_lettered", "its dead letter delivered"],
+        "home-1/": ["accepted", "in the inbox", "waits since"],
+        "home-2/": ["accepted", "refused", "its dead letter in the inbox"],
     }
 
 
@@ -249,10 +380,11 @@ def test_the_command_prints_the_steps_of_the_days_that_it_is_asked_for(
     folder.write("ledger", [ledger_line(event("2026-03-02"), Outcome.DELIVERED, route=ROUTE)], "2026-03-02")
     status, out, err = run("trace", SOURCE, "2026-03-02", *DAYS, *folder.named)
     assert (status, err) == (0, "")
-    head, _, accepted, delivered = out.splitlines()
+    head, _, accepted, delivered, account = out.splitlines()
+    assert account == "care-analytics.inbox: in the inbox"
     assert head.startswith(f"id 2026-03-02 of {SOURCE}, sent by home-1/, trace ")
     assert accepted.startswith("2026-01-01 00:00:00.000  IoT Core ")
-    assert "accepted   device home-1" in accepted
+    assert re.search("accepted +device home-1", accepted)
     assert "readings-to-care-analytics -> care-analytics.inbox" in delivered
     for day, steps in (("2026-03-01", 0), ("2026-03-02", 2), ("2026-03-03", 0)):
         (only,) = run_json("trace", day, *DAYS, *folder.named)["events"]
@@ -274,18 +406,21 @@ def test_a_damaged_object_hides_no_other(folder: Folder, run: Run) -> None:
     assert "whole.json.gz could not be read" in err
 
 
-def test_dead_letter_queues_are_searched_and_live_queues_on_demand_and_messages_stay(
+def test_dead_letter_queues_are_searched_and_no_queue_that_another_reads(
     plane: Plane, run: Run, run_json: RunJson
 ) -> None:
     plane.send(f"{INBOX}-dlq", SENT.stamped(**HOME.attributes))
     plane.send(f"{INBOX}-dlq", event("18"))
     plane.send("operations-inbox", letter(BYTES, "missing_attribute"))
-    dead, live = f"eventplane-test-{INBOX}-dlq", "eventplane-test-operations-inbox"
-    for words, where in (([], [dead]), (["--live"], [dead, live])):
-        events = run_json("trace", SOURCE, "17", *words)["events"]
-        assert sorted(one["where"] for each in events for one in each["stations"]) == where
-    assert run("dead-letters", "show", "17", "--letters")[0] == 0
+    (only,) = run_json("trace", SOURCE, "17")["events"]
+    assert [each["where"] for each in only["stations"]] == [f"eventplane-test-{INBOX}-dlq"]
+    assert only["accounts"] == [
+        Account(ANALYTICS, Fate.GIVEN_UP, "care-analytics", "receives_exhausted").document()
+    ]
+    assert [run("trace", SOURCE, "17", *more)[0] for more in ([], ["--follow"])] == [1, 1]
     assert len(plane.received(f"{INBOX}-dlq")) == 2
+    (unread,) = plane.received("operations-inbox")
+    assert unread["Attributes"]["ApproximateReceiveCount"] == "1"
 
 
 def test_following_prints_each_step_once_until_all_is_known(
@@ -298,15 +433,16 @@ def test_following_prints_each_step_once_until_all_is_known(
     monkeypatch.setattr("operations.system.sleep", lambda _: later.pop(0)())
     status, out, err = run("trace", "17", "--follow", "--json", *DAYS, *folder.named)
     assert (status, err) == (0, "")
-    assert [json.loads(line)["what"] for line in out.splitlines()] == ["accepted", "delivered"]
+    told = [json.loads(line) for line in out.splitlines()]
+    assert [each.get("what") or each["inbox"] for each in told] == ["accepted", "in the inbox", ANALYTICS]
 
 
 def test_following_ends_in_time_with_what_is_missing(folder: Folder, run: Run) -> None:
     folder.write("tap", [tap_line(SENT.json)], "2026-03-02")
     words = ("--follow", "--timeout", "0.1", *DAYS, *folder.named)
     status, out, err = run("trace", "17", *words)
-    assert (status, out.count("\n")) == (1, 1)
-    assert "missing: no router has decided" in err
+    assert (status, err, out.count("\n")) == (1, "", 2)
+    assert "care-analytics.inbox: unknown: no router has decided" in out
 
 
 @pytest.mark.parametrize(
