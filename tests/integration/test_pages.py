@@ -22,7 +22,7 @@ from tests.browser import Page
 from tests.fake_plane import SENDER, FakePlane, alarm
 from tests.pages import write_pages
 
-PHONE, SCREEN = 390, 1280
+PHONE, SCREEN = 400, 1280
 HOSTILE = "</script><script>document.title='taken'</script><img src=x onerror=document.title='taken'>"
 FITS = "document.scrollingElement.scrollWidth <= innerWidth"
 
@@ -59,6 +59,10 @@ UNREADABLE = """(() => {
 })()"""
 
 
+USABLE = """[...document.querySelectorAll("a[href], button, input, select, summary, [tabindex='0']")]
+  .filter((each) => each.checkVisibility())"""
+
+
 @pytest.fixture(scope="module")
 def urls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     files = write_pages(tmp_path_factory.mktemp("pages"))
@@ -89,10 +93,25 @@ def test_a_page_fits_and_can_be_read(
     broken = "(each) => each.getClientRects().length > each.textContent.split(' ').length"
     assert browser.run(f"[...document.querySelectorAll('th a.term')].filter({broken}).length") == 0
     assert unreadable == []
+    assert browser.violations() == []
     # A word leads to its meaning.
     browser.run("document.querySelector('a.term').click()")
     assert browser.run("document.querySelector('dt:target').id").startswith("word-")
     assert browser.problems == []
+
+
+@pytest.mark.parametrize("name", ["audit", "demo", "catalogue", "control room"])
+def test_the_keyboard_reaches_everything_that_can_be_used(
+    browser: Page, urls: dict[str, str], name: str
+) -> None:
+    browser.resize(PHONE)
+    browser.open(urls[name])
+    browser.wait_for(f"{USABLE}.length > 2")
+    unreached = set(range(browser.run(f"{USABLE}.length")))
+    for _ in range(len(unreached) + 1):  # once it leaves the page
+        browser.press("Tab")
+        unreached.discard(browser.run(f"{USABLE}.indexOf(document.activeElement)"))
+    assert [browser.run(f"{USABLE}[{each}].outerHTML") for each in unreached] == []
 
 
 def test_one_hour_is_a_cell_and_not_a_bar_across_the_page(browser: Page, urls: dict[str, str]) -> None:
@@ -302,6 +321,37 @@ def test_an_alarm_is_drawn_and_listed_with_where_it_went_and_why(page: Page) -> 
     assert page.run("document.querySelector('[data-latency=p50_ms]').textContent").endswith(" ms")
     assert page.run("document.getElementById('lines').innerText").endswith("eventplane send event.json")
     assert page.run(FITS)
+
+
+@pytest.mark.parametrize("fault", Fault)
+def test_a_button_keeps_the_focus_and_strikes_once(page: Page, plane: FakePlane, fault: Fault) -> None:
+    button = f"document.querySelector('[data-fault={fault.value}]')"
+    page.run(f"{button}.focus()")
+    page.press("Enter")
+    page.wait_for(f"{button}.dataset.on === 'yes'")
+    if page.run(f"{button}.ariaDisabled") == "true":
+        page.press("Enter")
+        plane.heal(fault)
+    else:
+        page.press("Enter")
+    page.wait_for(f"{button}.dataset.on === 'no'")
+    assert plane.asked == [("strike", fault), ("heal", fault)]
+    assert page.run(f"document.activeElement === {button}")
+
+
+def test_a_row_that_changes_stays_open_and_keeps_the_focus(page: Page, plane: FakePlane) -> None:
+    plane.strike(Fault.ROUTER)
+    plane.send_alarm()
+    page.wait_for("document.querySelector('tr.open summary')")
+    page.run("document.querySelectorAll('tr.open summary')[1].focus()")
+    page.press("Enter")
+    of = page.run("document.activeElement.dataset.of")
+    plane.heal(Fault.ROUTER)
+    page.wait_for("document.querySelector('tr.arrived')")
+    assert page.run("[document.activeElement.dataset.of, document.activeElement.parentElement.open]") == [
+        of,
+        True,
+    ]
 
 
 def test_a_plane_that_fails_is_said_and_found_again(page: Page, plane: FakePlane) -> None:
