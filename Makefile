@@ -61,9 +61,9 @@ UNIT_TESTS := $(if $(AREA),$(addprefix tests/unit/,$(or $(unit_$(AREA)),$(AREA))
 PROPERTY_TESTS = $(if $(AREA),$(shell grep -lE '^(from|import) $(PACKAGE)\b' tests/property/*.py),tests/property)
 LINTED = $(if $(AREA),$(PACKAGE) $(UNIT_TESTS) $(PROPERTY_TESTS),.)
 TYPED = $(or $(PACKAGE),$(foreach area,$(AREAS),$(or $(package_$(area)),$(area))) examples plugins/nats/eventplane_nats)
-# The Python files below these that git tracks, one command's arguments: folders of one's own in the checkout are left alone.
+# The files below $1 that git tracks, whose names end like $2, as arguments: folders of one's own in the checkout are left alone.
 # Not `git ls-files`, which has those that were deleted. Without git all files count that .gitignore does not name.
-tracked = git grep $(if $(wildcard .git),,--no-index) -lze '' -- $1 | grep -zE '\.py$$' | xargs -0
+tracked = git grep $(if $(wildcard .git),,--no-index) -lze '' -- $1 | grep -zE '\.($2)$$' | xargs -0
 
 # Idle workers take over what others have left. Each has to collect all tests. Some tests wait, so `make check` has one
 # worker more than processors; in `make test` rooms run beside them. Only tests/integration needs schemathesis.
@@ -100,8 +100,8 @@ fast-tests: setup
 	pytest $(WORKERS) --hypothesis-profile=fast --quiet $(UNIT_TESTS) $(PROPERTY_TESTS)
 
 lint: setup ## Check style, formatting, borders between packages, generated files, CloudFormation templates: AREA=edge
-	$(call tracked,$(LINTED)) ruff check --force-exclude
-	$(call tracked,$(LINTED)) ruff format --check --force-exclude
+	$(call tracked,$(LINTED),py) ruff check --force-exclude
+	$(call tracked,$(LINTED),py|md) ruff format --check --force-exclude
 	lint-imports --no-logo
 	$(if $(AREA),,python tools/tables.py --check)
 	$(if $(AREA),,python tools/dashboards.py --check)
@@ -119,7 +119,7 @@ build/mypy.toml: pyproject.toml Makefile
 	  'aws_cdk.*' 'follow_imports = "skip"' 'stacks.*' 'warn_return_any = false'; } >$@
 
 types: setup build/mypy.toml ## Check types: AREA=edge
-	$(call tracked,$(TYPED)) mypy $(if $(FAST)$(filter-out stacks,$(AREA)),--config-file build/mypy.toml --cache-dir .mypy_cache/fast)
+	$(call tracked,$(TYPED),py) mypy $(if $(FAST)$(filter-out stacks,$(AREA)),--config-file build/mypy.toml --cache-dir .mypy_cache/fast)
 
 unit: setup ## Run unit and property tests, with all their examples: AREA=edge
 	pytest $(WORKERS) $(UNIT_TESTS) $(PROPERTY_TESTS)

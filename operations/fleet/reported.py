@@ -12,11 +12,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from botocore.exceptions import ClientError
 
-from eventplane.contract import Priority
 from eventplane.device_reports import DISCARDED, HEARTBEAT, REPORT_PREFIX, thing_of
 from eventplane.envelope import Envelope, parse_event
 from eventplane.errors import EnvelopeError
@@ -36,16 +35,7 @@ _MOST: Final = 1e15
 _MOST_CHARACTERS: Final = 200
 
 
-@dataclass(frozen=True, slots=True)
-class Backlog:
-    """Deliveries that wait on the device, and the age of the oldest, seconds; None: not reported."""
-
-    pending: float | None
-    oldest_s: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class Loss:
+class Loss(NamedTuple):
     """What a device ended without delivering it: `where` is the destination or channel."""
 
     outcome: str
@@ -85,14 +75,6 @@ class DeviceReport:
         """When its last heartbeat came, as presence knows it, otherwise the archive."""
         beat = self.presence and self.presence.heartbeat
         return beat.at_ms if beat else self.heartbeat_ms
-
-    @property
-    def backlog(self) -> Mapping[Priority, Backlog]:
-        """What waits on the device by priority."""
-        return {
-            each: Backlog(self.number(f"pending_{each}"), self.number(f"oldest_{each}_s"))
-            for each in Priority
-        }
 
 
 def report_of(

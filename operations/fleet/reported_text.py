@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any, Final
 
+from eventplane.contract import Priority
 from operations import text
-from operations.fleet.reported import Backlog, DeviceReport
+from operations.fleet.reported import DeviceReport
 
 _NOT_REPORTED: Final = "not reported"
 
@@ -35,11 +36,11 @@ def document(report: DeviceReport) -> dict[str, Any]:
         "heartbeat_ms": report.last_heard_ms,
         "interval_s": report.interval_s,
         "figures_ms": report.heartbeat_ms,
-        "backlog": {each.value: asdict(waiting) for each, waiting in report.backlog.items()},
+        "backlog": {each: _waits(report, each) for each in Priority},
         **{name: report.text(name) for name in _TEXTS},
         **{name: report.number(name) for name in (*_NUMBERS, *_COUNTED)},
         "clock_ahead_ms": report.clock_ahead_ms,
-        "discarded": [{**asdict(each), "count": number} for each, number in report.lost.items()]
+        "discarded": [{**each._asdict(), "count": number} for each, number in report.lost.items()]
         if report.lost is not None
         else None,
     }
@@ -50,7 +51,7 @@ def lines(report: DeviceReport) -> list[tuple[str, str]]:
     pending = report.number("pending")
     found = [("connection", _connection(report)), ("heartbeat", _heartbeat(report))]
     found.append(("backlog", _NOT_REPORTED if pending is None else f"{pending:.0f} pending"))
-    found += [(f"{each} backlog", _waiting(waiting)) for each, waiting in report.backlog.items()]
+    found += [(f"{each} backlog", _waiting(**_waits(report, each))) for each in Priority]
     found += [(each, report.text(each) or _NOT_REPORTED) for each in _TEXTS]
     found += [("clock", _clock(report.clock_ahead_ms)), ("disk", _disk(report))]
     found.append(("counted", _counted(report)))
@@ -75,11 +76,17 @@ def _heartbeat(report: DeviceReport) -> str:
     return f"{text.moment(report.last_heard_ms)}{every}; its figures are {known}"
 
 
-def _waiting(waiting: Backlog) -> str:
-    if waiting.pending is None and waiting.oldest_s is None:
+def _waits(report: DeviceReport, priority: Priority) -> dict[str, float | None]:
+    """Return how many deliveries wait on the device, and the age of the oldest, seconds."""
+    pending, oldest_s = report.number(f"pending_{priority}"), report.number(f"oldest_{priority}_s")
+    return {"pending": pending, "oldest_s": oldest_s}
+
+
+def _waiting(pending: float | None, oldest_s: float | None) -> str:
+    if pending is None and oldest_s is None:
         return _NOT_REPORTED
-    pending = "number not reported" if waiting.pending is None else f"{waiting.pending:.0f} pending"
-    return f"{pending}, the oldest for {text.age(waiting.oldest_s)}" if waiting.oldest_s else pending
+    words = "number not reported" if pending is None else f"{pending:.0f} pending"
+    return f"{words}, the oldest for {text.age(oldest_s)}" if oldest_s else words
 
 
 def _clock(ahead_ms: int | None) -> str:

@@ -131,7 +131,7 @@ def test_what_a_start_after_a_kill_has_read_survives_a_power_cut(run: Sequence[C
         for place, (one, other) in enumerate(pairwise(run), 1)
         if isinstance(one, Write) and isinstance(other, Sync) and one.file == other.file
     ]
-    for place in random.sample(unsynced, KILLS):
+    for place in random.sample(unsynced, examples(KILLS)):
         disk = Disk()
         for call in run[:place]:
             disk.apply(call)
