@@ -113,11 +113,10 @@ class Page:
         return found
 
     def press(self, key: str) -> None:
-        """Press and release `Tab`, `Enter` or `Escape`."""
-        code = {"Tab": 9, "Enter": 13, "Escape": 27}[key]
+        """Press and release `Tab` or `Enter`."""
+        code, text = {"Tab": (9, ""), "Enter": (13, "\r")}[key]
         for kind in ("keyDown", "keyUp"):
-            text = {"text": "\r"} if (key, kind) == ("Enter", "keyDown") else {}
-            self._do("Input.dispatchKeyEvent", type=kind, key=key, windowsVirtualKeyCode=code, **text)
+            self._do("Input.dispatchKeyEvent", type=kind, key=key, windowsVirtualKeyCode=code, text=text)
 
     def picture(self, path: Path) -> None:
         """Write what the window shows as PNG."""

@@ -37,10 +37,9 @@ def test_only_the_full_lint_synthesises_templates() -> None:
     assert "tools/lint_templates.py" in make("lint", "AREA=stacks").stdout
 
 
-@pytest.mark.parametrize("area", ["", "edge"])
-def test_lint_and_types_read_what_git_tracks(tmp_path: Path, area: str) -> None:
+def test_lint_and_types_read_what_git_tracks(tmp_path: Path) -> None:
     """A folder of one's own in the checkout, and what lies beside its sources, is left alone."""
-    lint, types = (make(target, f"AREA={area}", "FAST=1").stdout.splitlines() for target in ("lint", "types"))
+    lint, types = (make(target, "FAST=1").stdout.splitlines() for target in ("lint", "types"))
     commands = [each for each in (*lint, *types) if "git grep" in each]
     assert len(commands) == 3
     for each in ("pyproject.toml", "build/mypy.toml"):
