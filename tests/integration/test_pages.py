@@ -318,11 +318,9 @@ def test_a_button_keeps_the_focus_and_strikes_once(page: Page, plane: FakePlane,
     page.run(f"{button}.focus()")
     page.press("Enter")
     page.wait_for(f"{button}.dataset.on === 'yes'")
+    page.press("Enter")
     if page.run(f"{button}.ariaDisabled") == "true":
-        page.press("Enter")
         plane.heal(fault)
-    else:
-        page.press("Enter")
     page.wait_for(f"{button}.dataset.on === 'no'")
     assert plane.asked == [("strike", fault), ("heal", fault)]
     assert page.run(f"document.activeElement === {button}")
@@ -337,10 +335,8 @@ def test_a_row_that_changes_stays_open_and_keeps_the_focus(page: Page, plane: Fa
     of = page.run("document.activeElement.dataset.of")
     plane.heal(Fault.ROUTER)
     page.wait_for("document.querySelector('tr.arrived')")
-    assert page.run("[document.activeElement.dataset.of, document.activeElement.parentElement.open]") == [
-        of,
-        True,
-    ]
+    assert page.run("document.activeElement.dataset.of") == of
+    assert page.run("document.activeElement.parentElement.open") is True
 
 
 def test_a_plane_that_fails_is_said_and_found_again(page: Page, plane: FakePlane) -> None:
