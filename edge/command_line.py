@@ -18,14 +18,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from edge.errors import SettingProblem, SettingsError, SpoolError
-from edge.parts import require_part
-from eventplane import __version__
+from edge.parts import PROGRAM, build_version, manifest, require_part
 from eventplane.errors import EventPlaneError
 
 if TYPE_CHECKING:
     from edge.settings import Settings
 
-PROGRAM = "eventplane-forwarder"
 EX_WRONG_COMMAND_LINE = 2
 
 USAGE = f"""usage: {PROGRAM} [run] --settings FILE
@@ -75,8 +73,7 @@ def main(arguments: Sequence[str]) -> int:
         sys.stdout.write(USAGE)
         return os.EX_OK
     if "version" in options:
-        build = _manifest()
-        print(f"{PROGRAM} {build['version']} ({build['revision']})")
+        print(f"{PROGRAM} {build_version()}")
         return os.EX_OK
     command = " ".join(words) or "run"
     if command not in _COMMANDS:
@@ -179,16 +176,8 @@ def _announce(options: Options) -> int:
 
 
 def _print_manifest(_: Options) -> int:
-    print(json.dumps(_manifest(), indent=2))
+    print(json.dumps(manifest(), indent=2))
     return os.EX_OK
-
-
-def _manifest() -> dict[str, object]:
-    """Return what the build wrote about itself; of a checkout or a wheel only the version is known."""
-    if archive := getattr(__loader__, "archive", None):  # type: ignore[name-defined]
-        text = __loader__.get_data(f"{archive}/manifest.json")  # type: ignore[name-defined]
-        return dict(json.loads(text))
-    return {"name": PROGRAM, "version": __version__, "revision": "source"}
 
 
 _SETTINGS = frozenset({"settings"})

@@ -128,6 +128,11 @@ class Forwarder:
         return self._disk.failure
 
     @property
+    def image(self) -> Contract:
+        """The contract of the device's image."""
+        return self._image
+
+    @property
     def uplink(self) -> Uplink:
         """The uplink in use."""
         return self._components.uplink

@@ -84,6 +84,8 @@ class Status:
     """Why the spool in use has no disk, None for one that has."""
     contract_refused: bool = False
     """Whether the start or the last reload found a broken contract."""
+    image_version: str = ""
+    """The version of the contract of the device's image."""
     certificate_left_s: float | None = None
     """Until the device's certificate expires, by the wall clock; None when that is not known."""
 

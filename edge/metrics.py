@@ -17,6 +17,7 @@ from edge.counts import Counts
 from edge.errors import SpoolError
 from edge.forwarder import Forwarder
 from edge.health_status import Backlog, Finding, LinkState, Progress, Status
+from edge.parts import build_version
 from edge.spool import Spool
 from edge.system import System
 from edge.uplink import Uplink
@@ -145,6 +146,7 @@ class Metrics:
             backlog=tuple(self._backlog()),
             disk_failure=None if failure is None else failure.problem,
             contract_refused=self._contract_refused,
+            image_version=self._forwarder.image.version,
             certificate_left_s=self._certificate.left_s() if self._certificate else None,
         )
 
@@ -226,9 +228,11 @@ class Metric(NamedTuple):
 
 
 def heartbeat(reading: Reading) -> dict[str, float | str]:
-    """Return the numbers of the metrics that the heartbeat carries, and the contract's version."""
+    """Return the numbers of the metrics that the heartbeat carries, and the versions of what runs."""
     carried = {key.name: key.of(metric.samples(reading)) for metric in METRICS for key in metric.heartbeat}
-    return {"contract": reading.status.contract_version, **carried}
+    status = reading.status
+    versions = {"contract": status.contract_version, "image": status.image_version}
+    return {**versions, "version": build_version(), **carried}
 
 
 Families = Sequence[tuple[Metric, Sequence[_Sample]]]
@@ -303,6 +307,14 @@ def _problems(it: Reading) -> Iterable[_Sample]:
     return [({"problem": each.name, "health": each.health.value}, 1) for each in it.findings]
 
 
+def _disk_free_bytes(it: Reading) -> Iterable[_Sample]:
+    try:
+        disk = os.statvfs(it.spool.path.parent)
+    except OSError:
+        return []
+    return [({}, disk.f_bavail * disk.f_frsize)]
+
+
 def _rss_bytes() -> int:
     """Return the resident memory of this process; 0 where the kernel does not report it."""
     try:
@@ -319,13 +331,17 @@ METRICS = (
         (
             HeartbeatKey("oldest_urgent_s", max, 1, {"priority": Priority.URGENT}),
             HeartbeatKey("oldest_normal_s", max, 1, {"priority": Priority.NORMAL}),
+            HeartbeatKey("oldest_low_s", max, 1, {"priority": Priority.LOW}),
         ),
     ),
     Metric(
         "eventplane_pending",
         "Pending deliveries.",
         _by_destination(lambda each: each.pending),
-        (HeartbeatKey("pending"),),
+        (
+            HeartbeatKey("pending"),
+            *(HeartbeatKey(f"pending_{each}", labels={"priority": each}) for each in Priority),
+        ),
     ),
     Metric(
         "eventplane_stored_total",
@@ -443,6 +459,12 @@ METRICS = (
         "1 while events are stored on the disk, 0 while urgent ones go from memory.",
         lambda it: int(it.spool.is_on_disk),
         (HeartbeatKey("on_disk"),),
+    ),
+    Metric(
+        "eventplane_disk_free_bytes",
+        "Free room on the spool's disk; no sample when it cannot be read.",
+        _disk_free_bytes,
+        (HeartbeatKey("disk_free_bytes"),),
     ),
     Metric("eventplane_spool_used_bytes", "Room that the spool takes.", lambda it: it.spool.used_bytes),
     Metric(

@@ -6,12 +6,15 @@ a check.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
+from functools import cache
 from importlib.machinery import PathFinder  # importlib.util takes 0.4 MiB
 from typing import TYPE_CHECKING, Any, Final
 
 import edge
 from edge.errors import EdgeError, SettingProblem
+from eventplane import __version__
 from eventplane.conversation.questions import (
     HandlersAnswer,
     HandlersQuestion,
@@ -25,12 +28,29 @@ from eventplane.topics import handlers_answer_topic, state_answer_topic
 if TYPE_CHECKING:
     from eventplane.contract import Contract
 
+PROGRAM: Final = "eventplane-forwarder"
+
 PARTS: Final = {
     "discovery": ("edge.discovery", "eventplane_mqtt.discovery"),
     "provisioning": ("edge.provisioning",),
     "questions": ("edge.questions",),
 }
 """The modules and packages of each part."""
+
+
+@cache
+def manifest() -> Mapping[str, object]:
+    """Return what the build wrote about itself; of a checkout or a wheel only the version is known."""
+    if archive := getattr(__loader__, "archive", None):  # type: ignore[name-defined]
+        text = __loader__.get_data(f"{archive}/manifest.json")  # type: ignore[name-defined]
+        return dict(json.loads(text))
+    return {"name": PROGRAM, "version": __version__, "revision": "source"}
+
+
+def build_version() -> str:
+    """Return version and revision of this build, for people."""
+    build = manifest()
+    return f"{build['version']} ({build['revision']})"
 
 
 class PartMissingError(EdgeError):

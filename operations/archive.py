@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import MISSING, fields
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, Final, Protocol, TypeVar
@@ -31,6 +31,9 @@ _PARALLEL: Final = 8
 _S3: Final = "s3://"
 
 T = TypeVar("T")
+
+Hours = tuple[datetime, datetime]
+"""The hours from one moment to another, both included."""
 
 Record = dict[str, Any]
 Wanted = Callable[[bytes], Record | None]
@@ -91,11 +94,13 @@ class FolderArchive:
 
 
 class Days:
-    """The archive's folders from `first` to `last`, UTC days by which it was written. `damaged` has the
-    objects that could not be read to their end, with the reason."""
+    """The archive's folders from `first` to `last`, UTC days by which it was written; with `hours` only those
+    from the first to the last of these. `damaged` has the objects that could not be read to their end, with
+    the reason."""
 
-    def __init__(self, archive: Archive, first: date, last: date) -> None:
+    def __init__(self, archive: Archive, first: date, last: date, hours: Hours | None = None) -> None:
         self._archive = archive
+        self._hours = hours
         self.first, self.last = first, last
         self.damaged: dict[str, str] = {}
 
@@ -115,7 +120,7 @@ class Days:
         found in the few that are read ahead."""
         with system.pool(_PARALLEL) as workers:
             ahead: deque[Callable[[], list[T]]] = deque()
-            for name in self.names(folder):
+            for name in self.names(folder, self._hours):
                 ahead.append(workers.submit(partial(self._of, name, wanted)).result)
                 if len(ahead) > _PARALLEL:
                     yield from ahead.popleft()()
@@ -131,12 +136,15 @@ class Days:
         except FileNotFoundError:
             return None
 
-    def names(self, folder: str) -> Iterator[str]:
-        """The objects of `folder`."""
+    def names(self, folder: str, hours: Hours | None = None) -> Iterator[str]:
+        """The objects of `folder`; with `hours` only those that were written from the first to the last."""
+        within = hours and tuple(f"{each:date=%Y-%m-%d/hour=%H}" for each in hours)
         for number in range((self.last - self.first).days + 1):
             for name in self._archive.names(f"{folder}/date={self.first + timedelta(days=number)}/"):
                 # Hadoop leaves hidden files beside its own, a checksum for instance.
-                if not PurePosixPath(name).name.startswith((".", "_")):
+                if PurePosixPath(name).name.startswith((".", "_")):
+                    continue
+                if within is None or within[0] <= "/".join(_hour(name)) <= within[1]:
                     yield name
 
     def left(self, folder: str) -> str | None:

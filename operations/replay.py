@@ -81,8 +81,7 @@ def owed_orders(owed: Mapping[str, Sequence[Owed]]) -> Iterator[Order]:
 
 def window_files(days: Days, asked: Asked, late: timedelta) -> list[str]:
     """The tap's files that can hold what was accepted in the window, if it was written at most `late`."""
-    first, last = (f"{each:date=%Y-%m-%d/hour=%H}" for each in (asked.since, asked.until + late))
-    return [name for name in days.names(TAP) if first <= name.removeprefix(f"{TAP}/")[: len(first)] <= last]
+    return list(days.names(TAP, (asked.since, asked.until + late)))
 
 
 def matching(days: Days, asked: Asked, contract: Contract) -> Counter[str]:

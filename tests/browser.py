@@ -10,6 +10,15 @@ import subprocess
 from pathlib import Path
 from typing import Any, Self
 
+AXE = Path(__file__).parents[1] / "node_modules" / "axe-core" / "axe.min.js"
+
+_VIOLATIONS = """
+  Promise.allSettled(document.getAnimations().map((each) => each instanceof CSSTransition && each.finished))
+    .then(() => axe.run(document, {resultTypes: ["violations"], preload: false, RULES}))
+    .then(({violations}) => violations.filter((each) => each.impact !== "minor").map(({id, impact, nodes}) =>
+      `${impact} ${id}: ${nodes.slice(0, 3).map((each) => each.html.slice(0, 200))}`))
+"""
+
 
 class Page:
     """A page in headless Chromium that a test drives by scripts, and takes pictures of.
@@ -96,6 +105,18 @@ class Page:
             }})"""
         )
         assert found is True, f"never true: {condition}\n{self.run('document.body.innerText')}"
+
+    def violations(self, *rules: str) -> list[str]:
+        """Return what axe finds inaccessible, by default by all rules; minor findings are left out."""
+        self.run(f"{AXE.read_text('utf-8')}; null")
+        found: list[str] = self.run(_VIOLATIONS.replace("RULES", f"runOnly: {[*rules]}" if rules else ""))
+        return found
+
+    def press(self, key: str) -> None:
+        """Press and release `Tab` or `Enter`."""
+        code, text = {"Tab": (9, ""), "Enter": (13, "\r")}[key]
+        for kind in ("keyDown", "keyUp"):
+            self._do("Input.dispatchKeyEvent", type=kind, key=key, windowsVirtualKeyCode=code, text=text)
 
     def picture(self, path: Path) -> None:
         """Write what the window shows as PNG."""

@@ -157,6 +157,7 @@ ROWS: Final = (
                 (
                     _now("eventplane_spool_used_bytes", "{{instance}} used"),
                     _now("eventplane_spool_capacity_bytes", "{{instance}} capacity"),
+                    _now("eventplane_disk_free_bytes", "{{instance}} free on the disk"),
                 ),
             ),
             Panel("Capacity in deliveries", "short", (_now("eventplane_spool_capacity_deliveries"),)),

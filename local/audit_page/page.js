@@ -85,6 +85,7 @@ function show() {
       delete chosen[name];
       if (name === "from_ms") delete chosen.until_ms;
       show();
+      (byId("chips").querySelector("button") || byId("text")).focus(); // the chip that had it is gone
     });
     return chip;
   }));
@@ -121,7 +122,12 @@ for (const table of document.querySelectorAll("table[data-csv]")) {
 byId("csv").addEventListener("click", () =>
   save("findings", [[...DATA.columns, "time"], ...found().map((each) => [...DATA.columns, "time"].map((name) => each[name]))]));
 for (const id of ["text", "kind", "hop"]) byId(id).addEventListener("input", () => { shown = PAGE; show(); });
-byId("more").addEventListener("click", () => { shown += PAGE; show(); });
+byId("more").addEventListener("click", () => {
+  const next = shown;
+  shown += PAGE;
+  show();
+  if (byId("more").hidden) byId("findings").children[next].firstChild.focus();
+});
 document.addEventListener("click", (event) => {
   const button = event.target.closest("[data-drill]");
   if (button) drill(JSON.parse(button.dataset.drill));

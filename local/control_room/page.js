@@ -92,29 +92,35 @@ function showFlow(state) {
   byId("flow-text").textContent = said.join("; ") + (state.active.includes("network") ? "; the network is cut" : "");
 }
 
-function why(routes) {
-  const details = element("details");
-  details.append(element("summary", `by ${routes.map(([name]) => name).join(" → ")}`, "dim"));
+function why(routes, of, open) {
+  const details = element("details"), summary = element("summary", `by ${routes.map(([name]) => name).join(" → ")}`, "dim");
+  summary.dataset.of = of;
+  details.open = open.has(of);
+  details.append(summary);
   for (const [name, condition] of routes) details.append(element("div", `${name}: ${condition}`, "dim"));
   return details;
 }
 
-// A row whose event is as it was stays, so that what a reader has opened stays open.
+// A row whose event is as it was stays. A row that is made anew keeps what a reader has opened, and the focus.
 function showEvents(shown) {
-  const rows = new Map();
+  const rows = new Map(), table = byId("events"), focused = document.activeElement;
+  const open = new Set([...table.querySelectorAll("details[open] > summary")].map((each) => each.dataset.of));
   for (const event of shown) {
     const text = JSON.stringify(event), key = JSON.stringify([event.source, event.id]);
     const known = eventRows.get(key);
-    rows.set(key, known?.text === text ? known : {text, row: showEvent(event)});
+    rows.set(key, known?.text === text ? known : {text, row: showEvent(event, key, open)});
   }
   eventRows = rows;
-  const wanted = [...rows.values()].map((each) => each.row), table = byId("events");
+  const wanted = [...rows.values()].map((each) => each.row);
   for (const row of [...table.children]) if (!wanted.includes(row)) row.remove();
   wanted.forEach((row, place) => table.children[place] === row || table.insertBefore(row, table.children[place] || null));
   byId("no-events").hidden = shown.length > 0;
+  if (focused.isConnected) return;
+  const same = [...table.querySelectorAll("summary")].find((each) => each.dataset.of === focused.dataset.of);
+  (same || table.closest(".scroll")).focus();
 }
 
-function showEvent(event) {
+function showEvent(event, key, open) {
   const row = element("tr");
   const head = element("th");
   head.scope = "row";
@@ -125,7 +131,7 @@ function showEvent(event) {
   for (const {inbox, routes, after_ms, copies, account, fate} of event.deliveries) {
     const place = element("li", undefined, fate === "lost" ? "bad-news" : "");
     const news = [account, after_ms === null ? "" : `after ${time(after_ms)}`, copies > 1 ? `${copies} copies` : ""];
-    place.append(element("b", inbox), ` ${news.filter(Boolean).join(", ")} `, routes.length ? why(routes) : element("span", "by no route of the contract", "dim"));
+    place.append(element("b", inbox), ` ${news.filter(Boolean).join(", ")} `, routes.length ? why(routes, key + inbox, open) : element("span", "by no route of the contract", "dim"));
     places.append(place);
   }
   if (!event.deliveries.length) places.append(element("li", `nobody: ${event.nobody}`, "dim"));
@@ -144,7 +150,7 @@ function showButtons(state) {
     button.dataset.on = on ? "yes" : "no";
     const {strike, heal} = button.dataset;
     if (heal) button.setAttribute("aria-pressed", on);
-    else button.disabled = on;
+    else button.setAttribute("aria-disabled", on); // a disabled button would lose the focus
     const text = !on ? strike : heal || `${strike}: restarting`;
     if (button.textContent !== text) button.textContent = text;
   }
@@ -214,6 +220,7 @@ byId("alarm").addEventListener("click", () => act("POST", "alarm", ({id}) => `Al
 for (const button of document.querySelectorAll("[data-fault]")) {
   button.addEventListener("click", () => {
     const {fault, on, strike, heal} = button.dataset;
+    if (on === "yes" && !heal) return;
     act(on === "yes" ? "DELETE" : "POST", `faults/${fault}`, () => `${on === "yes" ? heal : strike}: done.`);
   });
 }

@@ -8,10 +8,14 @@ from typing import Any, Final
 
 from eventplane.fleet import Device, LifecycleState
 from operations import text
+from operations.archive import add_archive, archive_of
 from operations.cloud import enter
 from operations.command import DONE, Run, add_verbs, count, present, say
+from operations.errors import ArchiveMissingError
 from operations.fleet.access import Step
-from operations.fleet.service import Fleet, fleet_of
+from operations.fleet.reported import report_of
+from operations.fleet.reported_text import document, lines
+from operations.fleet.service import Fleet, fleet_of, presence_of
 
 _MOST: Final = 1_000
 """Devices that `list` shows by default: the registry of a large fleet is read as a whole."""
@@ -28,7 +32,15 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     registering = verb("register", _with(_register), "register manufactured devices")
     registering.add_argument("serial", nargs="+", metavar="SERIAL")
-    showing = verb("show", _with(_show), "show what the registry knows of a device")
+    showing = verb("show", _show, "show a device: registry, connection, and what it reported of itself")
+    showing.add_argument(
+        "--hours",
+        type=count,
+        default=1,
+        metavar="N",
+        help="hours of the archive that are read, up to its last heartbeat; default: %(default)s",
+    )
+    add_archive(showing)
     replacing = verb(
         "allow-replacement",
         _with(_allow_replacement),
@@ -90,11 +102,21 @@ def _register(fleet: Fleet, options: argparse.Namespace) -> int:
     return DONE
 
 
-def _show(fleet: Fleet, options: argparse.Namespace) -> int:
-    facts = _facts(fleet.show(options.thing))
+def _show(options: argparse.Namespace) -> int:
+    cloud = enter()
+    device = fleet_of(cloud, options.env).find(options.thing)
+    facts = _facts(device) if device else {"thing": options.thing, "state": None}
     # What there is none of is left out; that there were no registrations is shown.
     words = [(name, _words(value)) for name, value in facts.items() if value not in (None, [])]
-    present(options, facts, text.pairs(words))
+    if device is None:
+        words.append(("state", "not registered, but known to AWS IoT"))
+    try:
+        archive = archive_of(options, cloud)
+    except ArchiveMissingError as error:
+        say(str(error))
+        archive = None
+    report = report_of(options.thing, presence_of(cloud, options.env), archive, options.hours)
+    present(options, facts | document(report), text.pairs([*words, *lines(report)]))
     return DONE
 
 

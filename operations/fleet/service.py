@@ -20,7 +20,7 @@ from eventplane.fleet import (
     released,
     replaceable,
 )
-from eventplane.presence import PRESENCE, PRESENCE_TABLE, gone
+from eventplane.presence import PRESENCE, PRESENCE_TABLE, DeviceState, gone
 from eventplane.records import Records
 from eventplane.resource_names import resource_name
 from operations import system
@@ -62,10 +62,10 @@ class Fleet:
         self.store.change(listed, serial)
         return is_new
 
-    def show(self, thing: str) -> Device:
-        """Raises `UnknownDeviceError`."""
+    def find(self, thing: str) -> Device | None:
+        """Return the device, None if only AWS IoT knows it. Raises `UnknownDeviceError`."""
         device = self.store.read(thing)
-        if device is None:
+        if device is None and not self.access.knows(thing):
             raise UnknownDeviceError(thing)
         return device
 
@@ -87,9 +87,7 @@ class Fleet:
         botocore's errors.
         """
         now_ms = self.clock()
-        known = self.store.read(thing)
-        if known is None and not self.access.knows(thing):
-            raise UnknownDeviceError(thing)
+        known = self.find(thing)
         # A device that was registered by hand is in service; as a made one the claim could have it.
         known = known or replace(made(thing, now_ms), state=LifecycleState.PROVISIONED)
         new = known
@@ -120,9 +118,7 @@ class Fleet:
         The registry comes first: from then on nothing brings the device back, and whatever fails after it is
         done by the next run, for every step may be repeated. Raises `UnknownDeviceError`, botocore's errors.
         """
-        known = self.store.read(thing)
-        if known is None and not self.access.knows(thing):
-            raise UnknownDeviceError(thing)
+        known = self.find(thing)
         now_ms = self.clock()
         # A device that somebody registered by hand gets a record now: its name shall not come back.
         new = known or made(thing, now_ms)
@@ -142,6 +138,11 @@ class Fleet:
         return self.store.change(known, thing)
 
 
+def presence_of(cloud: Cloud, environment: str) -> Records[DeviceState]:
+    """Return what presence knows of the environment's devices."""
+    return Records(cloud.tables, resource_name(environment, PRESENCE_TABLE), PRESENCE)
+
+
 def fleet_of(cloud: Cloud, environment: str) -> Fleet:
     """Return the fleet of an environment."""
 
@@ -149,7 +150,7 @@ def fleet_of(cloud: Cloud, environment: str) -> Fleet:
         return resource_name(environment, suffix)
 
     iot, data = cloud.client("iot"), cloud.client("iot-data")
-    presence = Records(cloud.tables, named(PRESENCE_TABLE), PRESENCE)
+    presence = presence_of(cloud, environment)
     access = DeviceAccess(iot, data, named(QUARANTINE_POLICY))
     disposal = Disposal(
         iot,

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 import yaml
 
-from tools.docs_site import SCRIPTS
+from tools.docs_site import ROOT_PAGES, SCRIPTS
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-PAGES = [*ROOT.glob("*.md"), *sorted(DOCS.rglob("*.md"))]
+PAGES = [ROOT / "README.md", *(ROOT / each for each in ROOT_PAGES), *sorted(DOCS.rglob("*.md"))]
 FENCE = re.compile(r"^```.*?^```[^\n]*$", re.MULTILINE | re.DOTALL)
 
 

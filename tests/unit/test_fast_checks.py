@@ -37,10 +37,36 @@ def test_only_the_full_lint_synthesises_templates() -> None:
     assert "tools/lint_templates.py" in make("lint", "AREA=stacks").stdout
 
 
+def test_lint_and_types_read_what_git_tracks(tmp_path: Path) -> None:
+    """A folder of one's own in the checkout, and what lies beside its sources, is left alone."""
+    lint, types = (make(target, "FAST=1").stdout.splitlines() for target in ("lint", "types"))
+    commands = [each for each in (*lint, *types) if "git grep" in each]
+    assert len(commands) == 3
+    for each in ("pyproject.toml", "build/mypy.toml"):
+        (tmp_path / each).parent.mkdir(exist_ok=True)
+        (tmp_path / each).write_text((ROOT / "pyproject.toml").read_text())
+    wrong = 'import os\nx: int = "one"\ny=1'
+    for name, text in {"edge/right.py": "X = 1\n", "edge/wrong.py": wrong, "my own/wrong.py": wrong}.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    (tmp_path / "edge" / "deleted.py").write_text("X = 1\n")
+
+    def statuses() -> list[bool]:
+        ran = [subprocess.run(["bash", "-euo", "pipefail", "-c", each], cwd=tmp_path) for each in commands]
+        return [each.returncode == 0 for each in ran]
+
+    for words in (["init", "-q"], ["add", "edge/right.py", "edge/deleted.py", "pyproject.toml"]):
+        subprocess.run(["git", *words], cwd=tmp_path, check=True)
+    (tmp_path / "edge" / "deleted.py").unlink()
+    assert statuses() == [True, True, True]
+    subprocess.run(["git", "add", "edge/wrong.py"], cwd=tmp_path, check=True)
+    assert statuses() == [False, False, False]
+
+
 def test_the_areas_cover_every_package_and_its_unit_tests() -> None:
     areas = make("check", "AREA=?").stderr.split("one of: ")[1].split(".")[0].split()
     planned = " ".join(make("check", f"AREA={area}").stdout for area in areas)
-    packages = set(re.findall(r"^mypy (\S+)$", planned.replace(" mypy", "\nmypy"), re.MULTILINE))
+    packages = set(re.findall(r"-- (\S+) \| [^|]* \| xargs -0 mypy", planned))
     typed = re.search(r"^files = \[(.*)\]$", (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
     assert typed is not None
     # The examples are checked with the whole: their tests need a broker.

@@ -65,9 +65,10 @@ OWNERS = ("datetime", "date", "os", "uuid")
 
 def uses(tree: ast.AST) -> Iterator[str]:
     """What a module takes of the machine."""
-    imports = [each for each in ast.walk(tree) if isinstance(each, ast.Import | ast.ImportFrom)]
+    nodes = list(ast.walk(tree))
+    imports = [each for each in nodes if isinstance(each, ast.Import | ast.ImportFrom)]
     owners = {each.asname for node in imports for each in node.names if each.name in OWNERS} | {*OWNERS}
-    for node in ast.walk(tree):
+    for node in nodes:
         match node:
             case ast.Import(names):
                 yield from (each.name for each in names if each.name.partition(".")[0] in MODULES)

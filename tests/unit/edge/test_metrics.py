@@ -12,6 +12,7 @@ import pytest
 from edge.health_status import Finding, Health, Status
 from edge.metrics import METRICS, Metric, Metrics, heartbeat, read_all, render
 from edge.spool import Spool
+from eventplane import __version__
 from eventplane.contract import Priority
 from eventplane_mqtt import reasons
 from eventplane_mqtt.mailbox import Disconnected, LinkName, Mailbox, Message
@@ -172,9 +173,15 @@ def test_the_heartbeat_is_flat_and_small(metrics: Metrics, device: Device) -> No
     beat: dict[str, Any] = heartbeat(metrics.reading(replace(status, backlog=backlog)))
     assert beat == {
         "contract": device.contract.version,
+        "image": device.contract.version,
+        "version": f"{__version__} (source)",
         "oldest_urgent_s": 2.5,
         "oldest_normal_s": 9.0,
+        "oldest_low_s": 0,
         "pending": 9,
+        "pending_urgent": 6,
+        "pending_normal": 3,
+        "pending_low": 0,
         "stored": device.spool.next_sequence - 1,
         "refused": 4,
         "dead_letters": 3,
@@ -186,12 +193,14 @@ def test_the_heartbeat_is_flat_and_small(metrics: Metrics, device: Device) -> No
         "published_events": beat["published_events"],
         "published_bytes": beat["published_bytes"],
         "on_disk": 1,
+        "disk_free_bytes": beat["disk_free_bytes"],
         "spool_pressure": round(device.spool.pressure, 3),
         "written_bytes": 4_711,
         "uptime_s": round(status.uptime_s),
         "rss_bytes": beat["rss_bytes"],
     }
     assert all(isinstance(each, int | float | str) for each in beat.values())
+    assert beat["disk_free_bytes"] > 0
 
 
 DOCUMENT = json.loads(device_dashboard())

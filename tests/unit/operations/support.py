@@ -103,10 +103,12 @@ class Plane:
             found += page
         return found
 
-    def archive(self, folder: str, lines: list[str], name: str = "one", date: str | None = None) -> str:
+    def archive(
+        self, folder: str, lines: list[str], name: str = "one", date: str | None = None, hour: str = "12"
+    ) -> str:
         """Write an object of the archive, of today (UTC) unless another date is given."""
         day = date or f"{datetime.now(UTC):%Y-%m-%d}"
-        key = f"{folder}/date={day}/hour=12/{name}.json.gz"
+        key = f"{folder}/date={day}/hour={hour}/{name}.json.gz"
         self.s3.put_object(Bucket=self.bucket, Key=key, Body=packed(lines))
         return key
 

@@ -4,21 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import boto3
 import pytest
 
+from edge.reports import Heading
+from eventplane.device_reports import DISCARDED, HEARTBEAT
 from eventplane.downlink import table as desired
 from eventplane.fleet import FLEET_TABLE, REGISTRY, Device, LifecycleState, made
-from eventplane.presence import PRESENCE
+from eventplane.presence import PRESENCE, DeviceState, Line, Sighting
+from eventplane.presence import Heartbeat as PresenceHeartbeat
 from eventplane.records import Records
 from eventplane.resource_names import resource_name
+from eventplane.values import timestamp_of_ms
 from operations.fleet.access import DeviceAccess
 from tests.dynamodb import create_table, records
 from tests.fakes.aws import FakeAws
 from tests.fakes.client import FakeClient
-from tests.unit.operations.support import ENVIRONMENT, Run, RunJson
+from tests.unit.operations.support import (
+    ACCEPTED_MS,
+    ENVIRONMENT,
+    Folder,
+    Plane,
+    Run,
+    RunJson,
+    event,
+    tap_line,
+)
 
 MADE_MS = 1_767_225_600_000
 PROVISIONED = LifecycleState.PROVISIONED
@@ -124,16 +138,156 @@ def test_a_device_is_shown_without_moving_the_cursor(
     registry: Records[Device], run: Run, run_json: RunJson
 ) -> None:
     registry.write(replace(made("home-1", MADE_MS), reason="gone\x1b[2J", groups=frozenset({"b", "a"})))
-    assert run("fleet", "show", "home-1")[1].splitlines() == [
-        "thing          home-1",
-        "state          made",
-        "changed        2026-01-01 00:00:00.000",
-        "registrations  0",
-        "groups         a b",
-        "reason         gone\\x1b[2J",
+    shown = dict(line.split("  ", 1) for line in run("fleet", "show", "home-1")[1].splitlines())
+    shown = {name: words.strip() for name, words in shown.items()}
+    assert list(shown.items())[:6] == [
+        ("thing", "home-1"),
+        ("state", "made"),
+        ("changed", "2026-01-01 00:00:00.000"),
+        ("registrations", "0"),
+        ("groups", "a b"),
+        ("reason", "gone\\x1b[2J"),
     ]
+    # The plane has neither a presence monitor nor an archive.
+    assert set(list(shown.values())[6:]) == {"not reported"}
     document = run_json("fleet", "show", "home-1")
     assert (document["state"], document["groups"]) == ("made", ["a", "b"])
+    assert document["connection"] is document["discarded"] is document["contract"] is None
+
+
+HEARD_MS = MADE_MS + 12 * 3_600_000
+FIGURES: dict[str, Any] = {
+    "contract": "c0ffee",
+    "oldest_urgent_s": 0.0,
+    "oldest_normal_s": 180.0,
+    "pending": 7,
+}
+NEWER: dict[str, Any] = {
+    "image": "decade",
+    "version": "0.4.0 (abc)",
+    "pending_urgent": 0,
+    "pending_normal": 3,
+    "pending_low": 4,
+    "oldest_low_s": 7_200.0,
+    "disk_free_bytes": 1_500_000_000,
+    "spool_pressure": 0.25,
+    "on_disk": 1,
+    "uptime_s": 7_200,
+    "discards": 5,
+    "dead_letters": 1,
+    "refused": 0,
+    "received_dropped": 0,
+}
+
+
+def reported(type: str, data: Any, number: int = 1, *, device: str = "home-1", late_s: float = 0.0) -> str:
+    """The tap's line of a report that was accepted `late_s` after it was written."""
+    time = timestamp_of_ms(ACCEPTED_MS - round(1_000 * late_s))
+    return tap_line(Heading(device, "life-1", number, time).write(type, data).json, device=device)
+
+
+def beat(figures: Any, **more: Any) -> str:
+    return reported(HEARTBEAT, {"interval_s": 300, "figures": figures}, **more)
+
+
+@pytest.fixture
+def seen(registry: Records[Device], fake_aws: FakeAws) -> None:
+    """`home-1` is connected, and was heard of at noon."""
+    registry.write(made("home-1", MADE_MS))
+    sighting, heard = Sighting(Line.CONNECTED, MADE_MS, 1, "s"), PresenceHeartbeat(HEARD_MS, 300.0)
+    presence = records(fake_aws.dynamodb, table("presence"), PRESENCE)
+    presence.write(DeviceState("home-1", sighting=sighting, heartbeat=heard))
+
+
+@pytest.mark.lost_answers
+@pytest.mark.usefixtures("seen")
+def test_what_a_device_reported_is_shown(folder: Folder, run: Run, run_json: RunJson) -> None:
+    dropped = {
+        "destination": "device.outbox",
+        "outcome": "dropped",
+        "reason": "full",
+        "count": 3,
+        "ranges": [],
+    }
+    refused = {"channel": "climate.outbox", "type": "t", "reason": "no_room", "count": 2}
+    discarded = {"deliveries": [dropped, dropped], "not_stored": [refused]}
+    lines = [
+        beat({"contract": "old"}, number=1, late_s=9.0),
+        *[reported(DISCARDED, discarded, number=2, late_s=60.0)] * 2,
+        beat(FIGURES | NEWER, number=3, late_s=1.5),
+        # Those of others: another device, and a service of this one.
+        beat({"contract": "another's"}, device="home-10"),
+        tap_line(event("f", HEARTBEAT).json),
+    ]
+    folder.write("tap", lines, "2026-01-01")
+    status, out, _ = run("fleet", "show", "home-1", *folder.named)
+    shown = [" ".join(line.split()) for line in out.splitlines()][4:]
+    assert (status, shown) == (0, [
+        "connection connected since 2026-01-01 00:00:00.000",
+        "heartbeat 2026-01-01 12:00:00.000, every 5 min; its figures are of 2026-01-01 00:00:00.000",
+        "backlog 7 pending",
+        "urgent backlog 0 pending",
+        "normal backlog 3 pending, the oldest for 3 min",
+        "low backlog 4 pending, the oldest for 2 h",
+        "contract c0ffee",
+        "image decade",
+        "version 0.4.0 (abc)",
+        "clock behind by 1.5 s at most",
+        "disk 1.5 GB free, the spool is 25% full",
+        "counted 5 deliveries ended, 1 dead letters, 0 refused for want of room, "
+        "0 dropped before they were stored; started 2 h before",
+        "discarded 6 dropped at device.outbox: full",
+        "discarded 2 not stored at climate.outbox: no_room",
+    ])  # fmt: skip
+    document = run_json("fleet", "show", "home-1", *folder.named)
+    assert document["connection"] == {"state": "connected", "since_ms": MADE_MS, "cause": None}
+    assert (document["heartbeat_ms"], document["clock_ahead_ms"]) == (HEARD_MS, -1_500)
+    assert document["backlog"]["low"] == {"pending": 4, "oldest_s": 7_200.0}
+    assert document["discarded"][1] == {
+        "outcome": "not stored", "reason": "no_room", "where": "climate.outbox", "count": 2
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "figures",
+    [
+        FIGURES,
+        FIGURES | dict.fromkeys(NEWER, "") | {"image": "x" * 300},
+        FIGURES | dict.fromkeys(NEWER, True),
+        FIGURES | dict.fromkeys(NEWER, -1) | {"version": ["1"]},
+        FIGURES | dict.fromkeys(NEWER, 10**400) | {"image": {}, "version": 1},
+    ],
+    ids=["an older forwarder", "texts", "truths", "negative", "beyond all numbers"],
+)
+@pytest.mark.usefixtures("seen")
+def test_what_a_device_does_not_report_is_said(
+    folder: Folder, run: Run, run_json: RunJson, figures: dict[str, Any]
+) -> None:
+    odd = {"deliveries": ["x", {"outcome": 1}], "not_stored": {"channel": "c"}}
+    folder.write("tap", [beat(figures), reported(DISCARDED, odd, number=2)], "2026-01-01")
+    status, out, _ = run("fleet", "show", "home-1", *folder.named)
+    shown = [" ".join(line.split()) for line in out.splitlines()]
+    for each in ("image", "version", "disk", "counted", "low backlog"):
+        assert f"{each} not reported" in shown
+    assert "normal backlog number not reported, the oldest for 3 min" in shown
+    assert "discarded nothing, from 2026-01-01 11:00 to 2026-01-01 13:00" in shown
+    assert (status, "contract c0ffee" in shown) == (0, True)
+    document = run_json("fleet", "show", "home-1", *folder.named)
+    assert {document[each] for each in ("image", "version", "disk_free_bytes", "uptime_s")} == {None}
+
+
+def test_a_device_without_a_presence_monitor_is_known_by_the_archive(
+    fake_aws: FakeAws, data: DeviceData, registry: Records[Device], plane: Plane, run: Run
+) -> None:
+    boto3.client("iot").create_thing(thingName="by-hand")
+    waiting = plane.send("operations-inbox", event("17"))
+    plane.archive("tap", [beat(FIGURES, device="by-hand")], hour=f"{datetime.now(UTC):%H}")
+    shown = [" ".join(line.split()) for line in run("fleet", "show", "by-hand")[1].splitlines()]
+    assert "state not registered, but known to AWS IoT" in shown
+    assert "connection not reported" in shown
+    assert "backlog 7 pending" in shown
+    (message,) = plane.received("operations-inbox")
+    assert (message["MessageId"], message["Attributes"]["ApproximateReceiveCount"]) == (waiting, "1")
 
 
 def test_the_environment_may_be_chosen_for_all_commands(

@@ -31,6 +31,7 @@ from lambdas.http_sink.delivery import ALONE_MS, KNOWN_MS, CircuitBreaker, Failu
 from lambdas.http_sink.endpoint import EndpointResponse, UnreachableError
 from lambdas.http_sink.service import WebhookService
 from tests.dynamodb import records
+from tests.examples import examples
 from tests.fakes.clock import START_MS, FakeClock
 from tests.fakes.faults import FailingClient
 from tests.unit.lambdas.http_sink.conftest import Hook, alarm
@@ -354,7 +355,7 @@ def quiet() -> Iterator[None]:
 
 @pytest.mark.usefixtures("quiet")
 def test_ten_thousand_alarms_outlive_the_bad_weather_of_their_endpoint(hook: Hook) -> None:
-    clock, dice = hook.cloud.clock, random.Random(38)
+    clock, dice, alarms = hook.cloud.clock, random.Random(38), examples(ALARMS)
     receiver = Receiver(clock, dice)
     shared = Processes(clock)
     made = hook.service(URL, give_up_after_s=DAY_S)
@@ -365,7 +366,7 @@ def test_ten_thousand_alarms_outlive_the_bad_weather_of_their_endpoint(hook: Hoo
 
     idle = [process() for _ in range(4)]
     arrivals = (
-        replace(alarm(str(at)), sent_at_ms=START_MS + 10_000 * dice.randrange(2_500)) for at in range(ALARMS)
+        replace(alarm(str(at)), sent_at_ms=START_MS + 10_000 * dice.randrange(2_500)) for at in range(alarms)
     )
     queue: list[tuple[int, str, QueueMessage]] = [(each.sent_at_ms, each.id, each) for each in arrivals]
     heapq.heapify(queue)
@@ -398,8 +399,8 @@ def test_ten_thousand_alarms_outlive_the_bad_weather_of_their_endpoint(hook: Hoo
         clock.now_ms = max(clock(), queue[0][0])
         invoke()
 
-    assert len(receiver.taken) == len(set(receiver.taken)) == ALARMS
-    assert [outcome for _, outcome, *_ in hook.outcomes()] == ["delivered"] * ALARMS
+    assert len(receiver.taken) == len(set(receiver.taken)) == alarms
+    assert [outcome for _, outcome, *_ in hook.outcomes()] == ["delivered"] * alarms
     assert hook.letters() == hook.cloud.bodies("last-resort") == []
     assert (receiver.early, receiver.begun_too_early) == (0, 0)
     assert most_receives < MAX_RECEIVES / 4
