@@ -107,10 +107,10 @@ MUTANTS: Final = (
         "return self._queues.delivered(each.delivery for key in list(self._sent) for each in self._end(key))",
     ),
     Mutant(
-        "an id that is used again gets two PUBACKs",
+        "the answer to PINGREQ has no time",
         "eventplane_mqtt/session.py",
-        "return owed == 1",
-        "return owed >= 1",
+        "        self._received_at = now  # its",
+        "        # its",
     ),
     Mutant(
         "a silent connection is never presumed dead",
@@ -119,10 +119,10 @@ MUTANTS: Final = (
         "return False",
     ),
     Mutant(
-        "a PUBACK goes to a later connection",
+        "an urgent event hurries no connection",
         "eventplane_mqtt/link.py",
-        "if self._connection is not None and generation == self.generation and any(mids):",
-        "if self._connection is not None and any(mids):",
+        "            self._act_at = min(self._act_at, self._hurried_at)",
+        "            pass",
     ),
     Mutant(
         "the end of an earlier connection ends the present one",

@@ -27,6 +27,9 @@ class Weather:
         self.draw = random.randbytes
         self.down: set[str] = set()
         self.paused: set[str] = set()
+        self.chance = 0.5
+        """Whether a call fails before the last one that is counted."""
+        self.throttled: set[str] = set()
         self.slow: defaultdict[str, float] = defaultdict(float)
         self.lost: defaultdict[str, int] = defaultdict(int)
         self.dead: defaultdict[str, int] = defaultdict(int)
@@ -38,7 +41,7 @@ class Weather:
         if not kind[program]:
             return False
         kind[program] -= 1
-        return kind[program] == 0 or (kind is not self.dead and self.share() < 0.5)
+        return kind[program] == 0 or (kind is not self.dead and self.share() < self.chance)
 
 
 class Wire:
@@ -74,7 +77,7 @@ class Wire:
                 if attempt == ATTEMPTS:
                     raise EndpointConnectionError(endpoint_url=f"https://{self._service}")
                 continue
-            if weather.meets(weather.refused, program):
+            if operation in weather.throttled or weather.meets(weather.refused, program):
                 error = {"Error": {"Code": "ThrottlingException", "Message": "Rate exceeded"}}
                 raise ClientError(error, operation)
             loses, dies = weather.meets(weather.lost, program), weather.meets(weather.dead, program)

@@ -19,7 +19,7 @@ from eventplane.function_settings import (
     SubscribersSettings,
 )
 from eventplane.interest import table as interest_table
-from eventplane.names import DOWNLINK, MONITOR, SUBSCRIBERS
+from eventplane.names import CONNECTED, DISCONNECTED, DOWNLINK, MONITOR, SUBSCRIBERS
 from eventplane.records import Records, Tables
 from eventplane.replay import REPLAY
 from eventplane.webhooks import SinkReach, SinkScope
@@ -58,6 +58,7 @@ from lambdas.router.wiring import patience_of
 from local.histories.cloud import BUCKET, KEYS, PLANE, Cloud, inbox_arn
 from local.histories.endpoints import EndpointConnection
 from local.histories.function import Function
+from local.histories.story import OF_PRESENCE
 from local.histories.threads import TaskThreads
 
 API: Final = "subscriptions-api"
@@ -66,6 +67,16 @@ REACH: Final = SinkReach(SinkScope.INTERNET)
 LIMITS: Final = PresenceLimits(
     **{each.name: getattr(PLANE.presence, each.name) for each in fields(PresenceLimits)}
 )
+
+
+SETTLES_S: Final = {CONNECTED: LIMITS.connected_after_s, DISCONNECTED: LIMITS.disconnected_after_s}
+"""How long a connection, or its absence, stands before it is reported, seconds, by the report's type."""
+
+
+def visibility_s(program: str) -> int:
+    """Return how long the queue of a function of presence or downlink hides its messages, seconds."""
+    size = PLANE.presence.recorder if program in OF_PRESENCE else PLANE.downlink.reader
+    return size.visibility_s
 
 
 class Wiring:

@@ -10,10 +10,12 @@ from local.histories.oracles import (
     delivered,
     down,
     in_order,
+    kept,
     late,
     once,
     posted,
     presence,
+    replayed,
     subscribed,
 )
 from local.histories.oracles.finding import Finding
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Finding", "judged"]
 
-_ALL = (delivered, once, in_order, down, late, presence, bounded, subscribed, posted, audited)
+_ALL = (delivered, once, in_order, kept, down, late, presence, bounded, subscribed, posted, replayed, audited)
 
 
 def judged(history: History) -> list[Finding]:

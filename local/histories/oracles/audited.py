@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final
 
 from eventplane.attributes import Attributes
 from eventplane.contract import Place
-from eventplane.ingest import parse_frame
 from eventplane.names import EPOCH, SEQUENCE
 from eventplane.sqs_binding import split
 from glue_jobs.common.attestation import open_key
@@ -23,6 +22,7 @@ from glue_jobs.delivery_audit.rules import LATENESS_S, Watermark, Window
 from glue_jobs.delivery_audit.small import audit_small
 from glue_jobs.delivery_audit.verdict import OPEN, PROVEN
 from local.histories.cloud import BUCKET
+from local.histories.oracles.archive import ledger
 from local.histories.oracles.delivered import discarded, letters
 from local.histories.oracles.finding import Finding
 
@@ -90,8 +90,8 @@ def _of_finding(found: Found) -> Iterator[Statement]:
 def _known(history: History) -> Iterator[Statement]:
     copies: Counter[tuple[str, str]] = Counter()
     arrived: dict[tuple[str, str], Attributes] = {}
-    for frame in map(parse_frame, history.cloud.sqs.sent[history.cloud.tap]):
-        for event in filter(None, (item.event for item in frame.items())):
+    for frame, events in history.frames:
+        for event in events:
             copies[event.source, event.id] += 1
             arrived[event.source, event.id] = {**event.attributes, "senderdevice": frame.client_id}
     yield "arrived", str(len(arrived))
@@ -107,11 +107,35 @@ def _known(history: History) -> Iterator[Statement]:
         }
         for address, url in history.cloud.inboxes.items()
     }
-    yield from (("inbox", address, str(len(keys))) for address, keys in put.items() if keys)
+    yield from _inboxes(history, arrived, put)
     lost = [*_not_sent(history, arrived), *_not_put(history, arrived, put)]
     yield from lost
     is_broken = any(kind == Kind.LOST for kind, *_ in lost)
     yield "verdict", BROKEN if is_broken else INCOMPLETE if unattested else PROVEN
+
+
+def _inboxes(
+    history: History,
+    arrived: Mapping[tuple[str, str], Attributes],
+    put: Mapping[str, Collection[tuple[str, str]]],
+) -> Iterator[Statement]:
+    """How many events the ledger has of each inbox.
+
+    A router that ended half-way left no record, and the next one need not know a subscription any more.
+    """
+    decided = {(each["destination"], each["source"], each["id"]) for each in ledger(history)}
+    for address, keys in put.items():
+        routes = history.contract.routes_at(Place.CLOUD)
+        filters = [each.filter for each in routes if each.destination == address]
+        known = [
+            key
+            for key in keys
+            if (address, *key) in decided
+            or key not in arrived
+            or any(each.matches(arrived[key]) for each in filters)
+        ]
+        if known:
+            yield "inbox", address, str(len(known))
 
 
 def _not_sent(history: History, arrived: Mapping[tuple[str, str], Attributes]) -> Iterator[Statement]:
@@ -119,7 +143,7 @@ def _not_sent(history: History, arrived: Mapping[tuple[str, str], Attributes]) -
     given_up = discarded(history)
     sent = {(str(each.get(EPOCH)), int(str(each.get(SEQUENCE, -1)))) for each in arrived.values()}
     for home in history.homes.values():
-        for each in home.for_cloud - sent:
+        for each in home.for_cloud.keys() - sent:
             kind = _GIVEN_UP if each in given_up else str(Kind.LOST)
             yield kind, str(Hop.DEVICE_CLOUD), each[0], str(each[1])
 
