@@ -19,7 +19,7 @@ from eventplane.contract import Contract, Downlink, contract_document
 from eventplane.device_reports import DEVICE_CONTRACT
 from eventplane.envelope import Envelope, write_event
 from eventplane.ingest import IngestFrame, parse_frame
-from eventplane.names import CONNECTED, DISCONNECTED
+from eventplane.names import CONNECTED
 from eventplane.sqs_binding import RETRIES, to_message
 from local.histories.cloud import Cloud
 from local.histories.engine import Engine
@@ -31,7 +31,9 @@ from local.histories.reader import CloudReader, Handled, ReaderFunction
 from local.histories.story import (
     AWAY_S,
     BUSY_S,
+    DEVICES,
     DRILL_S,
+    DRILLED,
     FAULTS,
     FUNCTIONS,
     GIVEN_UP_S,
@@ -67,7 +69,7 @@ BURST_S: Final = 0.3
 LEAST_S: Final = 300.0
 """How long it goes on after healing in any case, for copies that come late."""
 
-ANSWERS_LATE_S: Final = 10.0
+ANSWERS_LATE_S: Final = 5.0
 """How much later a drill is in which answers are lost, seconds: a call is repeated."""
 
 MENDS_S: Final = 1_200.0
@@ -188,13 +190,16 @@ class History:
         engine.at(began_s + AWAY_S, partial(self.weather.paused.discard, "downlink-reconciler"))
         back_s = AWAY_S + self.away_s
         if trouble.text:
-            # One call fails, and no other: what a program does about it is known.
-            self.weather.chance = 0.0
-            of_presence = AWAY_S, AWAY_S + SETTLES_S[DISCONNECTED], back_s, back_s + SETTLES_S[CONNECTED]
-            at_s = self.random.choice(of_presence if trouble.who in OF_PRESENCE else ORDERS_S)
-            failing = replace(trouble, what=trouble.text, much=self.random.randint(1, 4))
+            moments = {
+                "recorder": (AWAY_S, back_s),
+                "timers": (back_s + SETTLES_S[CONNECTED],),
+            }
+            at_s = self.random.choice(moments.get(trouble.who, ORDERS_S[:1]))
+            call = f"{trouble.who} {self.random.choice(DRILLED[trouble.who])}"
+            failing = replace(trouble, what=trouble.text, who=call, much=self.random.randint(1, 2))
             engine.at(began_s + at_s, partial(self._do, failing))
-        for each in chain.from_iterable(drill(thing, self.away_s) for thing in self.things):
+        steps = (drill(thing, self.away_s, is_quiet=bool(trouble.text)) for thing in self.things)
+        for each in chain.from_iterable(steps):
             engine.at(began_s + each.at_s, partial(self._do, each))
         engine.run(began_s + back_s + DRILL_S + (MENDS_S if trouble.text else 0.0))
 
@@ -250,6 +255,7 @@ class History:
             kind.clear()
         for home in self.homes.values():
             home.uplink.heal()
+            home.uplink.go_on()
             home.uplink.loses_answers, home.uplink.delay_s = 0, CLOUD_DELAY_S
             home.inside.heal()
             home.disk.state = "well"
@@ -459,9 +465,12 @@ class History:
         self._for(decision, lambda: slow.update({decision.who: SLOW_S}), lambda: slow.pop(decision.who, None))
 
     def _copy(self, decision: Decision) -> None:
-        """A standard queue delivers for a while each message twice, the copy up to minutes later."""
-        after_s = decision.much if decision.much > 1.0 else 0.0
-        self.cloud.sqs.copies[self.cloud.queue(decision.who).name] = self.engine.now_s + BUSY_S, after_s
+        """A standard queue, or IoT Core, delivers for a while each message twice, the copy minutes later."""
+        copies = self.engine.now_s + BUSY_S, decision.much if decision.much > 1.0 else 0.0
+        if decision.who == DEVICES:
+            self.cloud.iot.copies = copies
+        else:
+            self.cloud.sqs.copies[self.cloud.queue(decision.who).name] = copies
 
     def _late(self, decision: Decision) -> None:
         """What waits in a queue is seen later, and in another order."""

@@ -20,7 +20,7 @@ from edge.spool import Delivery, Discard, Spool, StoredEvent
 from edge.system import System
 from edge.uptime_clock import Uptime
 from edge.without_disk import DiskWatch
-from eventplane.contract import Contract, Priority, compile_contract, contract_document
+from eventplane.contract import Contract, Downlink, Priority, compile_contract, contract_document
 from eventplane.envelope import Envelope, parse_event
 from eventplane.errors import EnvelopeError
 from eventplane.receipts import Receipt, digest, read_receipts, write_receipts
@@ -118,6 +118,8 @@ class Home:
         self.system = System(lambda: engine.now_s, self.now, self.uptime, lambda: 0.0, random.randbytes)
         self._folder = folder / thing
         self._folder.mkdir()
+        self.states: dict[str, list[int]] = {}
+        """The versions of each state that were stored, by key."""
         self.contracts: list[tuple[float, Contract]] = []
         """From when on the home followed which contract."""
         self._settings = Settings(
@@ -309,6 +311,9 @@ class HomeSpool(Spool):
                 raise SpoolFullError(self.path, "the disk is full", "make room")
         super().commit(events, done, discarded, **more)
         self._note(events, done, discarded)
+        for state in more.get("states", ()):
+            if state.kind is Downlink.STATE:
+                self._home.states.setdefault(state.key, []).append(state.state_version.version)
         if self.is_on_disk:
             self._home.step("committed")
 

@@ -10,7 +10,7 @@ from math import inf
 from typing import Any, Final
 
 from eventplane_mqtt.endpoint import Endpoint
-from eventplane_mqtt.mailbox import Disconnected, LinkName, Received, Share
+from eventplane_mqtt.mailbox import Connected, Disconnected, LinkName, Received, Share
 from eventplane_mqtt.session import Session, Skips
 from local.histories.broker import Broker, Link
 from local.histories.engine import Due, Engine
@@ -30,6 +30,8 @@ class Line:
         self.is_up = True
         self.is_silent = False
         self.loses_answers = 0
+        self.stalls_s = 0.0
+        self.stalled: Dialled | None = None
         self.open: list[Dialled] = []
         self.engine = engine
 
@@ -50,9 +52,33 @@ class Line:
         self.is_up, self.is_silent = True, False
 
     def stall(self, seconds: float) -> None:
-        """What the connections of now report to the forwarder's loop, they report all at once afterwards."""
-        for each in self.open:
-            each.reports_at = self.engine.now_s + seconds
+        """Break the connections; the next one, once it is up, reports so late to the forwarder's loop.
+
+        If another follows it before, it reports while that waits for its first PUBACK.
+        """
+        self.cut()
+        self.heal()
+        self.stalls_s = seconds
+
+    def go_on(self) -> None:
+        """End a stall."""
+        self.stalls_s = 0.0
+        if self.stalled is not None:
+            self.stalled.go_on()
+
+    def note_up(self, dialled: Dialled) -> None:
+        """A connection is up."""
+        if self.stalls_s:
+            self.stalled = dialled
+            dialled.is_stalled, seconds = True, self.stalls_s
+            self.stalls_s = 0.0
+            self.engine.after(seconds, dialled.go_on)
+
+    def note_publish(self, dialled: Dialled) -> None:
+        """A connection publishes."""
+        if self.stalled not in (None, dialled):
+            self.engine.after(self.delay_s / 2, self.stalled.go_on)
+            self.stalled = None
 
 
 class Dialled:
@@ -74,9 +100,10 @@ class Dialled:
         self._line = line
         self._engine = line.engine
         self._name, self._generation = link, generation
-        self._emit = self._stalled(emit)
-        self._put = self._stalled(share.put) if share is not None else None
-        self.reports_at = 0.0
+        self._emit = self._late(emit)
+        self._put = self._late(share.put) if share is not None else None
+        self.is_stalled = False
+        self._unreported: list[Callable[[], object]] = []
         self._arrives_at = {True: 0.0, False: 0.0}
         self._share = share
         self._step = step
@@ -95,6 +122,7 @@ class Dialled:
 
     def publish(self, topic: str, payload: bytes, qos: int = 1, *, retain: bool = False) -> int:
         self._step("publish")
+        self._line.note_publish(self)
         mid = self._session.publish(topic, payload, qos, retain=retain)
         if self._published is not None:
             self._published(topic, payload)
@@ -124,6 +152,13 @@ class Dialled:
         """The program that dialled is gone, and says nothing more."""
         self._over = True
         self._leave()
+
+    def go_on(self) -> None:
+        """Report what it could not while it was stalled."""
+        self.is_stalled = False
+        unreported, self._unreported = self._unreported, []
+        for each in unreported:
+            each()
 
     def cut(self, reason: str) -> None:
         """The connection breaks, with what is on its way, and this end learns it."""
@@ -230,14 +265,16 @@ class Dialled:
         if received and self._put is not None:
             self._put(received)
 
-    def _stalled(self, report: Callable[[Any], object]) -> Callable[[Any], None]:
-        def late(what: Any) -> None:
-            if self.reports_at > self._engine.now_s:
-                self._engine.at(self.reports_at, lambda: report(what))
+    def _late(self, report: Callable[[Any], object]) -> Callable[[Any], None]:
+        def take(what: Any) -> None:
+            if self.is_stalled:
+                self._unreported.append(lambda: report(what))
             else:
                 report(what)
+                if isinstance(what, Connected):
+                    self._line.note_up(self)
 
-        return late
+        return take
 
     def _leave(self) -> None:
         if self in self._line.open:

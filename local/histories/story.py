@@ -101,6 +101,9 @@ QUEUES: Final = (
 )  # fmt: skip
 """Those in which messages come twice, late and in another order."""
 
+DEVICES: Final = "devices"
+"""Where IoT Core delivers to: it may do so twice, and out of order."""
+
 OLD: Final[Mapping[str, tuple[str, ...]]] = {
     "desired": ("key", "kind", "writer"),
     "presence": ("writer",),
@@ -193,7 +196,7 @@ _AT: Final[Mapping[str, tuple[str, ...]]] = {
     "throttle": ("put_item", "delete_item", "query", "send_message", "send_message_batch", "publish"),
     "part": ("sqs",),
     "old": tuple(OLD),
-    "copy": QUEUES,
+    "copy": (*QUEUES, DEVICES),
     "late": QUEUES,
 }
 """Where a fault of the cloud that lasts for a while can be: at a service, an operation, or a queue."""
@@ -228,7 +231,7 @@ FOCUSES: Final = (
         ("cut", "takeover", "outage", "throttle", "copy", *OF_PROGRAMS),
         ("desired", "answers", "due", "recorder"),
         DOWN,
-        {"outage": ("iot-data",), "throttle": ("publish", "send_message"), "copy": ("device-inbox", "work")},
+        {"outage": ("iot-data",), "throttle": ("publish", "send_message"), "copy": (DEVICES, "device-inbox")},
     ),
     Focus(
         ("copy", "reader-kill", "dependency-down", "slow", *OF_PROGRAMS),
@@ -273,7 +276,7 @@ def draw(seed: int, size: Size) -> Story:
         decisions.append(Decision(0.0, "no-reconciler", "presence-reconciler"))
     if random.random() < 0.7:
         trouble = random.choice(("", *OF_PROGRAMS, *OF_PROGRAMS))
-        decisions.append(Decision(0.0, "drill", random.choice(DRILLED), text=trouble))
+        decisions.append(Decision(0.0, "drill", random.choice((*DRILLED, *OF_PRESENCE)), text=trouble))
     return Story(size.homes, random.randrange(1 << 30), tuple(sorted(decisions)))
 
 
@@ -319,44 +322,51 @@ def _subscription(random: Random, at_s: float) -> Decision:
     return Decision(at_s, what, participant, text=f"{name}{more}")
 
 
-def drill(thing: str, away_s: float) -> Iterator[Decision]:
+def drill(thing: str, away_s: float, *, is_quiet: bool) -> Iterator[Decision]:
     """What happens to a home when all is well again: each step has to be done as fast as the plane can.
 
-    In the middle it is away for `away_s` seconds.
+    In the middle it is away for `away_s` seconds. Nothing happens afterwards if it `is_quiet`.
     """
     yield from (Decision(FAILS_S, "dependency-down", each, UNTIL_S - FAILS_S) for each in READERS)
-    for kind in SENDERS:
+    for kind in (*SENDERS, *SENDERS):
         yield Decision(10.0, "say", thing, text=kind)
     yield Decision(20.0, "say", thing, text=f"{ALARMS}keyword.v1")
     yield Decision(20.003, "broker-stop", thing, 2.0)
     yield Decision(NO_WAY_DOWN_S, "outage", "iot-data", WAY_DOWN_S - NO_WAY_DOWN_S)
     yield from (Decision(at_s + 0.5, kind, thing, 2.0) for at_s in ORDERS_S for kind in DOWN)
-    yield Decision(70.0, "say", thing, text=f"{ALARMS}keyword.v1")
-    yield Decision(70.02, "cut", thing, 2.0)
+    yield Decision(85.0, "say", thing, text=f"{ALARMS}keyword.v1")
+    yield Decision(85.02, "cut", thing, 2.0)
     yield Decision(AWAY_S, "cut", thing, away_s)
     yield Decision(AWAY_S + 10.0, "say", thing, text=f"{ALARMS}keyword.v1")
     yield Decision(AWAY_S + 10.0, "message", thing, 1.0)
     silent_s = AWAY_S + away_s + SILENT_S
-    yield Decision(silent_s, "silent", thing, 1.0)
-    yield Decision(silent_s + 1.0, "message", thing, 1.0)
+    if not is_quiet:
+        yield Decision(silent_s, "silent", thing, 1.0)
+        yield Decision(silent_s + 1.0, "message", thing, 1.0)
 
 
 OF_PRESENCE: Final = ("recorder", "timers")
-DRILLED: Final = (*OF_PRESENCE, "desired", "answers", "due")
-"""The programs of which a call may fail in a drill: they go on by themselves, without a reconciler."""
+DRILLED: Final[Mapping[str, tuple[str, ...]]] = {
+    "recorder": ("put_item", "send_message_batch"),
+    "timers": ("put_item", "send_message_batch"),
+    "desired": ("put_item", "publish"),
+    "answers": ("put_item", "publish"),
+    "due": ("put_item", "publish"),
+}
+"""The programs of which a call of an operation may fail in a drill: they go on without a reconciler."""
 
-FAILS_S: Final = 9.0
-UNTIL_S: Final = 14.0
+FAILS_S: Final = 19.0
+UNTIL_S: Final = 27.0
 """When in a drill what the readers depend on is down."""
 
-NO_WAY_DOWN_S: Final = 45.0
-WAY_DOWN_S: Final = 57.0
+NO_WAY_DOWN_S: Final = 60.0
+WAY_DOWN_S: Final = 72.0
 """From when to when in a drill IoT Core takes nothing for devices."""
 
-AWAY_S: Final = 90.0
+AWAY_S: Final = 105.0
 """When in a drill a home goes away; up to then no reconciler of the downlink runs."""
 
-ORDERS_S: Final = (24.0, 34.0, NO_WAY_DOWN_S)
+ORDERS_S: Final = (24.0, NO_WAY_DOWN_S)
 """When in a drill something is sent down."""
 
 BROKEN: Final = 3

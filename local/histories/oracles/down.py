@@ -34,6 +34,10 @@ def _following(history: History) -> Iterator[Finding]:
     for thing, contract in history.contracts.items():
         if (followed := history.homes[thing].contracts[-1][1]) != contract:
             yield Finding("a home follows an older contract", f"{thing}: {followed.version}")
+    for thing, home in history.homes.items():
+        for key, versions in home.states.items():
+            if versions != sorted(versions):
+                yield Finding("a device goes back to an older state", f"{thing} {key}: {versions}")
 
 
 def _handled(history: History, thing: str, service: str, number: int) -> bool:
