@@ -195,10 +195,17 @@ class History:
                 "timers": (back_s + SETTLES_S[CONNECTED],),
             }
             at_s = self.random.choice(moments.get(trouble.who, ORDERS_S[:1]))
-            call = f"{trouble.who} {self.random.choice(DRILLED[trouble.who])}"
-            failing = replace(trouble, what=trouble.text, who=call, much=self.random.randint(1, 2))
+            failing = {
+                "throttle": Decision(at_s, "throttle", "put_item", 6.0),
+                "slow": Decision(at_s, "slow", "dynamodb", 20.0),
+            }.get(trouble.text)
+            if failing is None:
+                call = f"{trouble.who} {self.random.choice(DRILLED[trouble.who])}"
+                failing = replace(trouble, what=trouble.text, who=call, much=self.random.randint(1, 2))
+            elif trouble.text == "slow":
+                at_s = back_s + SETTLES_S[CONNECTED] - 2.0
             engine.at(began_s + at_s, partial(self._do, failing))
-        steps = (drill(thing, self.away_s, is_quiet=bool(trouble.text)) for thing in self.things)
+        steps = (drill(thing, self.away_s, trouble.text) for thing in self.things)
         for each in chain.from_iterable(steps):
             engine.at(began_s + each.at_s, partial(self._do, each))
         engine.run(began_s + back_s + DRILL_S + (MENDS_S if trouble.text else 0.0))
@@ -211,8 +218,8 @@ class History:
             return 0.0
         if trouble.text == "lose-answer":
             return ANSWERS_LATE_S
-        # What is to go down may find the home away when it comes again.
-        return visibility_s(trouble.who) * (1 if trouble.who in OF_PRESENCE else 2)
+        # What comes again may find the home away, or not yet known as back.
+        return 2 * visibility_s(trouble.who)
 
     @property
     def away_s(self) -> float:

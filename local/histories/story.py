@@ -275,8 +275,9 @@ def draw(seed: int, size: Size) -> Story:
     if random.random() < (0.8 if "presence-reconciler" in focus.programs else 0.3):
         decisions.append(Decision(0.0, "no-reconciler", "presence-reconciler"))
     if random.random() < 0.7:
-        trouble = random.choice(("", *OF_PROGRAMS, *OF_PROGRAMS))
-        decisions.append(Decision(0.0, "drill", random.choice((*DRILLED, *OF_PRESENCE)), text=trouble))
+        program = random.choice((*DRILLED, *OF_PRESENCE))
+        kinds = (*OF_PROGRAMS, *OF_TABLES) if program in OF_PRESENCE else OF_PROGRAMS
+        decisions.append(Decision(0.0, "drill", program, text=random.choice(("", *kinds, *kinds))))
     return Story(size.homes, random.randrange(1 << 30), tuple(sorted(decisions)))
 
 
@@ -322,10 +323,10 @@ def _subscription(random: Random, at_s: float) -> Decision:
     return Decision(at_s, what, participant, text=f"{name}{more}")
 
 
-def drill(thing: str, away_s: float, *, is_quiet: bool) -> Iterator[Decision]:
+def drill(thing: str, away_s: float, trouble: str) -> Iterator[Decision]:
     """What happens to a home when all is well again: each step has to be done as fast as the plane can.
 
-    In the middle it is away for `away_s` seconds. Nothing happens afterwards if it `is_quiet`.
+    In the middle it is away for `away_s` seconds. With a `trouble` less happens afterwards.
     """
     yield from (Decision(FAILS_S, "dependency-down", each, UNTIL_S - FAILS_S) for each in READERS)
     for kind in (*SENDERS, *SENDERS):
@@ -339,11 +340,17 @@ def drill(thing: str, away_s: float, *, is_quiet: bool) -> Iterator[Decision]:
     yield Decision(AWAY_S, "cut", thing, away_s)
     yield Decision(AWAY_S + 10.0, "say", thing, text=f"{ALARMS}keyword.v1")
     yield Decision(AWAY_S + 10.0, "message", thing, 1.0)
-    silent_s = AWAY_S + away_s + SILENT_S
-    if not is_quiet:
-        yield Decision(silent_s, "silent", thing, 1.0)
-        yield Decision(silent_s + 1.0, "message", thing, 1.0)
+    since_s = AWAY_S + away_s
+    if not trouble:
+        yield Decision(since_s + SILENT_S, "silent", thing, 1.0)
+    if trouble == "slow":
+        # While the report of its connection is made, it goes and comes.
+        yield from (Decision(since_s + 58.0 + at_s, "cut", thing, 0.3) for at_s in FLAPS_S)
+    yield Decision(since_s + SILENT_S + 1.0, "message", thing, 1.0)
 
+
+OF_TABLES: Final = ("throttle", "slow")
+"""What in a drill may be wrong with all tables for a while, seconds, for the sake of presence."""
 
 OF_PRESENCE: Final = ("recorder", "timers")
 DRILLED: Final[Mapping[str, tuple[str, ...]]] = {
@@ -369,8 +376,9 @@ AWAY_S: Final = 105.0
 ORDERS_S: Final = (24.0, NO_WAY_DOWN_S)
 """When in a drill something is sent down."""
 
+FLAPS_S: Final = (0.0, 3.5, 7.0, 10.5)
 BROKEN: Final = 3
-"""How often in a drill a connection is cut or goes silent."""
+"""How often in a drill a connection is cut or goes silent, unless it flaps."""
 
 SILENT_S: Final = 30.0
 """So long after it is back the connection goes silent: only the keepalive shows it."""

@@ -10,7 +10,7 @@ from eventplane.replay import REPLAY
 from eventplane.resource_names import FIFO_SUFFIX, dead_letter_queue, queue_name
 from local.histories.cloud import ENVIRONMENT
 from local.histories.oracles.finding import Finding
-from local.histories.story import BROKEN, SUBSCRIBED
+from local.histories.story import BROKEN, FLAPS_S, SUBSCRIBED
 
 if TYPE_CHECKING:
     from local.histories.history import History
@@ -24,7 +24,7 @@ def judged(history: History) -> Iterator[Finding]:
         if what == "disconnected" and at_s > history.drilled_s
     )
     for thing, count in ends.items():
-        if count > BROKEN:
+        if count > BROKEN + (len(FLAPS_S) if history.trouble and history.trouble.text == "slow" else 0):
             yield Finding("a connection ends without a cause", f"{thing}: {count} in the drill")
     for thing, count in history.spooled.items():
         if count:
