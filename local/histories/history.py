@@ -144,10 +144,9 @@ class History:
             self._run_until(self._is_over, self.healed_s + HISTORY_S)
             if self.trouble is not None:
                 self._run_drill(self.trouble)
-            self.spooled = {
-                thing: sum(home.forwarder.spool.backlog().values()) if home.forwarder else -1
-                for thing, home in self.homes.items()
-            }
+            # What a home has just said of itself is on its way.
+            self._run_until(lambda: not any(map(_spooled, self.homes.values())), self.engine.now_s + HEALS_S)
+            self.spooled = {thing: _spooled(home) for thing, home in self.homes.items()}
             for thing, home in self.homes.items():
                 home.is_frozen = True
                 if home.forwarder is not None:
@@ -235,7 +234,7 @@ class History:
         ):
             return False
         homes = self.homes.values()
-        if any(each.forwarder is None or any(each.forwarder.spool.backlog().values()) for each in homes):
+        if any(map(_spooled, homes)):
             return False
         if (
             self.cloud.unacknowledged()
@@ -510,6 +509,11 @@ class History:
                 each.is_dependency_down = is_down
 
         self._for(decision, lambda: set_all(True), lambda: set_all(False))
+
+
+def _spooled(home: Home) -> int:
+    """Return how many deliveries wait in the spool; -1 while no forwarder runs."""
+    return -1 if home.forwarder is None else sum(home.forwarder.spool.backlog().values())
 
 
 def _end_s(decision: Decision) -> float:
