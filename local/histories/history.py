@@ -197,6 +197,7 @@ class History:
             failing = {
                 "throttle": Decision(at_s, "throttle", "put_item", 6.0),
                 "slow": Decision(at_s, "slow", "dynamodb", 20.0),
+                "part": Decision(at_s, "part", "sqs", 6.0),
             }.get(trouble.text)
             if failing is None:
                 call = f"{trouble.who} {self.random.choice(DRILLED[trouble.who])}"
@@ -371,6 +372,9 @@ class History:
         act()
         self.engine.after(decision.much, undo)
 
+    def _set(self, decision: Decision, thing: object, name: str, fault: object, well: object) -> None:
+        self._for(decision, partial(setattr, thing, name, fault), partial(setattr, thing, name, well))
+
     def _cut(self, decision: Decision) -> None:
         line = self.homes[decision.who].uplink
         self._for(decision, line.cut, line.heal)
@@ -400,8 +404,7 @@ class History:
         self._disk(decision, "broken")
 
     def _disk(self, decision: Decision, state: str) -> None:
-        disk = self.homes[decision.who].disk
-        self._for(decision, lambda: setattr(disk, "state", state), lambda: setattr(disk, "state", "well"))
+        self._set(decision, self.homes[decision.who].disk, "state", state, "well")
 
     def _clock_step(self, decision: Decision) -> None:
         self.homes[decision.who].wrong_by_s += decision.much
@@ -410,12 +413,7 @@ class History:
         self.homes[decision.who].uplink.stall(decision.much)
 
     def _slow_line(self, decision: Decision) -> None:
-        line, delay_s = self.homes[decision.who].uplink, float(decision.text)
-        self._for(
-            decision,
-            lambda: setattr(line, "delay_s", delay_s),
-            lambda: setattr(line, "delay_s", CLOUD_DELAY_S),
-        )
+        self._set(decision, self.homes[decision.who].uplink, "delay_s", float(decision.text), CLOUD_DELAY_S)
 
     def _takeover(self, decision: Decision) -> None:
         """The forwarder starts anew while the broker takes its last connection for alive."""
@@ -426,11 +424,7 @@ class History:
 
     def _service_crash(self, decision: Decision) -> None:
         for each in self.homes[decision.who].services.values():
-            self._for(
-                decision,
-                partial(setattr, each, "is_crashing", True),
-                partial(setattr, each, "is_crashing", False),
-            )
+            self._set(decision, each, "is_crashing", True, False)
 
     def _no_reconciler(self, decision: Decision) -> None:
         self.weather.paused.add(decision.who)
@@ -459,12 +453,7 @@ class History:
 
     def _part(self, decision: Decision) -> None:
         """SQS takes only part of each batch."""
-        sqs = self.cloud.sqs
-        self._for(
-            decision,
-            lambda: setattr(sqs, "takes_part", True),
-            lambda: setattr(sqs, "takes_part", False),
-        )
+        self._set(decision, self.cloud.sqs, "takes_part", True, False)
 
     def _slow(self, decision: Decision) -> None:
         slow = self.weather.slow
@@ -486,12 +475,7 @@ class History:
             self.cloud.sqs.changed(queue, each.visible_ms)
 
     def _endpoint(self, decision: Decision) -> None:
-        endpoint = self.cloud.endpoints[decision.who]
-        self._for(
-            decision,
-            lambda: setattr(endpoint, "fault", decision.text),
-            lambda: setattr(endpoint, "fault", ""),
-        )
+        self._set(decision, self.cloud.endpoints[decision.who], "fault", decision.text, "")
 
     def _reader_kill(self, decision: Decision) -> None:
         those = [each for each in self.readers if each.participant == decision.who]
@@ -502,13 +486,9 @@ class History:
             reader.kill()
 
     def _dependency_down(self, decision: Decision) -> None:
-        those = [each for each in self.readers if each.participant == decision.who]
-
-        def set_all(is_down: bool) -> None:
-            for each in those:
-                each.is_dependency_down = is_down
-
-        self._for(decision, lambda: set_all(True), lambda: set_all(False))
+        for each in self.readers:
+            if each.participant == decision.who:
+                self._set(decision, each, "is_dependency_down", True, False)
 
 
 def _spooled(home: Home) -> int:

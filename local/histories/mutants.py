@@ -235,6 +235,12 @@ MUTANTS: Final = (
         "            if False:\n",
     ),
     Mutant(
+        "reports of presence that SQS takes in part all count as sent",
+        "lambdas/presence/judge.py",
+        "tuple(left[each.device])",
+        "tuple(left[each.device] if len(left[each.device]) == len(each.unsent) else ())",
+    ),
+    Mutant(
         "an item whose device is absent is looked at again in an hour",
         "eventplane/downlink/transitions.py",
         "wait_ms = min(LOOK_MS << looks, AWAY_MS)",

@@ -139,53 +139,20 @@ SUBSCRIBABLE: Final = {
 """Where the subscriptions of a participant lead, and the prefixes of the types that they are for."""
 
 ENDPOINT_FAULTS: Final = (
-    "404",
-    "410",
-    "429 3",
-    "429 30",
-    "500",
-    "503 120",
-    "500 2000",
-    "400",
-    "301",
-    "down",
-    "slow",
-)
+    "404", "410", "429 3", "429 30", "500", "503 120", "500 2000", "400", "301", "down", "slow",
+)  # fmt: skip
 
 AT_HOME: Final = (
-    "cut",
-    "silent",
-    "stall",
-    "slow-line",
-    "service-crash",
-    "lose-puback",
-    "kill",
-    "takeover",
-    "power-cut",
-    "broker-stop",
-    "disk-full",
-    "disk-broken",
-    "clock-step",
-    "flood",
-)
+    "cut", "silent", "stall", "slow-line", "service-crash", "lose-puback", "kill", "takeover",
+    "power-cut", "broker-stop", "disk-full", "disk-broken", "clock-step", "flood",
+)  # fmt: skip
 STEPS: Final = ("", "commit", "committed", "publish", "acknowledge")
 """Between which steps of the forwarder it is killed; "" for any."""
 
 IN_CLOUD: Final = (
-    "lose-answer",
-    "refuse",
-    "die",
-    "outage",
-    "slow",
-    "throttle",
-    "part",
-    "old",
-    "copy",
-    "late",
-    "reader-kill",
-    "dependency-down",
-    "endpoint",
-)
+    "lose-answer", "refuse", "die", "outage", "slow", "throttle", "part", "old", "copy", "late",
+    "reader-kill", "dependency-down", "endpoint",
+)  # fmt: skip
 
 FAULTS: Final = AT_HOME + IN_CLOUD
 OF_PROGRAMS: Final = ("lose-answer", "refuse", "die")
@@ -276,7 +243,7 @@ def draw(seed: int, size: Size) -> Story:
         decisions.append(Decision(0.0, "no-reconciler", "presence-reconciler"))
     if random.random() < 0.7:
         program = random.choice((*DRILLED, *OF_PRESENCE))
-        kinds = (*OF_PROGRAMS, *OF_TABLES) if program in OF_PRESENCE else OF_PROGRAMS
+        kinds = (*OF_PROGRAMS, *OF_SERVICES) if program in OF_PRESENCE else OF_PROGRAMS
         decisions.append(Decision(0.0, "drill", program, text=random.choice(("", *kinds, *kinds))))
     return Story(size.homes, random.randrange(1 << 30), tuple(sorted(decisions)))
 
@@ -349,8 +316,8 @@ def drill(thing: str, away_s: float, trouble: str) -> Iterator[Decision]:
     yield Decision(since_s + SILENT_S + 1.0, "message", thing, 1.0)
 
 
-OF_TABLES: Final = ("throttle", "slow")
-"""What in a drill may be wrong with all tables for a while, seconds, for the sake of presence."""
+OF_SERVICES: Final = ("throttle", "slow", "part")
+"""What in a drill may be wrong with all tables or queues for a while, for the sake of presence."""
 
 OF_PRESENCE: Final = ("recorder", "timers")
 DRILLED: Final[Mapping[str, tuple[str, ...]]] = {
