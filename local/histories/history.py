@@ -21,7 +21,7 @@ from eventplane.envelope import Envelope, write_event
 from eventplane.ingest import IngestFrame, parse_frame
 from eventplane.names import CONNECTED
 from eventplane.sqs_binding import RETRIES, to_message
-from local.histories.cloud import Cloud
+from local.histories.cloud import PLANE, Cloud
 from local.histories.engine import Engine
 from local.histories.home import Home, led_to
 from local.histories.line import CLOUD_DELAY_S
@@ -50,7 +50,7 @@ from local.histories.story import (
 )
 from local.histories.subscriber import Administrator
 from local.histories.wires import Weather
-from local.histories.wiring import SETTLES_S, Wiring, visibility_s
+from local.histories.wiring import SETTLES_S, Wiring
 from tests.fakes.sqs import FakeQueue
 
 HEALS_S: Final = 60.0
@@ -219,7 +219,8 @@ class History:
         if trouble.text == "lose-answer":
             return ANSWERS_LATE_S
         # What comes again may find the home away, or not yet known as back.
-        return 2 * visibility_s(trouble.who)
+        size = PLANE.presence.recorder if trouble.who in OF_PRESENCE else PLANE.downlink.reader
+        return 2.0 * size.visibility_s
 
     @property
     def away_s(self) -> float:

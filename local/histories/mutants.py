@@ -23,7 +23,7 @@ from typing import Any, Final, NamedTuple
 from benchmarks.results import Figure, write
 
 ROOT: Final = Path(__file__).parents[2]
-REQUIRED: Final = 36
+REQUIRED: Final = 40
 SEEDS: Final = 300
 PRODUCT: Final = "the product as it is"
 MUTANT_S: Final = 900

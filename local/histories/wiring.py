@@ -58,7 +58,6 @@ from lambdas.router.wiring import patience_of
 from local.histories.cloud import BUCKET, KEYS, PLANE, Cloud, inbox_arn
 from local.histories.endpoints import EndpointConnection
 from local.histories.function import Function
-from local.histories.story import OF_PRESENCE
 from local.histories.threads import TaskThreads
 
 API: Final = "subscriptions-api"
@@ -71,12 +70,6 @@ LIMITS: Final = PresenceLimits(
 
 SETTLES_S: Final = {CONNECTED: LIMITS.connected_after_s, DISCONNECTED: LIMITS.disconnected_after_s}
 """How long a connection, or its absence, stands before it is reported, seconds, by the report's type."""
-
-
-def visibility_s(program: str) -> int:
-    """Return how long the queue of a function of presence or downlink hides its messages, seconds."""
-    size = PLANE.presence.recorder if program in OF_PRESENCE else PLANE.downlink.reader
-    return size.visibility_s
 
 
 class Wiring:
