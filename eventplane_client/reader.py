@@ -114,6 +114,7 @@ class Reader:
         self._system = system
         self._has_expired = has_expired or (lambda event: is_expired(event, system.now_ms()))
         self._buffer: deque[Delivery] = deque()
+        self._cannot_claim = False
         self._taken = 0  # from the buffer, since the last reception
         self._positions = filter
         self._withheld: dict[Stream, list[Delivery]] = {}
@@ -238,9 +239,10 @@ class Reader:
         """How long it waits that was not handled and did not fail.
 
         Where nothing else tells a reader that died from one that gave back, the receives do, by their age.
+        While claims fail, other readers' fail as well: without a wait they would use up the receives.
         """
         attempt = delivery.message.attempt
-        if attempt == 1 or self._is_lasting:
+        if not self._cannot_claim and (attempt == 1 or self._is_lasting):
             return 0.0
         return self._schedule(delivery).wait_s(self._age_s(delivery), attempt, self._chance())
 
@@ -348,7 +350,9 @@ class Reader:
         for each in wanted:
             if not each.is_claimed:
                 first.setdefault(each.key, each)
+        self._cannot_claim = True  # unless this returns
         found = self._filter.claim(list(first), [each.key for each in handled])
+        self._cannot_claim = False
         self._end(handled)
         by_key = dict(zip(first, found, strict=True))
         verdicts: dict[Message, Verdict] = {}

@@ -105,16 +105,21 @@ class Items:
         In this order, so that a crash anywhere loses nothing: dead letters, the write, the transmission, its
         check. Raises `NotChangedError`, what `decide` raises, botocore's errors.
         """
+        is_doubtful = False
         for _ in range(ATTEMPTS):
             item, now_ms = self._table.read(thing, sk), self._clock()
             step = decide(item, now_ms)
             for ended in step.ended:
                 self._end(thing, sk, ended)
             if step.publish is None and step.item == item:
+                if is_doubtful and item is not None and item.due_at_ms is not None:
+                    self._work.check(thing, sk, item.due_at_ms - now_ms)
                 return step
             if self._stored(item, step):
                 self._follow(thing, sk, step, now_ms)
                 return step
+            # The answer may have been lost, and somebody else have written since: then nobody transmits.
+            is_doubtful |= step.publish is not None
         raise NotChangedError(thing, sk, "others keep writing it")
 
     def _stored(self, item: Desired | None, step: Step) -> bool:

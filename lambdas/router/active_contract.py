@@ -70,7 +70,7 @@ class ActiveContract(Generic[Engine]):
     `queues` are the inboxes that it can lead to; None where nobody writes to them.
     While a table cannot be read, what it said last stays as well, announcements for as long as they hold.
     Until contracts and subscriptions have been read once, the engine is `Unseen`. With `queues` it is so
-    again when the subscriptions that it is made of are `IN_FORCE_S` old: newer ones are in force.
+    again when what was read of one of them is `IN_FORCE_S` old: something newer may be in force.
     Announcements are no part of that: without them, more is delivered.
     """
 
@@ -105,7 +105,8 @@ class ActiveContract(Generic[Engine]):
         self._refused: set[str] = set()
         self._unseen = {CONTRACTS, SUBSCRIPTIONS}
         self._is_derived = False
-        self._read_ms = self._known_ms = 0
+        self._read_ms = {CONTRACTS: 0, SUBSCRIPTIONS: 0, INTEREST: 0}
+        self._known_ms = 0
         self._is_stale = False
 
     @property
@@ -126,7 +127,7 @@ class ActiveContract(Generic[Engine]):
 
     def current(self) -> Engine | Unseen[Engine]:
         """The engine by the tables as they were read last. From any thread, also during a `look`."""
-        # Subscriptions that were written before they were read last are among those the engine is made of.
+        # What was written before the tables were read last is among that which the engine is made of.
         self._is_stale = self._queues is not None and not (
             0 <= self._clock() - self._known_ms < 1_000 * IN_FORCE_S
         )
@@ -171,6 +172,7 @@ class ActiveContract(Generic[Engine]):
 
     def _look(self, table: str, refresh: Callable[[], None]) -> bool:
         """Whether the table could be read."""
+        began_ms = self._clock()
         try:
             refresh()
         except Exception as error:  # noqa: BLE001 - whatever is wrong with it, the others are read
@@ -181,12 +183,11 @@ class ActiveContract(Generic[Engine]):
             )
             count(Metric.CONTRACT_UNCHECKED)
             return False
+        self._read_ms[table] = began_ms
         return True
 
     def _refresh_subscriptions(self) -> None:
-        began_ms = self._clock()
         self._subscribed = self._subscriptions.all()
-        self._read_ms = began_ms
 
     def _refresh_interest(self) -> None:
         self._leased = self._interest.all(self._clock() / 1_000)
@@ -209,7 +210,7 @@ class ActiveContract(Generic[Engine]):
                 self._engine = self._published
             return
         self._derived_from = basis
-        self._known_ms = self._read_ms
+        self._known_ms = min(self._read_ms[CONTRACTS], self._read_ms[SUBSCRIPTIONS])
         self._is_derived = not self._unseen
 
     def _derive(self) -> None:

@@ -60,7 +60,7 @@ class Cloud:
         self.contract = contract
         self.weather = weather
         self.clock: Clock = lambda: engine.now_ms
-        self.sqs = Queues(engine, self.clock)
+        self.sqs = Queues(engine, self.clock, weather.share)
         self.dynamodb = TablesClient()
         self.s3 = FakeS3(self.clock)  # type: ignore[arg-type]
         self.numbers = count(1)

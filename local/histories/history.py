@@ -2,29 +2,44 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
-from functools import partial
+from dataclasses import replace
+from functools import cached_property, partial
 from itertools import chain
 from math import inf
 from pathlib import Path
 from random import Random
 from typing import Any, Final
 
-from eventplane.contract import Contract, Downlink
+from edge.contract_updates import contract_key
+from eventplane.contract import Contract, Downlink, contract_document
+from eventplane.device_reports import DEVICE_CONTRACT
 from eventplane.envelope import Envelope, write_event
-from eventplane.sqs_binding import to_message
-from local.histories.cloud import Cloud
+from eventplane.ingest import IngestFrame, parse_frame
+from eventplane.names import CONNECTED
+from eventplane.sqs_binding import RETRIES, to_message
+from local.histories.cloud import PLANE, Cloud
 from local.histories.engine import Engine
-from local.histories.home import Home
+from local.histories.home import Home, led_to
+from local.histories.line import CLOUD_DELAY_S
 from local.histories.operators import Operator
 from local.histories.ordered import NightWatch, ordered
 from local.histories.reader import CloudReader, Handled, ReaderFunction
 from local.histories.story import (
+    AWAY_S,
+    BUSY_S,
+    DEVICES,
     DRILL_S,
+    DRILLED,
     FAULTS,
     FUNCTIONS,
+    GIVEN_UP_S,
+    OF_PRESENCE,
+    OLD,
+    ORDERS_S,
     READERS,
     SENDERS,
     SUBSCRIBABLE,
@@ -35,13 +50,13 @@ from local.histories.story import (
 )
 from local.histories.subscriber import Administrator
 from local.histories.wires import Weather
-from local.histories.wiring import Wiring
+from local.histories.wiring import SETTLES_S, Wiring
 from tests.fakes.sqs import FakeQueue
 
 HEALS_S: Final = 60.0
 """So long after the last decision all faults are over."""
 
-SETTLES_S: Final = 9_000.0
+HISTORY_S: Final = 9_000.0
 """So long after that everything has ended, an endpoint asked again after an hour; sooner if nothing waits."""
 
 STATE_KEY: Final = "threshold/home/pulse"
@@ -53,6 +68,12 @@ BURST_S: Final = 0.3
 
 LEAST_S: Final = 300.0
 """How long it goes on after healing in any case, for copies that come late."""
+
+ANSWERS_LATE_S: Final = 5.0
+"""How much later a drill is in which answers are lost, seconds: a call is repeated."""
+
+MENDS_S: Final = 1_200.0
+"""How long a drill in which a program fails takes longer, for what is due after three heartbeats."""
 
 LOOKS_S: Final = 20.0
 """How long it goes on between two looks whether it is over."""
@@ -99,7 +120,12 @@ class History:
         self.desired: list[tuple[float, str, str, int]] = []
         self.things = things
         self.held: dict[str, Any] = {}
-        self.is_drilled = False
+        self.contracts: dict[str, Contract] = {}
+        """The last contract that was sent to each home."""
+        self.trouble: Decision | None = None
+        """What fails in the drill, if there is one."""
+        self.gives_up = False
+        """Whether a queue moves to its dead-letter queue what comes too often."""
         self.healed_s = self.drilled_s = inf
 
     def run(self) -> History:
@@ -115,13 +141,12 @@ class History:
             self.healed_s = ends_s + HEALS_S
             self.engine.at(self.healed_s, self._heal)
             self.engine.run(self.healed_s + LEAST_S)
-            self._run_until(self._is_over, self.healed_s + SETTLES_S)
-            if self.is_drilled:
-                self._run_drill()
-            self.spooled = {
-                thing: sum(home.forwarder.spool.backlog().values()) if home.forwarder else -1
-                for thing, home in self.homes.items()
-            }
+            self._run_until(self._is_over, self.healed_s + HISTORY_S)
+            if self.trouble is not None:
+                self._run_drill(self.trouble)
+            # What a home has just said of itself is on its way.
+            self._run_until(lambda: not any(map(_spooled, self.homes.values())), self.engine.now_s + HEALS_S)
+            self.spooled = {thing: _spooled(home) for thing, home in self.homes.items()}
             for thing, home in self.homes.items():
                 home.is_frozen = True
                 if home.forwarder is not None:
@@ -135,6 +160,12 @@ class History:
                 each.look_soon(0.0)
             self._run_until(self._is_archived, self.engine.now_s + LEAST_S)
         return self
+
+    @cached_property
+    def frames(self) -> list[tuple[IngestFrame, list[Envelope]]]:
+        """What IoT Core took, with the events in it."""
+        frames = map(parse_frame, self.cloud.sqs.sent[self.cloud.tap])
+        return [(each, [item.event for item in each.items() if item.event]) for each in frames]
 
     def _run_until(self, is_reached: Callable[[], bool], ends_s: float) -> None:
         while self.engine.now_s < ends_s and not is_reached():
@@ -150,12 +181,52 @@ class History:
         read += [self.cloud.queue(f"{each.participant}-inbox") for each in self.readers]
         return (each for each in read if each.messages and each is not self.cloud.queue("timers"))
 
-    def _run_drill(self) -> None:
-        """Let well-known things happen when all is well, and nothing waits."""
-        self.drilled_s = self.engine.now_s
-        for each in chain.from_iterable(map(drill, self.things)):
-            self.engine.at(self.drilled_s + each.at_s, partial(self._do, each))
-        self.engine.run(self.drilled_s + DRILL_S)
+    def _run_drill(self, trouble: Decision) -> None:
+        """Let well-known things happen when all is well and nothing waits, and nothing reconciles."""
+        engine = self.engine
+        self.drilled_s = began_s = engine.now_s
+        self.weather.paused |= {"presence-reconciler", "downlink-reconciler"}
+        engine.at(began_s + AWAY_S, partial(self.weather.paused.discard, "downlink-reconciler"))
+        back_s = AWAY_S + self.away_s
+        if trouble.text:
+            moments = {
+                "recorder": (AWAY_S, back_s),
+                "timers": (back_s + SETTLES_S[CONNECTED],),
+            }
+            at_s = self.random.choice(moments.get(trouble.who, ORDERS_S[:1]))
+            failing = {
+                "throttle": Decision(at_s, "throttle", "put_item", 6.0),
+                "slow": Decision(at_s, "slow", "dynamodb", 20.0),
+                "part": Decision(at_s, "part", "sqs", 6.0),
+            }.get(trouble.text)
+            if failing is None:
+                call = f"{trouble.who} {self.random.choice(DRILLED[trouble.who])}"
+                failing = replace(trouble, what=trouble.text, who=call, much=self.random.randint(1, 2))
+            elif trouble.text == "slow":
+                at_s = back_s + SETTLES_S[CONNECTED] - 2.0
+            engine.at(began_s + at_s, partial(self._do, failing))
+        steps = (drill(thing, self.away_s, trouble.text) for thing in self.things)
+        for each in chain.from_iterable(steps):
+            engine.at(began_s + each.at_s, partial(self._do, each))
+        engine.run(began_s + back_s + DRILL_S + (MENDS_S if trouble.text else 0.0))
+
+    @property
+    def trouble_s(self) -> float:
+        """How much later than usual the drill may be, seconds: a queue hides what its program did not end."""
+        trouble = self.trouble
+        if trouble is None or not trouble.text:
+            return 0.0
+        if trouble.text == "lose-answer":
+            return ANSWERS_LATE_S
+        # What comes again may find the home away, or not yet known as back.
+        size = PLANE.presence.recorder if trouble.who in OF_PRESENCE else PLANE.downlink.reader
+        return 2.0 * size.visibility_s
+
+    @property
+    def away_s(self) -> float:
+        """How long homes are away in the drill, seconds: a report that fails is over by then."""
+        is_report = self.trouble is not None and self.trouble.who in OF_PRESENCE
+        return 120.0 + (self.trouble_s if is_report else 0.0)
 
     def _is_over(self) -> bool:
         """Whether nothing waits any more: what follows are heartbeats."""
@@ -165,7 +236,7 @@ class History:
         ):
             return False
         homes = self.homes.values()
-        if any(each.forwarder is None or any(each.forwarder.spool.backlog().values()) for each in homes):
+        if any(map(_spooled, homes)):
             return False
         if (
             self.cloud.unacknowledged()
@@ -186,11 +257,14 @@ class History:
     def _heal(self) -> None:
         self.weather.down.clear()
         self.weather.slow.clear()
+        self.weather.throttled.clear()
+        self.cloud.sqs.takes_part = False
         for kind in (self.weather.lost, self.weather.dead, self.weather.refused):
             kind.clear()
         for home in self.homes.values():
             home.uplink.heal()
-            home.uplink.loses_answers = 0
+            home.uplink.go_on()
+            home.uplink.loses_answers, home.uplink.delay_s = 0, CLOUD_DELAY_S
             home.inside.heal()
             home.disk.state = "well"
             home.fuse = None
@@ -226,17 +300,24 @@ class History:
         kind = "org.eventplane.home.message.v1"
         self._burst(decision, partial(self._down, decision, kind, {"text": "Hello"}))
 
+    def _send_contract(self, decision: Decision) -> None:
+        """Send a home a contract with a route more or, without `text`, its own."""
+        contract = led_to(self.contract, decision.text)
+        data = contract_document(contract)
+        self._down(decision, DEVICE_CONTRACT, data, "operations", statekey=contract_key(contract.name))
+        self.contracts[decision.who] = contract
+
     def _burst(self, decision: Decision, act: Callable[[], object]) -> None:
         """Let as many follow each other as the decision says."""
         for at in range(int(decision.much)):
             self.engine.after(at * BURST_S, act)
 
-    def _down(self, decision: Decision, kind: str, data: Any, **more: str) -> None:
+    def _down(self, decision: Decision, kind: str, data: Any, sender: str = "carers", **more: str) -> None:
         self._numbers["down"] += 1
         number = self._numbers["down"]
         attributes = {
             "id": f"down-{number}",
-            "source": "/carers",
+            "source": f"/{sender}",
             "type": kind,
             "todevice": decision.who,
             "stateversion": str(number),
@@ -244,14 +325,13 @@ class History:
         }
         event = write_event(attributes, data)
         self.desired.append((self.engine.now_s, decision.who, kind, number))
-        body = to_message(event, {}).body
-        self._carer(body)
+        self._put_into(self.cloud.outboxes[sender], to_message(event, {}).body)
 
-    def _carer(self, body: str) -> None:
+    def _put_into(self, url: str, body: str) -> None:
         if "sqs" in self.weather.down:
-            self.engine.after(2.0, lambda: self._carer(body))
+            self.engine.after(2.0, lambda: self._put_into(url, body))
         else:
-            self.cloud.sqs.send_message(QueueUrl=self.cloud.outboxes["carers"], MessageBody=body)
+            self.cloud.sqs.send_message(QueueUrl=url, MessageBody=body)
 
     def _round(self, decision: Decision) -> None:
         self.watch.go_round(int(decision.much))
@@ -260,6 +340,20 @@ class History:
         self.administrators[decision.who].do(decision)
 
     _post = _delete = _put
+
+    def _old(self, decision: Decision) -> None:
+        """0.3.0, which runs beside this version during a deployment, wrote last what is there."""
+        self.cloud.dynamodb.strip(decision.who, OLD[decision.who])
+        for message in chain.from_iterable(each.messages for each in self.cloud.sqs.queues.values()):
+            message.attributes.pop(RETRIES, None)
+
+    def _few_receives(self, decision: Decision) -> None:
+        """A queue gives up by itself, and an operator looks after what it gave up."""
+        queue = self.cloud.queue(decision.who)
+        policy = json.dumps({**queue.redrive, "maxReceiveCount": int(decision.much)})
+        queue.attributes["RedrivePolicy"] = policy
+        self.engine.every(GIVEN_UP_S, self.operator.redrive_queues, first_s=GIVEN_UP_S)
+        self.gives_up = True
 
     def _redrive(self, _decision: Decision) -> None:
         self.operator.redrive()
@@ -270,14 +364,17 @@ class History:
     def _publish(self, decision: Decision) -> None:
         self.operator.publish(decision.text)
 
-    def _drill(self, _decision: Decision) -> None:
-        self.is_drilled = True
+    def _drill(self, decision: Decision) -> None:
+        self.trouble = decision
 
     # What fails.
 
     def _for(self, decision: Decision, act: Callable[[], object], undo: Callable[[], object]) -> None:
         act()
         self.engine.after(decision.much, undo)
+
+    def _set(self, decision: Decision, thing: object, name: str, fault: object, well: object) -> None:
+        self._for(decision, partial(setattr, thing, name, fault), partial(setattr, thing, name, well))
 
     def _cut(self, decision: Decision) -> None:
         line = self.homes[decision.who].uplink
@@ -308,23 +405,27 @@ class History:
         self._disk(decision, "broken")
 
     def _disk(self, decision: Decision, state: str) -> None:
-        disk = self.homes[decision.who].disk
-        self._for(decision, lambda: setattr(disk, "state", state), lambda: setattr(disk, "state", "well"))
+        self._set(decision, self.homes[decision.who].disk, "state", state, "well")
 
     def _clock_step(self, decision: Decision) -> None:
         self.homes[decision.who].wrong_by_s += decision.much
 
     def _stall(self, decision: Decision) -> None:
-        line = self.homes[decision.who].uplink
-        self._for(decision, lambda: setattr(line, "stall_s", decision.much), line.heal)
+        self.homes[decision.who].uplink.stall(decision.much)
+
+    def _slow_line(self, decision: Decision) -> None:
+        self._set(decision, self.homes[decision.who].uplink, "delay_s", float(decision.text), CLOUD_DELAY_S)
+
+    def _takeover(self, decision: Decision) -> None:
+        """The forwarder starts anew while the broker takes its last connection for alive."""
+        home = self.homes[decision.who]
+        home.uplink.go_silent()
+        home.uplink.heal()
+        home.kill()
 
     def _service_crash(self, decision: Decision) -> None:
         for each in self.homes[decision.who].services.values():
-            self._for(
-                decision,
-                partial(setattr, each, "is_crashing", True),
-                partial(setattr, each, "is_crashing", False),
-            )
+            self._set(decision, each, "is_crashing", True, False)
 
     def _no_reconciler(self, decision: Decision) -> None:
         self.weather.paused.add(decision.who)
@@ -346,14 +447,26 @@ class History:
         down = self.weather.down
         self._for(decision, lambda: down.add(decision.who), lambda: down.discard(decision.who))
 
+    def _throttle(self, decision: Decision) -> None:
+        """An operation is refused, as all others are not."""
+        throttled = self.weather.throttled
+        self._for(decision, lambda: throttled.add(decision.who), lambda: throttled.discard(decision.who))
+
+    def _part(self, decision: Decision) -> None:
+        """SQS takes only part of each batch."""
+        self._set(decision, self.cloud.sqs, "takes_part", True, False)
+
     def _slow(self, decision: Decision) -> None:
         slow = self.weather.slow
         self._for(decision, lambda: slow.update({decision.who: SLOW_S}), lambda: slow.pop(decision.who, None))
 
     def _copy(self, decision: Decision) -> None:
-        """A standard queue delivers its next message twice, the copy up to minutes later."""
-        name = self.cloud.queue(decision.who).name
-        self.cloud.sqs.copies[name] = decision.much if decision.much > 1.0 else 0.0
+        """A standard queue, or IoT Core, delivers for a while each message twice, the copy minutes later."""
+        copies = self.engine.now_s + BUSY_S, decision.much if decision.much > 1.0 else 0.0
+        if decision.who == DEVICES:
+            self.cloud.iot.copies = copies
+        else:
+            self.cloud.sqs.copies[self.cloud.queue(decision.who).name] = copies
 
     def _late(self, decision: Decision) -> None:
         """What waits in a queue is seen later, and in another order."""
@@ -363,12 +476,7 @@ class History:
             self.cloud.sqs.changed(queue, each.visible_ms)
 
     def _endpoint(self, decision: Decision) -> None:
-        endpoint = self.cloud.endpoints[decision.who]
-        self._for(
-            decision,
-            lambda: setattr(endpoint, "fault", decision.text),
-            lambda: setattr(endpoint, "fault", ""),
-        )
+        self._set(decision, self.cloud.endpoints[decision.who], "fault", decision.text, "")
 
     def _reader_kill(self, decision: Decision) -> None:
         those = [each for each in self.readers if each.participant == decision.who]
@@ -379,13 +487,14 @@ class History:
             reader.kill()
 
     def _dependency_down(self, decision: Decision) -> None:
-        those = [each for each in self.readers if each.participant == decision.who]
+        for each in self.readers:
+            if each.participant == decision.who:
+                self._set(decision, each, "is_dependency_down", True, False)
 
-        def set_all(is_down: bool) -> None:
-            for each in those:
-                each.is_dependency_down = is_down
 
-        self._for(decision, lambda: set_all(True), lambda: set_all(False))
+def _spooled(home: Home) -> int:
+    """Return how many deliveries wait in the spool; -1 while no forwarder runs."""
+    return -1 if home.forwarder is None else sum(home.forwarder.spool.backlog().values())
 
 
 def _end_s(decision: Decision) -> float:

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cache
+from math import inf
 from pathlib import Path
 from random import Random
 from typing import Any, Final
 
 from edge.components import make_links
-from edge.errors import SpoolFullError, SpoolUnavailableError
-from edge.forwarder import Forwarder
+from edge.contract_updates import active_contract, keep_contract
+from edge.errors import SettingProblem, SpoolFullError, SpoolUnavailableError
+from edge.forwarder import Forwarder, Reload
 from edge.settings import CloudSettings, HealthSettings, LocalSettings, Settings
-from edge.spool import Spool
+from edge.spool import Delivery, Discard, Spool, StoredEvent
 from edge.system import System
 from edge.uptime_clock import Uptime
 from edge.without_disk import DiskWatch
-from eventplane.contract import Contract
+from eventplane.contract import Contract, Downlink, Priority, compile_contract, contract_document
 from eventplane.envelope import Envelope, parse_event
 from eventplane.errors import EnvelopeError
 from eventplane.receipts import Receipt, digest, read_receipts, write_receipts
@@ -39,6 +42,9 @@ AGAIN_S: Final = 10.0
 TRUSTING: Final = ("activity-service", "climate-service")
 """The services that wait for the broker's PUBACK only: its lasting session keeps what it has acknowledged."""
 
+RELOADS_S: Final = 1.0
+"""How long a forwarder may take to follow another contract, seconds."""
+
 RESTART_S: Final = 5.0
 """How long the service manager takes to start a program again."""
 
@@ -51,11 +57,34 @@ def home_limits() -> Limits:
     )
 
 
+@cache
+def led_to(contract: Contract, kind: str) -> Contract:
+    """Return `contract` with a route for events of `kind` to the call service; with none for ''."""
+    if not kind:
+        return contract
+    document = contract_document(contract)
+    document["routes"]["sent-to-the-home"] = {
+        "filter": {"exact": {"type": kind}},
+        "to": "call-service.inbox",
+    }
+    return compile_contract(document, "sent")
+
+
 class Disk:
     """What happens when the spool commits: `full` refuses, `broken` fails."""
 
     def __init__(self) -> None:
         self.state = "well"
+
+
+@dataclass(slots=True)
+class Kept:
+    """An event in the spool for the cloud: when it was stored, and when and how its delivery ended."""
+
+    at_s: float
+    is_urgent: bool
+    ended_s: float = inf
+    is_sent: bool = False
 
 
 class Home:
@@ -80,11 +109,19 @@ class Home:
         self.services: dict[str, Service] = {}
         self.forwarder: Forwarder | None = None
         self.numbers: dict[tuple[str, str], tuple[str, int]] = {}
-        self.for_cloud: set[tuple[str, int]] = set()
-        """The epochs and numbers of the events that were stored for the cloud."""
+        self.for_cloud: dict[tuple[str, int], Kept] = {}
+        """What was stored for the cloud, by epoch and number."""
+        self.published: list[tuple[float, str, bytes]] = []
+        """When the forwarder published what to the cloud over which topic, while it had a disk."""
+        self.ended_s: list[float] = []
+        """When the forwarder, or the device, was killed: what is only in memory is lost then."""
         self.system = System(lambda: engine.now_s, self.now, self.uptime, lambda: 0.0, random.randbytes)
         self._folder = folder / thing
         self._folder.mkdir()
+        self.states: dict[str, list[int]] = {}
+        """The versions of each state that were stored, by key."""
+        self.contracts: list[tuple[float, Contract]] = []
+        """From when on the home followed which contract."""
         self._settings = Settings(
             thing=thing,
             contract=self._folder / "contract.json",
@@ -97,6 +134,7 @@ class Home:
             health=HealthSettings(),
             provisioning=None,
         )
+        self._settings.contract.write_bytes(contract.canonical)
         for name, each in contract.participants.items():
             if each.kind.value == "device_service":
                 self.services[name] = Service(self, name)
@@ -121,20 +159,52 @@ class Home:
         self._mailbox: Mailbox[Any] = Mailbox()
         disk = DiskWatch(self._settings, self.system, self._open)
         spool = disk.open(engine.now_s)
-        links = make_links(self._settings, lambda: self.contract, self._mailbox, self.system, self._connect)
+        contract = self._active_contract(spool)
+        links = make_links(
+            self._settings, lambda: self.contracts[-1][1], self._mailbox, self.system, self._connect
+        )
         for share in self._mailbox.shares.values():
             share._notify = self._notify(share._notify)  # noqa: SLF001 - the loop that waits is not run here
         self._woken = False
         self.forwarder = Forwarder(
-            self.contract, self._settings, spool, links, lambda *_: [], self.system, dict, disk=disk
+            contract,
+            self._settings,
+            spool,
+            links,
+            lambda *_: [],
+            self.system,
+            dict,
+            self._contract_came,
+            self.contract,
+            disk=disk,
         )
         self._wake()
+
+    def _active_contract(self, spool: Spool) -> Contract:
+        """Return the contract to follow: the last that came down, or the image's."""
+        found = active_contract(self._settings.contract, spool, self.contract)
+        contract = self.contract if isinstance(found, SettingProblem) else found.contract
+        self.contracts.append((self.engine.now_s, contract))
+        keep_contract(contract, self._settings.spool)
+        return contract
+
+    def _contract_came(self) -> None:
+        forwarder = self.forwarder
+        if forwarder is not None and forwarder.disk_failure is None:
+            self._put(Reload(self._active_contract(forwarder.spool), self.contract))
+
+    def contract_at(self, at_s: float) -> Contract | None:
+        """Return the contract that the home follows at a moment; None while it changes."""
+        if any(abs(each - at_s) < RELOADS_S for each, _ in self.contracts[1:]):
+            return None
+        return next(contract for since_s, contract in reversed(self.contracts) if since_s <= at_s)
 
     def kill(self, *, power: bool = False) -> None:
         """End the forwarder at this step; with `power` the whole device."""
         forwarder, self.forwarder, self.fuse = self.forwarder, None, None
         if forwarder is None:
             return
+        self.ended_s.append(self.engine.now_s)
         self.engine.note(f"{self.thing} spool", "power cut" if power else "killed", is_fault=True)
         for line in (self.uplink, self.inside):
             for each in list(line.open):
@@ -200,8 +270,13 @@ class Home:
     def _connect(
         self, endpoint: Endpoint, link: LinkName, generation: int, _: Any, share: Any, skips: Any
     ) -> Dialled:
-        line = self.uplink if link is LinkName.CLOUD else self.inside
-        return Dialled(line, endpoint, link, generation, self._put, share, skips, self.step)
+        is_cloud = link is LinkName.CLOUD
+        line, note = (self.uplink, self._note_publish) if is_cloud else (self.inside, None)
+        return Dialled(line, endpoint, link, generation, self._put, share, skips, self.step, note)
+
+    def _note_publish(self, topic: str, payload: bytes) -> None:
+        if self.forwarder is not None and self.forwarder.disk_failure is None:
+            self.published.append((self.engine.now_s, topic, payload))
 
     def _notify(self, notify: Callable[[bool], None]) -> Callable[[bool], None]:
         def both(eager: bool) -> None:
@@ -220,25 +295,46 @@ class HomeSpool(Spool):
             raise SpoolUnavailableError(path, "the disk is broken", "replace it")
         super().__init__(path, system, **options)
 
-    def commit(self, *given: Any, **named: Any) -> None:
+    def commit(
+        self,
+        events: Sequence[StoredEvent],
+        done: Iterable[Delivery] = (),
+        discarded: Iterable[Discard] = (),
+        **more: Any,
+    ) -> None:
+        done, discarded = list(done), list(discarded)
         if self.is_on_disk:
             self._home.step("commit")
             if self._home.disk.state == "broken":
                 raise SpoolUnavailableError(self.path, "the disk is broken", "replace it")
-            if self._home.disk.state == "full" and given[0]:
+            if self._home.disk.state == "full" and events:
                 raise SpoolFullError(self.path, "the disk is full", "make room")
-        super().commit(*given, **named)
-        for each in given[0]:
-            event = parse_event(each.json)
-            self._home.numbers[event.source, event.id] = self.epoch, each.sequence
-            if self._home.contract.device.outbox.address in each.destinations:
-                self._home.for_cloud.add((self.epoch, each.sequence))
-        if given[0]:
-            self._home.engine.note(
-                f"{self._home.thing} spool", f"stores {len(given[0])} up to {given[0][-1].sequence}"
-            )
+        super().commit(events, done, discarded, **more)
+        self._note(events, done, discarded)
+        for state in more.get("states", ()):
+            if state.kind is Downlink.STATE:
+                self._home.states.setdefault(state.key, []).append(state.state_version.version)
         if self.is_on_disk:
             self._home.step("committed")
+
+    def _note(
+        self, events: Sequence[StoredEvent], done: Iterable[Delivery], discarded: Iterable[Discard]
+    ) -> None:
+        home, now_s = self._home, self._home.engine.now_s
+        uplink = home.contract.device.outbox.address
+        for each in events:
+            event = parse_event(each.json)
+            home.numbers[event.source, event.id] = self.epoch, each.sequence
+            if uplink in each.destinations:
+                is_urgent = each.rank <= Priority.URGENT.rank
+                home.for_cloud[self.epoch, each.sequence] = Kept(now_s, is_urgent)
+        for ended, is_sent in ((done, True), ((each.delivery for each in discarded), False)):
+            for delivery in ended:
+                if delivery.destination == uplink:
+                    kept = home.for_cloud[self.epoch, delivery.sequence]
+                    kept.ended_s, kept.is_sent = now_s, is_sent
+        if events:
+            home.engine.note(f"{home.thing} spool", f"stores {len(events)} up to {events[-1].sequence}")
 
 
 class Service:

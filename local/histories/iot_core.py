@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from eventplane.ingest import IngestFrame, frame_text
 from eventplane.topics import urgent_rule
@@ -27,12 +27,19 @@ class IotCore:
         self._cloud = cloud
         self.connections: list[tuple[float, str, str]] = []
         """When each device connected, subscribed and was gone."""
+        self.copies = 0.0, 0.0
+        """Until when each message to a device comes twice, and how long after it the copy, seconds."""
         self._versions: dict[str, int] = {}
 
-    def publish(self, *, topic: str, qos: int, payload: bytes) -> None:
+    def publish(self, *, topic: str, qos: int, payload: bytes) -> dict[str, Any]:
         """Publish to a device: the operation of the data plane that functions use."""
         self.engine.note("IoT Core", f"sends down to {topic}")
-        self.broker.publish(Message(topic, payload, qos))
+        message = Message(topic, payload, qos)
+        self.broker.publish(message)
+        until_s, after_s = self.copies
+        if self.engine.now_s < until_s:
+            self.engine.after(after_s, lambda: self.broker.publish(message))
+        return {}
 
     def _published(self, client: str, message: Message) -> bool:
         """Basic Ingest: the rule writes to the router's queue and to the tap's, independently."""

@@ -10,7 +10,7 @@ from math import inf
 from typing import Any, Final
 
 from eventplane_mqtt.endpoint import Endpoint
-from eventplane_mqtt.mailbox import Disconnected, LinkName, Received, Share
+from eventplane_mqtt.mailbox import Connected, Disconnected, LinkName, Received, Share
 from eventplane_mqtt.session import Session, Skips
 from local.histories.broker import Broker, Link
 from local.histories.engine import Due, Engine
@@ -21,7 +21,7 @@ class Line:
 
     While it is not `is_up` nothing connects; while it `is_silent` what is sent vanishes without a sign,
     as with a router that forgot the connection. `loses_answers` is how many PUBACKs vanish, each with
-    all that follows on its connection. What connections report to the forwarder's loop comes `stall_s` late.
+    all that follows on its connection.
     """
 
     def __init__(self, engine: Engine, broker: Broker, delay_s: float) -> None:
@@ -30,7 +30,8 @@ class Line:
         self.is_up = True
         self.is_silent = False
         self.loses_answers = 0
-        self.stall_s = 0.0
+        self.stalls_s = 0.0
+        self.stalled: Dialled | None = None
         self.open: list[Dialled] = []
         self.engine = engine
 
@@ -48,7 +49,36 @@ class Line:
 
     def heal(self) -> None:
         """New connections work; those that went silent stay so."""
-        self.is_up, self.is_silent, self.stall_s = True, False, 0.0
+        self.is_up, self.is_silent = True, False
+
+    def stall(self, seconds: float) -> None:
+        """Break the connections; the next one, once it is up, reports so late to the forwarder's loop.
+
+        If another follows it before, it reports while that waits for its first PUBACK.
+        """
+        self.cut()
+        self.heal()
+        self.stalls_s = seconds
+
+    def go_on(self) -> None:
+        """End a stall."""
+        self.stalls_s = 0.0
+        if self.stalled is not None:
+            self.stalled.go_on()
+
+    def note_up(self, dialled: Dialled) -> None:
+        """A connection is up."""
+        if self.stalls_s:
+            self.stalled = dialled
+            dialled.is_stalled, seconds = True, self.stalls_s
+            self.stalls_s = 0.0
+            self.engine.after(seconds, dialled.go_on)
+
+    def note_publish(self, dialled: Dialled) -> None:
+        """A connection publishes."""
+        if self.stalled not in (None, dialled):
+            self.engine.after(self.delay_s / 2, self.stalled.go_on)
+            self.stalled = None
 
 
 class Dialled:
@@ -64,16 +94,20 @@ class Dialled:
         share: Share | None = None,
         skips: Skips | None = None,
         step: Callable[[str], None] = lambda _: None,
+        published: Callable[[str, bytes], object] | None = None,
     ) -> None:
         self.is_deaf = line.is_silent
         self._line = line
         self._engine = line.engine
         self._name, self._generation = link, generation
-        self._emit = self._stalled(emit)
-        self._put = self._stalled(share.put) if share is not None else None
-        self._reports_at = 0.0
+        self._emit = self._late(emit)
+        self._put = self._late(share.put) if share is not None else None
+        self.is_stalled = False
+        self._unreported: list[Callable[[], object]] = []
+        self._arrives_at = {True: 0.0, False: 0.0}
         self._share = share
         self._step = step
+        self._published = published
         self._session = Session(endpoint, link, generation, drops=bool(share and share.drops), skips=skips)
         self._remote: Link | None = None
         self._over = self._is_cut = False
@@ -88,7 +122,10 @@ class Dialled:
 
     def publish(self, topic: str, payload: bytes, qos: int = 1, *, retain: bool = False) -> int:
         self._step("publish")
+        self._line.note_publish(self)
         mid = self._session.publish(topic, payload, qos, retain=retain)
+        if self._published is not None:
+            self._published(topic, payload)
         self._flush_soon()
         return mid
 
@@ -116,6 +153,13 @@ class Dialled:
         self._over = True
         self._leave()
 
+    def go_on(self) -> None:
+        """Report what it could not while it was stalled."""
+        self.is_stalled = False
+        unreported, self._unreported = self._unreported, []
+        for each in unreported:
+            each()
+
     def cut(self, reason: str) -> None:
         """The connection breaks, with what is on its way, and this end learns it."""
         if not self._over:
@@ -133,11 +177,11 @@ class Dialled:
             self._line.loses_answers -= 1
             self.is_deaf = True
             return
-        self._engine.after(self._line.delay_s, lambda: self._receive(data))
+        self._after_delay(lambda: self._receive(data), is_up=False)
 
     def hung_up(self) -> None:
         if not self._over and not self.is_deaf:
-            self._engine.after(self._line.delay_s, lambda: self.cut("the broker hung up"))
+            self._after_delay(lambda: self.cut("the broker hung up"), is_up=False)
 
     # Within.
 
@@ -188,7 +232,7 @@ class Dialled:
             self._session.sent(self._engine.now_s)
             remote = self._remote
             if remote is not None and not self.is_deaf:
-                self._engine.after(self._line.delay_s, lambda: None if self._is_cut else remote.take(data))
+                self._after_delay(lambda: None if self._is_cut else remote.take(data), is_up=True)
         self._settle()
 
     def _settle(self) -> None:
@@ -221,22 +265,28 @@ class Dialled:
         if received and self._put is not None:
             self._put(received)
 
-    def _stalled(self, report: Callable[[Any], object]) -> Callable[[Any], None]:
-        def late(what: Any) -> None:
-            now_s = self._engine.now_s
-            self._reports_at = max(self._reports_at, now_s + self._line.stall_s)
-            if self._reports_at > now_s:
-                self._engine.at(self._reports_at, lambda: report(what))
+    def _late(self, report: Callable[[Any], object]) -> Callable[[Any], None]:
+        def take(what: Any) -> None:
+            if self.is_stalled:
+                self._unreported.append(lambda: report(what))
             else:
                 report(what)
+                if isinstance(what, Connected):
+                    self._line.note_up(self)
 
-        return late
+        return take
 
     def _leave(self) -> None:
         if self in self._line.open:
             self._line.open.remove(self)
         if self._remote is not None and not self.is_deaf:
-            self._engine.after(self._line.delay_s, self._remote.lost)
+            self._after_delay(self._remote.lost, is_up=True)
+
+    def _after_delay(self, act: Callable[[], object], *, is_up: bool) -> None:
+        """Let `act` happen at the other end, after all that is on its way there."""
+        at_s = max(self._engine.now_s + self._line.delay_s, self._arrives_at[is_up])
+        self._arrives_at[is_up] = at_s
+        self._engine.at(at_s, act)
 
 
 CLOUD_DELAY_S: Final = 0.05

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, Final
 
 from contract.publish import Deployment, Publisher
 from eventplane.contract.compiler import compile_contract
-from eventplane.replay import REPLAY
-from eventplane.resource_names import queue_name
+from eventplane.replay import REPLAY, WindowOrder
+from eventplane.resource_names import dead_letter_queue, queue_name
 from local.histories.cloud import BUCKET, ENVIRONMENT, Cloud
 from local.histories.subscriber import Change
 from operations.archive import BucketArchive, Days
 from operations.cloud import Cloud as Account
 from operations.dead_letters import Redrive
-from operations.places import Choice, inbox_place
+from operations.places import Choice, Place, inbox_place, place_of
 from operations.queues import PlaneQueues
 from operations.replay import Asked, send, window_files
 
@@ -43,12 +43,19 @@ class Operator:
     def __init__(self, cloud: Cloud) -> None:
         self.busy = 0
         self.published: list[Change] = []
+        self.ordered: list[WindowOrder] = []
+        """The orders of all replays."""
         self._cloud = cloud
 
     def redrive(self) -> None:
         """Begin to redrive the dead letters that wait in the inbox for them."""
         self.busy += 1
         self._begin(self._redrive)
+
+    def redrive_queues(self) -> None:
+        """Begin to redrive the dead-letter queues that have messages."""
+        self.busy += 1
+        self._begin(self._redrive_queues)
 
     def replay(self, participant: str, seconds: float) -> None:
         """Begin to replay what `participant` got within the last `seconds`."""
@@ -103,9 +110,20 @@ class Operator:
         days = Days(BucketArchive(account.s3, BUCKET), asked.since.date(), asked.until.date())
         orders = [asked.order(file) for file in window_files(days, asked, timedelta())]
         send(account.sqs, queues.urls[queue_name(ENVIRONMENT, REPLAY)], orders)
+        self.ordered += orders
         self._cloud.engine.note("operator", f"replays {len(orders)} file(s) for {asked.participant}")
 
     def _redrive(self, account: Account, queues: PlaneQueues) -> None:
+        self._redrive_places(account, queues, [inbox_place(self._cloud.contract, queues)])
+
+    def _redrive_queues(self, account: Account, queues: PlaneQueues) -> None:
+        given_up = [each for each in queues.dead_letter_queues if any(queues.counts(each.url))]
+        # An order that failed for an hour is not repeated.
+        replays = dead_letter_queue(queue_name(ENVIRONMENT, REPLAY))
+        places = [place_of(each) for each in given_up if each.name != replays]
+        self._redrive_places(account, queues, places)
+
+    def _redrive_places(self, account: Account, queues: PlaneQueues, places: Sequence[Place]) -> None:
         cloud = self._cloud
         redrive = Redrive(
             account.sqs,
@@ -117,5 +135,6 @@ class Operator:
             clock=cloud.clock,
             sleep=cloud.engine.sleep,
         )
-        done = redrive.place(inbox_place(cloud.contract, queues), Choice())
-        cloud.engine.note("operator", f"redrives {done.moved} dead letter(s)")
+        for place in places:
+            done = redrive.place(place, Choice())
+            cloud.engine.note("operator", f"redrives {done.moved} dead letter(s) of {place.name}")

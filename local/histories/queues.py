@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from local.histories.engine import START_S, Engine, Task
 from tests.fakes.sqs import FakeMessage, FakeQueue, FakeSqs
@@ -14,32 +14,65 @@ if TYPE_CHECKING:
     from local.histories.function import Function
 
 
+_LETTERS: Final = "deadLetterTargetArn"
+
+
 class Queues(FakeSqs):
     """SQS, which tells a queue's reader that something is there.
 
     `sent` has all bodies that a queue took, `taken` the messages.
     """
 
-    def __init__(self, engine: Engine, clock: Any) -> None:
+    def __init__(self, engine: Engine, clock: Any, share: Callable[[], float]) -> None:
         super().__init__(clock)
+        self._share = share
+        self._moved: dict[str, int] = {}
         self.sent: defaultdict[str, list[str]] = defaultdict(list)
         self.taken: defaultdict[str, list[FakeMessage]] = defaultdict(list)
         self._engine = engine
         self.sleepers: dict[str, list[Task]] = {}
         self.readers: dict[str, Function] = {}
-        self.copies: dict[str, float] = {}
-        """How long after the next message of a queue its copy is delivered, seconds."""
+        self.copies: dict[str, tuple[float, float]] = {}
+        """Until when each message of a queue comes twice, and how long after it the copy, seconds."""
+        self.takes_part = False
+        """Whether entries of batches are refused, each with an even chance."""
 
     def _added(self, queue: FakeQueue, sent: Mapping[str, Any]) -> dict[str, str]:
         self.sent[queue.url].append(sent["MessageBody"])
         answer = super()._added(queue, sent)
         self.taken[queue.url] += queue.messages[-1:]
-        if (after_s := self.copies.pop(queue.name, None)) is not None:
-            twin = replace(queue.messages[-1], handles=set())
+        until_s, after_s = self.copies.get(queue.name, (0.0, 0.0))
+        if self._engine.now_s < until_s:
+            twin = replace(queue.messages[-1], handles=set(), copy=1)
             twin.visible_ms += round(1_000 * after_s)
             queue.messages.append(twin)
             self.changed(queue, twin.visible_ms)
         return answer
+
+    def send_message_batch(self, *, QueueUrl: str, Entries: list[dict[str, Any]]) -> Any:  # noqa: N803
+        taken = [each for each in Entries if not self.takes_part or self._share() < 0.5]
+        answer = super().send_message_batch(QueueUrl=QueueUrl, Entries=taken) if taken else {}
+        failed = [
+            {"Id": each["Id"], "SenderFault": False, "Code": "InternalError", "Message": "Not now."}
+            for each in Entries
+            if each not in taken
+        ]
+        return {**answer, "Failed": [*answer.get("Failed", ()), *failed]} if failed else answer
+
+    def start_message_move_task(self, *, SourceArn: str) -> Any:  # noqa: N803
+        """Move what a dead-letter queue has at once to the queue that it is of."""
+        letters = self.queues[SourceArn.rpartition(":")[2]]
+        source = next(each for each in self.queues.values() if each.redrive.get(_LETTERS) == SourceArn)
+        self._moved[SourceArn] = len(letters.messages)
+        for each in letters.messages:
+            source.messages.append(replace(each, receives=0, visible_ms=self.clock()))
+            self.changed(source, self.clock())
+        letters.messages.clear()
+        return {"TaskHandle": SourceArn}
+
+    def list_message_move_tasks(self, *, SourceArn: str, MaxResults: int) -> Any:  # noqa: N803, ARG002
+        done = {"Status": "COMPLETED", "ApproximateNumberOfMessagesMoved": self._moved.get(SourceArn, 0)}
+        return {"Results": [done]}
 
     def _delete(self, queue: FakeQueue, handle: str) -> None:
         super()._delete(queue, handle)

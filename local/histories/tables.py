@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from itertools import chain
 from typing import Any, Final
@@ -39,6 +39,13 @@ class TablesClient(FakeClient):
     def peek(self, table: str) -> tuple[Item, ...]:
         """Return all items of a table."""
         return self._tables.page(table, Selection()).items
+
+    def strip(self, table: str, names: Collection[str]) -> None:
+        """Take the attributes called `names` from all items of a table."""
+        for item in self.peek(table):
+            key = {name: item[name] for name in self._keys[table][None]}
+            left = {name: each for name, each in item.items() if name not in names}
+            self._tables.put(table, key, left, None)
 
     def create_table(self, *, TableName: str, KeySchema: list[dict[str, str]], **more: Any) -> Any:
         indexes = chain(more.get("GlobalSecondaryIndexes", ()), more.get("LocalSecondaryIndexes", ()))

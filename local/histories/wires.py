@@ -18,7 +18,7 @@ class Weather:
     """The current faults.
 
     `dead` counts the calls of a program up to the one at which it ends, `lost` and `refused` those up to the
-    last that fails.
+    last that fails; of a "program operation" only the last one counted fails.
     """
 
     def __init__(self, engine: Engine, random: Random) -> None:
@@ -27,14 +27,18 @@ class Weather:
         self.draw = random.randbytes
         self.down: set[str] = set()
         self.paused: set[str] = set()
+        self.throttled: set[str] = set()
         self.slow: defaultdict[str, float] = defaultdict(float)
         self.lost: defaultdict[str, int] = defaultdict(int)
         self.dead: defaultdict[str, int] = defaultdict(int)
         self.refused: defaultdict[str, int] = defaultdict(int)
         self.deaths: defaultdict[str, int] = defaultdict(int)
 
-    def meets(self, kind: defaultdict[str, int], program: str) -> bool:
+    def meets(self, kind: defaultdict[str, int], program: str, operation: str = "") -> bool:
         """Count a call of `program`; return whether it fails: the last one, and by chance those before."""
+        if kind[call := f"{program} {operation}"]:
+            kind[call] -= 1
+            return kind[call] == 0
         if not kind[program]:
             return False
         kind[program] -= 1
@@ -74,10 +78,12 @@ class Wire:
                 if attempt == ATTEMPTS:
                     raise EndpointConnectionError(endpoint_url=f"https://{self._service}")
                 continue
-            if weather.meets(weather.refused, program):
+            if operation in weather.throttled or weather.meets(weather.refused, program, operation):
+                engine.note(program, f"{operation} is refused", is_fault=True)
                 error = {"Error": {"Code": "ThrottlingException", "Message": "Rate exceeded"}}
                 raise ClientError(error, operation)
-            loses, dies = weather.meets(weather.lost, program), weather.meets(weather.dead, program)
+            loses = weather.meets(weather.lost, program, operation)
+            dies = weather.meets(weather.dead, program, operation)
             weather.deaths[program] += dies
             if dies and weather.share() < 0.5:
                 raise Killed

@@ -19,7 +19,7 @@ from eventplane.function_settings import (
     SubscribersSettings,
 )
 from eventplane.interest import table as interest_table
-from eventplane.names import DOWNLINK, MONITOR, SUBSCRIBERS
+from eventplane.names import CONNECTED, DISCONNECTED, DOWNLINK, MONITOR, SUBSCRIBERS
 from eventplane.records import Records, Tables
 from eventplane.replay import REPLAY
 from eventplane.webhooks import SinkReach, SinkScope
@@ -66,6 +66,10 @@ REACH: Final = SinkReach(SinkScope.INTERNET)
 LIMITS: Final = PresenceLimits(
     **{each.name: getattr(PLANE.presence, each.name) for each in fields(PresenceLimits)}
 )
+
+
+SETTLES_S: Final = {CONNECTED: LIMITS.connected_after_s, DISCONNECTED: LIMITS.disconnected_after_s}
+"""How long a connection, or its absence, stands before it is reported, seconds, by the report's type."""
 
 
 class Wiring:

@@ -39,6 +39,7 @@ class FakeMessage:
     receives: int = 0
     first_received_ms: int = 0
     handles: set[str] = field(default_factory=set)
+    copy: int = 0
 
     def system_attributes(self) -> dict[str, str]:
         found = {
@@ -245,7 +246,7 @@ class FakeSqs(FakeClient):
             message.receives += 1
             message.first_received_ms = message.first_received_ms or now_ms
             message.visible_ms = now_ms + 1_000 * VisibilityTimeout
-            handle = f"{message.id}#{message.receives}"
+            handle = f"{message.id}#{message.receives}" + "#copy" * message.copy
             message.handles.add(handle)
             each: dict[str, Any] = {"MessageId": message.id, "ReceiptHandle": handle, "Body": message.body}
             if attributes := _named(message.system_attributes(), system):

@@ -16,9 +16,11 @@ from eventplane.fleet import REGISTRY
 from eventplane.interest.table import ANNOUNCEMENT, PUBLISHED
 from eventplane.presence import PRESENCE
 from eventplane.records import Item, MemoryTables, RecordError, RecordKind, Records
+from eventplane_aws.tables import WRITER
 from eventplane_client.dynamodb import CLAIM
 from eventplane_client.dynamodb_log import ENTRY
 from eventplane_client.dynamodb_table import EPOCH, POSITION
+from local.histories.story import OLD
 
 KINDS: dict[str, RecordKind[Any]] = {
     "claims": CLAIM,
@@ -57,6 +59,12 @@ def test_an_item_is_read_as_a_record_and_written_over_once(name: str) -> None:
         assert _types(item["now"]).items() >= _types(item["then"]).items()
         assert store.write(found) == store.read(*names)
         assert store.write(found) is None
+
+
+@pytest.mark.parametrize("table", OLD)
+def test_histories_take_from_items_only_what_0_3_0_did_not_write(table: str) -> None:
+    unknown = {name for each in ITEMS[table] for name in each["now"].keys() - each["then"].keys()}
+    assert {*OLD[table]} <= unknown | {WRITER}
 
 
 def _types(item: Item) -> dict[str, str]:

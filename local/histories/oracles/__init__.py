@@ -11,10 +11,12 @@ from local.histories.oracles import (
     delivered,
     down,
     in_order,
+    kept,
     late,
     once,
     posted,
     presence,
+    replayed,
     subscribed,
 )
 from local.histories.oracles.finding import Finding
@@ -24,7 +26,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Finding", "judged"]
 
-_ALL = (delivered, once, in_order, down, late, presence, bounded, subscribed, posted, audited, accounted)
+_ALL = (
+    *(delivered, once, in_order, kept, down, late, presence, bounded, subscribed, posted, replayed),
+    *(audited, accounted),
+)
 
 
 def judged(history: History) -> list[Finding]:

@@ -99,7 +99,7 @@ def _refused(history: History) -> dict[tuple[str, str], str]:
 
 
 def _traced(history: History, known: Known) -> Statements:
-    days, waiting = Days(BucketArchive(history.cloud.s3, BUCKET), *[BEGINS] * 2), list(_waiting(history))
+    days, waiting = Days(BucketArchive(history.cloud.s3, BUCKET), BEGINS, BEGINS), list(_waiting(history))
     ordinary = {key: all(each == {Fate.IN_INBOX} for each in at.values()) for key, at in known.items()}
     for key in sorted(known, key=lambda each: (ordinary[each], each))[:MOST_TRACED]:
         for trace in traces(key, days, waiting, history.contract):

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final
 from eventplane.account import Fate, reader_of
 from eventplane.attributes import Attributes
 from eventplane.contract import Place
-from eventplane.ingest import parse_frame
 from eventplane.names import EPOCH, SEQUENCE, SUBSCRIBERS
 from glue_jobs.common.attestation import open_key
 from glue_jobs.common.objects import MemoryObjects
@@ -22,6 +21,7 @@ from glue_jobs.delivery_audit.rules import LATENESS_S, Watermark, Window
 from glue_jobs.delivery_audit.small import audit_small
 from glue_jobs.delivery_audit.verdict import OPEN, PROVEN
 from local.histories.cloud import BUCKET
+from local.histories.oracles.archive import ledger
 from local.histories.oracles.delivered import discarded, letters, put
 from local.histories.oracles.finding import Finding
 
@@ -94,8 +94,8 @@ def _of_finding(found: Found) -> Iterator[Statement]:
 def _known(history: History) -> Iterator[Statement]:
     copies: Counter[tuple[str, str]] = Counter()
     arrived: dict[tuple[str, str], Attributes] = {}
-    for frame in map(parse_frame, history.cloud.sqs.sent[history.cloud.tap]):
-        for event in filter(None, (item.event for item in frame.items())):
+    for frame, events in history.frames:
+        for event in events:
             copies[event.source, event.id] += 1
             arrived[event.source, event.id] = {**event.attributes, "senderdevice": frame.client_id}
     yield "arrived", str(len(arrived))
@@ -106,8 +106,7 @@ def _known(history: History) -> Iterator[Statement]:
     were_put = put(history)
     lost = [*_not_sent(history, arrived), *_not_put(history, arrived, were_put)]
     yield from lost
-    fates = Counter({(address, Fate.IN_INBOX): len(keys) for address, keys in were_put.items() if keys})
-    del fates[f"{SUBSCRIBERS}.inbox", Fate.IN_INBOX]
+    fates = Counter(_in_inboxes(history, arrived, were_put))
     # Of one event on two routes to an inbox there is one account.
     fates.update((each[-1], _FATE_OF[Kind(each[0])]) for each in {*lost} if each[1] == Hop.ROUTER)
     yield from (("inbox", address, str(fate), str(count)) for (address, fate), count in fates.items())
@@ -115,12 +114,38 @@ def _known(history: History) -> Iterator[Statement]:
     yield "verdict", BROKEN if is_broken else INCOMPLETE if unattested else PROVEN
 
 
+def _in_inboxes(
+    history: History,
+    arrived: Mapping[tuple[str, str], Attributes],
+    put: Mapping[str, Collection[tuple[str, str]]],
+) -> dict[tuple[str, Fate], int]:
+    """How many events the ledger has of each inbox.
+
+    A router that ended half-way left no record, and the next one need not know a subscription any more.
+    """
+    decided = {(each["destination"], each["source"], each["id"]) for each in ledger(history)}
+    counts = {}
+    for address, keys in put.items():
+        routes = history.contract.routes_at(Place.CLOUD)
+        filters = [each.filter for each in routes if each.destination == address]
+        known = [
+            key
+            for key in keys
+            if (address, *key) in decided
+            or key not in arrived
+            or any(each.matches(arrived[key]) for each in filters)
+        ]
+        if known and reader_of(address) != SUBSCRIBERS:
+            counts[address, Fate.IN_INBOX] = len(known)
+    return counts
+
+
 def _not_sent(history: History, arrived: Mapping[tuple[str, str], Attributes]) -> Iterator[Statement]:
     """What devices stored for the cloud, and IoT Core never took."""
     given_up = discarded(history)
     sent = {(str(each.get(EPOCH)), int(str(each.get(SEQUENCE, -1)))) for each in arrived.values()}
     for home in history.homes.values():
-        for each in home.for_cloud - sent:
+        for each in home.for_cloud.keys() - sent:
             kind = _GIVEN_UP if each in given_up else str(Kind.LOST)
             yield kind, str(Hop.DEVICE_CLOUD), each[0], str(each[1])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -9,14 +10,22 @@ from eventplane.replay import REPLAY
 from eventplane.resource_names import FIFO_SUFFIX, dead_letter_queue, queue_name
 from local.histories.cloud import ENVIRONMENT
 from local.histories.oracles.finding import Finding
-from local.histories.story import SUBSCRIBED
+from local.histories.story import BROKEN, FLAPS_S, SUBSCRIBED
 
 if TYPE_CHECKING:
     from local.histories.history import History
 
 
 def judged(history: History) -> Iterator[Finding]:
-    """Look at what is left at the end."""
+    """Look at what is left at the end, and at the connections of a drill."""
+    ends = Counter(
+        thing
+        for at_s, thing, what in history.cloud.iot.connections
+        if what == "disconnected" and at_s > history.drilled_s
+    )
+    for thing, count in ends.items():
+        if count > BROKEN + (len(FLAPS_S) if history.trouble and history.trouble.text == "slow" else 0):
+            yield Finding("a connection ends without a cause", f"{thing}: {count} in the drill")
     for thing, count in history.spooled.items():
         if count:
             yield Finding("left in the spool", f"{thing}: {count}")

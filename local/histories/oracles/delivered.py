@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from eventplane.attributes import Attributes
-from eventplane.contract import Ordering, Place
+from eventplane.contract import Contract, Ordering, Place
 from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.device_reports import DISCARDED
-from eventplane.envelope import parse_event
+from eventplane.envelope import Envelope, parse_event
 from eventplane.names import EPOCH
 from eventplane.receipts import digest
 from eventplane.sqs_binding import split
@@ -56,16 +56,25 @@ def judged(history: History) -> Iterator[Finding]:
         accepted = home.services[service].accepted.get(digest(event.json.encode()))
         if accepted is None:
             yield Finding("never accepted", f"{key}")
-        elif accepted[1] is None and home.numbers.get(key) not in ends.discarded:
+        elif _is_kept(home, accepted, event) and home.numbers.get(key) not in ends.discarded:
             attributes = {**event.attributes, "senderdevice": thing, "senderservice": service}
-            here = _destinations(history, Place.DEVICE, attributes)
+            here = _destinations(history.contract, Place.DEVICE, attributes)
+            stored = home.for_cloud.get(home.numbers.get(key, ("", 0)))
+            if stored is not None and (contract := home.contract_at(stored.at_s)) is not None:
+                here = _destinations(contract, Place.DEVICE, attributes)
             yield from _at_home(home, key, here)
             if history.contract.device.outbox.address in here:
-                yield from _in_cloud(ends, key, _destinations(history, Place.CLOUD, attributes))
+                yield from _in_cloud(ends, key, _destinations(history.contract, Place.CLOUD, attributes))
 
 
-def _destinations(history: History, place: Place, attributes: Attributes) -> list[str]:
-    routes = history.contract.routes_at(place)
+def _is_kept(home: Home, accepted: tuple[float, str | None], event: Envelope) -> bool:
+    """Whether the device stored an event, or has an alarm in memory that found no room on the disk."""
+    at_s, refused = accepted
+    return refused is None or (".alarm." in event.type and not any(each >= at_s for each in home.ended_s))
+
+
+def _destinations(contract: Contract, place: Place, attributes: Attributes) -> list[str]:
+    routes = contract.routes_at(place)
     return sorted({each.destination for each in routes if each.filter.matches(attributes)})
 
 

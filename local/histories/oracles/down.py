@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from eventplane.device_reports import DEVICE_CONTRACT
 from local.histories.oracles.finding import Finding
 
 if TYPE_CHECKING:
@@ -17,15 +18,26 @@ def judged(history: History) -> Iterator[Finding]:
     for _, thing, kind, number in history.desired:
         if "threshold" in kind:
             newest[thing] = max(number, newest.get(thing, 0))
-        elif not _handled(history, thing, "voice-service", number):
+        elif kind != DEVICE_CONTRACT and not _handled(history, thing, "voice-service", number):
             yield Finding("a command is lost", f"down-{number} to {thing}")
     for thing, number in newest.items():
         if not _handled(history, thing, "health-service", number):
             yield Finding("the newest state is not there", f"down-{number} to {thing}")
         elif (held := history.held.get(thing)) is None or held.state_version.version != number:
             yield Finding("a device holds an older state", f"{thing}: {held and held.state_version}")
+    yield from _following(history)
     for item in history.cloud.unacknowledged():
         yield Finding("what is desired is not acknowledged", f"{item.thing} {item.key}: {item.state}")
+
+
+def _following(history: History) -> Iterator[Finding]:
+    for thing, contract in history.contracts.items():
+        if (followed := history.homes[thing].contracts[-1][1]) != contract:
+            yield Finding("a home follows an older contract", f"{thing}: {followed.version}")
+    for thing, home in history.homes.items():
+        for key, versions in home.states.items():
+            if versions != sorted(versions):
+                yield Finding("a device goes back to an older state", f"{thing} {key}: {versions}")
 
 
 def _handled(history: History, thing: str, service: str, number: int) -> bool:

@@ -10,7 +10,7 @@ from eventplane.retries import LONGEST_S
 from eventplane_client.resequencer import GAP_TIMEOUT_S
 from local.histories.cloud import PLANE
 from local.histories.oracles.finding import Finding
-from local.histories.story import ORDERED_INBOX, SILENT_S
+from local.histories.story import AWAY_S, GIVEN_UP_S, NO_WAY_DOWN_S, ORDERED_INBOX, UNTIL_S, WAY_DOWN_S
 
 if TYPE_CHECKING:
     from local.histories.history import History
@@ -24,6 +24,8 @@ LATE_S: Final = 15.0
 """In a drill, when nothing waits, seconds: what takes longer a repetition or a reconciler had to mend."""
 
 KEEPALIVE_S: Final = CloudSettings(host="cloud").keepalive_s
+
+_STATE: Final = "org.eventplane.home.threshold.v1"
 
 HOME_S: Final = 8.0
 """The same for an alarm within the home."""
@@ -40,9 +42,15 @@ def judged(history: History) -> Iterator[Finding]:
         is_urgent = ".alarm." in event.type
         since_s, limit_s = max(said_s, history.healed_s), ALARM_S if is_urgent else OTHERS_S
         if said_s > history.drilled_s:
-            since_s, limit_s = _reachable(history, thing, said_s), LATE_S
+            # What is said while a home is away goes with its first connection, and hurries that.
+            is_away = is_urgent and 0.0 < said_s - history.drilled_s - AWAY_S < history.away_s
+            back_s = history.drilled_s + AWAY_S + history.away_s
+            since_s = back_s if is_away else _reachable(history, thing, said_s)
+            since_s, limit_s = max(since_s, history.drilled_s + UNTIL_S), LATE_S
         if not is_urgent:
             limit_s += history.contract.channel(f"{service}.outbox").batching_delay_ms / 1_000
+        if history.gives_up:
+            limit_s += PLANE.router.visibility_s + 2 * GIVEN_UP_S
         if reader in replayed:
             limit_s += PLANE.replay.visibility_s  # as long as an order of a replay that died is hidden
         if history.story.is_ordered and reader == ORDERED_INBOX:
@@ -65,14 +73,28 @@ def _late_at_home(history: History) -> Iterator[Finding]:
         limit_s = HOME_S if said_s > history.drilled_s else ALARM_S
         if ".alarm." in event.type and called_s > max(said_s, history.healed_s) + limit_s:
             yield Finding("late alarm in the home", f"{event.id}: {called_s - said_s:.0f} s")
-    for said_s, thing, _, number in history.desired:
+    kinds = {number: kind for _, _, kind, number in history.desired}
+    down = [
+        (thing, int(id.removeprefix("down-")), at_s)
+        for (thing, _, id), at_s in handled.items()
+        if id.startswith("down-")
+    ]
+    for said_s, thing, kind, number in history.desired:
+        limit_s = max(said_s, history.healed_s) + OTHERS_S
         if said_s > history.drilled_s:
-            limit_s = _reachable(history, thing, said_s) + LATE_S
-            if said_s > history.drilled_s + SILENT_S:
-                limit_s += 2 * KEEPALIVE_S  # one to ask, one to wait for the answer
-            for (home, _, id), at_s in handled.items():
-                if (home, id) == (thing, f"down-{number}") and at_s > limit_s:
-                    yield Finding("late in the home", f"{id}: {at_s - said_s:.0f} s")
+            is_out = said_s > history.drilled_s + NO_WAY_DOWN_S
+            began_s = history.drilled_s + WAY_DOWN_S if is_out else 0.0
+            limit_s = max(began_s, _reachable(history, thing, said_s)) + LATE_S + history.trouble_s
+        if said_s > history.drilled_s + AWAY_S + history.away_s:
+            limit_s += 2 * KEEPALIVE_S  # one to ask, one to wait for the answer
+        # Of a state that another has followed, that one counts.
+        came_s = [
+            at_s
+            for home, id, at_s in down
+            if home == thing and (id == number or (kind == kinds[id] == _STATE and id > number))
+        ]
+        if came_s and min(came_s) > limit_s:
+            yield Finding("late in the home", f"down-{number}: {min(came_s) - said_s:.0f} s")
 
 
 def _reachable(history: History, thing: str, at_s: float) -> float:

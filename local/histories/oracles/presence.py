@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from eventplane.envelope import parse_event
-from eventplane.names import CONNECTED, DISCONNECTED
+from eventplane.names import CONNECTED
 from eventplane.presence import PRESENCE
 from eventplane.records import Records
 from eventplane_aws.tables import DynamoDbTables
 from local.histories.engine import START_S
 from local.histories.oracles.finding import Finding
 from local.histories.oracles.late import LATE_S
-from local.histories.wiring import LIMITS
+from local.histories.wiring import SETTLES_S
 
 if TYPE_CHECKING:
     from local.histories.history import History
-
-_SETTLES_S: Final = {CONNECTED: LIMITS.connected_after_s, DISCONNECTED: LIMITS.disconnected_after_s}
 
 
 def judged(history: History) -> Iterator[Finding]:
@@ -41,23 +39,28 @@ def judged(history: History) -> Iterator[Finding]:
             yield Finding("presence is wrong", f"{state.device} is {line}, reported: {state.reported}")
         elif not said or f".{line}." not in said[-1] or any(a == b for a, b in pairwise(said)):
             yield Finding("a report of presence is missing or wrong", f"{state.device}: {said}")
-        yield from _late(state.device, history.drilled_s, [*changes, (history.engine.now_s, "")], reported)
+        changes.append((history.engine.now_s, ""))
+        yield from _late(state.device, history.drilled_s, LATE_S + history.trouble_s, changes, reported)
 
 
 def _late(
-    device: str, drilled_s: float, changes: list[tuple[float, str]], reported: list[tuple[float, str]]
+    device: str,
+    drilled_s: float,
+    late_s: float,
+    changes: list[tuple[float, str]],
+    reported: list[tuple[float, str]],
 ) -> Iterator[Finding]:
     """Look at each change of a drill that stood for longer than it takes to be reported."""
     known = CONNECTED
     for (at_s, what), (until_s, _) in pairwise(changes):
         kind = f"org.eventplane.device.{what}.v1"
-        settled_s = at_s + _SETTLES_S[kind]
+        settled_s = at_s + SETTLES_S[kind]
         if at_s < drilled_s or until_s < settled_s or kind == known:
             continue
-        if until_s < settled_s + LATE_S:
+        if until_s < settled_s + late_s:
             return  # it may be reported or not, and so what follows
         known = kind
-        if not any(at_s < sent_s <= settled_s + LATE_S and said == kind for sent_s, said in reported):
+        if not any(at_s < sent_s <= settled_s + late_s and said == kind for sent_s, said in reported):
             yield Finding("a report of presence is late", f"{device}: {what} at {at_s:.1f}")
 
 
@@ -66,7 +69,7 @@ def _reports(history: History) -> dict[str, list[tuple[float, str]]]:
     found: dict[str, tuple[str, str, float, str]] = {}
     for message in history.cloud.sqs.queue(history.cloud.inboxes["operations.inbox"]).messages:
         event = parse_event(message.body)
-        if event.type in _SETTLES_S:
+        if event.type in SETTLES_S:
             sent_s = message.sent_ms / 1_000 - START_S
             found.setdefault(event.id, (event.data()["since"], event.data()["device"], sent_s, event.type))
     reports: dict[str, list[tuple[float, str]]] = {}

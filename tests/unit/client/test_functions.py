@@ -356,6 +356,22 @@ def test_what_an_invocation_could_not_give_back_is_in_doubt_in_the_same_process_
     assert handled == ["a", "a"]
 
 
+@pytest.mark.parametrize(("attempt", "age_s", "least_s"), [(1, 0.0, 1.0), (30, 600.0, 15.0)])
+def test_while_claims_fail_messages_wait_and_do_not_use_up_their_receives(
+    attempt: int, age_s: float, least_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Throttled(MemoryFilter):
+        def claim(self, *_: Any, **__: Any) -> Any:
+            raise StateError("filter", "throttled", "try again")
+
+    waits: list[float] = []
+    monkeypatch.setattr(MemoryTransport, "release", lambda _self, _message, wait_s: waits.append(wait_s))
+    handle = function_of(lambda _: None, MemoryPlane(visibility_s=60), partial(Throttled, Memory()))
+    with pytest.raises(StateError):
+        handle({"Records": [record("0", event("a").json, attempt, None, age_s)]}, LambdaContext())
+    assert waits[0] >= least_s
+
+
 def test_the_plane_of_an_environment_is_found_and_its_queue_checked(
     fake_aws: FakeAws, monkeypatch: pytest.MonkeyPatch
 ) -> None:

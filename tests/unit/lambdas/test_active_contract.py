@@ -245,14 +245,18 @@ class TestTablesThatFail:
         assert seen(cloud.in_force(failing(cloud, INTEREST))) == cloud.contract
 
     @pytest.mark.source("F3")
-    def test_a_router_that_cannot_read_what_may_be_in_force_is_unseen(self, cloud: Cloud) -> None:
-        """A subscription that was written when the table could just not be read any more."""
+    @pytest.mark.parametrize("table", [SUBSCRIPTIONS, TABLE])
+    def test_a_router_that_cannot_read_what_may_be_in_force_is_unseen(self, cloud: Cloud, table: str) -> None:
+        """A route that was written when the one table could just not be read any more; the other can be."""
         dynamodb = failing(cloud)
         in_force = cloud.in_force(dynamodb)
         seen(in_force)
-        dynamodb.targets = {SUBSCRIPTIONS}
+        dynamodb.targets = {table}
         cloud.clock.now_ms += 1
-        cloud.subscribe("news", NEWS)
+        if table == SUBSCRIPTIONS:
+            cloud.subscribe("news", NEWS)
+        else:
+            cloud.publish(with_route(cloud.contract, NEWS_ROUTE))
         # The router continues until it is in force; then the contract is unseen.
         cloud.clock.now_ms += 1_000 * IN_FORCE_S - 2
         assert NEWS_ROUTE not in routes(seen(in_force))

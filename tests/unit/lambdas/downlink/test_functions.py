@@ -366,6 +366,26 @@ def test_the_slower_writer_reads_and_decides_again(world: World, monkeypatch: py
         world.parts.items.change("home-1", f"s#{KEY_OF_PULSE}", lambda _item, _now_ms: Step(None))
 
 
+def test_a_write_whose_answer_is_lost_and_that_another_followed_is_transmitted_by_a_check(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write, others = Records.write, [command(2)]
+
+    def unanswered(table: Records[Desired], item: Desired) -> Desired | None:
+        stored = write(table, item)
+        if not others:
+            return stored
+        world.desire(others.pop())
+        return None  # what is there now is another's
+
+    monkeypatch.setattr(Records, "write", unanswered)
+    world.desire(command(1))
+    assert (world.versions(), world.delays) == ([], [5])
+    world.clock.now_ms += 5 * S
+    world.check()
+    assert [incoming.id for _, incoming in world.sent] == ["c1"]
+
+
 def test_an_expired_command_is_neither_sent_nor_a_dead_letter(world: World) -> None:
     world.desire(command(1, "home-2", expirytime="2026-01-01T00:00:01Z"))
     assert world.item("home-2", COMMANDS).due_at_ms == START + S

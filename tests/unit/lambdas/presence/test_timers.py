@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -10,8 +11,18 @@ from eventplane.presence import Line
 from lambdas.common.metrics import metrics
 from lambdas.presence.timer_queue import MAX_DELAY_S, Timer, UnreadableTimerError, read_timer
 from lambdas.presence.timers import PUNCTUAL_MS
-from tests.fakes.faults import FailingClient
-from tests.unit.lambdas.presence.world import HOUR, LIMITS, MINUTE, START, S, World, heartbeat, lifecycle
+from tests.fakes.faults import FailingClient, RefusingSqs
+from tests.unit.lambdas.presence.world import (
+    HOUR,
+    LIMITS,
+    MINUTE,
+    START,
+    S,
+    World,
+    heartbeat,
+    lifecycle,
+    word,
+)
 
 pytestmark = pytest.mark.source("P9")
 
@@ -73,12 +84,16 @@ def test_a_refused_timer_is_armed_when_the_one_before_is_redelivered(world: Worl
     assert world.words() == QUIET
 
 
-def test_events_that_the_outbox_refuses_are_sent_when_the_timer_is_redelivered(world: World) -> None:
+@pytest.mark.parametrize("refused", [["disconnected"], ["notice opened"], GONE])
+def test_of_events_that_the_outbox_takes_in_part_the_others_are_sent_when_the_timer_is_redelivered(
+    world: World, refused: list[str]
+) -> None:
     cut(world)
-    world.fire(world.clock() + SETTLED_MS, sqs=FailingClient(world.sqs, "send_message_batch"))
-    assert world.words() == []
+    sqs = RefusingSqs(world.sqs, lambda _, body: "Busy" if word(json.loads(body)) in refused else None)
+    world.fire(world.clock() + SETTLED_MS, sqs=sqs)
+    assert world.words() == [each for each in GONE if each not in refused]
     world.fire(world.clock() + 2 * S)
-    assert world.words() == GONE
+    assert world.words() == refused
 
 
 def test_a_timer_leaves_unsent_events_of_a_concurrent_timer_alone(world: World) -> None:
