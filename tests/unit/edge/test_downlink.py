@@ -5,7 +5,6 @@ import json
 import pytest
 
 from edge.contract_updates import contract_key
-from edge.errors import SpoolError
 from edge.forwarder import Reload
 from edge.spool.recovery import marker_of
 from eventplane.contract import Contract, compile_contract, contract_document
@@ -41,20 +40,6 @@ def test_a_state_is_stored_answered_delivered_and_only_then_acknowledged(device:
     assert device.delivered("display") == [state(1, fence=3).encode()]
     assert device.cloud.last.acknowledged == [message.mid]
     assert device.local.last.acknowledged == []
-
-
-@pytest.mark.source("K2")
-def test_nothing_is_acknowledged_when_the_commit_fails(
-    device: Device, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(*_: object, **__: object) -> None:
-        raise SpoolError(device.path, "disk full", "make room")
-
-    monkeypatch.setattr(device.spool, "commit", fail)
-    with pytest.raises(SpoolError):
-        device.send_down(state(1))
-    assert device.cloud.last.acknowledged == []
-    assert device.delivered("display") == []
 
 
 @pytest.mark.source("K2")

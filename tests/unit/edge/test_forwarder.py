@@ -15,6 +15,7 @@ from eventplane.reasons import Outcome
 from eventplane.receipts import SPOOL_FULL, Receipt, digest, write_receipts
 from eventplane_client.mqtt import MAX_MESSAGE_BYTES
 from eventplane_mqtt.mailbox import LinkName, Received
+from tests.unit.edge.downlinks import state
 from tests.unit.edge.fakes import ALARM, DEAD_LETTER, Device, MakeDevice, event, ordered
 
 LOCAL, CLOUD = LinkName.LOCAL, LinkName.CLOUD
@@ -39,18 +40,19 @@ def test_no_message_of_receipts_is_larger_than_the_broker_takes(device: Device) 
     assert max(len(payload) for _, _, payload in device.local.last.published) < MAX_MESSAGE_BYTES
 
 
-@pytest.mark.source("P4", "P6")
-def test_nothing_is_acknowledged_when_the_commit_fails(
+@pytest.mark.source("P4", "P6", "K2")
+def test_nothing_is_acknowledged_or_delivered_when_the_commit_fails(
     device: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object, **__: object) -> None:
         raise SpoolError(device.path, "disk full", "make room")
 
     monkeypatch.setattr(device.spool, "commit", fail)
-    with pytest.raises(SpoolError):
-        device.send(event("e"))
-    assert device.local.last.acknowledged == []
-    assert device.receipts() == []
+    for message in (device.from_service(event("e", subject="show")), device.from_cloud(state(1))):
+        with pytest.raises(SpoolError):
+            device.turn(message)
+    assert device.local.last.acknowledged == device.cloud.last.acknowledged == []
+    assert device.local.last.published == []
 
 
 def test_a_message_of_a_bygone_connection_is_stored_but_not_acknowledged(device: Device) -> None:
