@@ -108,15 +108,14 @@ def test_what_came_down_never_goes_up_again(device: Device) -> None:
     assert len(up) == 1
 
 
-def test_a_state_without_a_reader_is_kept(device: Device) -> None:
-    device.send_down(state(1, subject="nobody"))
-    assert held(device) == state(1, subject="nobody")
-    assert results(device) == [("v1", AckStatus.STORED, "")]
-
-
-def test_an_event_of_a_device_can_go_down(device: Device) -> None:
-    """It carries the numbers of the device that sent it up."""
-    device.send_down(state(1, deviceepoch="0123", devicesequence="000000000009"))
+@pytest.mark.parametrize(
+    "attributes",
+    [{"subject": "nobody"}, {"deviceepoch": "0123", "devicesequence": "000000000009"}],
+    ids=["without a reader", "of a device, with the numbers of its way up"],
+)
+def test_any_state_is_kept(device: Device, attributes: dict[str, str]) -> None:
+    device.send_down(state(1, **attributes))
+    assert held(device) == state(1, **attributes)
     assert results(device) == [("v1", AckStatus.STORED, "")]
 
 

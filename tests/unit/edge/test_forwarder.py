@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -14,7 +15,7 @@ from eventplane.names import EPOCH, SEQUENCE
 from eventplane.reasons import Outcome
 from eventplane.receipts import SPOOL_FULL, Receipt, digest, write_receipts
 from eventplane_client.mqtt import MAX_MESSAGE_BYTES
-from eventplane_mqtt.mailbox import LinkName, Received
+from eventplane_mqtt.mailbox import LinkName
 from tests.unit.edge.downlinks import state
 from tests.unit.edge.fakes import ALARM, DEAD_LETTER, Device, MakeDevice, event, ordered
 
@@ -55,17 +56,9 @@ def test_nothing_is_acknowledged_or_delivered_when_the_commit_fails(
     assert device.local.last.published == []
 
 
-def test_a_message_of_a_bygone_connection_is_stored_but_not_acknowledged(device: Device) -> None:
-    stale = device.from_service(event("e"))
-    device.reconnect(LOCAL)
-    device.turn(stale)
-    assert device.spool.backlog() == {"device.outbox": 1}
-    assert device.local.last.acknowledged == []
-
-
-def test_qos_0_needs_no_acknowledgement(device: Device) -> None:
-    plain = device.from_service(event("e"))
-    device.turn(Received(LOCAL, plain.generation, 0, plain.topic, plain.payload))
+@pytest.mark.parametrize("changes", [{"generation": 0}, {"mid": 0}], ids=["a bygone connection", "QoS 0"])
+def test_what_cannot_be_acknowledged_is_stored(device: Device, changes: dict[str, int]) -> None:
+    device.turn(replace(device.from_service(event("e")), **changes))
     assert device.spool.backlog() == {"device.outbox": 1}
     assert device.local.last.acknowledged == []
 
