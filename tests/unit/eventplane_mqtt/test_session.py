@@ -92,6 +92,7 @@ def test_a_connection_that_does_not_need_them_stands_without_its_subscriptions(
     ("endpoint", "answer", "reason"),
     [
         (TLS, broker.connack(reason=5), "CONNECT refused: not authorized; see that the certificate"),
+        (LOGIN, broker.connack(reason=5), "not authorized; see that the broker knows this user name"),
         (LOGIN, broker.connack(reason=4), "bad user name or password; see that the broker knows this user"),
         (ENDPOINT, broker.connack(reason=5), "not authorized; see whether the broker wants a user name"),
         (ENDPOINT, broker.connack(reason=1), "unsupported protocol version; use the other"),
