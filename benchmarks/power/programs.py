@@ -8,12 +8,15 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
 import edge.spool.database
 from benchmarks.power.workload import LOG_BYTES, Workload, state
 from edge import durable
+from edge.provisioning.exchange import Created, Exchange
+from edge.provisioning.renewal import Identity, Renewal
 from edge.spool import BEFORE_EVERYTHING, Spool, StoredEvent
 from edge.spool.database import PAGE_BYTES
 from edge.system import SYSTEM
@@ -79,6 +82,24 @@ def claim(path: Path, seed: str, steps: str) -> None:
     filter.close()
 
 
+class _Cloud:
+    """Issues one certificate, and prints when it is registered."""
+
+    def run(self, exchange: Exchange, on_created: Callable[[Created], None], *_: object) -> None:
+        on_created(Created("new", "key", exchange.first))
+        _print("registered")
+
+    def try_pair(self, *_: object) -> None:
+        _print("proven")
+
+
+def renew(path: Path) -> None:
+    """Replace the device's pair of key and certificate by a new one."""
+    durable.write(path, b"old")
+    _print("issued")
+    Renewal(Identity(path), _Cloud(), "fleet", "home-1", 1.0, None).attempt(0.0)
+
+
 def key(number: int) -> bytes:
     """The digest of event `number`."""
     return number.to_bytes(16, "big")
@@ -93,5 +114,5 @@ def _ignore(notice: Notice) -> None:
 
 
 if __name__ == "__main__":
-    programs = {each.__name__: each for each in (commit, restart, recover, claim)}
+    programs = {each.__name__: each for each in (commit, restart, recover, claim, renew)}
     programs[sys.argv[1]](Path(sys.argv[2]), *sys.argv[3:])

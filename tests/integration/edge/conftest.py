@@ -275,11 +275,10 @@ def start_home(
     local: Mapping[str, object] | None = None,
     contract: Contract | None = None,
     program: tuple[str, str] = ("-m", "edge"),
-    **cloud_settings: object,
 ) -> Home:
-    """A home at `broker` whose forwarder runs; `cloud_settings` are added to `[cloud]` or change it.
+    """A home at `broker` whose forwarder runs; `local` is added to `[local]`.
 
-    `local` is added to `[local]`. The `contract` is the shipped one unless given, and Python runs `program`.
+    The `contract` is the shipped one unless given, and Python runs `program`.
     """
     (directory / "contract.json").write_bytes((contract or load_contract()).canonical)
     identity = authority.issue(THING)
@@ -288,7 +287,7 @@ def start_home(
         "certificate": str(identity.certificate), "key": str(identity.key),
         "reconnect_min_s": 0.1, "reconnect_max_s": 0.5, "batch_events": 20, "puback_timeout_s": 10,
         "longest_delay_ms": 250,
-    } | cloud_settings  # fmt: skip
+    }  # fmt: skip
     settings, health_port = directory / "edge.toml", free_port()
     settings.write_text(
         f'thing = "{THING}"\ncontract = "contract.json"\nspool = "state/spool.db"\n'

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -12,8 +11,7 @@ from contract.acl import FORWARDER
 from eventplane.envelope import Envelope, write_event
 from eventplane.topics import local_topic
 from eventplane_client import Client, connect
-from eventplane_mqtt import Login
-from eventplane_mqtt.mailbox import Acknowledged, Connected, Disconnected, Received
+from eventplane_mqtt.mailbox import Acknowledged, Connected, Received
 from local.process import Supervisor
 from tests.integration.access import Guarded, start_guarded
 from tests.integration.edge.conftest import SECONDS, MakeHome, RecordingCloud, wait_for
@@ -22,7 +20,6 @@ from tests.unit.eventplane_mqtt.probe import Probe
 READING = "org.eventplane.health.reading.v1"
 ALARM = "org.eventplane.alarm.keyword.v1"
 OUTBOX = local_topic("health-service", "outbox")
-NOT_AUTHORIZED = "not authorized"
 
 
 @pytest.fixture(scope="module")
@@ -48,11 +45,6 @@ def client(guarded: Guarded, service: str) -> Client:
     password_file = str(guarded.login(service).password_file)
     address = f"mqtt://127.0.0.1:{guarded.broker.port}"
     return connect(address, service, mode="at_least_once", password_file=password_file)
-
-
-def refusal(guarded: Guarded, login: Login | None, protocol: str) -> str:
-    """Why the broker did not take a connection."""
-    return Probe(guarded.broker.port, login=login, protocol=protocol).next(Disconnected).reason
 
 
 @pytest.mark.source("P2")
@@ -86,15 +78,6 @@ def test_events_take_their_way_through_the_forwarder_as_without_rules(
     assert "secret" not in home.log()
 
 
-def test_in_mqtt_5_a_service_is_told_that_anothers_outbox_is_not_its_own(guarded: Guarded) -> None:
-    it = probe_of(guarded, "climate-service", protocol="5", session_expiry_s=0)
-    it.connection.publish(OUTBOX, b"forged")
-    assert it.next(Acknowledged).failure == NOT_AUTHORIZED
-    it.connection.publish(local_topic("climate-service", "outbox"), b"its own")
-    assert it.next(Acknowledged).failure is None
-    it.close()
-
-
 @pytest.mark.source("P2")
 @pytest.mark.parametrize("box", ["inbox", "interest"])
 def test_a_service_reads_its_own_inbox_and_announces_its_own_interest_and_no_other(
@@ -122,17 +105,3 @@ def test_a_client_id_of_another_service_takes_nothing_from_it(guarded: Guarded) 
     assert victim.next(Received).payload == b"hers"
     for each in (victim, thief, forwarder):
         each.close()
-
-
-@pytest.mark.parametrize("protocol", ["3.1.1", "5"])
-def test_a_missing_or_wrong_password_is_refused_with_a_remedy(
-    guarded: Guarded, protocol: str, tmp_path: Path
-) -> None:
-    login = Login(FORWARDER, tmp_path / "password")
-    login.password_file.touch(0o600)
-    login.password_file.write_text("guessed\n")
-    reason = refusal(guarded, login, protocol)
-    assert "CONNECT refused: not authorized; see that the broker knows this user name and password" in reason
-    assert "guessed" not in reason
-    reason = refusal(guarded, None, protocol)
-    assert "see whether the broker wants a user name and password" in reason

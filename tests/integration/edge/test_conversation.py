@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import json
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -12,13 +10,11 @@ import pytest
 
 from eventplane.contract import Contract
 from eventplane.conversation.messages import Failure, Replier, Reply, Status, write_reply
-from eventplane.conversation.open_requests import OPENS_AFTER, Circuit, PeerChanged, Replies
+from eventplane.conversation.open_requests import Circuit, Replies
 from eventplane.device_reports import STARTED
 from eventplane.envelope import Envelope
-from eventplane.topics import handlers_answer_topic, handlers_topic, local_topic
 from eventplane_client.errors import RefusedError, RequestDroppedError, RequestTimeoutError
 from tests.integration.edge.conftest import SECONDS, THING, Home, RecordingCloud, down, wait_for
-from tests.integration.mqtt import TestClient
 from tests.unit.eventplane.conversation.worlds import ask, plane
 
 NOW = "2026-01-01T00:00:00Z"
@@ -57,28 +53,6 @@ def test_all_handlers_reply_also_to_many_requests_at_once(home: Home) -> None:
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(lambda each: button.request(ask(f"q{each}"), SECONDS), range(40)))
     assert [each["lamp"].answer for each in found] == [{"lit_by": f"q{each}"} for each in range(40)]
-
-
-def test_malformed_replies_and_those_of_another_version_are_ignored(home: Home) -> None:
-    home.listen("lamp", bright)
-    button = home.connect("button")
-    request = ask("r", replyto="button", correlationid="c")
-    good = json.loads(write_reply(request, Reply(LAMP, Status.HANDLED), NOW).json)
-    wrong = [
-        b"",
-        b"{}",
-        ask().json.encode(),
-        json.dumps({**good, "type": "org.eventplane.conversation.reply.v2"}).encode(),
-        json.dumps({**good, "data": {**good["data"], "status": "postponed"}}).encode(),
-        json.dumps({**good, "correlationid": "nobody's"}).encode(),
-    ]
-    with TestClient("rude", "127.0.0.1", home.broker.port) as rude:
-        for payload in wrong:
-            assert rude.publish(local_topic("button", "replies"), payload)
-        for payload in (b"", b"[]", b'{"id":"x"}'):
-            assert rude.publish(handlers_answer_topic("button"), payload)
-            assert rude.publish(handlers_topic("button"), payload)
-    assert button.request(ask("after"), SECONDS)["lamp"].answer == {"lit_by": "after"}
 
 
 def test_the_cloud_replies_to_a_home_and_asks_it(home: Home, cloud: RecordingCloud) -> None:
@@ -137,31 +111,3 @@ def test_a_request_is_sent_again_after_an_outage_as_its_guarantee_says(home: Hom
     home.broker.child.start()
     assert asking.result(SECONDS)["lamp"].status is Status.HANDLED
     assert button.request(ask("r"), SECONDS)["lamp"].status is Status.HANDLED
-
-
-@pytest.mark.source("C7")
-def test_a_silent_peer_is_not_awaited_until_it_answers_again(home: Home) -> None:
-    changes: list[PeerChanged] = []
-
-    def listen(change: PeerChanged) -> None:
-        changes.append(change)
-        raise RuntimeError("what listeners do must not end the client")
-
-    button = home.transport("button", on_peer=listen)
-    numbers = itertools.count()
-
-    def opens() -> bool:
-        with pytest.raises(RequestTimeoutError):
-            # So short that on a slow machine some are not even sent; those do not count.
-            button.request(ask(f"r{next(numbers)}"), 0.15, expires=False)
-        return button.peers() == {"lamp": Circuit.OPEN}
-
-    wait_for(opens)
-    assert next(numbers) >= OPENS_AFTER
-    assert button.request(ask("skipped"), SECONDS) == {"lamp": Reply(LAMP, Status.NOT_AWAITED)}
-    # Somebody handles what waits: its late replies are signs of life.
-    home.listen("lamp", bright)
-    wait_for(lambda: button.peers() == {"lamp": Circuit.HALF_OPEN})
-    assert button.request(ask("probe"), SECONDS)["lamp"].status is Status.HANDLED
-    wait_for(lambda: len(changes) == 3)
-    assert [each.circuit for each in changes] == [Circuit.OPEN, Circuit.HALF_OPEN, Circuit.CLOSED]

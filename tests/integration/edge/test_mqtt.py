@@ -119,28 +119,6 @@ def test_paho_and_we_understand_each_other(shared_broker: Broker, own: dict[str,
     probe.close()
 
 
-@pytest.mark.source("C1")
-def test_at_qos_0_it_arrives_and_nothing_is_acknowledged(
-    shared_broker: Broker, own: dict[str, object], topic: str
-) -> None:
-    probe = Probe(shared_broker.port, **own)
-    probe.next(Connected)
-    assert probe.connection.publish(topic, b"x", qos=0) == 0
-    received = probe.next(Received)
-    assert (received.mid, received.payload) == (0, b"x")
-    probe.close()
-
-
-def test_more_filters_than_fit_one_subscribe(shared_broker: Broker, topic: str) -> None:
-    topics = tuple(f"t/{number}" for number in range(30))
-    probe = Probe(shared_broker.port, client_id=topic, subscriptions=topics)
-    probe.next(Connected)
-    for each in topics:
-        probe.connection.publish(each, b"x")
-    assert {each.topic for each in probe.gather(Received, 30)} == set(topics)
-    probe.close()
-
-
 @pytest.mark.source("C10")
 def test_a_broker_that_stops_answering_or_ends_is_noticed_and_a_new_connection_stands(
     shared_broker: Broker, topic: str

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -18,10 +17,9 @@ from eventplane.conversation.questions import (
     write_handlers_answer,
     write_state_answer,
 )
-from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.envelope import Envelope, parse_event, write_event
 from eventplane.guarantee import DELIVERY_GUARANTEE
-from eventplane.receipts import SPOOL_FULL, Receipt, digest, read_receipts, write_receipts
+from eventplane.receipts import SPOOL_FULL, Receipt, digest, write_receipts
 from eventplane.sender import Sender
 from eventplane.topics import (
     handlers_answer_topic,
@@ -31,22 +29,19 @@ from eventplane.topics import (
     state_answer_topic,
     state_topic,
 )
-from eventplane_client import mqtt, reader
+from eventplane_client import mqtt
 from eventplane_client.errors import (
-    ClientError,
     ClosedError,
     FlushTimeoutError,
     MessageTooLargeError,
     NoRoomError,
     ReceiptTimeoutError,
-    RefusedError,
     RequestDroppedError,
     StateTimeoutError,
     WindowFullError,
 )
 from eventplane_client.mqtt import MAX_MESSAGE_BYTES, MqttTransport
 from local.mosquitto import Broker
-from local.services import Service
 from tests.integration.edge.conftest import SECONDS, THING, wait_for
 from tests.integration.mqtt import TestClient
 from tests.unit.eventplane.conversation.worlds import ask
@@ -122,47 +117,6 @@ def test_the_largest_message_that_it_takes_passes_the_broker_and_a_larger_one_is
         wait_for(lambda: (outbox, largest) in forwarder.messages)
 
 
-@pytest.mark.source("P-W5")
-def test_put_returns_with_the_receipt_and_raises_what_it_says(
-    shared_broker: Broker, sensor: str, forwarder: TestClient
-) -> None:
-    answers: dict[bytes, str | None] = {b"kept": None, b"no room": SPOOL_FULL, b"garbage": "not_json"}
-    outcomes: dict[bytes, Exception | None] = {}
-    refused: list[bytes] = []
-
-    def put(payload: bytes) -> None:
-        try:
-            client.put(payload, SECONDS)
-        except ClientError as error:
-            outcomes[payload] = error
-        else:
-            outcomes[payload] = None
-
-    with closing(
-        MqttTransport(
-            sensor,
-            port=shared_broker.port,
-            receipt_timeout_s=0.2,
-            on_refused=lambda payload, _: refused.append(payload),
-        )
-    ) as client:
-        threads = [threading.Thread(target=put, args=(payload,)) for payload in answers]
-        for thread in threads:
-            thread.start()
-        wait_for(lambda: {payload for _, payload in forwarder.messages} == set(answers))
-        assert outcomes == {}  # it waits for the receipt, not for the broker
-        receipts = [Receipt(digest(payload), answer) for payload, answer in answers.items()]
-        forwarder.publish(receipt_topic(sensor, "outbox"), write_receipts(receipts))
-        for thread in threads:
-            thread.join(SECONDS)
-    assert outcomes[b"kept"] is None
-    assert isinstance(outcomes[b"no room"], NoRoomError)
-    garbage = outcomes[b"garbage"]
-    assert isinstance(garbage, RefusedError)
-    assert garbage.reason == "not_json"
-    assert refused == []
-
-
 @pytest.mark.source("P-W5", "C10")
 def test_it_publishes_again_until_the_receipt_comes_and_after_a_restart_of_the_broker(
     shared_broker: Broker, sensor: str, outbox: str, forwarder: TestClient
@@ -188,30 +142,6 @@ def test_it_publishes_again_until_the_receipt_comes_and_after_a_restart_of_the_b
         shared_broker.child.restart()
         with lasting() as listener:
             wait_for(lambda: (outbox, b"hello") in listener.messages)
-
-
-@pytest.mark.source("P6", "C-W1")
-def test_it_confirms_what_its_handler_has_done_and_refuses_what_is_no_event(
-    shared_broker: Broker, sensor: str, outbox: str, forwarder: TestClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(reader, "_PUT_S", 0.1)  # nobody confirms the dead letter
-    handled: list[str] = []
-    receipts_to = receipt_topic(sensor, "inbox")
-    good = write_event({"id": "1", "source": "/s", "type": "t"}).json.encode()
-    service = Service(sensor, shared_broker.port, lambda event: handled.append(event.id))
-    forwarder.subscribe(receipts_to)
-    with closing(service):
-        service.send_bytes(b"ready", SECONDS)
-        wait_for(lambda: (outbox, b"ready") in forwarder.messages)
-        for payload in (b"garbage", good):
-            forwarder.publish(local_topic(sensor, "inbox"), payload)
-        wait_for(lambda: any(DEAD_LETTER_TYPE.encode() in sent for _, sent in forwarder.messages))
-        wait_for(lambda: any(topic == receipts_to for topic, _ in forwarder.messages))
-    receipts = [
-        each for topic, sent in forwarder.messages if topic == receipts_to for each in read_receipts(sent)
-    ]
-    assert Receipt(digest(good)) in receipts
-    assert handled == ["1"]
 
 
 class FullForwarder:

@@ -53,12 +53,13 @@ def test_what_matters_whoever_waits_does_not_expire(expires: bool) -> None:
     assert request.attributes["replydevice"] == "home-7"
 
 
-def test_a_reply_in_the_name_of_another_or_of_one_that_was_not_asked_is_ignored_and_counted(
+def test_a_reply_that_is_malformed_or_of_another_or_of_one_that_was_not_asked_is_ignored_and_counted(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     home = Home()
 
     def send(event: Envelope, timeout_s: float) -> None:
+        home.asker.take(b"garbage")
         for sender, claimed in (("chime", "lamp"), ("chime", "chime"), ("", "lamp"), ("lamp", "lamp")):
             reply = write_reply(
                 event, Reply(Replier(claimed), Status.HANDLED, sender), "2026-01-01T00:00:00Z"
@@ -67,7 +68,7 @@ def test_a_reply_in_the_name_of_another_or_of_one_that_was_not_asked_is_ignored_
 
     found = home.request(SECONDS, send, expires=True)
     assert {name: reply.answer for name, reply in found.items()} == {"lamp": "lamp"}
-    assert home.asker.ignored_replies == 3
+    assert home.asker.ignored_replies == 4
     assert "'chime' sent it" in caplog.text
     assert "chime was not asked" in caplog.text
 

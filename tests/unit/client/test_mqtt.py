@@ -5,11 +5,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from functools import partial
 from typing import Any
 
 import pytest
 
+from eventplane.conversation.messages import Replier
+from eventplane.conversation.open_requests import Circuit, PeerChanged
 from eventplane.envelope import Envelope
 from eventplane.receipts import Receipt, digest
 from eventplane_client import Client, Inbox, connect
@@ -123,10 +126,12 @@ def test_what_is_sent_without_waiting_is_flushed_and_a_refusal_is_a_notice(
     with connect("mqtt://127.0.0.1:1", SERVICE, state="memory:", on_notice=notices.append) as client:
         client.send(event("stored"))
         client.send(event("refused", type="t"))
+        transport = client._transport  # type: ignore[attr-defined]
+        transport._window.add(event("awaited").json.encode(), 0, awaited=True)
         with pytest.raises(FlushTimeoutError):
             client.flush(0)
-        transport = client._transport  # type: ignore[attr-defined]
-        for name, reason in (("stored", None), ("refused", "unrouted")):
+        # Who waits for a receipt gets it, and no notice.
+        for name, reason in (("stored", None), ("awaited", "unrouted"), ("refused", "unrouted")):
             (payload,) = (
                 each.payload
                 for each in transport._window._waiting.values()
@@ -163,6 +168,20 @@ def test_callbacks_that_wait_when_the_client_is_closed_are_called_or_counted_in_
     assert called == [SECONDS, SECONDS]
     (line,) = caplog.messages
     assert "3 callback(s) did not end in 0 s: flush before close" in line
+
+
+def test_each_change_of_a_peer_is_called_back_though_the_listener_raises() -> None:
+    changes: list[PeerChanged] = []
+
+    def listen(change: PeerChanged) -> None:
+        changes.append(change)
+        raise RuntimeError("what listeners do must not end the client")
+
+    expected = [PeerChanged(Replier("lamp"), each) for each in (Circuit.OPEN, Circuit.HALF_OPEN)]
+    with closing(MqttTransport(SERVICE, "127.0.0.1", 1, on_peer=listen)) as transport:
+        for each in expected:
+            transport._report_peer(each)
+    assert changes == expected
 
 
 @pytest.mark.source("C4")

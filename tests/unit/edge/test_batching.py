@@ -18,8 +18,8 @@ from tests.unit.edge.fakes import CHORE, Device, MakeDevice, contract, event
 MINUTE_MS = 60_000
 
 
-def plane(delay_ms: int = MINUTE_MS, **outbox: object) -> Contract:
-    return contract(sensor={"outbox": {"batching_delay_ms": delay_ms, **outbox}})
+def plane(delay_ms: int = MINUTE_MS) -> Contract:
+    return contract(sensor={"outbox": {"batching_delay_ms": delay_ms}})
 
 
 @pytest.fixture
@@ -75,15 +75,6 @@ def test_the_wait_goes_on_after_a_power_cut_and_does_not_begin_anew(device: Devi
     assert device.uplinked() == [["a"]]
 
 
-def test_an_event_that_expires_waits_for_half_its_life_at_most(make: MakeDevice) -> None:
-    device = make(plane=plane(expiry_s=70))
-    device.send(event("a"))
-    device.turn(after=34.9)
-    assert device.uplinked() == []
-    device.turn(after=0.11)
-    assert device.uplinked() == [["a"]]
-
-
 def test_a_new_contract_changes_the_wait_of_what_is_there(device: Device) -> None:
     device.send(event("a"))
     device.turn(after=1.0)
@@ -114,17 +105,19 @@ SENSOR = '{"senderservice":"sensor"}'
 
 
 @pytest.mark.parametrize(
-    ("text", "longest_ms", "due_ms"),
+    ("text", "longest_ms", "expires_ms", "due_ms"),
     [
-        (SENSOR, 300_000, 61_000),
-        (SENSOR, 200, 1_200),
-        (SENSOR, 0, 0),
-        ('{"senderservice":"sensor","correlationid":"x"}', 300_000, 0),
-        ('{"senderservice":"sensor","replyto":"x"}', 300_000, 61_000),
-        ('{"senderservice":"display","data":{"senderservice":"sensor"}}', 300_000, 0),
+        (SENSOR, 300_000, None, 61_000),
+        (SENSOR, 300_000, 71_000, 36_000),
+        (SENSOR, 200, None, 1_200),
+        (SENSOR, 0, None, 0),
+        ('{"senderservice":"sensor","correlationid":"x"}', 300_000, None, 0),
+        ('{"senderservice":"sensor","replyto":"x"}', 300_000, None, 61_000),
+        ('{"senderservice":"display","data":{"senderservice":"sensor"}}', 300_000, None, 0),
     ],
     ids=[
         "as long as its outbox says",
+        "half its life at most",
         "as long as the device is set to wait",
         "a device that never waits",
         "a request or reply",
@@ -132,8 +125,10 @@ SENSOR = '{"senderservice":"sensor"}'
         "a sender in the data is none",
     ],
 )
-def test_when_an_event_stored_at_one_second_is_due(text: str, longest_ms: int, due_ms: int) -> None:
-    pending = PendingDelivery(Delivery("device.outbox", 1, 1), text, None, 1_000)
+def test_when_an_event_stored_at_one_second_is_due(
+    text: str, longest_ms: int, expires_ms: int | None, due_ms: int
+) -> None:
+    pending = PendingDelivery(Delivery("device.outbox", 1, 1), text, expires_ms, 1_000)
     assert BatchingDelays(plane(), longest_ms).due_ms([pending]) == due_ms
 
 

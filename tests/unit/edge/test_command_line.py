@@ -75,11 +75,6 @@ def test_help_names_the_program_and_every_command(
     assert [each for each in COMMANDS if f"\n  {each}  " not in text] == []
 
 
-def test_a_start_without_any_contract_ends_with_its_status(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["run", "--settings", "plain.toml"]) == os.EX_CONFIG
-    assert "setting 'contract'" in capsys.readouterr().err
-
-
 def test_a_spool_that_cannot_be_used_has_a_status_of_its_own(
     folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -127,21 +122,21 @@ def test_it_shows_every_listener_and_the_one_that_is_taken(capsys: pytest.Captur
         ]
 
 
-def test_it_shows_what_would_be_announced(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["discovery", "--settings", "announced.toml"]) == os.EX_OK
+def test_it_shows_what_would_be_announced_and_where_the_settings_lead(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for file in ("announced.toml", "plain.toml"):
+        assert main(["discovery", "--settings", file]) == os.EX_OK
     shown = capsys.readouterr().out
     assert "lo: nothing is announced: lo: it is the loopback interface" in shown
     assert "absent0: nothing is announced: absent0: No such device" in shown
-
-
-def test_without_a_profile_the_settings_say_where(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["discovery", "--settings", "plain.toml"]) == os.EX_OK
-    assert "the broker is at 127.0.0.1:1883" in capsys.readouterr().out
+    assert "the broker is at 127.0.0.1:1883" in shown
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
+        (["run", "--settings", "plain.toml"], "setting 'contract'"),
         (["discovery", "--profile", "absent.conf"], "absent.conf: No such file"),
         (["discovery", "--settings", "absent.toml"], "absent.toml: No such file"),
         (["announce", "--settings", "profile.toml"], "setting 'announcement': the table is missing; add it"),

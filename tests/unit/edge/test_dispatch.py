@@ -141,7 +141,8 @@ class TestSessions:
             return FakeWire(generation)
 
         local = replace(device.settings.local, username="me", password_file=tmp_path / "password")
-        settings, plane = replace(device.settings, local=local), contract()
+        cloud_settings = replace(device.settings.cloud, protocol="5")
+        settings, plane = replace(device.settings, local=local, cloud=cloud_settings), contract()
         for link in make_links(settings, lambda: plane, Mailbox(), SYSTEM, dial).values():
             link.tick(0.0)
         for session, suffix in ((LOCAL, ""), (URGENT, URGENT_CLIENT_SUFFIX)):
@@ -155,6 +156,7 @@ class TestSessions:
             assert found.needs_subscriptions
         cloud = dialled[CLOUD]
         assert (cloud.host, cloud.client_id, cloud.clean_session) == ("cloud", "thing", True)
+        assert cloud.protocol == "5"
         # Alarms go up even if the cloud's policy lacks the downlink's topic.
         assert (cloud.subscriptions, cloud.needs_subscriptions) == (("devices/thing/inbox",), False)
 

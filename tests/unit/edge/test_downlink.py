@@ -5,7 +5,6 @@ import json
 import pytest
 
 from edge.contract_updates import contract_key
-from edge.errors import SpoolError
 from edge.forwarder import Reload
 from edge.spool.recovery import marker_of
 from eventplane.contract import Contract, compile_contract, contract_document
@@ -41,20 +40,6 @@ def test_a_state_is_stored_answered_delivered_and_only_then_acknowledged(device:
     assert device.delivered("display") == [state(1, fence=3).encode()]
     assert device.cloud.last.acknowledged == [message.mid]
     assert device.local.last.acknowledged == []
-
-
-@pytest.mark.source("K2")
-def test_nothing_is_acknowledged_when_the_commit_fails(
-    device: Device, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(*_: object, **__: object) -> None:
-        raise SpoolError(device.path, "disk full", "make room")
-
-    monkeypatch.setattr(device.spool, "commit", fail)
-    with pytest.raises(SpoolError):
-        device.send_down(state(1))
-    assert device.cloud.last.acknowledged == []
-    assert device.delivered("display") == []
 
 
 @pytest.mark.source("K2")
@@ -123,15 +108,14 @@ def test_what_came_down_never_goes_up_again(device: Device) -> None:
     assert len(up) == 1
 
 
-def test_a_state_without_a_reader_is_kept(device: Device) -> None:
-    device.send_down(state(1, subject="nobody"))
-    assert held(device) == state(1, subject="nobody")
-    assert results(device) == [("v1", AckStatus.STORED, "")]
-
-
-def test_an_event_of_a_device_can_go_down(device: Device) -> None:
-    """It carries the numbers of the device that sent it up."""
-    device.send_down(state(1, deviceepoch="0123", devicesequence="000000000009"))
+@pytest.mark.parametrize(
+    "attributes",
+    [{"subject": "nobody"}, {"deviceepoch": "0123", "devicesequence": "000000000009"}],
+    ids=["without a reader", "of a device, with the numbers of its way up"],
+)
+def test_any_state_is_kept(device: Device, attributes: dict[str, str]) -> None:
+    device.send_down(state(1, **attributes))
+    assert held(device) == state(1, **attributes)
     assert results(device) == [("v1", AckStatus.STORED, "")]
 
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -14,7 +15,8 @@ from eventplane.names import EPOCH, SEQUENCE
 from eventplane.reasons import Outcome
 from eventplane.receipts import SPOOL_FULL, Receipt, digest, write_receipts
 from eventplane_client.mqtt import MAX_MESSAGE_BYTES
-from eventplane_mqtt.mailbox import LinkName, Received
+from eventplane_mqtt.mailbox import LinkName
+from tests.unit.edge.downlinks import state
 from tests.unit.edge.fakes import ALARM, DEAD_LETTER, Device, MakeDevice, event, ordered
 
 LOCAL, CLOUD = LinkName.LOCAL, LinkName.CLOUD
@@ -39,31 +41,24 @@ def test_no_message_of_receipts_is_larger_than_the_broker_takes(device: Device) 
     assert max(len(payload) for _, _, payload in device.local.last.published) < MAX_MESSAGE_BYTES
 
 
-@pytest.mark.source("P4", "P6")
-def test_nothing_is_acknowledged_when_the_commit_fails(
+@pytest.mark.source("P4", "P6", "K2")
+def test_nothing_is_acknowledged_or_delivered_when_the_commit_fails(
     device: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object, **__: object) -> None:
         raise SpoolError(device.path, "disk full", "make room")
 
     monkeypatch.setattr(device.spool, "commit", fail)
-    with pytest.raises(SpoolError):
-        device.send(event("e"))
-    assert device.local.last.acknowledged == []
-    assert device.receipts() == []
+    for message in (device.from_service(event("e", subject="show")), device.from_cloud(state(1))):
+        with pytest.raises(SpoolError):
+            device.turn(message)
+    assert device.local.last.acknowledged == device.cloud.last.acknowledged == []
+    assert device.local.last.published == []
 
 
-def test_a_message_of_a_bygone_connection_is_stored_but_not_acknowledged(device: Device) -> None:
-    stale = device.from_service(event("e"))
-    device.reconnect(LOCAL)
-    device.turn(stale)
-    assert device.spool.backlog() == {"device.outbox": 1}
-    assert device.local.last.acknowledged == []
-
-
-def test_qos_0_needs_no_acknowledgement(device: Device) -> None:
-    plain = device.from_service(event("e"))
-    device.turn(Received(LOCAL, plain.generation, 0, plain.topic, plain.payload))
+@pytest.mark.parametrize("changes", [{"generation": 0}, {"mid": 0}], ids=["a bygone connection", "QoS 0"])
+def test_what_cannot_be_acknowledged_is_stored(device: Device, changes: dict[str, int]) -> None:
+    device.turn(replace(device.from_service(event("e")), **changes))
     assert device.spool.backlog() == {"device.outbox": 1}
     assert device.local.last.acknowledged == []
 

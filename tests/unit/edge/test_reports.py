@@ -282,24 +282,21 @@ def test_the_largest_report_fits_an_event() -> None:
     assert len(stamp(report, "e" * 16, 10**11).json) > 50_000
 
 
-def test_a_report_lists_no_more_kinds_than_fit_an_event() -> None:
-    counts = Counts()
-    for number in range(3 * MOST_KINDS):
-        counts.lost(NotStored("sensor.outbox", f"type-{number}", "offline"))
-    assert len(counts.not_stored) == MOST_KINDS + 1
-    assert counts.not_stored[NotStored("sensor.outbox", OTHER_TYPES, "offline")] == 2 * MOST_KINDS
-    assert counts.unreported == 3 * MOST_KINDS
-
-
-def test_a_report_lists_no_more_channels_than_fit_an_event() -> None:
+@pytest.mark.parametrize(
+    ("channel", "type", "others", "listed"),
+    [
+        ("sensor.outbox", "type-{}", "sensor.outbox", MOST_KINDS),
+        ("service-{}.inbox", READING, OTHER_CHANNELS, MOST_KINDS + MOST_OTHER_KINDS),
+    ],
+)
+def test_a_report_lists_no_more_kinds_and_channels_than_fit_an_event(
+    channel: str, type: str, others: str, listed: int
+) -> None:
     counts = Counts()
     for number in range(5 * MOST_KINDS):
-        counts.lost(NotStored(f"service-{number}.inbox", READING, "offline"))
-    assert len(counts.not_stored) == MOST_KINDS + MOST_OTHER_KINDS + 1
-    assert (
-        counts.not_stored[NotStored(OTHER_CHANNELS, OTHER_TYPES, "offline")]
-        == 4 * MOST_KINDS - MOST_OTHER_KINDS
-    )
+        counts.lost(NotStored(channel.format(number), type.format(number), "offline"))
+    assert len(counts.not_stored) == listed + 1
+    assert counts.not_stored[NotStored(others, OTHER_TYPES, "offline")] == 5 * MOST_KINDS - listed
     assert counts.unreported == 5 * MOST_KINDS
 
 

@@ -9,7 +9,6 @@ import os
 import shutil
 import sqlite3
 import struct
-import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,12 +17,11 @@ import pytest
 
 from edge.errors import SpoolCorruptError, SpoolError, SpoolUnavailableError
 from edge.spool import BEFORE_EVERYTHING, Discard, Spool, SpoolOrigin
-from edge.spool.database import FORMAT, PAGE_BYTES, connect, create
-from edge.spool.log import announce, log_of, note_of
+from edge.spool.database import FORMAT, PAGE_BYTES
+from edge.spool.log import log_of, note_of
 from edge.spool.recovery import marker_of
 from edge.spool.salvage import SHIFT
 from edge.system import SYSTEM
-from edge.uptime_clock import UptimeClock
 from eventplane.reasons import Outcome
 from tests.examples import sampled
 from tests.unit.edge.spools import CLOUD, HOME, arrival, beside, cloud, device_state, fill, waiting
@@ -268,24 +266,6 @@ def test_damaged_files_do_not_fill_the_disk(path: Path) -> None:
     assert [each.read_bytes()[:5] for each in beside(path, ".damaged-")] == [b"large"]
 
 
-@pytest.mark.parametrize("moved", [(), ("-wal",), ("-wal", ""), ("-wal", "", ".recovering.commits")])
-def test_an_exchange_that_was_cut_off_is_finished(path: Path, moved: tuple[str, ...]) -> None:
-    filled(path, 9)
-    filled(path.with_name("new.db"), 5)
-    recovered = path.with_name(f"spool.db.recovered-{zlib.crc32(path.with_name('new.db').read_bytes()):08x}")
-    path.with_name("new.db").rename(recovered)
-    path.with_name("new.db.commits").rename(path.with_name("spool.db.recovering.commits"))
-    path.write_bytes(b"garbage" * 100)
-    path.with_name("spool.db-wal").write_bytes(b"its log")
-    for side in moved:
-        aside = note_of(path).name if "commits" in side else f"spool.db.damaged-0001-20240501T120000Z{side}"
-        path.with_name(f"spool.db{side}").rename(path.with_name(aside))
-    assert origin_of(path) == ("resumed", 0, 5)
-    (log,) = [each for each in beside(path, ".damaged-") if each.name.endswith("-wal")]
-    assert log.read_bytes() == b"its log"
-    assert not recovered.exists()
-
-
 def test_a_recovered_spool_that_is_damaged_before_the_exchange_is_made_again(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -446,45 +426,6 @@ def test_without_a_note_no_number_is_given_twice(path: Path) -> None:
     assert origin_of(path) == ("recovered", None, 3)
     with Spool(path, SYSTEM) as spool:
         assert spool.epoch != epoch
-
-
-@pytest.mark.parametrize("log_bytes", [None, 0, 40, 3000])
-@pytest.mark.parametrize("note", [None, b"", b"\xa5" * 600])
-@pytest.mark.parametrize("is_recovered", [False, True])
-def test_a_note_and_a_log_that_are_both_lost_before_the_first_checkpoint_are_reported(
-    path: Path, tmp_path: Path, log_bytes: int | None, note: bytes | None, is_recovered: bool
-) -> None:
-    """The database itself is as it was before the first commit of its epoch."""
-    if is_recovered:
-        Spool(path, SYSTEM).close()
-        marker_of(path).touch()
-        assert origin_of(path) == ("recovered", 0, 0)
-    left = crashed(path, tmp_path / "crashed")
-    if log_bytes is None:
-        log_of(left).unlink()
-    else:
-        os.truncate(log_of(left), log_bytes)
-    if note is None:
-        note_of(left).unlink()
-    else:
-        note_of(left).write_bytes(note)
-    assert origin_of(left)[:2] == ("recovered", None)
-
-
-@pytest.mark.parametrize("step", range(4))
-def test_a_first_start_that_was_cut_off_goes_on(path: Path, step: int) -> None:
-    epoch = "0123456789abcdef"
-    announce(path, epoch)
-    if step == 1:
-        path.touch()
-    if step > 1:
-        with contextlib.closing(connect(path)) as db:
-            if step > 2:
-                create(db, SpoolOrigin("created"), UptimeClock(SYSTEM.uptime), epoch)
-    with Spool(path, SYSTEM) as spool:
-        assert (spool.origin.kind, spool.epoch) == ("created", epoch)
-        fill(spool, 3)
-    assert origin_of(path) == ("resumed", 0, 3)
 
 
 def test_a_recovered_spool_has_its_note_before_it_is_opened(

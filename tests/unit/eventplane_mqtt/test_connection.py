@@ -159,20 +159,6 @@ def test_an_address_that_swallows_everything_does_not_hide_the_next(
             probe.connection.abandon()
 
 
-def test_a_backlog_before_suback_does_not_end_the_connection(broker: ScriptedBroker) -> None:
-    # Mosquitto sends SUBACK after its whole backlog, which can take longer than an answer may.
-    probe = Probe(broker.port, connect_timeout_s=0.2)
-    broker.accept()
-    broker.send(broker_packets.connack(present=True) + broker_packets.publish(b"t", b"", 1))
-    probe.next(Connected)
-    probe.connection.acknowledge(probe.next(Received).mid)
-    broker.send(broker_packets.publish(b"t", b"", 1))
-    broker.send(broker_packets.suback(1, b"\1"))
-    probe.next(Received)
-    probe.connection.abandon()
-    assert probe.next(Disconnected).reason == "abandoned"
-
-
 def test_while_the_share_is_full_pings_go_out_and_the_broker_is_not_presumed_dead(
     broker: ScriptedBroker,
 ) -> None:

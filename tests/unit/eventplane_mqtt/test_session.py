@@ -92,6 +92,7 @@ def test_a_connection_that_does_not_need_them_stands_without_its_subscriptions(
     ("endpoint", "answer", "reason"),
     [
         (TLS, broker.connack(reason=5), "CONNECT refused: not authorized; see that the certificate"),
+        (LOGIN, broker.connack(reason=5), "not authorized; see that the broker knows this user name"),
         (LOGIN, broker.connack(reason=4), "bad user name or password; see that the broker knows this user"),
         (ENDPOINT, broker.connack(reason=5), "not authorized; see whether the broker wants a user name"),
         (ENDPOINT, broker.connack(reason=1), "unsupported protocol version; use the other"),
@@ -128,10 +129,20 @@ def test_a_connection_ends_with_the_broker_s_reason(packet: bytes, reason: str) 
     assert wire.session.publish("t", b"") == 0
 
 
-def test_a_suback_that_does_not_fit_its_subscribe_ends_it() -> None:
-    wire = Wire(replace(ENDPOINT, subscriptions=("a", "b")))
-    wire.receive(broker.connack(), broker.suback(1, b"\1"))
-    assert "1 answers to 2 filters" in ended(wire)
+@pytest.mark.parametrize(
+    ("packets", "reason"),
+    [
+        ([broker.suback(1, b"\1\1")], "2 answers to 1 filters"),
+        ([broker.publish(b"t", b"", 1), broker.suback(1, b"\x80")], "SUBSCRIBE refused for t"),
+        ([broker.publish(b"t", b"", 1)], "no answer to SUBSCRIBE within 5.0 s"),
+    ],
+    ids=["it does not fit", "it refuses after a backlog", "it is missing despite a backlog"],
+)
+def test_a_wrong_or_missing_suback_ends_it(packets: list[bytes], reason: str) -> None:
+    wire = Wire(replace(ENDPOINT, clean_session=False, subscriptions=("t",)))
+    wire.receive(broker.connack(present=True), *packets)
+    wire.wait(5)
+    assert reason in ended(wire)
 
 
 @pytest.mark.parametrize(
@@ -294,23 +305,10 @@ def test_a_backlog_before_suback_is_progress_and_makes_a_resumed_session_usable(
     assert wire.session.ended is None
 
 
-def test_a_missing_suback_ends_it_despite_a_backlog() -> None:
-    wire = Wire(replace(ENDPOINT, clean_session=False, subscriptions=("t",)))
-    wire.receive(broker.connack(present=True), broker.publish(b"t", b"", 1))
-    wire.wait(5)
-    assert "no answer to SUBSCRIBE" in ended(wire)
-
-
 def test_a_new_session_is_not_up_before_suback() -> None:
     wire = Wire(replace(ENDPOINT, subscriptions=("t",)))
     assert len(wire.receive(broker.connack(), broker.publish(b"t", b"", 1))) == 1
     assert wire.session.publish("t", b"x") == 0
-
-
-def test_a_subscription_refused_after_the_backlog_ends_it() -> None:
-    wire = Wire(replace(ENDPOINT, clean_session=False, subscriptions=("t",)))
-    wire.receive(broker.connack(present=True), broker.publish(b"t", b"", 1), broker.suback(1, b"\x80"))
-    assert "SUBSCRIBE refused for t" in ended(wire)
 
 
 def test_while_it_does_not_read_nothing_is_presumed_dead_and_pings_go_on() -> None:

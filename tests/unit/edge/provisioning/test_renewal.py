@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
+import json
 import stat
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 from cryptography import x509
@@ -15,6 +14,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from benchmarks.power.cuts import leftovers
+from benchmarks.power.disk import Print, record
+from benchmarks.power.workload import NAME
 from edge.certificate import Validity
 from edge.provisioning import (
     IdentityFileError,
@@ -128,20 +130,17 @@ def test_what_is_missing_old_or_damaged_is_replaced(
     assert sorted(each.name for each in identity.path.parent.iterdir()) == ["identity.pem"]
 
 
-def test_a_device_with_a_certificate_that_connects_asks_with_it(identity: Identity, cloud: FakeCloud) -> None:
-    identity.path.write_text(OLD)
-    assert attempt(identity, cloud) is Outcome.RENEWED
-    assert cloud.asked_with == [OLD]
-
-
-@pytest.mark.parametrize(("before", "refuses_own"), [("damaged", False), (OLD, True)])
-def test_a_device_whose_certificate_is_of_no_use_asks_with_the_claim(
-    identity: Identity, cloud: FakeCloud, before: str, refuses_own: bool
+@pytest.mark.parametrize(
+    ("before", "refuses_own", "asked_with"),
+    [(OLD, False, [OLD]), ("damaged", False, ["damaged", CLAIM]), (OLD, True, [OLD, CLAIM])],
+)
+def test_a_device_asks_with_its_certificate_and_with_the_claim_if_that_is_of_no_use(
+    identity: Identity, cloud: FakeCloud, before: str, refuses_own: bool, asked_with: list[str]
 ) -> None:
     identity.path.write_text(before)
     cloud.refuses_own = refuses_own
     assert attempt(identity, cloud) is Outcome.RENEWED
-    assert cloud.asked_with == [before, CLAIM]
+    assert cloud.asked_with == asked_with
 
 
 def test_what_has_life_left_stays(identity: Identity, cloud: FakeCloud) -> None:
@@ -184,25 +183,19 @@ def _outcome(it: Renewal) -> object:
         return type(error)
 
 
-def test_a_policy_that_is_not_in_force_yet_costs_no_second_certificate(
-    identity: Identity, cloud: FakeCloud
+@pytest.mark.parametrize("is_staged", [False, True], ids=["slow policies", "never registered"])
+def test_a_pair_that_does_not_connect_is_tried_a_few_times_and_costs_one_certificate(
+    identity: Identity, cloud: FakeCloud, is_staged: bool
 ) -> None:
     identity.path.write_text(OLD)
-    cloud.slow_policies = MOST_TRIES - 1
+    if is_staged:
+        identity.stage("key", "never registered")
+    else:
+        cloud.slow_policies = MOST_TRIES - 1
     it = renewal(identity, cloud)
-    assert [_outcome(it) for _ in range(MOST_TRIES)] == [NotAcceptedError] * (MOST_TRIES - 1) + [
-        Outcome.RENEWED
-    ]
+    outcomes = [_outcome(it) for _ in range(MOST_TRIES)]
+    assert outcomes == [NotAcceptedError] * (MOST_TRIES - 1) + [Outcome.RENEWED]
     assert len(cloud.requests) == 1
-
-
-def test_a_pair_that_never_connects_is_replaced_by_another(identity: Identity, cloud: FakeCloud) -> None:
-    identity.path.write_text(OLD)
-    identity.stage("key", "never registered")
-    it = renewal(identity, cloud)
-    assert [_outcome(it) for _ in range(MOST_TRIES)] == [NotAcceptedError] * (MOST_TRIES - 1) + [
-        Outcome.RENEWED
-    ]
 
 
 def test_without_a_network_a_waiting_pair_is_kept(identity: Identity, cloud: FakeCloud) -> None:
@@ -251,107 +244,23 @@ def test_only_one_provisioning_runs_at_a_time(identity: Identity) -> None:
         assert identity.current() is None
 
 
-class PowerCutError(BaseException):
-    """Not an Exception: nothing in the code may catch it."""
-
-
-class Disk:
-    """Counts the file operations of `edge.provisioning.renewal`, and cuts the power before number `cut`.
-
-    Of a file that was not synced nothing is left but its name. A rename that was not synced is undone when
-    `forgets_renames`: both outcomes happen in the world.
-    """
-
-    def __init__(self, patch: pytest.MonkeyPatch, cut: int, *, forgets_renames: bool) -> None:
-        self.operations = 0
-        self._cut = cut
-        self._forgets = forgets_renames
-        self._names: dict[int, str] = {}  # by descriptor, which the next file may get again
-        self._unsynced: set[str] = set()
-        self._undo: list[Callable[[], None]] = []
-        self._real = {name: getattr(os, name) for name in ("open", "replace", "fsync", "unlink")}
-        for name in self._real:
-            patch.setattr(os, name, getattr(self, f"_{name}"))
-
-    def fail(self) -> None:
-        """The power goes: what was not synced goes with it."""
-        for path in self._unsynced:
-            os.truncate(path, 0)
-        if self._forgets:
-            for undo in reversed(self._undo):
-                undo()
-
-    def _count(self) -> None:
-        self.operations += 1
-        if self.operations == self._cut:
-            raise PowerCutError
-
-    def _open(self, path: Any, flags: int, *arguments: Any, **options: Any) -> int:
-        self._count()
-        descriptor: int = self._real["open"](path, flags, *arguments, **options)
-        self._names[descriptor] = str(path)
-        if flags & os.O_WRONLY:
-            self._unsynced.add(str(path))
-        return descriptor
-
-    def _fsync(self, descriptor: int) -> None:
-        self._count()
-        self._real["fsync"](descriptor)
-        if Path(self._names[descriptor]).is_dir():
-            self._undo.clear()  # its renames are on the disk
-        self._unsynced.discard(self._names[descriptor])
-
-    def _replace(self, source: Any, target: Any) -> None:
-        self._count()
-        before = Path(target).read_bytes() if Path(target).exists() else None
-        content = Path(source).read_bytes()
-        self._real["replace"](source, target)
-        if str(source) in self._unsynced:
-            self._unsynced.remove(str(source))
-            self._unsynced.add(str(target))
-
-        def undo() -> None:
-            Path(source).write_bytes(content)
-            if before is None:
-                Path(target).unlink()
-            else:
-                Path(target).write_bytes(before)
-
-        self._undo.append(undo)
-
-    def _unlink(self, path: Any, **options: Any) -> None:
-        self._count()
-        self._real["unlink"](path, **options)
-
-
-def _operations_of_a_renewal(tmp_path: Path) -> int:
-    with pytest.MonkeyPatch.context() as patch:
-        disk = Disk(patch, cut=0, forgets_renames=False)
-        attempt(Identity(tmp_path / "counted.pem"), FakeCloud())
-    return disk.operations
-
-
-@pytest.mark.parametrize("forgets_renames", [False, True])
-def test_a_power_cut_before_any_operation_leaves_a_pair_that_works(
-    tmp_path: Path, forgets_renames: bool
-) -> None:
-    operations = _operations_of_a_renewal(tmp_path)
-    assert operations >= 8  # the pair's file opened and synced, two renames with their directory
-    for cut in range(1, operations + 1):
-        cloud, identity = FakeCloud(), Identity(tmp_path / f"cut-{cut}" / "identity.pem")
-        identity.path.parent.mkdir()
-        identity.path.write_text(OLD)
-        with pytest.MonkeyPatch.context() as patch:
-            disk = Disk(patch, cut, forgets_renames=forgets_renames)
-            with pytest.raises(PowerCutError):
-                attempt(identity, cloud)
-            disk.fail()
-        assert accepts(cloud, identity.path), f"cut before operation {cut}"
+def test_a_power_cut_at_any_time_leaves_a_pair_that_works(tmp_path: Path) -> None:
+    directory = tmp_path / "device"
+    calls = record(directory, "renew", str(directory / NAME))
+    for place, _, path in leftovers(calls, 200, 1):
+        said = [json.loads(each.line) for each in calls[:place] if isinstance(each, Print)]
+        if "issued" not in said:
+            continue
+        cloud, identity = FakeCloud(), Identity(path)
+        cloud.registered = {"old", "new"} if "registered" in said else {"old"}
+        assert accepts(cloud, path), f"cut before call {place}"
+        assert "proven" in said or "old" in path.read_text()
         # And the device comes to its new certificate after all.
         it = renewal(identity, cloud)
         outcomes = [_outcome(it) for _ in range(MOST_TRIES)]
-        assert Outcome.RENEWED in outcomes or "old" not in identity.path.read_text()
-        assert accepts(cloud, identity.path)
+        assert Outcome.RENEWED in outcomes
+        assert accepts(cloud, path)
+        assert "old" not in path.read_text()
 
 
 DAY_S = 86_400
