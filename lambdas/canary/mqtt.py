@@ -40,10 +40,9 @@ _PACKET_ID: Final = b"\x00\x01"
 class CanaryPublishError(EventPlaneError):
     """IoT Core did not take the alarm; `step` failed: endpoint, connect, upgrade, mqtt_connect or publish."""
 
-    def __init__(self, step: str, detail: str) -> None:
-        super().__init__(f"the canary's alarm was not taken at the step {step}: {detail}")
-        self.step = step
-        self.detail = detail
+    step: str
+    detail: str
+    message = "the canary's alarm was not taken at the step {step}: {detail}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
