@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
-import logging
-import random
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from email.utils import formatdate
 from os import urandom
@@ -21,14 +17,12 @@ from eventplane.endpoints import (
     LONGEST_ASKED_S,
     endpoint_key,
 )
-from eventplane.limits import MAX_RECEIVES
 from eventplane.reasons import Reason
 from eventplane.records import MemoryTables, Records, Tables
 from eventplane_aws.tables import DynamoDbTables
-from lambdas.common.log import logger
-from lambdas.common.queue import Invocation, QueueMessage
+from lambdas.common.queue import Invocation
 from lambdas.http_sink.delivery import ALONE_MS, KNOWN_MS, CircuitBreaker, Failure, judge
-from lambdas.http_sink.endpoint import EndpointResponse, UnreachableError
+from lambdas.http_sink.endpoint import EndpointResponse
 from lambdas.http_sink.service import WebhookService
 from tests.dynamodb import records
 from tests.fakes.clock import START_MS, FakeClock
@@ -277,132 +271,3 @@ def test_what_the_queue_would_delete_in_a_pause_becomes_a_dead_letter(hook: Hook
 
 def with_breaker(service: WebhookService, shared: Processes) -> WebhookService:
     return replace(service, delivery=replace(service.delivery, breaker=shared.breaker()))
-
-
-# Ten thousand alarms, in virtual time.
-
-ALARMS = 10_000
-DAY_S = 86_400
-
-
-@dataclass
-class Receiver:
-    """An endpoint in bad weather. While a request is in flight `meanwhile` happens.
-
-    `early` are requests inside a Retry-After, `gone_at` the times of those that met 410.
-    """
-
-    clock: FakeClock
-    dice: random.Random
-    meanwhile: Callable[[], None] = lambda: None
-    taken: list[str] = field(default_factory=list)
-    statuses: set[int] = field(default_factory=set)
-    early: int = 0
-    gone_at: list[int] = field(default_factory=list)
-    begun_too_early: int = 0
-    _not_before_ms: int = 0
-    _gone_until_ms: int = 0
-
-    def send(self, _method: str, headers: Any, _body: bytes) -> EndpointResponse:
-        now_ms = self.clock()
-        self.early += now_ms < self._not_before_ms
-        self.begun_too_early += now_ms < self._gone_until_ms
-        # An exchange lasts longer than a process may rely on what it read before.
-        self.clock.advance(KNOWN_MS / 1_000 + self.dice.random() / 2)
-        self.meanwhile()
-        return self._answer(headers)
-
-    def _answer(self, headers: Any) -> EndpointResponse:
-        now_ms = self.clock()
-        at_s = (now_ms - START_MS) // 1_000
-        chance = self.dice.random()
-        if at_s % 1_800 < 90:
-            raise UnreachableError("ConnectionRefusedError")  # it restarts
-        if 7_200 <= at_s < 14_400:
-            self.gone_at.append(now_ms)
-            self._gone_until_ms = now_ms + 1_000 * GONE_S
-            return self._said(410)
-        if at_s % 1_800 < 300 and chance < 0.3:
-            return self._said(self.dice.choice((401, 403, 404, 409, 421, 423)))  # some of it is deployed
-        if chance < 0.02:
-            wait_s = self.dice.choice((1, 5, 40, 120))
-            value = str(wait_s)
-            if self.dice.random() < 0.5:
-                until_s = now_ms // 1_000 + wait_s
-                value, wait_s = formatdate(until_s, usegmt=True), until_s - now_ms / 1_000
-            return self._said(self.dice.choice((429, 503)), wait_s, value)
-        if chance < 0.0202:
-            return self._said(429, LONGEST_ASKED_S, "86400")
-        if chance < 0.03:
-            return self._said(503)
-        self.taken.append(headers["webhook-id"])
-        return self._said(204)
-
-    def _said(self, status: int, wait_s: float = 0, retry_after: str = "") -> EndpointResponse:
-        self.statuses.add(status)
-        self._not_before_ms = max(self._not_before_ms, self.clock() + int(1_000 * wait_s))
-        return EndpointResponse(status, "Words", {"retry-after": retry_after} if retry_after else {}, "")
-
-
-@pytest.fixture
-def quiet() -> Iterator[None]:
-    level = logger.log_level
-    logger.setLevel(logging.CRITICAL)
-    yield
-    logger.setLevel(level)
-
-
-@pytest.mark.usefixtures("quiet")
-def test_ten_thousand_alarms_outlive_the_bad_weather_of_their_endpoint(hook: Hook) -> None:
-    clock, dice = hook.cloud.clock, random.Random(38)
-    receiver = Receiver(clock, dice)
-    shared = Processes(clock)
-    made = hook.service(URL, give_up_after_s=DAY_S)
-
-    def process() -> WebhookService:
-        service = with_breaker(replace(made, uniform=dice.uniform), shared)
-        return replace(service, delivery=replace(service.delivery, endpoint=receiver))  # type: ignore[arg-type]
-
-    idle = [process() for _ in range(4)]
-    arrivals = (
-        replace(alarm(str(at)), sent_at_ms=START_MS + 10_000 * dice.randrange(2_500)) for at in range(ALARMS)
-    )
-    queue: list[tuple[int, str, QueueMessage]] = [(each.sent_at_ms, each.id, each) for each in arrivals]
-    heapq.heapify(queue)
-    most_receives = invocations = 0
-
-    def invoke() -> None:
-        nonlocal most_receives, invocations
-        batch: list[QueueMessage] = []
-        while queue and queue[0][0] <= clock() and len(batch) < 10:
-            batch.append(heapq.heappop(queue)[2])
-        if not batch or not idle:
-            return
-        service = idle.pop(dice.randrange(len(idle)))
-        invocations += 1
-        began_ms = clock()
-        waits = service.process(batch, Invocation(f"i{invocations}", lambda: 60_000 - (clock() - began_ms)))
-        idle.append(service)
-        for each in batch:
-            most_receives = max(most_receives, each.attempt)
-            if each.id in waits:
-                again = replace(each, attempt=each.attempt + 1)
-                heapq.heappush(queue, (clock() + 1_000 * waits[each.id], each.id, again))
-
-    def meanwhile() -> None:
-        if idle and dice.random() < 0.3:
-            invoke()
-
-    receiver.meanwhile = meanwhile
-    while queue:
-        clock.now_ms = max(clock(), queue[0][0])
-        invoke()
-
-    assert len(receiver.taken) == len(set(receiver.taken)) == ALARMS
-    assert [outcome for _, outcome, *_ in hook.outcomes()] == ["delivered"] * ALARMS
-    assert hook.letters() == hook.cloud.bodies("last-resort") == []
-    assert (receiver.early, receiver.begun_too_early) == (0, 0)
-    assert most_receives < MAX_RECEIVES / 4
-    # The weather was as bad as it should be.
-    assert receiver.statuses >= {204, 404, 410, 429, 503}
-    assert len(receiver.gone_at) >= 2
