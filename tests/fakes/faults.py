@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection
 from typing import Any
 
@@ -11,8 +12,8 @@ from botocore.exceptions import ClientError
 class FailingClient:
     """`client`, whose `method` fails with `code`: for all requests, or those on `targets` if they are named.
 
-    `targets` are URLs of queues, or names of tables or buckets, and may be changed; `*` is every method.
-    `asked` are all requests that came, by method and target.
+    `targets` are URLs of queues, or names of tables or buckets, and may be changed; `*` is every method. Of
+    these requests those fail that are `refused`. `asked` are all requests that came, by method and target.
     """
 
     def __init__(
@@ -21,11 +22,13 @@ class FailingClient:
         method: str = "*",
         *,
         targets: Collection[str] | None = None,
+        refused: Callable[[dict[str, Any]], bool] = lambda _: True,
         code: str = "Throttling",
     ) -> None:
         self.targets = set(targets or ())
         self.asked: list[tuple[str, str]] = []
         self._client = client
+        self._refused = refused
         self._method = method
         self._code = code
         self._fails_all = targets is None
@@ -56,7 +59,7 @@ class FailingClient:
         self.asked.append((name, target))
         if self._is_over or self._method not in ("*", name):
             return
-        if self._fails_all or target in self.targets:
+        if (self._fails_all or target in self.targets) and self._refused(request):
             raise ClientError({"Error": {"Code": self._code, "Message": "no"}}, name)
 
 
@@ -69,6 +72,35 @@ class _FailingPaginator:
     def paginate(self, **request: Any) -> Any:
         self._failing._meet(self._operation, request)
         return self._paginator.paginate(**request)
+
+
+class HookedClient:
+    """`client`, which calls `before` and `after` with each call of `method`; `calls` counts all by method."""
+
+    def __init__(
+        self,
+        client: Any,
+        method: str,
+        before: Callable[[], object] = int,
+        after: Callable[[], object] = int,
+    ) -> None:
+        self._client = client
+        self._method = method
+        self._before = before
+        self._after = after
+        self.calls: Counter[str] = Counter()
+
+    def __getattr__(self, name: str) -> Any:
+        def call(**request: Any) -> Any:
+            self.calls[name] += 1
+            if name == self._method:
+                self._before()
+            answer = getattr(self._client, name)(**request)
+            if name == self._method:
+                self._after()
+            return answer
+
+        return call
 
 
 class RefusingSqs:

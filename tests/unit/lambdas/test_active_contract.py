@@ -209,13 +209,11 @@ class TestTablesThatFail:
 
     @pytest.mark.parametrize("was_seen", [True, False])
     def test_tables_that_hang_leave_the_time_to_send_alarms(self, cloud: Cloud, was_seen: bool) -> None:
-        class Hanging(FailingClient):
-            def _meet(self, name: str, request: dict[str, Any]) -> None:
-                if request["TableName"] in self.targets:
-                    cloud.clock.now_ms += WORST_CALL_MS
-                super()._meet(name, request)
+        def hang(_: object) -> bool:
+            cloud.clock.now_ms += WORST_CALL_MS
+            return True
 
-        dynamodb = Hanging(cloud.dynamodb, targets=())
+        dynamodb = FailingClient(cloud.dynamodb, targets=(), refused=hang)
         in_force = cloud.in_force(dynamodb)
         if was_seen:
             seen(in_force)

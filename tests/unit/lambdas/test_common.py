@@ -93,18 +93,15 @@ def test_an_entry_missing_from_the_answer_is_tried_again() -> None:
     ]
 
 
-def test_a_batch_that_is_too_long_is_halved_and_a_message_that_is_goes_nowhere() -> None:
-    class Small:
-        """SQS as before August 2025: 256 KiB a batch."""
+def test_a_batch_that_is_too_long_is_halved_and_a_message_that_is_goes_nowhere(cloud: Cloud) -> None:
+    def is_too_long(request: dict[str, Any]) -> bool:
+        """As before August 2025: 256 KiB a batch."""
+        return sum(len(each["MessageBody"]) for each in request["Entries"]) > 262_144
 
-        def send_message_batch(self, Entries: list[Any], **_: Any) -> Any:  # noqa: N803 - as botocore has it
-            if sum(len(each["MessageBody"]) for each in Entries) > 262_144:
-                code = "AWS.SimpleQueueService.BatchRequestTooLong"
-                raise ClientError({"Error": {"Code": code, "Message": "too long"}}, "SendMessageBatch")
-            return {"Successful": [{"Id": each["Id"]} for each in Entries]}
-
+    code = "AWS.SimpleQueueService.BatchRequestTooLong"
+    small = FailingClient(cloud.sqs, "send_message_batch", refused=is_too_long, code=code)
     batch = [PlainMessage("x" * (300_000 if at == 3 else 60_000)) for at in range(10)]
-    fates = [each.fate for each in SqsSender(Small()).send("https://queue", batch)]
+    fates = [each.fate for each in SqsSender(small).send(cloud.source, batch)]
     assert fates == [Fate.NEVER if at == 3 else Fate.TAKEN for at in range(10)]
 
 
@@ -178,12 +175,10 @@ def test_a_writer_lists_each_object_that_the_audit_judges(cloud: Cloud) -> None:
 
 
 def test_what_cannot_be_listed_is_safe_and_takes_no_number(cloud: Cloud) -> None:
-    class NoLists:
-        def put_object(self, *, Key: str, **request: Any) -> Any:  # noqa: N803
-            client = FailingClient(cloud.s3, "put_object") if failing and "written" in Key else cloud.s3
-            return client.put_object(Key=Key, **request)
-
-    archive = Archive(NoLists(), BUCKET, urandom)
+    no_lists = FailingClient(
+        cloud.s3, "put_object", refused=lambda request: failing and "written" in request["Key"]
+    )
+    archive = Archive(no_lists, BUCKET, urandom)
     for name in "abc":
         failing = name == "b"
         assert archive.put_messages("tap", {name}, NOW_MS, [LINE]) == {name}

@@ -118,14 +118,12 @@ def test_messages_that_there_is_no_time_for_or_no_object_come_again(cloud: Cloud
 
 
 def test_without_its_contract_a_message_comes_again_and_takes_no_other_with_it(cloud: Cloud) -> None:
-    class NoContracts:
-        def put_object(self, *, Key: str, **request: Any) -> Any:  # noqa: N803
-            client = FailingClient(cloud.s3, "put_object") if Key.startswith("contracts/") else cloud.s3
-            return client.put_object(Key=Key, **request)
-
+    no_contracts = FailingClient(
+        cloud.s3, "put_object", refused=lambda request: request["Key"].startswith("contracts/")
+    )
     first = held('{"id":"1"}', contracts={cloud.contract.version: cloud.contract.canonical})
     other = held('{"id":"2"}')
-    assert writing(cloud, first, other, message("bad", "?"), s3=NoContracts()) == {first.id, "bad"}
+    assert writing(cloud, first, other, message("bad", "?"), s3=no_contracts) == {first.id, "bad"}
     assert [line["id"] for line in cloud.lines("ledger/")] == ["2"]
     # Nor is it filed without time.
     assert writing(cloud, first, remaining_ms=lambda: RESERVE_MS - 1) == {first.id}

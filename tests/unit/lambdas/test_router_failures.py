@@ -10,7 +10,6 @@ from typing import Any
 from unittest.mock import Mock
 
 import pytest
-from botocore.exceptions import ClientError
 
 from eventplane.batch import pack
 from eventplane.contract import Contract
@@ -140,18 +139,15 @@ def test_a_route_that_this_router_cannot_serve_is_refused_at_once(cloud: Cloud) 
 def test_an_event_that_a_queue_refuses_for_good_is_a_dead_letter_of_that_route(
     cloud: Cloud, whole: bool
 ) -> None:
-    class WholeBatches(RefusingSqs):
-        """Refuses the batch that a message is in."""
-
-        def send_message_batch(self, **request: Any) -> Any:
-            if any('"odd"' in each["MessageBody"] for each in request["Entries"]):
-                error = {"Code": "AWS.SimpleQueueService.InvalidMessageContents", "Message": "no"}
-                raise ClientError({"Error": error}, "SendMessageBatch")
-            return super().send_message_batch(**request)
-
     odd, fine = event("1", subject="odd"), event("2")
-    kind = WholeBatches if whole else RefusingSqs
-    sqs = kind(cloud.sqs, lambda _, body: "InvalidParameterValue" if '"odd"' in body else None)
+    sqs: Any = RefusingSqs(cloud.sqs, lambda _, body: "InvalidParameterValue" if '"odd"' in body else None)
+    if whole:  # the batch that the message is in
+        sqs = FailingClient(
+            cloud.sqs,
+            "send_message_batch",
+            refused=lambda request: any('"odd"' in each["MessageBody"] for each in request["Entries"]),
+            code="AWS.SimpleQueueService.InvalidMessageContents",
+        )
     assert cloud.route(message("m1", frame(pack([odd, fine])), attempt=2), sqs=sqs) == frozenset()
 
     assert cloud.bodies(CARE) == [stamped(fine).json]

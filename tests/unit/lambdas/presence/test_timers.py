@@ -10,7 +10,7 @@ from eventplane.presence import Line
 from lambdas.common.metrics import metrics
 from lambdas.presence.timer_queue import MAX_DELAY_S, Timer, UnreadableTimerError, read_timer
 from lambdas.presence.timers import PUNCTUAL_MS
-from tests.fakes.faults import FailingClient
+from tests.fakes.faults import FailingClient, HookedClient
 from tests.unit.lambdas.presence.world import HOUR, LIMITS, MINUTE, START, S, World, heartbeat, lifecycle
 
 pytestmark = pytest.mark.source("P9")
@@ -18,14 +18,6 @@ pytestmark = pytest.mark.source("P9")
 SETTLED_MS = round(1_000 * LIMITS.disconnected_after_s)
 GONE = ["disconnected", "notice opened"]
 QUIET = ["notice opened", "quiet"]
-
-
-def cut(world: World) -> None:
-    """A device that was reported as connected loses its connection now."""
-    world.record(lifecycle(Line.CONNECTED, START))
-    world.fire(START + HOUR)
-    assert world.words() == ["connected"]
-    world.record(lifecycle(Line.DISCONNECTED, world.clock()))
 
 
 def beat(world: World, sequence: int, **figures: Any) -> None:
@@ -74,7 +66,7 @@ def test_a_refused_timer_is_armed_when_the_one_before_is_redelivered(world: Worl
 
 
 def test_events_that_the_outbox_refuses_are_sent_when_the_timer_is_redelivered(world: World) -> None:
-    cut(world)
+    world.cut()
     world.fire(world.clock() + SETTLED_MS, sqs=FailingClient(world.sqs, "send_message_batch"))
     assert world.words() == []
     world.fire(world.clock() + 2 * S)
@@ -83,18 +75,14 @@ def test_events_that_the_outbox_refuses_are_sent_when_the_timer_is_redelivered(w
 
 def test_a_timer_leaves_unsent_events_of_a_concurrent_timer_alone(world: World) -> None:
     """Who decided sends; a second timer that fires meanwhile would send the same events again."""
-    cut(world)
+    world.cut()
     world.clock.now_ms += SETTLED_MS
 
-    class Slow:
-        """Another timer of the device fires while its events are sent."""
+    def fire_another() -> None:
+        world.arm(Timer("home-1", world.clock()).body)
+        assert world.fire() == 1
 
-        def send_message_batch(self, **request: Any) -> Any:
-            world.arm(Timer("home-1", world.clock()).body)
-            assert world.fire() == 1
-            return world.sqs.send_message_batch(**request)
-
-    world.fire(sqs=Slow())
+    world.fire(sqs=HookedClient(world.sqs, "send_message_batch", before=fire_another))
     assert world.words() == GONE
 
 
@@ -106,7 +94,7 @@ def late() -> float:
 
 
 def test_a_lost_timer_is_found_by_the_reconciler_and_counted(world: World) -> None:
-    cut(world)
+    world.cut()
     world.waiting.clear()
     world.clock.now_ms += SETTLED_MS + MINUTE
     # A timer that is not overdue may still be on its way.
@@ -118,7 +106,7 @@ def test_a_lost_timer_is_found_by_the_reconciler_and_counted(world: World) -> No
 
 @pytest.mark.parametrize(("late_ms", "counted"), [(PUNCTUAL_MS, 0), (PUNCTUAL_MS + 1, 1)])
 def test_a_late_judgement_is_counted(world: World, late_ms: int, counted: int) -> None:
-    cut(world)
+    world.cut()
     world.clock.now_ms += SETTLED_MS + late_ms
     world.fire()
     assert (world.words(), late()) == (GONE, counted)

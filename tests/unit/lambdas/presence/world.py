@@ -204,6 +204,13 @@ class World:
         self.clock.now_ms = end_ms
         return fired
 
+    def cut(self) -> None:
+        """Have a device that was reported as connected lose its connection, an hour after `START`."""
+        self.record(lifecycle(Line.CONNECTED, START))
+        self.fire(START + HOUR)
+        assert self.words() == ["connected"]
+        self.record(lifecycle(Line.DISCONNECTED, self.clock()))
+
     def arm(self, body: str) -> None:
         """Put a timer into the queue, due now."""
         self.sqs.send_message(QueueUrl=self.timers, MessageBody=body)
