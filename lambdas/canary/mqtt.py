@@ -24,6 +24,13 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from eventplane.errors import EventPlaneError
 from eventplane.randomness import RandomBytes
+from eventplane_mqtt.codec import (
+    encode_connect,
+    encode_disconnect,
+    encode_puback,
+    encode_publish,
+    topic_name,
+)
 
 SIGNED_SERVICE: Final = "iotdevicegateway"
 """The service in the signature of an MQTT connection (AWS IoT Core guide, "MQTT over WSS")."""
@@ -34,7 +41,11 @@ _GUID: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 _VALID_S: Final = 60
 _LONGEST_ANSWER: Final = 16_384
 _BINARY, _CLOSE = 0x2, 0x8
-_PACKET_ID: Final = b"\x00\x01"
+_PACKET_ID: Final = 1
+_MQTT: Final = 4
+"""The version of MQTT 3.1.1 in a CONNECT."""
+
+_KEEPALIVE_S: Final = 60
 
 
 class CanaryPublishError(EventPlaneError):
@@ -93,12 +104,12 @@ class MqttPublisher:
                 step = "upgrade"
                 web_socket.upgrade(endpoint.host, self._signed_path(endpoint.host))
                 step = "mqtt_connect"
-                web_socket.send(_connect_packet(self.client_id))
+                web_socket.send(encode_connect(_MQTT, self.client_id, clean=True, keepalive_s=_KEEPALIVE_S))
                 _expect(web_socket.read(4), b"\x20\x02\x00\x00")
                 step = "publish"
-                web_socket.send(_publish_packet(topic, payload))
-                _expect(web_socket.read(4), b"\x40\x02" + _PACKET_ID)
-                web_socket.send(b"\xe0\x00")  # DISCONNECT: the end is no lost connection
+                web_socket.send(encode_publish(_MQTT, topic_name(topic), payload, _PACKET_ID))
+                _expect(web_socket.read(4), encode_puback(_PACKET_ID))
+                web_socket.send(encode_disconnect(_MQTT))  # the end is no lost connection
         except (OSError, ValueError) as error:
             raise CanaryPublishError(step, repr(error)) from error
 
@@ -195,26 +206,3 @@ class _WebSocket:
 def _expect(found: bytes, due: bytes) -> None:
     if found != due:
         raise ValueError(f"answered {found.hex()}, not {due.hex()}")
-
-
-def _connect_packet(client_id: str) -> bytes:
-    # MQTT 3.1.1, a clean session, a keepalive of 60 s.
-    return _packet(0x10, _text("MQTT") + b"\x04\x02\x00\x3c" + _text(client_id))
-
-
-def _publish_packet(topic: str, payload: bytes) -> bytes:
-    return _packet(0x32, _text(topic) + _PACKET_ID + payload)
-
-
-def _text(value: str) -> bytes:
-    data = value.encode("utf-8")
-    return struct.pack("!H", len(data)) + data
-
-
-def _packet(kind: int, body: bytes) -> bytes:
-    size, length = len(body), b""
-    while True:
-        size, digit = divmod(size, 128)
-        length += bytes([digit | 0x80 if size else digit])
-        if not size:
-            return bytes([kind]) + length + body
