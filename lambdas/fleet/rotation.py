@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 from eventplane.fleet import REGISTRY, Device, LifecycleState, locked_out, retired, seen
@@ -31,23 +32,18 @@ class Certificates:
 
         Repeating it changes nothing, and one that is gone is skipped. Raises botocore's errors.
         """
-        try:
+        with suppress(self._client.exceptions.ResourceNotFoundException):
             self._client.update_certificate(certificateId=certificate, newStatus="INACTIVE")
-        except self._client.exceptions.ResourceNotFoundException:
-            return
 
     def retire(self, thing: str, certificate: str) -> None:
         """Deactivate `certificate`, which ends its connections within minutes, and detach it from `thing`.
 
         Repeating it changes nothing; one that is gone is retired. Raises botocore's errors.
         """
-        missing = self._client.exceptions.ResourceNotFoundException
-        try:
-            # First: only this locks out whoever has the key.
-            self._client.update_certificate(certificateId=certificate, newStatus="INACTIVE")
+        # First: only this locks out whoever has the key.
+        self.suspend(certificate)
+        with suppress(self._client.exceptions.ResourceNotFoundException):
             self._client.detach_thing_principal(thingName=thing, principal=self._arn_prefix + certificate)
-        except missing:
-            return
 
 
 _RESERVE_MS: Final = 5 * WORST_CALL_MS
@@ -109,10 +105,7 @@ class CertificateRotation:
             device = self._confirm(device, certificate)
             logger.info("certificate in use", thing=thing, certificate=certificate)
         if device.replaced:
-            self._begin_grace(thing, device.replaced)
-
-    def _begin_grace(self, thing: str, certificates: Collection[str]) -> None:
-        self._send_later(json.dumps({"thing": thing, "retire": sorted(certificates)}))
+            self._send_later(json.dumps({"thing": thing, "retire": sorted(device.replaced)}))
 
     def _lock_out(self, quarantined: Device, certificate: str) -> None:
         """Deactivate what a quarantined device connected with: its registration was in flight."""

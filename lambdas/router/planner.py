@@ -111,10 +111,6 @@ class Planner:
             elif item.event is not None:
                 yield from self._judged(entry, item, item.event, check, now_ms)
 
-    def not_taken(self, step: Step, detail: str, now_ms: int) -> Iterator[Step]:
-        """What becomes of a `step` whose event its destination will never take: a dead letter."""
-        return self.dead(step, Refusal(Reason.NOT_TAKEN, detail), now_ms)
-
     def dead(self, step: Step, refusal: Refusal, now_ms: int) -> Iterator[Step]:
         """What becomes of a `step` that ends for this reason on its route: a dead letter."""
         record, original = step.record, step.original
