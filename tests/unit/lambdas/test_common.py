@@ -200,14 +200,6 @@ def test_a_listed_object_is_written_once_and_stays_what_its_entry_says(cloud: Cl
     assert gzip.decompress(cloud.read(key or "")) == b"b\n"
 
 
-def test_equal_lines_make_equal_objects(cloud: Cloud) -> None:
-    archive = Archive(cloud.s3, BUCKET, urandom)
-    keys = [archive.put_lines("ledger", name, NOW_MS, ["a", "b"]) for name in ("one", "two")]
-    assert keys[0] == "ledger/date=2026-01-01/hour=00/one.json.gz"
-    one, two = (cloud.read(key or "") for key in keys)
-    assert one == two
-
-
 @pytest.fixture
 def batch(cloud: Cloud) -> list[QueueMessage]:
     """25 messages in flight: m1 at its first attempt, m2 at its second, and so on."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from unittest.mock import Mock
 
 import pytest
@@ -61,12 +60,6 @@ def test_a_state_is_sent_at_once_and_done_when_the_device_acknowledged_it(world:
     world.do_work()
     assert world.versions() == []
     assert world.reconcile().items == 0
-
-
-@pytest.mark.lost_answers
-def test_a_command_is_sent_and_checked(world: World) -> None:
-    assert world.desire(command(1)) == frozenset()
-    assert (world.versions(), world.delays) == ([1], [5])
 
 
 @pytest.mark.source("K1", "K7")
@@ -236,29 +229,6 @@ def test_devices_that_dynamodb_did_not_get_to_come_again(
     )
     order = {"reset": {"key": KEY_OF_PULSE, "number": START, "things": ["home-1"]}}
     assert world.do_work(order) == {"m0"}
-
-
-def test_an_event_for_a_group_reaches_its_members_only(world: World) -> None:
-    world.make("home-3", "home-4", groups=frozenset({"pilot"}))
-    assert world.desire(group(1, "pilot")) == frozenset()
-    assert world.things() == ["home-3", "home-4"]
-    assert world.reasons() == []
-
-
-@pytest.mark.source("K-B1")
-def test_late_repeated_and_foreign_acknowledgements_change_nothing(world: World) -> None:
-    world.desire(state(1))
-    ((_, incoming),) = world.sent
-    world.desire(state(2))
-    world.answer("home-1", stored(incoming))
-    assert world.versions() == [1, 2]
-    before = world.item()
-    world.answer("home-1", stored(incoming))
-    world.answer("home-1", replace(stored(incoming), fence=9))
-    world.answer("home-2", stored(incoming))
-    world.answer("home-1", replace(stored(incoming), key="a/b/c"))
-    assert world.item() == before
-    assert world.reasons() == []
 
 
 def test_a_malformed_acknowledgement_is_a_dead_letter(world: World) -> None:
@@ -487,7 +457,5 @@ def test_the_functions_are_wired_by_their_environment(world: World, monkeypatch:
         assert queue_function(module.service)(batch, LambdaContext()) == failures()
     assert (world.versions(), world.reasons()) == ([1], ["bad_acknowledgement"])
     world.clock.now_ms += HOUR
-    reconciler.service.cache_clear()
     answer = reconciler.handle({"buckets": list(range(16))}, LambdaContext())
-    reconciler.service.cache_clear()
     assert (answer, world.versions()) == ({"items": 1, "is_complete": True}, [1, 1])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -255,14 +254,12 @@ def test_the_item_of_a_healthy_device_is_one_write_unit(world: World) -> None:
 
 
 @pytest.fixture
-def deployed(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
+def deployed(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """The environment that the stacks give the functions."""
     deploy(monkeypatch, tmp_path, None, {"SOURCE_QUEUE": "https://queue"})
     for name, value in world.settings.variables().items():
         monkeypatch.setenv(name, value)
-    reconciler.service.cache_clear()
-    yield monkeypatch
-    reconciler.service.cache_clear()
+    return monkeypatch
 
 
 @pytest.mark.lost_answers
