@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import gzip
 import json
 from collections.abc import Callable, Mapping
@@ -25,6 +24,7 @@ from eventplane.contract.publication import (
 from eventplane.contract.subscription import new_subscription
 from eventplane.endpoints import ENDPOINT
 from eventplane.envelope import Envelope, parse_event, write_event
+from eventplane.ingest import IngestFrame, frame_text
 from eventplane.interest import table as interest_table
 from eventplane.sender import Sender
 from eventplane.sending import stamp_sender
@@ -108,15 +108,7 @@ def with_packs(contract: Contract, most: int) -> Contract:
 def frame(payload: bytes | Envelope) -> str:
     """Return what the ingest rule writes of a publish."""
     payload = payload.json.encode() if isinstance(payload, Envelope) else payload
-    return json.dumps(
-        {
-            "data": base64.b64encode(payload).decode(),
-            "topic": "devices/home-1/outbox",
-            "clientid": "home-1",
-            "principal": "certificate",
-            "timestamp": NOW_MS - 1_000,
-        }
-    )
+    return frame_text(IngestFrame(payload, "devices/home-1/outbox", "home-1", "certificate", NOW_MS - 1_000))
 
 
 def message(id: str, body: str, attempt: int = 1) -> QueueMessage:

@@ -272,19 +272,6 @@ class TestCopies:
             assert again(router, SENT, attempt=attempt) == {"m1"}
         assert len(cloud.letters()) == 1
 
-    def test_a_killed_router_s_batch_is_routed_by_another_process(self, cloud: Cloud) -> None:
-        class Killed(BaseException):
-            pass
-
-        def kill(*_: str) -> None:
-            raise Killed
-
-        with pytest.raises(Killed):
-            cloud.route(SENT, ledger_sqs=RefusingSqs(cloud.sqs, kill))
-        # Nothing of it was acknowledged, so the queue redelivers the message to another process.
-        assert cloud.route(SENT) == frozenset()
-        assert cloud.copies() == dict.fromkeys(ONCE, 2)
-
     def test_the_memory_of_deliveries_is_bounded_and_loses_no_record(self, cloud: Cloud) -> None:
         sqs = unable(cloud.sqs, "send_message_batch")
         router = cloud.router(ledger_sqs=sqs, s3=unable(cloud.s3, "put_object"))

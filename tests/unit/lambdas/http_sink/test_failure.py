@@ -34,12 +34,21 @@ def test_a_refusal_or_a_move_is_permanent(status: int, reason: str) -> None:
     assert moved.endswith("(to https://new.example/)") is (reason == Reason.ENDPOINT_MOVED)
 
 
-@pytest.mark.parametrize("status", [408, 425, 429, 500, 501, 502, 503, 504, 599, 302, 303, 307, 101, 999])
-def test_2xx_is_a_delivery_and_any_other_status_is_tried_again(status: int) -> None:
+@pytest.mark.parametrize(
+    ("status", "reason"),
+    [
+        *((each, Reason.ENDPOINT_FAILED) for each in (408, 425, 429, 500, 501, 502, 503, 504, 599)),
+        *((each, Reason.ENDPOINT_FAILED) for each in (302, 303, 307, 101, 999)),
+        # What a receiver says while it is deployed.
+        *((each, Reason.ENDPOINT_REFUSED) for each in (401, 403, 404, 409, 421, 423)),
+    ],
+)
+def test_2xx_is_a_delivery_and_any_other_status_is_tried_again(status: int, reason: str) -> None:
     assert judge(EndpointResponse(200 + status % 100, "", {}, ""), NOW_MS) is None
     failure = judged(status)
-    assert (failure.reason, failure.is_permanent) == (Reason.ENDPOINT_FAILED, False)
+    assert (failure.reason, failure.is_permanent) == (reason, False)
     assert failure.is_general is (status in (429, 503))
+    assert judged(status, **{"retry-after": "7"}).is_general
 
 
 @pytest.mark.parametrize(
@@ -66,14 +75,6 @@ def test_retry_after_is_seconds_or_a_date(value: str, seconds: float | None) -> 
         assert judged(503, **{"retry-after": value}).retry_after_s is not None
     else:
         assert judged(503, **{"retry-after": value}).retry_after_s == seconds
-
-
-@pytest.mark.parametrize("status", [401, 403, 404, 409, 421, 423])
-def test_what_a_receiver_says_while_it_is_deployed_is_tried_again(status: int) -> None:
-    failure = judged(status)
-    assert (failure.reason, failure.is_permanent) == (Reason.ENDPOINT_REFUSED, False)
-    assert not failure.is_general
-    assert judged(status, **{"retry-after": "7"}).is_general
 
 
 @given(st.text(max_size=40))

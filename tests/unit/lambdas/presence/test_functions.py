@@ -87,15 +87,8 @@ def test_a_flooding_device_is_named_in_event_log_and_metric(
         world.reconcile()
     (event,) = world.sent()
     assert (event["type"], event["subject"]) == ("org.eventplane.device.flooding.v1", "home-1")
-    assert event["data"] | {"since": ""} == {
-        "device": "home-1",
-        "since": "",
-        "window_s": 300,
-        "frames": 1_200,
-        "events": 1_200,
-        "bytes": 27_000,
-        "exceeded": ["frames"],
-    }
+    counted = {"window_s": 300, "frames": 1_200, "events": 1_200, "bytes": 27_000}
+    assert event["data"].items() > counted.items()
     logged = [vars(each) for each in caplog.records if each.message == "a device floods"]
     assert [each["device"] for each in logged] == ["home-1"] * 3, "the alarm stays while it floods"
     assert capsys.readouterr().out.count('"DeviceFlooding":[1.0]') == 3

@@ -24,7 +24,7 @@ from lambdas.presence.recorder import (
     read_heartbeat,
     read_presence,
 )
-from lambdas.presence.reports import OVER, TEXTS, Notices
+from lambdas.presence.reports import OVER, TEXT_BY_REASON, TEXTS
 from lambdas.presence.watch import CAUSES, LOST
 from tests.plane import shipped_contract
 from tests.rule_failure import rule_failure
@@ -136,7 +136,7 @@ def test_a_notice_has_the_remedy_for_the_cause(home: Home, cause: str, reason: s
 
 
 def test_every_reason_has_a_text() -> None:
-    assert Notices().reasons == {LOST, OVER, *CAUSES.values(), *QuietReason}
+    assert TEXT_BY_REASON.keys() == {LOST, OVER, *CAUSES.values(), *QuietReason}
 
 
 def test_a_connected_device_without_heartbeats_is_quiet_until_the_next(home: Home) -> None:
