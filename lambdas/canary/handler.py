@@ -24,7 +24,7 @@ from lambdas.canary.queues import MOST_CALLS, Queues
 from lambdas.common.aws import client
 from lambdas.common.clock import Clock, system_clock
 from lambdas.common.log import logger
-from lambdas.common.metrics import Delay, metrics, record
+from lambdas.common.metrics import Delay, measure, metrics
 from lambdas.common.queue import Context
 from lambdas.common.queue_function import at_init
 from lambdas.common.system import random_bytes, threads
@@ -87,7 +87,7 @@ class Canary:
             found = self._receive(wait_s)
             for id, delay_ms in found.items():
                 if id not in seen:
-                    record(Delay.CANARY, delay_ms)
+                    measure(Delay.CANARY, delay_ms)
             seen |= found
             if problem or remaining_ms() < _RESERVE_MS:
                 break

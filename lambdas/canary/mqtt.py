@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import http.client
 import socket
 import ssl
 import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from io import BufferedReader
 from typing import Any, Final
 from urllib.parse import quote, urlsplit
 
@@ -39,7 +41,7 @@ _GUID: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 """What the server hashes with the client's key (RFC 6455, section 1.3)."""
 
 _VALID_S: Final = 60
-_LONGEST_ANSWER: Final = 16_384
+_LONGEST_LINE: Final = 200
 _BINARY, _CLOSE = 0x2, 0x8
 _PACKET_ID: Final = 1
 _MQTT: Final = 4
@@ -99,8 +101,8 @@ class MqttPublisher:
         endpoint = self.endpoint()
         step = "connect"
         try:
-            with self._connect(endpoint) as connection:
-                web_socket = _WebSocket(connection, self.random_bytes)
+            with self._connect(endpoint) as connection, connection.makefile("rb") as received:
+                web_socket = _WebSocket(connection, received, self.random_bytes)
                 step = "upgrade"
                 web_socket.upgrade(endpoint.host, self._signed_path(endpoint.host))
                 step = "mqtt_connect"
@@ -110,7 +112,7 @@ class MqttPublisher:
                 web_socket.send(encode_publish(_MQTT, topic_name(topic), payload, _PACKET_ID))
                 _expect(web_socket.read(4), encode_puback(_PACKET_ID))
                 web_socket.send(encode_disconnect(_MQTT))  # the end is no lost connection
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, http.client.HTTPException) as error:
             raise CanaryPublishError(step, repr(error)) from error
 
     def _connect(self, endpoint: DataEndpoint) -> socket.socket:
@@ -135,14 +137,16 @@ class MqttPublisher:
 class _WebSocket:
     """The client's side of RFC 6455, as far as one publish needs it."""
 
-    def __init__(self, connection: socket.socket, random_bytes: RandomBytes) -> None:
+    def __init__(
+        self, connection: socket.socket, received: BufferedReader, random_bytes: RandomBytes
+    ) -> None:
         self._connection = connection
+        self._received = received
         self._random_bytes = random_bytes
-        self._received = b""
         self._bytes = b""
 
     def upgrade(self, host: str, path: str) -> None:
-        """Make a WebSocket of the connection. Raises ValueError with the server's answer, and OSError."""
+        """Make a WebSocket of the connection. Raises ValueError with the answer, OSError, HTTPException."""
         key = base64.b64encode(self._random_bytes(16))
         headers: Mapping[str, str] = {
             "Host": host,
@@ -154,12 +158,11 @@ class _WebSocket:
         }
         lines = [f"GET {path} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items()), "", ""]
         self._connection.sendall("\r\n".join(lines).encode("ascii"))
-        while b"\r\n\r\n" not in self._received:
-            self._receive()
-        answer, _, self._received = self._received.partition(b"\r\n\r\n")
-        accepted = base64.b64encode(hashlib.sha1(key + _GUID, usedforsecurity=False).digest())
-        if b" 101 " not in answer.split(b"\r\n", 1)[0] + b" " or accepted not in answer:
-            raise ValueError(answer.decode("latin-1")[:200])
+        status = self._received.readline(_LONGEST_LINE).decode("latin-1").rstrip()
+        accepted = http.client.parse_headers(self._received)["Sec-WebSocket-Accept"]
+        due = base64.b64encode(hashlib.sha1(key + _GUID, usedforsecurity=False).digest()).decode()
+        if " 101 " not in f"{status} " or accepted != due:
+            raise ValueError(status or "the connection was closed")
 
     def send(self, data: bytes) -> None:
         """Send one binary message, masked as a client's has to be."""
@@ -189,18 +192,10 @@ class _WebSocket:
         return first & 0x0F, self._take(size)
 
     def _take(self, size: int) -> bytes:
-        while len(self._received) < size:
-            self._receive()
-        found, self._received = self._received[:size], self._received[size:]
-        return found
-
-    def _receive(self) -> None:
-        data = self._connection.recv(_LONGEST_ANSWER)
-        if not data:
+        found = self._received.read(size)
+        if len(found) < size:
             raise ValueError("the connection was closed")
-        if len(self._received) > _LONGEST_ANSWER:
-            raise ValueError("an answer without an end")
-        self._received += data
+        return found
 
 
 def _expect(found: bytes, due: bytes) -> None:

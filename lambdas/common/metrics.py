@@ -147,15 +147,13 @@ def count_outcomes(outcomes: Mapping[Outcome, int]) -> None:
             count(metric, number)
 
 
-def record(delay: Delay, milliseconds: int) -> None:
-    """One value of `delay`."""
-    metrics.add_metric(delay.value, MetricUnit.Milliseconds, milliseconds)
-
-
-def measure(gauge: Gauge, value: int) -> None:
-    """One value of `gauge`, in the unit that it names."""
-    unit = MetricUnit.Seconds if gauge is Gauge.BACKLOG else MetricUnit.Count
-    metrics.add_metric(gauge.value, unit, value)
+def measure(figure: Delay | Gauge, value: int) -> None:
+    """Add one value of `figure`, in the unit that it names."""
+    units: dict[Delay | Gauge, MetricUnit] = {
+        Gauge.DEAD_LETTERS: MetricUnit.Count,
+        Gauge.BACKLOG: MetricUnit.Seconds,
+    }
+    metrics.add_metric(figure.value, units.get(figure, MetricUnit.Milliseconds), value)
 
 
 def mark(name: str, **dimensions: str) -> None:
