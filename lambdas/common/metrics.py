@@ -149,11 +149,8 @@ def count_outcomes(outcomes: Mapping[Outcome, int]) -> None:
 
 def measure(figure: Delay | Gauge, value: int) -> None:
     """Add one value of `figure`, in the unit that it names."""
-    units: dict[Delay | Gauge, MetricUnit] = {
-        Gauge.DEAD_LETTERS: MetricUnit.Count,
-        Gauge.BACKLOG: MetricUnit.Seconds,
-    }
-    metrics.add_metric(figure.value, units.get(figure, MetricUnit.Milliseconds), value)
+    unit = MetricUnit.Milliseconds if isinstance(figure, Delay) else MetricUnit.Count
+    metrics.add_metric(figure.value, MetricUnit.Seconds if figure is Gauge.BACKLOG else unit, value)
 
 
 def mark(name: str, **dimensions: str) -> None:
