@@ -232,6 +232,10 @@ class Cloud:
         archive = Archive(s3 or self.s3, BUCKET, urandom)
         return Ledger(sender=SqsSender(sqs or self.sqs), queue_url=self.ledger, archive=archive)
 
+    def engine(self, contract: Contract | None = None, source: str = "device.outbox") -> Engine:
+        """The engine of the router that `source` feeds."""
+        return build_engine(contract or self.contract, source, self.queues, cpu_time=system.cpu_time)
+
     def router(
         self,
         plane: Contract | None = None,
@@ -244,7 +248,7 @@ class Cloud:
         spans: SpanRecorder | None = None,
     ) -> RouterService:
         """A router's process; `sqs`, `ledger_sqs` and `s3` stand for AWS where it fails."""
-        built = build_engine(plane or self.contract, source, self.queues, cpu_time=system.cpu_time)
+        built = self.engine(plane, source)
         return RouterService(
             engine=engine or (lambda: built),
             dispatch=Dispatch(SqsSender(sqs or self.sqs), self.queues, system.threads),
@@ -353,7 +357,7 @@ class Cloud:
         tables = DynamoDbTables(dynamodb, urandom) if dynamodb else self.tables
         return ActiveContract(
             bundled=self.contract,
-            build=lambda contract: build_engine(contract, source, self.queues, cpu_time=system.cpu_time),
+            build=lambda contract: self.engine(contract, source),
             table=ContractTable(tables, TABLE),
             subscriptions=subscription_table.SubscriptionTable(tables, SUBSCRIPTIONS, log_foreign),
             interest=interest_table.InterestTable(tables, INTEREST, log_foreign),

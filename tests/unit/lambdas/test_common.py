@@ -24,6 +24,7 @@ from hypothesis import strategies as st
 
 from eventplane.contract import Contract
 from eventplane.envelope import write_event
+from eventplane.guarantee import GUARANTEE_HINT
 from eventplane.sqs_binding import CLOCK_TOLERANCE_MS, QueueClock, to_message
 from eventplane.values import timestamp_of_ms
 from eventplane.written import Entry, read_entry
@@ -260,6 +261,12 @@ def test_a_message_of_a_fifo_queue_has_its_group_and_one_of_a_standard_queue_has
     assert read_messages(batch)[0].group is None
     batch["Records"][0]["eventSourceARN"] += ".fifo"
     assert read_messages(batch)[0].group == "g"
+
+
+def test_a_message_says_whether_its_event_is_at_best_effort() -> None:
+    batch = sqs_event(message("m1", "x"), message("m2", "x"))
+    batch["Records"][0]["messageAttributes"] = {GUARANTEE_HINT: {"stringValue": "best_effort"}}
+    assert [each.is_best_effort for each in read_messages(batch)] == [True, False]
 
 
 @pytest.mark.source("P4", "P15")

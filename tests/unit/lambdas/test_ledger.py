@@ -10,19 +10,19 @@ from typing import Any, cast
 
 import pytest
 
+from eventplane.batch import pack
 from eventplane.ledger import (
     LedgerMessage,
     LedgerRecord,
     ledger_texts,
     parse_ledger_text,
 )
-from eventplane.reasons import Outcome
 from lambdas.archive.ledger import RESERVE_MS, LedgerWriter
 from lambdas.common.archive import Archive
 from lambdas.common.ledger import LedgerError
 from lambdas.common.queue import Invocation, QueueMessage
 from tests.fakes.faults import FailingClient
-from tests.unit.lambdas.support import BUCKET, NOW_MS, Cloud, invocation, message
+from tests.unit.lambdas.support import BUCKET, NOW_MS, Cloud, event, frame, invocation, message
 
 pytestmark = pytest.mark.source("P4")
 
@@ -35,27 +35,10 @@ def held(*lines: str, contracts: dict[str, bytes] | None = None) -> QueueMessage
     return message(f"m-{len(text)}", text)
 
 
-def records(number: int) -> list[LedgerRecord]:
-    return [
-        LedgerRecord(
-            decided_at_ms=NOW_MS,
-            entered_at_ms=NOW_MS,
-            entered_by="device.outbox",
-            contract_version="v1",
-            source="/homes/1",
-            id=str(each),
-            type="t",
-            priority="urgent",
-            client_id="home-1",
-            route="r",
-            destination="d",
-            outcome=Outcome.DELIVERED,
-            reason=None,
-            attempt=1,
-            message_id="m1",
-        )
-        for each in range(number)
-    ]
+def records(cloud: Cloud, number: int) -> list[LedgerRecord]:
+    """The records of so many readings."""
+    sent = message("m1", frame(pack([event(str(each)) for each in range(number)])))
+    return [step.record for step in cloud.engine().planner.plan(sent, NOW_MS)]
 
 
 def writing(cloud: Cloud, *messages: QueueMessage, s3: Any = None, **options: Any) -> frozenset[str]:
@@ -134,7 +117,7 @@ def test_a_contract_goes_with_the_first_records_and_not_again(cloud: Cloud) -> N
     ledger = cloud.ledger_of()
     for name in ("one", "two"):
         ledger.file(cloud.contract)
-        ledger.write(name, records(1), NOW_MS, lambda: True)
+        ledger.write(name, records(cloud, 1), NOW_MS, lambda: True)
     found = [list(parse_ledger_text(body).contracts) for body in cloud.sqs.take(cloud.ledger)]
     assert found == [[cloud.contract.version], []]
 
@@ -142,7 +125,7 @@ def test_a_contract_goes_with_the_first_records_and_not_again(cloud: Cloud) -> N
 def test_what_the_queue_refuses_goes_to_the_archive_with_its_contract(cloud: Cloud) -> None:
     ledger = cloud.ledger_of(sqs=FailingClient(cloud.sqs, "send_message_batch"))
     ledger.file(cloud.contract)
-    ledger.write("request-7", records(2), NOW_MS, lambda: True)
+    ledger.write("request-7", records(cloud, 2), NOW_MS, lambda: True)
     key = "ledger/date=2026-01-01/hour=00/request-7.json.gz"
     *others, entry = cloud.keys()
     assert others == [f"contracts/{cloud.contract.version}.json", key]
@@ -156,9 +139,9 @@ def test_a_contract_that_neither_takes_goes_with_the_next_records(cloud: Cloud) 
     ledger = cloud.ledger_of(sqs=sqs, s3=FailingClient(cloud.s3, "put_object"))
     ledger.file(cloud.contract)
     with pytest.raises(LedgerError, match="2 decisions are not durable"):
-        ledger.write("one", records(2), NOW_MS, lambda: True)
+        ledger.write("one", records(cloud, 2), NOW_MS, lambda: True)
     sqs.end()
-    ledger.write("two", records(2), NOW_MS, lambda: True)
+    ledger.write("two", records(cloud, 2), NOW_MS, lambda: True)
     assert len(cloud.decisions()) == 2
     assert cloud.keys("contracts/") == [f"contracts/{cloud.contract.version}.json"]
 
@@ -167,21 +150,21 @@ def test_no_call_for_the_ledger_but_the_first_begins_without_time(cloud: Cloud) 
     sqs = FailingClient(cloud.sqs, "send_message_batch")
     ledger = cloud.ledger_of(sqs=sqs)
     with pytest.raises(LedgerError):
-        ledger.write("none", records(1), NOW_MS, lambda: False)
+        ledger.write("none", records(cloud, 1), NOW_MS, lambda: False)
     assert cloud.keys() == []
     left = iter([True, False])
     ledger.file(cloud.contract)
     with pytest.raises(LedgerError):
-        ledger.write("one", records(1), NOW_MS, lambda: next(left))
+        ledger.write("one", records(cloud, 1), NOW_MS, lambda: next(left))
     assert cloud.keys() == [f"contracts/{cloud.contract.version}.json"]
     # The contract is there, so that the lines have the time the next time; to list them there is none.
     left = iter([True, True, False])
-    ledger.write("two", records(1), NOW_MS, lambda: next(left))
+    ledger.write("two", records(cloud, 1), NOW_MS, lambda: next(left))
     assert len(cloud.lines("ledger/")) == 1
     assert cloud.keys("written/") == []
 
     sqs.end()
-    many = [replace(each, id=NOISE.randbytes(50_000).hex()) for each in records(30)]
+    many = [replace(each, id=NOISE.randbytes(50_000).hex()) for each in records(cloud, 30)]
     with pytest.raises(LedgerError):
         ledger.write("three", many, NOW_MS, lambda: False)
     # The first message was one call, which every invocation has time for.

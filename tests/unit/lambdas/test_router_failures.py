@@ -25,7 +25,6 @@ from lambdas.router.engine import (
     Engine,
     UnknownSourceError,
     UnsupportedDestinationError,
-    build_engine,
 )
 from lambdas.router.planner import Planner
 from lambdas.router.service import LIMITS, RouterService, TimeLimits
@@ -129,9 +128,9 @@ def test_a_route_that_this_router_cannot_serve_is_refused_at_once(cloud: Cloud) 
         lambda each: (each["participants"].pop("downlink"), each["routes"].pop("answers-to-downlink")),
     )
     with pytest.raises(UnsupportedDestinationError, match=r"'down-to-devices' leads to 'device\.inbox'"):
-        build_engine(plane, "device.outbox", cloud.queues, cpu_time=system.cpu_time)
+        cloud.engine(plane)
     with pytest.raises(UnknownSourceError, match=r"no channel 'gone\.outbox'"):
-        build_engine(cloud.contract, "gone.outbox", cloud.queues, cpu_time=system.cpu_time)
+        cloud.engine(source="gone.outbox")
 
 
 @pytest.mark.source("P15")
@@ -292,10 +291,7 @@ class TestCopies:
 
     def test_the_memory_keeps_no_events_and_is_bounded_by_what_was_dropped_too(self, cloud: Cloud) -> None:
         memory = DeliveryMemory(most=5)
-        planner = build_engine(
-            cloud.contract, "device.outbox", cloud.queues, cpu_time=system.cpu_time
-        ).planner
-        steps = list(planner.plan(SENT, NOW_MS))
+        steps = list(cloud.engine().planner.plan(SENT, NOW_MS))
         memory.end(steps[:2], (), {"m1"}, is_written=False)
         assert memory.unwritten == [step.record for step in steps[:2]]
         # A dropped best-effort delivery has no event that could be evicted with it.
