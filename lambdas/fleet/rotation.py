@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, Final
 
 from eventplane.fleet import REGISTRY, Device, LifecycleState, locked_out, retired, seen
@@ -50,24 +51,17 @@ _RESERVE_MS: Final = 5 * WORST_CALL_MS
 """No message is begun with less time left: a timeout would bring back the whole batch."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CertificateRotation:
     """Handles connections, as the IoT rule reports them, and ends of grace periods; idempotent, in any order.
 
     `send_later` puts a message into the function's own queue, delayed by the grace period.
     """
 
-    def __init__(
-        self,
-        *,
-        store: Records[Device],
-        certificates: Certificates,
-        send_later: Callable[[str], object],
-        clock: Clock,
-    ) -> None:
-        self._store = store
-        self._certificates = certificates
-        self._send_later = send_later
-        self._clock = clock
+    store: Records[Device]
+    certificates: Certificates
+    send_later: Callable[[str], object]
+    clock: Clock
 
     def process(self, messages: Sequence[QueueMessage], invocation: Invocation) -> frozenset[str]:
         """Handle `messages`; return the ids of those that have to come again."""
@@ -88,12 +82,12 @@ class CertificateRotation:
         return True
 
     def _connected(self, thing: str, certificate: str) -> None:
-        device = self._store.read(thing)
+        device = self.store.read(thing)
         if device is None:
             return  # a claim, a renewal, or what somebody registered by hand
         if device.state is LifecycleState.DECOMMISSIONED:
             # Its registration was under way when it was decommissioned.
-            self._certificates.retire(thing, certificate)
+            self.certificates.retire(thing, certificate)
             logger.warning("a decommissioned device was locked out", thing=thing, certificate=certificate)
             mark("DecommissionedDevice")
             return
@@ -105,33 +99,33 @@ class CertificateRotation:
             device = self._confirm(device, certificate)
             logger.info("certificate in use", thing=thing, certificate=certificate)
         if device.replaced:
-            self._send_later(json.dumps({"thing": thing, "retire": sorted(device.replaced)}))
+            self.send_later(json.dumps({"thing": thing, "retire": sorted(device.replaced)}))
 
     def _lock_out(self, quarantined: Device, certificate: str) -> None:
         """Deactivate what a quarantined device connected with: its registration was in flight."""
-        device = self._store.change(
+        device = self.store.change(
             lambda found: locked_out(found or quarantined, certificate), quarantined.thing
         )
         if device.state is LifecycleState.QUARANTINED:
-            self._certificates.suspend(certificate)
+            self.certificates.suspend(certificate)
             logger.warning("a quarantined device was locked out", thing=device.thing, certificate=certificate)
 
     def _confirm(self, device: Device, certificate: str) -> Device:
-        now_ms = self._clock()
-        return self._store.change(lambda found: seen(found or device, certificate, now_ms), device.thing)
+        now_ms = self.clock()
+        return self.store.change(lambda found: seen(found or device, certificate, now_ms), device.thing)
 
     def _retire(self, thing: str, certificates: frozenset[str]) -> None:
-        device = self._store.read(thing)
+        device = self.store.read(thing)
         # A certificate in use, or pending, is never in `replaced`.
         done = device.replaced & certificates if device else frozenset()
         if device is None or not done:
             return
         for certificate in sorted(done):
-            self._certificates.retire(thing, certificate)
+            self.certificates.retire(thing, certificate)
             logger.info("certificate retired", thing=thing, certificate=certificate)
             mark("CertificateRetired")
         known = device
-        self._store.change(lambda found: retired(found or known, done), thing)
+        self.store.change(lambda found: retired(found or known, done), thing)
 
 
 def service() -> QueueReader:

@@ -274,7 +274,7 @@ class TestCopies:
     def test_the_memory_of_deliveries_is_bounded_and_loses_no_record(self, cloud: Cloud) -> None:
         sqs = unable(cloud.sqs, "send_message_batch")
         router = cloud.router(ledger_sqs=sqs, s3=unable(cloud.s3, "put_object"))
-        router._dispatch.memory = DeliveryMemory(most=7)
+        router.dispatch.memory = DeliveryMemory(most=7)
         other = message("m2", frame(pack([event("3", ALARM), event("4", READING)])))
         again(router, SENT)
         again(router, other)
