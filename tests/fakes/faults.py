@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection
+from types import SimpleNamespace
 from typing import Any
 
 from botocore.exceptions import ClientError
@@ -39,7 +40,13 @@ class FailingClient:
         self._is_over = True
 
     def get_paginator(self, operation: str) -> Any:
-        return _FailingPaginator(self, operation, self._client.get_paginator(operation))
+        paginator = self._client.get_paginator(operation)
+
+        def paginate(**request: Any) -> Any:
+            self._meet(operation, request)
+            return paginator.paginate(**request)
+
+        return SimpleNamespace(paginate=paginate)
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._client, name)
@@ -61,17 +68,6 @@ class FailingClient:
             return
         if (self._fails_all or target in self.targets) and self._refused(request):
             raise ClientError({"Error": {"Code": self._code, "Message": "no"}}, name)
-
-
-class _FailingPaginator:
-    def __init__(self, failing: FailingClient, operation: str, paginator: Any) -> None:
-        self._failing = failing
-        self._operation = operation
-        self._paginator = paginator
-
-    def paginate(self, **request: Any) -> Any:
-        self._failing._meet(self._operation, request)
-        return self._paginator.paginate(**request)
 
 
 class HookedClient:
@@ -104,15 +100,9 @@ class HookedClient:
 
 
 class RefusingSqs:
-    """`sqs`, which refuses messages of batches with the code that `refusal` returns of their URL and body.
+    """`sqs`, which refuses messages of batches with the code that `refusal` returns of their URL and body."""
 
-    `batches` are the URLs and sizes of all that came.
-    """
-
-    def __init__(
-        self, sqs: Any, refusal: Callable[[str, str], str | None] = lambda _url, _body: None
-    ) -> None:
-        self.batches: list[tuple[str, int]] = []
+    def __init__(self, sqs: Any, refusal: Callable[[str, str], str | None]) -> None:
         self._sqs = sqs
         self._refusal = refusal
 
@@ -120,7 +110,6 @@ class RefusingSqs:
         return getattr(self._sqs, name)
 
     def send_message_batch(self, *, QueueUrl: str, Entries: list[dict[str, Any]]) -> Any:
-        self.batches.append((QueueUrl, len(Entries)))
         codes = {each["Id"]: self._refusal(QueueUrl, each["MessageBody"]) for each in Entries}
         taken = [each for each in Entries if codes[each["Id"]] is None]
         answer = self._sqs.send_message_batch(QueueUrl=QueueUrl, Entries=taken) if taken else {}

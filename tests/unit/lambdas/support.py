@@ -56,6 +56,13 @@ TABLE = "contracts"
 SUBSCRIPTIONS = "subscriptions"
 INTEREST = "interest"
 ENDPOINTS = "endpoints"
+TABLES = {
+    "CONTRACTS_TABLE": TABLE,
+    "SUBSCRIPTIONS_TABLE": SUBSCRIPTIONS,
+    "INTEREST_TABLE": INTEREST,
+    "CONTRACT_REFRESH_S": "30",
+}
+"""The settings by which a function finds the contract in force."""
 ALARM = "org.eventplane.alarm.keyword.v1"
 READING = "org.eventplane.health.reading.v1"
 LETTERS = "operations.inbox"

@@ -11,20 +11,13 @@ from typing import Any
 import pytest
 
 from lambdas.api import subscriptions as handler
-from tests.unit.lambdas.support import INTEREST, SUBSCRIPTIONS, TABLE, Cloud, LambdaContext, deploy
+from tests.unit.lambdas.support import TABLES, Cloud, LambdaContext, deploy
 
 INBOXES = {
     name: f"arn:aws:sqs:us-east-1:000000000000:eventplane-dev-{name}-inbox"
     for name in ("carers", "family-app")
 }
 HOST = "abc.execute-api.eu-central-1.amazonaws.com"
-TABLES = {
-    "CONTRACTS_TABLE": TABLE,
-    "SUBSCRIPTIONS_TABLE": SUBSCRIPTIONS,
-    "INTEREST_TABLE": INTEREST,
-    "CONTRACT_REFRESH_S": "30",
-}
-"""The settings by which a function finds the contract in force."""
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from lambdas.api.discovery import DiscoveryService, InForceRegistry
 from lambdas.api.http import Request
 from lambdas.router import wiring
 from tests.dynamodb import create_table
-from tests.unit.lambdas.api.conftest import HOST, TABLES, Call, send
-from tests.unit.lambdas.support import SUBSCRIPTIONS, TABLE, Cloud, deploy, with_route
+from tests.unit.lambdas.api.conftest import HOST, Call, send
+from tests.unit.lambdas.support import SUBSCRIPTIONS, TABLE, TABLES, Cloud, deploy, with_route
 
 SCHEMA = "/schemagroups/care-at-home/schemas/org.eventplane.home.message.v1"
 MESSAGE = "/messagegroups/care-at-home/messages/org.eventplane.home.message.v1"

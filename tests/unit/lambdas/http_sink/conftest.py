@@ -73,12 +73,11 @@ class Hook:
         self.cloud.clock.advance(seconds)
 
 
-def webhook_settings(cloud: Cloud) -> dict[str, Any]:
-    """What the stacks give a webhook's function, whose outbox and last resort are queues of `cloud`."""
-    cloud.aws.secrets.create_secret(Name="webhook", SecretString=KEY)
+def sink_settings(cloud: Cloud, key: str) -> dict[str, Any]:
+    """What the stacks give a function that posts, whose outbox and last resort are queues of `cloud`."""
+    cloud.aws.secrets.create_secret(Name="webhook", SecretString=key)
     cloud.queues |= {name: cloud.queue(name) for name in ("outbox", "last-resort")}
     return {
-        "SOURCE": SOURCE,
         "SOURCE_QUEUE": cloud.source,
         "SINKS": "anywhere",
         "WEBHOOK_SECRET": "webhook",
@@ -93,7 +92,7 @@ def webhook_settings(cloud: Cloud) -> dict[str, Any]:
 
 @pytest.fixture
 def hook(cloud: Cloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hook:
-    deploy(monkeypatch, tmp_path, None, webhook_settings(cloud))
+    deploy(monkeypatch, tmp_path, None, {"SOURCE": SOURCE, **sink_settings(cloud, KEY)})
     monkeypatch.setattr(parts, "system_clock", cloud.clock)
     return Hook(cloud, monkeypatch)
 

@@ -183,12 +183,6 @@ def test_a_message_of_a_device_that_others_keep_writing_is_redelivered(world: Wo
     assert (sighting and sighting.version) == 100
 
 
-@pytest.mark.lost_answers
-def test_a_timer_is_armed(world: World) -> None:
-    assert world.record(UP) == frozenset()
-    assert len({each.body for each in world.waiting}) == 1
-
-
 def test_without_time_no_further_bucket_is_read_and_no_batch_sent(world: World) -> None:
     mine = [each for each in (f"home-{number}" for number in range(300)) if bucket_of(each) == 0]
     world.record(*ups(*mine))
