@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
@@ -70,30 +71,24 @@ class FailingClient:
             raise ClientError({"Error": {"Code": self._code, "Message": "no"}}, name)
 
 
+@dataclass
 class HookedClient:
     """`client`, which calls `before` and `after` with each call of `method`; `calls` counts all by method."""
 
-    def __init__(
-        self,
-        client: Any,
-        method: str,
-        before: Callable[[], object] = int,
-        after: Callable[[], object] = int,
-    ) -> None:
-        self._client = client
-        self._method = method
-        self._before = before
-        self._after = after
-        self.calls: Counter[str] = Counter()
+    client: Any
+    method: str
+    before: Callable[[], object] = int
+    after: Callable[[], object] = int
+    calls: Counter[str] = field(default_factory=Counter)
 
     def __getattr__(self, name: str) -> Any:
         def call(**request: Any) -> Any:
             self.calls[name] += 1
-            if name == self._method:
-                self._before()
-            answer = getattr(self._client, name)(**request)
-            if name == self._method:
-                self._after()
+            if name == self.method:
+                self.before()
+            answer = getattr(self.client, name)(**request)
+            if name == self.method:
+                self.after()
             return answer
 
         return call

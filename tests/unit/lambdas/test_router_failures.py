@@ -356,7 +356,7 @@ class TestTablesThatHang:
         look = BoundedLook(in_force, system.threads, system.monotonic, patience_s=20)
         assert isinstance(look.engine(), Engine)
         tables.released.clear()
-        look._patience_s = 0.0
+        look.patience_s = 0.0
         cloud.clock.now_ms += INTERVAL_MS
         assert isinstance(look.engine(), Engine)
         # It does so until subscriptions may be in force that it does not know.
