@@ -35,7 +35,7 @@ from lambdas.common.queue import QueueMessage, read_messages
 from lambdas.common.redelivery import Redelivery, handle_each
 from lambdas.common.sender import TAKEN, Answer, Fate
 from lambdas.common.sqs import MAX_BYTES, MAX_ENTRIES, PlainMessage, SqsSender, batches
-from tests.fakes.faults import FailingClient
+from tests.fakes.faults import FailingClient, HookedClient
 from tests.unit.lambdas.support import (
     ALARM,
     BUCKET,
@@ -145,15 +145,14 @@ def entries(cloud: Cloud) -> list[Entry]:
 
 
 def test_a_writer_lists_each_object_that_the_audit_judges(cloud: Cloud) -> None:
-    class Interleaved:
-        def put_object(self, *, Key: str, **request: Any) -> Any:  # noqa: N803
-            if not beside and "written" in Key and len(cloud.keys("written/")) == 2:
-                beside.append(None)  # while the third object is being listed, another thread lists one
-                beside[0] = one.put_lines("ledger", "3", NOW_MS + 3 * HOUR_MS, [LINE])
-            return cloud.s3.put_object(Key=Key, **request)
+    def meanwhile() -> None:
+        if not beside and len(cloud.keys("ledger/")) == 3:
+            beside.append(None)  # while the third object is being listed, another thread lists one
+            beside[0] = one.put_lines("ledger", "3", NOW_MS + 3 * HOUR_MS, [LINE])
 
     beside: list[str | None] = []
-    one, other = Archive(Interleaved(), BUCKET, urandom), Archive(cloud.s3, BUCKET, urandom)
+    interleaved = HookedClient(cloud.s3, "put_object", before=meanwhile)
+    one, other = Archive(interleaved, BUCKET, urandom), Archive(cloud.s3, BUCKET, urandom)
     keys = [one.put_lines("ledger", f"{at}", NOW_MS + at * HOUR_MS, [LINE] * (at + 1)) for at in range(3)]
     keys += beside
     keys.append(other.put_lines("tap", "a", NOW_MS, [LINE]))
