@@ -8,7 +8,6 @@ import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -171,13 +170,9 @@ def server_side(identity: Identity) -> ssl.SSLContext:
     return context
 
 
-def believing(ca: Path) -> ssl.SSLContext:
-    return ssl.create_default_context(cafile=str(ca))
-
-
 def test_tls_with_a_trusted_certificate_keeps_its_connection(authority: Authority) -> None:
     with EndpointServer(tls=server_side(authority.issue("good"))) as server:
-        tls = believing(authority.ca)
+        tls = ssl.create_default_context(cafile=str(authority.ca))
         with closing(endpoint_at(server.url(), tls=tls)) as endpoint:
             assert post(endpoint).status == 204
             assert post(endpoint).status == 204
@@ -198,7 +193,9 @@ def test_a_certificate_of_another_issuer_host_or_time_is_refused(
 ) -> None:
     identity = authority.issue(name, age=timedelta(days=90 if name == "old" else 0))
     with EndpointServer(tls=server_side(identity)) as server:
-        endpoint = endpoint_at(server.url(host), tls=believing(authority.ca) if believes else None)
+        endpoint = endpoint_at(
+            server.url(host), tls=ssl.create_default_context(cafile=str(authority.ca)) if believes else None
+        )
         with pytest.raises(UnreachableError, match=said):
             post(endpoint)
         assert not server.received

@@ -44,18 +44,6 @@ def indexed(world: World) -> int:
     return sum("due_ms" in each for each in world.dynamodb.items(TABLE))
 
 
-def test_a_device_is_reported_absent_and_back(world: World) -> None:
-    world.cut()
-    world.clock.now_ms = START + 2 * HOUR
-    assert world.reconcile().sent == 2
-    assert world.words() == ["disconnected", "notice opened"]
-    assert indexed(world) == 0
-    world.record(lifecycle(Line.CONNECTED, START + 3 * HOUR, 1))
-    world.reconcile(START + 4 * HOUR)
-    assert world.words() == ["connected", "notice over"]
-    assert (world.reconcile(START + 9 * HOUR).devices, indexed(world)) == (0, 0)
-
-
 def test_a_decommissioned_device_is_not_reported(world: World) -> None:
     world.cut()
     world.clock.now_ms = START + 2 * HOUR
