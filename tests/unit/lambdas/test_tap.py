@@ -62,6 +62,13 @@ def test_a_malformed_frame_goes_to_the_quarantine(cloud: Cloud, writer: TapWrite
     assert (line["message_id"], line["reason"], line["body"]) == ("m2", "bad_frame", "no frame")
 
 
+def test_a_repeated_batch_replaces_its_object_in_any_order(cloud: Cloud, writer: TapWriter) -> None:
+    batch = [GOOD, message("m3", frame(event("3")))]
+    for each in (batch, batch[::-1]):
+        writer.process(each, invocation())
+    assert (len(cloud.keys("tap/")), len(cloud.lines("tap/"))) == (1, 3)
+
+
 @pytest.mark.parametrize("broken", ["tap_records", "parse_frame"])
 def test_a_defect_in_one_message_does_not_affect_the_others(
     cloud: Cloud, writer: TapWriter, monkeypatch: pytest.MonkeyPatch, broken: str
