@@ -94,7 +94,7 @@ class DiscoveryService:
 def service() -> DiscoveryService:
     """Return the service that the environment describes.
 
-    Raises `SettingsError`, and what `load_contract` raises of the contract that came with the code.
+    Raises `SettingsError`, and what `bundled_contract` raises.
     """
     settings = ContractSettings.read(os.environ)
     return DiscoveryService(contract_in_force(settings, tables(), InForceRegistry).engine)

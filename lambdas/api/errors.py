@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from http import HTTPStatus
 from typing import Any, ClassVar, Final
 
@@ -28,9 +29,7 @@ class ApiError(EventPlaneError):
             "title": self.word.replace("_", " "),
             "status": int(self.status),
             "detail": self.detail,
-            "problems": [
-                {"path": each.path, "message": each.message, "remedy": each.remedy} for each in self.problems
-            ],
+            "problems": [asdict(each) for each in self.problems],
         }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -22,7 +22,7 @@ from eventplane.limits import MAX_PARTICIPANT_STEPS
 from eventplane.randomness import RandomBytes
 from eventplane.values import timestamp_of_ms
 from eventplane.webhooks import SinkReach
-from lambdas.api.document import Proposal, protocols, read_proposal, written
+from lambdas.api.document import Proposal, read_proposal, written
 from lambdas.api.errors import (
     ConflictError,
     InvalidError,
@@ -96,11 +96,6 @@ class SubscriptionService:
 
     def _new_id(self) -> str:
         return f"s{self.random_bytes(8).hex()}"
-
-    @property
-    def protocols(self) -> Sequence[str]:
-        """How events can be delivered."""
-        return protocols(self.reach)
 
     def create(self, participant: str, proposed: object) -> Found:
         """A new subscription under an id of the plane's choice; an `id` in `proposed` is ignored.

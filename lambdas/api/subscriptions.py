@@ -20,6 +20,7 @@ from eventplane.filters import DIALECTS
 from eventplane.function_settings import SubscriptionsApiSettings
 from eventplane.strict_json import decode_text, loads
 from lambdas.api import errors
+from lambdas.api.document import protocols
 from lambdas.api.http import Request, Response, api_function, json_text
 from lambdas.api.subscription_service import Conditions, Consents, Found, SubscriptionService
 from lambdas.common.aws import OnDemand, tables
@@ -99,7 +100,7 @@ class SubscriptionsApi:
 
     def _features(self, methods: tuple[str, ...]) -> Response:
         features = {
-            "protocols": list(self._service.protocols),
+            "protocols": list(protocols(self._service.reach)),
             "filters": list(DIALECTS),
             "max_subscriptions": MAX_OWN,
             "max_filter_bytes": MAX_FILTER_BYTES,
@@ -126,7 +127,7 @@ class _InForce:
 def service() -> SubscriptionsApi:
     """Return the API that the environment describes.
 
-    Raises `SettingsError`, and what `load_contract` raises of the contract that came with the code.
+    Raises `SettingsError`, and what `bundled_contract` raises.
     """
     settings = SubscriptionsApiSettings.read(os.environ)
     store = tables()

@@ -34,9 +34,8 @@ from lambdas.common.system import chance
 class NoFailureError(EventPlaneError):
     """A message of the ingest-error queue is none of a rule. `problem` says what is wrong with it."""
 
-    def __init__(self, problem: str) -> None:
-        super().__init__(f"{problem}; see who else writes to the queue of the rules' error actions")
-        self.problem = problem
+    problem: str
+    message = "{problem}; see who else writes to the queue of the rules' error actions"
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from lambdas.canary.queues import MOST_CALLS, Queues
 from lambdas.common.aws import client
 from lambdas.common.clock import Clock, system_clock
 from lambdas.common.log import logger
-from lambdas.common.metrics import Delay, metrics, record
+from lambdas.common.metrics import Delay, measure, metrics
 from lambdas.common.queue import Context
 from lambdas.common.queue_function import at_init
 from lambdas.common.system import random_bytes, threads
@@ -53,30 +53,22 @@ class Report:
     late: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Canary:
     """Sends alarms by `publish`, and waits for them in the inbox at `inbox_url` by a boto3 SQS client."""
 
-    def __init__(
-        self,
-        *,
-        publish: Callable[[bytes], None],
-        sqs: Any,
-        inbox_url: str,
-        clock: Clock,
-        random_bytes: RandomBytes,
-    ) -> None:
-        self._publish = publish
-        self._sqs = sqs
-        self._inbox_url = inbox_url
-        self._clock = clock
-        self._random_bytes = random_bytes
+    publish: Callable[[bytes], None]
+    sqs: Any
+    inbox_url: str
+    clock: Clock
+    random_bytes: RandomBytes
 
     def send(self, remaining_ms: Callable[[], int]) -> Report:
         """Send one alarm and wait until it is in the inbox, or the time is up."""
         alarm = self._alarm()
         problem = None
         try:
-            self._publish(alarm.json.encode("utf-8"))
+            self.publish(alarm.json.encode("utf-8"))
         except CanaryPublishError as error:
             problem = str(error)
             logger.error("the canary's alarm was not taken", step=error.step, detail=error.detail)
@@ -87,7 +79,7 @@ class Canary:
             found = self._receive(wait_s)
             for id, delay_ms in found.items():
                 if id not in seen:
-                    record(Delay.CANARY, delay_ms)
+                    measure(Delay.CANARY, delay_ms)
             seen |= found
             if problem or remaining_ms() < _RESERVE_MS:
                 break
@@ -96,9 +88,9 @@ class Canary:
         return Report(alarm.id, problem, seen.get(alarm.id), len(seen.keys() - {alarm.id}))
 
     def _alarm(self) -> Envelope:
-        now_ms = self._clock()
+        now_ms = self.clock()
         attributes = {
-            "id": f"{now_ms}-{self._random_bytes(6).hex()}",
+            "id": f"{now_ms}-{self.random_bytes(6).hex()}",
             "source": CANARY_SOURCE,
             "type": CANARY_ALARM,
             "time": timestamp_of_ms(now_ms),
@@ -107,8 +99,8 @@ class Canary:
 
     def _receive(self, wait_s: int) -> dict[str, int]:
         """The ids of alarms that are in the inbox, with the milliseconds each took; they are deleted."""
-        answer = self._sqs.receive_message(
-            QueueUrl=self._inbox_url,
+        answer = self.sqs.receive_message(
+            QueueUrl=self.inbox_url,
             MaxNumberOfMessages=10,
             WaitTimeSeconds=wait_s,
             VisibilityTimeout=_HIDDEN_S,
@@ -121,7 +113,7 @@ class Canary:
                 arrived[id] = max(0, int(message["Attributes"]["SentTimestamp"]) - sent_at_ms)
             else:
                 logger.warning("no alarm of the canary's in its inbox", message_id=message["MessageId"])
-            self._sqs.delete_message(QueueUrl=self._inbox_url, ReceiptHandle=message["ReceiptHandle"])
+            self.sqs.delete_message(QueueUrl=self.inbox_url, ReceiptHandle=message["ReceiptHandle"])
         return arrived
 
 

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import http.client
 import socket
 import ssl
 import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from io import BufferedReader
 from typing import Any, Final
 from urllib.parse import quote, urlsplit
 
@@ -24,6 +26,13 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from eventplane.errors import EventPlaneError
 from eventplane.randomness import RandomBytes
+from eventplane_mqtt.codec import (
+    encode_connect,
+    encode_disconnect,
+    encode_puback,
+    encode_publish,
+    topic_name,
+)
 
 SIGNED_SERVICE: Final = "iotdevicegateway"
 """The service in the signature of an MQTT connection (AWS IoT Core guide, "MQTT over WSS")."""
@@ -32,18 +41,21 @@ _GUID: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 """What the server hashes with the client's key (RFC 6455, section 1.3)."""
 
 _VALID_S: Final = 60
-_LONGEST_ANSWER: Final = 16_384
+_LONGEST_LINE: Final = 200
 _BINARY, _CLOSE = 0x2, 0x8
-_PACKET_ID: Final = b"\x00\x01"
+_PACKET_ID: Final = 1
+_MQTT: Final = 4
+"""The version of MQTT 3.1.1 in a CONNECT."""
+
+_KEEPALIVE_S: Final = 60
 
 
 class CanaryPublishError(EventPlaneError):
     """IoT Core did not take the alarm; `step` failed: endpoint, connect, upgrade, mqtt_connect or publish."""
 
-    def __init__(self, step: str, detail: str) -> None:
-        super().__init__(f"the canary's alarm was not taken at the step {step}: {detail}")
-        self.step = step
-        self.detail = detail
+    step: str
+    detail: str
+    message = "the canary's alarm was not taken at the step {step}: {detail}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,18 +101,18 @@ class MqttPublisher:
         endpoint = self.endpoint()
         step = "connect"
         try:
-            with self._connect(endpoint) as connection:
-                web_socket = _WebSocket(connection, self.random_bytes)
+            with self._connect(endpoint) as connection, connection.makefile("rb") as received:
+                web_socket = _WebSocket(connection, received, self.random_bytes)
                 step = "upgrade"
                 web_socket.upgrade(endpoint.host, self._signed_path(endpoint.host))
                 step = "mqtt_connect"
-                web_socket.send(_connect_packet(self.client_id))
+                web_socket.send(encode_connect(_MQTT, self.client_id, clean=True, keepalive_s=_KEEPALIVE_S))
                 _expect(web_socket.read(4), b"\x20\x02\x00\x00")
                 step = "publish"
-                web_socket.send(_publish_packet(topic, payload))
-                _expect(web_socket.read(4), b"\x40\x02" + _PACKET_ID)
-                web_socket.send(b"\xe0\x00")  # DISCONNECT: the end is no lost connection
-        except (OSError, ValueError) as error:
+                web_socket.send(encode_publish(_MQTT, topic_name(topic), payload, _PACKET_ID))
+                _expect(web_socket.read(4), encode_puback(_PACKET_ID))
+                web_socket.send(encode_disconnect(_MQTT))  # the end is no lost connection
+        except (OSError, ValueError, http.client.HTTPException) as error:
             raise CanaryPublishError(step, repr(error)) from error
 
     def _connect(self, endpoint: DataEndpoint) -> socket.socket:
@@ -125,14 +137,16 @@ class MqttPublisher:
 class _WebSocket:
     """The client's side of RFC 6455, as far as one publish needs it."""
 
-    def __init__(self, connection: socket.socket, random_bytes: RandomBytes) -> None:
+    def __init__(
+        self, connection: socket.socket, received: BufferedReader, random_bytes: RandomBytes
+    ) -> None:
         self._connection = connection
+        self._received = received
         self._random_bytes = random_bytes
-        self._received = b""
         self._bytes = b""
 
     def upgrade(self, host: str, path: str) -> None:
-        """Make a WebSocket of the connection. Raises ValueError with the server's answer, and OSError."""
+        """Make a WebSocket of the connection. Raises ValueError with the answer, OSError, HTTPException."""
         key = base64.b64encode(self._random_bytes(16))
         headers: Mapping[str, str] = {
             "Host": host,
@@ -144,12 +158,11 @@ class _WebSocket:
         }
         lines = [f"GET {path} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items()), "", ""]
         self._connection.sendall("\r\n".join(lines).encode("ascii"))
-        while b"\r\n\r\n" not in self._received:
-            self._receive()
-        answer, _, self._received = self._received.partition(b"\r\n\r\n")
-        accepted = base64.b64encode(hashlib.sha1(key + _GUID, usedforsecurity=False).digest())
-        if b" 101 " not in answer.split(b"\r\n", 1)[0] + b" " or accepted not in answer:
-            raise ValueError(answer.decode("latin-1")[:200])
+        status = self._received.readline(_LONGEST_LINE).decode("latin-1").rstrip()
+        accepted = http.client.parse_headers(self._received)["Sec-WebSocket-Accept"]
+        due = base64.b64encode(hashlib.sha1(key + _GUID, usedforsecurity=False).digest()).decode()
+        if " 101 " not in f"{status} " or accepted != due:
+            raise ValueError(status or "the connection was closed")
 
     def send(self, data: bytes) -> None:
         """Send one binary message, masked as a client's has to be."""
@@ -179,43 +192,12 @@ class _WebSocket:
         return first & 0x0F, self._take(size)
 
     def _take(self, size: int) -> bytes:
-        while len(self._received) < size:
-            self._receive()
-        found, self._received = self._received[:size], self._received[size:]
-        return found
-
-    def _receive(self) -> None:
-        data = self._connection.recv(_LONGEST_ANSWER)
-        if not data:
+        found = self._received.read(size)
+        if len(found) < size:
             raise ValueError("the connection was closed")
-        if len(self._received) > _LONGEST_ANSWER:
-            raise ValueError("an answer without an end")
-        self._received += data
+        return found
 
 
 def _expect(found: bytes, due: bytes) -> None:
     if found != due:
         raise ValueError(f"answered {found.hex()}, not {due.hex()}")
-
-
-def _connect_packet(client_id: str) -> bytes:
-    # MQTT 3.1.1, a clean session, a keepalive of 60 s.
-    return _packet(0x10, _text("MQTT") + b"\x04\x02\x00\x3c" + _text(client_id))
-
-
-def _publish_packet(topic: str, payload: bytes) -> bytes:
-    return _packet(0x32, _text(topic) + _PACKET_ID + payload)
-
-
-def _text(value: str) -> bytes:
-    data = value.encode("utf-8")
-    return struct.pack("!H", len(data)) + data
-
-
-def _packet(kind: int, body: bytes) -> bytes:
-    size, length = len(body), b""
-    while True:
-        size, digit = divmod(size, 128)
-        length += bytes([digit | 0x80 if size else digit])
-        if not size:
-            return bytes([kind]) + length + body

@@ -16,18 +16,13 @@ CONTRACT_FILE: Final = "contract.json"
 """The compiled contract's name at the root of every function's code asset."""
 
 
-def load_contract(root: Path) -> Contract:
-    """The contract bundled at `root`. Raises `ContractError` (it is damaged) or OSError (it is missing)."""
-    path = root / CONTRACT_FILE
-    return load_compiled(path.read_bytes(), str(path))
-
-
 def bundled_contract() -> Contract:
-    """The contract in this function's bundle.
+    """Return the contract in this function's bundle.
 
-    Raises as `load_contract`, and `SettingsError` outside of Lambda.
+    Raises `ContractError` (it is damaged), OSError (it is missing), and `SettingsError` outside of Lambda.
     """
     root = os.environ.get(ROOT, "")
     if not root:
         raise SettingsError(ROOT, "is not set")
-    return load_contract(Path(root))
+    path = Path(root) / CONTRACT_FILE
+    return load_compiled(path.read_bytes(), str(path))

@@ -20,12 +20,11 @@ from lambdas.common.sqs import PlainMessage, batches
 class LedgerError(EventPlaneError):
     """Neither the ledger's queue nor the archive took `records` decisions."""
 
-    def __init__(self, records: int) -> None:
-        super().__init__(
-            f"{records} decisions are not durable; their messages come again. See whether SQS and S3 can be "
-            "reached, and whether the function's role may write to both"
-        )
-        self.records = records
+    records: int
+    message = (
+        "{records} decisions are not durable; their messages come again. See whether SQS and S3 can be "
+        "reached, and whether the function's role may write to both"
+    )
 
 
 class Ledger:

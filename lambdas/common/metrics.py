@@ -147,15 +147,10 @@ def count_outcomes(outcomes: Mapping[Outcome, int]) -> None:
             count(metric, number)
 
 
-def record(delay: Delay, milliseconds: int) -> None:
-    """One value of `delay`."""
-    metrics.add_metric(delay.value, MetricUnit.Milliseconds, milliseconds)
-
-
-def measure(gauge: Gauge, value: int) -> None:
-    """One value of `gauge`, in the unit that it names."""
-    unit = MetricUnit.Seconds if gauge is Gauge.BACKLOG else MetricUnit.Count
-    metrics.add_metric(gauge.value, unit, value)
+def measure(figure: Delay | Gauge, value: int) -> None:
+    """Add one value of `figure`, in the unit that it names."""
+    unit = MetricUnit.Milliseconds if isinstance(figure, Delay) else MetricUnit.Count
+    metrics.add_metric(figure.value, MetricUnit.Seconds if figure is Gauge.BACKLOG else unit, value)
 
 
 def mark(name: str, **dimensions: str) -> None:

@@ -91,11 +91,6 @@ class SpanExport:
         if sent < len(spans):
             count(Metric.SPANS_LOST, len(spans) - sent)
 
-    @staticmethod
-    def body(spans: Sequence[Span]) -> bytes:
-        """What is posted of `spans`, gzipped at the least effort: most of it are names."""
-        return gzip.compress(otlp_json(spans, NAMESPACE).encode(), 1)
-
     def _may_send(self, remaining_ms: Callable[[], int]) -> bool:
         is_busy = self._post is not None and not self._post.done()
         return not is_busy and self._now() >= self._rests_until and remaining_ms() >= self.reserve_ms
@@ -103,7 +98,7 @@ class SpanExport:
     def _try(self, spans: Sequence[Span]) -> bool:
         """In a thread, as nothing else ends a wait for the resolver, or for a peer that drips, in time."""
         why = f"no answer within {PATIENCE_S:g} s"
-        self._post = self._thread.submit(lambda: self._exchange(self.body(spans)))
+        self._post = self._thread.submit(lambda: self._exchange(spans))
         if self._threads.ended([self._post], PATIENCE_S):
             if (error := self._post.exception()) is None:
                 return True
@@ -111,13 +106,15 @@ class SpanExport:
         logger.warning("spans could not be exported", endpoint=self._address.netloc, error=why)
         return False
 
-    def _exchange(self, body: bytes) -> None:
+    def _exchange(self, spans: Sequence[Span]) -> None:
         """One request. A connection is not kept: the next invocation may be minutes of frozen time away."""
         is_tls = self._address.scheme == "https"
         kind = http.client.HTTPSConnection if is_tls else http.client.HTTPConnection
         connection = kind(self._address.hostname or "", self._address.port, timeout=PATIENCE_S)
         try:
             headers = {"Content-Type": "application/json", "Content-Encoding": "gzip"}
+            # At the least effort: most of it are names.
+            body = gzip.compress(otlp_json(spans, NAMESPACE).encode(), 1)
             connection.request("POST", self._path, body, headers)
             answer = connection.getresponse()
             if answer.status // 100 != 2:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from eventplane.dead_letter import Refusal
@@ -38,12 +38,12 @@ from lambdas.downlink.parts import Parts, wired
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """An event with when the plane accepted it (Unix milliseconds), for the devices `things`.
+    """The text of an `event`, with when the plane accepted it (Unix milliseconds), for the devices `things`.
 
     Without these it is to be handed out to all devices `after` one; `is_found`: there were some before it.
     """
 
-    text: str
+    event: str
     accepted_at_ms: int
     things: tuple[str, ...] = ()
     after: str | None = None
@@ -52,14 +52,7 @@ class _Request:
     @property
     def body(self) -> str:
         """The text of its message."""
-        part = {
-            "event": self.text,
-            "accepted_at_ms": self.accepted_at_ms,
-            "things": self.things,
-            "after": self.after,
-            "is_found": self.is_found,
-        }
-        return json.dumps({"downlink": part}, ensure_ascii=False, separators=(",", ":"))
+        return json.dumps({"downlink": asdict(self)}, ensure_ascii=False, separators=(",", ":"))
 
 
 class DesiredStateWriter:
@@ -81,7 +74,7 @@ class DesiredStateWriter:
     def _take(self, message: QueueMessage, remaining_ms: Callable[[], int]) -> bool:
         request, event = _request(message), None
         try:
-            event = parse_event(request.text)
+            event = parse_event(request.event)
             kind = self._parts.contract.downlink(event.type)
             inbox = self._parts.contract.device.inbox
             wanted = addressed(event, kind, request.accepted_at_ms, inbox.expiry_s)
@@ -155,7 +148,7 @@ class DesiredStateWriter:
         self, message: QueueMessage, request: _Request, event: Envelope | None, refusal: Refusal
     ) -> bool:
         logger.warning("refused", message_id=message.id, reason=refusal.reason, detail=refusal.detail)
-        return self._letters.refuse(message, event, refusal, request.text)
+        return self._letters.refuse(message, event, refusal, request.event)
 
 
 def _request(message: QueueMessage) -> _Request:
@@ -165,7 +158,7 @@ def _request(message: QueueMessage) -> _Request:
         part = document["downlink"] if "specversion" not in document else None
         if part:
             return _Request(
-                text=str(part["event"]),
+                event=str(part["event"]),
                 accepted_at_ms=whole_number(part["accepted_at_ms"], MAX_TIME_MS),
                 things=tuple(map(str, part.get("things", ()))),
                 after=part["after"],

@@ -81,10 +81,10 @@ Decision = Callable[[Desired | None, int], Step]
 class NotChangedError(EventPlaneError):
     """The item `sk` of `thing` could not be changed for now."""
 
-    def __init__(self, thing: str, sk: str, problem: str) -> None:
-        super().__init__(f"{sk!r} of {thing!r}: {problem}; its message comes again")
-        self.thing = thing
-        self.sk = sk
+    thing: str
+    sk: str
+    problem: str
+    message = "{sk!r} of {thing!r}: {problem}; its message comes again"
 
 
 class Items:

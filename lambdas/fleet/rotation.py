@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, Final
 
 from eventplane.fleet import REGISTRY, Device, LifecycleState, locked_out, retired, seen
@@ -31,47 +33,35 @@ class Certificates:
 
         Repeating it changes nothing, and one that is gone is skipped. Raises botocore's errors.
         """
-        try:
+        with suppress(self._client.exceptions.ResourceNotFoundException):
             self._client.update_certificate(certificateId=certificate, newStatus="INACTIVE")
-        except self._client.exceptions.ResourceNotFoundException:
-            return
 
     def retire(self, thing: str, certificate: str) -> None:
         """Deactivate `certificate`, which ends its connections within minutes, and detach it from `thing`.
 
         Repeating it changes nothing; one that is gone is retired. Raises botocore's errors.
         """
-        missing = self._client.exceptions.ResourceNotFoundException
-        try:
-            # First: only this locks out whoever has the key.
-            self._client.update_certificate(certificateId=certificate, newStatus="INACTIVE")
+        # First: only this locks out whoever has the key.
+        self.suspend(certificate)
+        with suppress(self._client.exceptions.ResourceNotFoundException):
             self._client.detach_thing_principal(thingName=thing, principal=self._arn_prefix + certificate)
-        except missing:
-            return
 
 
 _RESERVE_MS: Final = 5 * WORST_CALL_MS
 """No message is begun with less time left: a timeout would bring back the whole batch."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CertificateRotation:
     """Handles connections, as the IoT rule reports them, and ends of grace periods; idempotent, in any order.
 
     `send_later` puts a message into the function's own queue, delayed by the grace period.
     """
 
-    def __init__(
-        self,
-        *,
-        store: Records[Device],
-        certificates: Certificates,
-        send_later: Callable[[str], object],
-        clock: Clock,
-    ) -> None:
-        self._store = store
-        self._certificates = certificates
-        self._send_later = send_later
-        self._clock = clock
+    store: Records[Device]
+    certificates: Certificates
+    send_later: Callable[[str], object]
+    clock: Clock
 
     def process(self, messages: Sequence[QueueMessage], invocation: Invocation) -> frozenset[str]:
         """Handle `messages`; return the ids of those that have to come again."""
@@ -92,12 +82,12 @@ class CertificateRotation:
         return True
 
     def _connected(self, thing: str, certificate: str) -> None:
-        device = self._store.read(thing)
+        device = self.store.read(thing)
         if device is None:
             return  # a claim, a renewal, or what somebody registered by hand
         if device.state is LifecycleState.DECOMMISSIONED:
             # Its registration was under way when it was decommissioned.
-            self._certificates.retire(thing, certificate)
+            self.certificates.retire(thing, certificate)
             logger.warning("a decommissioned device was locked out", thing=thing, certificate=certificate)
             mark("DecommissionedDevice")
             return
@@ -109,36 +99,33 @@ class CertificateRotation:
             device = self._confirm(device, certificate)
             logger.info("certificate in use", thing=thing, certificate=certificate)
         if device.replaced:
-            self._begin_grace(thing, device.replaced)
-
-    def _begin_grace(self, thing: str, certificates: Collection[str]) -> None:
-        self._send_later(json.dumps({"thing": thing, "retire": sorted(certificates)}))
+            self.send_later(json.dumps({"thing": thing, "retire": sorted(device.replaced)}))
 
     def _lock_out(self, quarantined: Device, certificate: str) -> None:
         """Deactivate what a quarantined device connected with: its registration was in flight."""
-        device = self._store.change(
+        device = self.store.change(
             lambda found: locked_out(found or quarantined, certificate), quarantined.thing
         )
         if device.state is LifecycleState.QUARANTINED:
-            self._certificates.suspend(certificate)
+            self.certificates.suspend(certificate)
             logger.warning("a quarantined device was locked out", thing=device.thing, certificate=certificate)
 
     def _confirm(self, device: Device, certificate: str) -> Device:
-        now_ms = self._clock()
-        return self._store.change(lambda found: seen(found or device, certificate, now_ms), device.thing)
+        now_ms = self.clock()
+        return self.store.change(lambda found: seen(found or device, certificate, now_ms), device.thing)
 
     def _retire(self, thing: str, certificates: frozenset[str]) -> None:
-        device = self._store.read(thing)
+        device = self.store.read(thing)
         # A certificate in use, or pending, is never in `replaced`.
         done = device.replaced & certificates if device else frozenset()
         if device is None or not done:
             return
         for certificate in sorted(done):
-            self._certificates.retire(thing, certificate)
+            self.certificates.retire(thing, certificate)
             logger.info("certificate retired", thing=thing, certificate=certificate)
             mark("CertificateRetired")
         known = device
-        self._store.change(lambda found: retired(found or known, done), thing)
+        self.store.change(lambda found: retired(found or known, done), thing)
 
 
 def service() -> QueueReader:

@@ -55,19 +55,6 @@ class Failure:
     failed_at_ms: int | None = None
 
 
-def unreachable(detail: str) -> Failure:
-    """The failure of an attempt without an answer."""
-    return Failure(Reason.ENDPOINT_FAILED, detail, None, is_general=True)
-
-
-def forbidden(detail: str) -> Failure:
-    """The failure of an attempt that was not made: the endpoint's host leads where nothing may be sent to.
-
-    It is tried again, as long as others are: a resolver that is wrong for a minute must not cost an alarm.
-    """
-    return Failure(Reason.ENDPOINT_FORBIDDEN, detail, None, is_general=True)
-
-
 def judge(answer: EndpointResponse, now_ms: int) -> Failure | None:
     """Why `answer` is no delivery, None for one that is; `now_ms` in Unix milliseconds."""
     status = answer.status
@@ -293,7 +280,8 @@ class Delivery:
             answer = self.endpoint.send("POST", {**request.headers, **own, **signed}, request.body)
             status, failure = answer.status, judge(answer, self.clock())
         except UnreachableError as error:
-            failure = unreachable(error.detail)
+            failure = Failure(Reason.ENDPOINT_FAILED, error.detail, None, is_general=True)
         except ForbiddenTargetError as error:
-            failure = forbidden(error.detail)
+            # Tried again, as others are: a resolver that is wrong for a minute must not cost an alarm.
+            failure = Failure(Reason.ENDPOINT_FORBIDDEN, error.detail, None, is_general=True)
         return self.breaker.learn(failure, sent_at_ms) or status

@@ -36,17 +36,15 @@ _EXCERPT: Final = 200
 class ForbiddenTargetError(EventPlaneError):
     """The endpoint's host leads where nothing may be sent to; nothing was. `detail` says where."""
 
-    def __init__(self, detail: str) -> None:
-        super().__init__(f"{detail}; have the endpoint's host name lead to public addresses only")
-        self.detail = detail
+    detail: str
+    message = "{detail}; have the endpoint's host name lead to public addresses only"
 
 
 class UnreachableError(EventPlaneError):
     """The endpoint gave no HTTP answer. `detail` says what happened."""
 
-    def __init__(self, detail: str) -> None:
-        super().__init__(f"{detail}; see that the endpoint is up, and its address and certificate are right")
-        self.detail = detail
+    detail: str
+    message = "{detail}; see that the endpoint is up, and its address and certificate are right"
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,11 +32,11 @@ _PREFIX: Final = "whsec_"
 class SigningKeyError(EventPlaneError):
     """There is no key to sign with. `secret` is where one should be."""
 
-    def __init__(self, secret: str, problem: str) -> None:
-        super().__init__(
-            f"secret {secret}: {problem}; put a key of {MIN_KEY_BYTES} bytes or more, as base64, into it"
-        )
-        self.secret = secret
+    secret: str
+    problem: str
+    message = (
+        f"secret {{secret}}: {{problem}}; put a key of {MIN_KEY_BYTES} bytes or more, as base64, into it"
+    )
 
 
 Keys: TypeAlias = Callable[[], tuple[bytes, ...]]

@@ -11,7 +11,6 @@ from eventplane.records import Records, Tables
 from lambdas.common.aws import client, tables
 from lambdas.common.clock import Clock, system_clock
 from lambdas.common.sqs import SqsSender
-from lambdas.presence.reports import Notices
 from lambdas.presence.table import PresenceTable
 from lambdas.presence.timer_queue import TimerQueue
 from lambdas.presence.watch import Watch
@@ -38,7 +37,7 @@ def parts_of(settings: PresenceSettings, sqs: Any, store: Tables, clock: Clock) 
     sender = SqsSender(sqs)
     return Parts(
         table=PresenceTable(Records(store, settings.presence_table, PRESENCE)),
-        watch=Watch(settings.presence_limits, Notices()),
+        watch=Watch(settings.presence_limits),
         timers=TimerQueue(sender, settings.timer_queue),
         sender=sender,
         clock=clock,

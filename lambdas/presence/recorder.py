@@ -51,9 +51,8 @@ _REFUSED = "connect_failed"
 class UnreadableObservationError(EventPlaneError):
     """A queue message is none that its queue can have. It is retried, then ends in the dead-letter queue."""
 
-    def __init__(self, problem: str) -> None:
-        super().__init__(f"{problem}; see which rule or route feeds the queue")
-        self.problem = problem
+    problem: str
+    message = "{problem}; see which rule or route feeds the queue"
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -47,7 +46,7 @@ class Report:
 TEXTS: Final = Path(__file__).with_name("texts.toml")
 
 OVER: Final = "over"
-"""The text that ends an incident, whatever it began with."""
+"""The phase, and the text, that ends an incident, whatever it began with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,42 +58,28 @@ class Text:
     check: tuple[str, ...]
 
 
-@cache
-def _texts(path: Path) -> dict[str, Text]:
-    read = tomllib.loads(path.read_text(encoding="utf-8"))
-    return {name: Text(each["title"], each["text"], tuple(each["check"])) for name, each in read.items()}
+# At import: a function without its texts should not start.
+TEXT_BY_REASON: Final = {
+    name: Text(each["title"], each["text"], tuple(each["check"]))
+    for name, each in tomllib.loads(TEXTS.read_text(encoding="utf-8")).items()
+}
 
 
-class Notices:
-    """Writes notices with the texts of the file at `path`. Raises what reading it raises."""
+def notice_of(device: str, incident: Incident, phase: str, since_ms: int) -> Report:
+    """Return the notice that an incident `opened` or `worsened` `since_ms` (Unix milliseconds), or is `over`.
 
-    def __init__(self, path: Path = TEXTS) -> None:
-        self._texts = _texts(path)
-
-    @property
-    def reasons(self) -> frozenset[str]:
-        """What there is a text for."""
-        return frozenset(self._texts)
-
-    def wrong(self, device: str, incident: Incident, since_ms: int, *, is_new: bool) -> Report:
-        """The notice that an incident began, or got worse, `since_ms` (Unix milliseconds)."""
-        return self._notice(device, incident, incident.reason, "opened" if is_new else "worsened", since_ms)
-
-    def over(self, device: str, incident: Incident, now_ms: int) -> Report:
-        """The notice that nobody needs to check anything any more."""
-        return self._notice(device, incident, OVER, "over", now_ms)
-
-    def _notice(self, device: str, incident: Incident, name: str, phase: str, since_ms: int) -> Report:
-        text = self._texts[name]
-        return Report(
-            names.NOTICE,
-            since_ms,
-            {
-                "incident": incident.id,
-                "phase": phase,
-                "reason": incident.reason,
-                "title": text.title.format(device=device),
-                "text": text.text.format(device=device),
-                "check": [each.format(device=device) for each in text.check],
-            },
-        )
+    Then nobody needs to check anything any more.
+    """
+    text = TEXT_BY_REASON[OVER if phase == OVER else incident.reason]
+    return Report(
+        names.NOTICE,
+        since_ms,
+        {
+            "incident": incident.id,
+            "phase": phase,
+            "reason": incident.reason,
+            "title": text.title.format(device=device),
+            "text": text.text.format(device=device),
+            "check": [each.format(device=device) for each in text.check],
+        },
+    )

@@ -22,9 +22,8 @@ that age the queue's alarm would go off if its metric counts the delay (the SQS 
 class UnreadableTimerError(EventPlaneError):
     """A message of the timers' queue is no timer. It is retried, then ends in the dead-letter queue."""
 
-    def __init__(self, problem: str) -> None:
-        super().__init__(f"not a timer: {problem}; only the presence functions may write to the queue")
-        self.problem = problem
+    problem: str
+    message = "not a timer: {problem}; only the presence functions may write to the queue"
 
 
 @dataclass(frozen=True, slots=True)

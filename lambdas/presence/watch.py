@@ -14,7 +14,7 @@ from eventplane import names
 from eventplane.function_settings import PresenceLimits
 from eventplane.presence import DeviceState, Flood, Heartbeat, Incident, Level, Line, Quiet, QuietReason
 from eventplane.traffic import KINDS
-from lambdas.presence.reports import Notices, Report
+from lambdas.presence.reports import OVER, Report, notice_of
 
 AT_ONCE = 0
 """Due before everything else, in Unix milliseconds."""
@@ -35,11 +35,10 @@ LOST = "lost"
 
 
 class Watch:
-    """Judges devices by `limits`; `notices` words what carers are told."""
+    """Judges devices by `limits`."""
 
-    def __init__(self, limits: PresenceLimits, notices: Notices) -> None:
+    def __init__(self, limits: PresenceLimits) -> None:
         self._limits = limits
-        self._notices = notices
 
     def due_ms(self, state: DeviceState) -> int | None:
         """When the state has to be judged next, Unix milliseconds; None: not before something is observed."""
@@ -121,11 +120,11 @@ class Watch:
         if level is Level.WELL if open_ is None else Level.WELL < level <= open_.level:
             return state, None
         if open_ and level is Level.WELL:
-            return replace(state, incident=None), self._notices.over(state.device, open_, now_ms)
+            return replace(state, incident=None), notice_of(state.device, open_, OVER, now_ms)
         reason, since_ms = self._wrong(state)
         incident = Incident(open_.id if open_ else f"{state.device}.{now_ms}", level, reason)
-        notice = self._notices.wrong(state.device, incident, since_ms, is_new=open_ is None)
-        return replace(state, incident=incident), notice
+        phase = "worsened" if open_ else "opened"
+        return replace(state, incident=incident), notice_of(state.device, incident, phase, since_ms)
 
     def _wrong(self, state: DeviceState) -> tuple[str, int]:
         """The reason for the state's level, and since when, Unix milliseconds."""

@@ -50,9 +50,8 @@ tap is owed by few of them."""
 class TapFileGoneError(EventPlaneError):
     """The archive has no `file` of this name any more."""
 
-    def __init__(self, file: str) -> None:
-        super().__init__(f"{file} is not in the archive any more; restore an older version of it")
-        self.file = file
+    file: str
+    message = "{file} is not in the archive any more; restore an older version of it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,9 +122,8 @@ def _event(line: bytes) -> Tapped | None:
 class UnknownContractError(EventPlaneError):
     """The archive has no contract of this `version`."""
 
-    def __init__(self, version: str) -> None:
-        super().__init__(f"the archive has no contract {version}; put it there as {CONTRACTS}/{version}.json")
-        self.version = version
+    version: str
+    message = f"the archive has no contract {{version}}; put it there as {CONTRACTS}/{{version}}.json"
 
 
 class Planners:

@@ -6,7 +6,7 @@ With it go the routes that participants added and what they announced that they 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Generic, Protocol, TypeVar
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -21,7 +21,7 @@ from lambdas.common.aws import WORST_CALL_MS
 from lambdas.common.clock import Clock
 from lambdas.common.log import logger
 from lambdas.common.metrics import Metric, count
-from lambdas.common.system import Call, Threads
+from lambdas.common.system import Call, Pool, Threads
 
 RETRY_MS: Final = 1_000
 """Shortest time between two looks while a table has not been read yet, milliseconds. Ours: whatever waits
@@ -283,37 +283,34 @@ class ActiveContract(Generic[Engine]):
         return None
 
 
+@dataclass(slots=True)
 class BoundedLook(Generic[Engine]):
     """Keeps events from waiting for tables that hang: the look at them goes on in a thread.
 
     Events wait for it for `patience_s` at most, once for each look; then they go by what was read before.
     """
 
-    def __init__(
-        self,
-        in_force: ActiveContract[Engine],
-        threads: Threads,
-        monotonic: Callable[[], float],
-        patience_s: float = PATIENCE_S,
-    ) -> None:
-        self._in_force = in_force
-        self._monotonic = monotonic
-        self._patience_s = patience_s
-        self._threads = threads
-        self._thread = threads.pool(1)
-        self._look: Call[None] | None = None
-        self._until = 0.0
+    in_force: ActiveContract[Engine]
+    threads: Threads
+    monotonic: Callable[[], float]
+    patience_s: float = PATIENCE_S
+    _thread: Pool = field(init=False)
+    _look: Call[None] | None = field(default=None, init=False)
+    _until: float = field(default=0.0, init=False)
+
+    def __post_init__(self) -> None:
+        self._thread = self.threads.pool(1)
 
     def engine(self) -> Engine | Unseen[Engine]:
         """The engine to route the next messages by."""
-        if self._look is None and self._in_force.is_due:
-            self._look = self._thread.submit(self._in_force.look)
-            self._until = self._monotonic() + self._patience_s
+        if self._look is None and self.in_force.is_due:
+            self._look = self._thread.submit(self.in_force.look)
+            self._until = self.monotonic() + self.patience_s
         if self._look is not None:
-            if self._threads.ended([self._look], max(0.0, self._until - self._monotonic())):
+            if self.threads.ended([self._look], max(0.0, self._until - self.monotonic())):
                 look, self._look = self._look, None
                 look.result()
             else:
                 logger.warning("the tables do not answer; routed by what was read before")
                 count(Metric.CONTRACT_UNCHECKED)
-        return self._in_force.current()
+        return self.in_force.current()

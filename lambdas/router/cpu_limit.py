@@ -15,9 +15,8 @@ from eventplane.errors import EventPlaneError
 class CpuLimitError(EventPlaneError):
     """The block computed for longer than `seconds`."""
 
-    def __init__(self, seconds: float) -> None:
-        super().__init__(f"it takes longer than {seconds:g} s to compute; bound what it works on")
-        self.seconds = seconds
+    seconds: float
+    message = "it takes longer than {seconds:g} s to compute; bound what it works on"
 
 
 @contextmanager

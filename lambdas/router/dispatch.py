@@ -9,10 +9,10 @@ from itertools import islice
 from typing import Final
 
 from eventplane.contract import Channel, Contract, DeliveryGuarantee, Priority
-from eventplane.dead_letter import DEAD_LETTER_TYPE
+from eventplane.dead_letter import DEAD_LETTER_TYPE, Refusal
 from eventplane.envelope import Envelope
 from eventplane.guarantee import FAILED, GUARANTEE_HINT
-from eventplane.reasons import Outcome
+from eventplane.reasons import Outcome, Reason
 from eventplane.replay import REPLAY
 from eventplane.resource_names import FIFO_SUFFIX
 from eventplane.sqs_binding import COUNT, REPLAYED_HINT, RETRIES, ROUTE, SqsMessage, pack, to_message
@@ -81,7 +81,7 @@ class Dispatch:
             if answer.fate is Fate.TAKEN:
                 done.append(step)
             elif answer.fate is Fate.NEVER and step.record.type != DEAD_LETTER_TYPE:
-                letters += engine.planner.not_taken(step, answer.detail, now_ms)
+                letters += engine.planner.dead(step, Refusal(Reason.NOT_TAKEN, answer.detail), now_ms)
             else:
                 # A letter that is not taken stays with its original: the queue's dead-letter queue gets both.
                 failed.add(step.record.message_id)

@@ -17,26 +17,24 @@ from lambdas.router.planner import Planner
 class UnsupportedDestinationError(EventPlaneError):
     """A route of the cloud leads where this router cannot write. `route` and `destination` say which."""
 
-    def __init__(self, route: str, destination: str) -> None:
-        super().__init__(
-            f"route {route!r} leads to {destination!r}, for which there is no queue; "
-            "lead it to a cloud service's inbox, or to the device's and declare the participant `downlink`; "
-            "then deploy the messaging stack"
-        )
-        self.route = route
-        self.destination = destination
+    route: str
+    destination: str
+    message = (
+        "route {route!r} leads to {destination!r}, for which there is no queue; "
+        "lead it to a cloud service's inbox, or to the device's and declare the participant `downlink`; "
+        "then deploy the messaging stack"
+    )
 
 
 class UnknownSourceError(EventPlaneError):
     """The contract `version` has no channel called `source`, which feeds this router."""
 
-    def __init__(self, version: str, source: str) -> None:
-        super().__init__(
-            f"contract {version} has no channel {source!r}, but its queue is still deployed; "
-            "keep the participant in the contract, or deploy without it"
-        )
-        self.version = version
-        self.source = source
+    version: str
+    source: str
+    message = (
+        "contract {version} has no channel {source!r}, but its queue is still deployed; "
+        "keep the participant in the contract, or deploy without it"
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from lambdas.common.queue import QueueMessage
 
@@ -16,25 +16,14 @@ def fifo_groups(messages: Sequence[QueueMessage], failed: set[str]) -> Iterator[
     waiting = list(messages)
     while waiting:
         broken = {message.group for message in messages if message.id in failed} - {None}
-        held = {message.id for message in waiting if message.group in broken}
-        failed |= held
-        wave, waiting = _first_of_each_group([message for message in waiting if message.id not in held])
+        failed |= {message.id for message in waiting if message.group in broken}
+        wave: list[QueueMessage] = []
+        later: list[QueueMessage] = []
+        for message in waiting:
+            if message.group is not None and any(each.group == message.group for each in wave):
+                later.append(message)
+            elif message.group not in broken:
+                wave.append(message)
+        waiting = later
         if wave:
             yield wave
-
-
-def _first_of_each_group(
-    messages: Collection[QueueMessage],
-) -> tuple[list[QueueMessage], list[QueueMessage]]:
-    wave: list[QueueMessage] = []
-    later: list[QueueMessage] = []
-    seen: set[str] = set()
-    for message in messages:
-        if message.group is None:
-            wave.append(message)
-        elif message.group in seen:
-            later.append(message)
-        else:
-            seen.add(message.group)
-            wave.append(message)
-    return wave, later

@@ -20,11 +20,10 @@ filters take a tenth of it, and a batch of ten such messages fits the function's
 class SlowFiltersError(EventPlaneError):
     """The filters of one queue message take longer than `MESSAGE_SECONDS`."""
 
-    def __init__(self) -> None:
-        super().__init__(
-            f"the filters of one message take longer than {MESSAGE_SECONDS:g} s; find the participant with "
-            "the costly subscriptions, or the device that sends such events"
-        )
+    message = (
+        f"the filters of one message take longer than {MESSAGE_SECONDS:g} s; find the participant with "
+        "the costly subscriptions, or the device that sends such events"
+    )
 
 
 class FilterTime:

@@ -32,11 +32,11 @@ Check = Callable[[Envelope], Refusal | None]
 class SlowPayloadsError(EventPlaneError):
     """The payloads of one queue message take longer than `seconds` to check: somebody has to look at it."""
 
-    def __init__(self, seconds: float) -> None:
-        super().__init__(
-            f"the payloads of one message take longer than {seconds:g} s to check; "
-            "find the slow schema or the sender, then redrive the message"
-        )
+    seconds: float
+    message = (
+        "the payloads of one message take longer than {seconds:g} s to check; "
+        "find the slow schema or the sender, then redrive the message"
+    )
 
 
 class PayloadCheck:

@@ -111,10 +111,6 @@ class Planner:
             elif item.event is not None:
                 yield from self._judged(entry, item, item.event, check, now_ms)
 
-    def not_taken(self, step: Step, detail: str, now_ms: int) -> Iterator[Step]:
-        """What becomes of a `step` whose event its destination will never take: a dead letter."""
-        return self.dead(step, Refusal(Reason.NOT_TAKEN, detail), now_ms)
-
     def dead(self, step: Step, refusal: Refusal, now_ms: int) -> Iterator[Step]:
         """What becomes of a `step` that ends for this reason on its route: a dead letter."""
         record, original = step.record, step.original
@@ -130,17 +126,10 @@ class Planner:
                 record.basis,
                 record.put_back_by,
             )
-            letter = self._letter(
-                entry,
-                letter_id(*original.key),
-                # As it came: who sends the original again has it stamped again.
-                without_stamp(original).json.encode("utf-8"),
-                refusal,
-                now_ms,
-                original,
-                record.route,
-            )
-            yield from self._letter_steps(entry, letter, now_ms)
+            # As it came: who sends the original again has it stamped again.
+            text = without_stamp(original).json.encode("utf-8")
+            id = letter_id(*original.key)
+            yield from self._dead_lettered(entry, id, text, refusal, now_ms, original, record.route)
 
     def letter(self, message: QueueMessage, letter: Envelope, now_ms: int) -> Iterator[Step]:
         """The steps of a dead `letter` that somebody else wrote about what `message` asks for."""
@@ -260,10 +249,9 @@ class Planner:
         id = f"{entry.message_id}.{item.index}"
         if item.event:
             id = letter_id(str(entry.sender), item.event.source, item.event.id)
-        letter = self._letter(entry, id, item.original, refusal, now_ms, item.event)
-        yield from self._letter_steps(entry, letter, now_ms)
+        yield from self._dead_lettered(entry, id, item.original, refusal, now_ms, item.event)
 
-    def _letter(
+    def _dead_lettered(
         self,
         entry: _Entry,
         id: str,
@@ -272,7 +260,7 @@ class Planner:
         now_ms: int,
         event: Envelope | None,
         route: str | None = None,
-    ) -> Envelope:
+    ) -> Iterator[Step]:
         letter = dead_letter(
             id=id,
             source=DEAD_LETTER_SOURCE,
@@ -286,7 +274,7 @@ class Planner:
             event=event,
             sender=entry.sender,
         )
-        return stamp_sender(letter, THE_PLANE)
+        return self._letter_steps(entry, stamp_sender(letter, THE_PLANE), now_ms)
 
     def _priority(self, event: Envelope | None) -> Priority:
         return self._contract.priority(event, self._channel) if event else self._channel.priority

@@ -10,7 +10,7 @@ from eventplane.contract import Priority
 from eventplane.ledger import SENT_BEFORE
 from eventplane.reasons import Outcome
 from lambdas.common.log import logger
-from lambdas.common.metrics import Delay, count_outcomes, record
+from lambdas.common.metrics import Delay, count_outcomes, measure
 from lambdas.common.queue import QueueMessage
 from lambdas.router.planner import Step
 
@@ -44,7 +44,7 @@ def _delays(facts: Iterable[Step], now_ms: int) -> None:
     urgent = [each for each in delivered if each.priority == Priority.URGENT]
     for delay, records in ((Delay.DELIVERY, delivered), (Delay.URGENT, urgent)):
         if records:
-            record(delay, max(0, now_ms - min(each.entered_at_ms for each in records)))
+            measure(delay, max(0, now_ms - min(each.entered_at_ms for each in records)))
 
 
 def _correlation(step: Step) -> dict[str, Any]:

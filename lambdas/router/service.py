@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final, Self
 
 from eventplane.contract import Priority
@@ -71,6 +71,7 @@ LIMITS: Final = TimeLimits.of(PATIENT, PAYLOAD_SECONDS)
 """Those of a function that nothing urgent waits for."""
 
 
+@dataclass(slots=True, kw_only=True)
 class RouterService:
     """Routes what comes over one channel. Keeps nothing between two calls that it needs: only the contract in
     force, and what it delivered of messages that come again.
@@ -79,32 +80,25 @@ class RouterService:
     once all the same, by the contract at hand, and decided again later by the one in force.
     """
 
-    def __init__(
-        self,
-        *,
-        engine: Callable[[], Engine | Unseen[Engine]],
-        dispatch: Dispatch,
-        ledger: Ledger,
-        clock: Clock,
-        limits: TimeLimits = LIMITS,
-        spans: SpanRecorder | None = None,
-    ) -> None:
-        self._engine = engine
-        self._dispatch = dispatch
-        self._ledger = ledger
-        self._clock = clock
-        self._limits = limits
-        self._queue_clock = QueueClock(clock)
-        self._spans = spans
+    engine: Callable[[], Engine | Unseen[Engine]]
+    dispatch: Dispatch
+    ledger: Ledger
+    clock: Clock
+    limits: TimeLimits = LIMITS
+    spans: SpanRecorder | None = None
+    _queue_clock: QueueClock = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._queue_clock = QueueClock(self.clock)
 
     def process(self, messages: Sequence[QueueMessage], invocation: Invocation) -> frozenset[str]:
         """Route `messages`; return the ids of those that have to come again.
 
         What was sent of a message that comes again is sent a second time only by another process.
         """
-        began_ms = self._clock()
+        began_ms = self.clock()
         self._compare_clocks(messages)
-        engine = self._engine()
+        engine = self.engine()
         if isinstance(engine, Unseen):
             count(Metric.CONTRACT_UNSEEN, len(messages))
             facts = self._route_urgent(engine.engine, messages, invocation.remaining_ms)
@@ -113,15 +107,15 @@ class RouterService:
             facts, failed = self._route(engine, messages, invocation.remaining_ms)
         is_written = self._write(facts, invocation)
         if not is_written:
-            records = [*self._dispatch.memory.unwritten, *(step.record for step in facts)]
+            records = [*self.dispatch.memory.unwritten, *(step.record for step in facts)]
             unwritten = {each.message_id for each in records}
             failed |= {message.id for message in messages if message.id in unwritten}
         done = (message.id for message in messages if message.id not in failed)
-        self._dispatch.memory.end(facts, done, failed, is_written=is_written)
-        ended_ms = self._clock()
+        self.dispatch.memory.end(facts, done, failed, is_written=is_written)
+        ended_ms = self.clock()
         report(facts, messages, failed, ended_ms)
-        if self._spans:
-            self._spans.record(
+        if self.spans:
+            self.spans.record(
                 facts, began_ms=began_ms, ended_ms=ended_ms, remaining_ms=invocation.remaining_ms
             )
         return frozenset(failed)
@@ -177,7 +171,7 @@ class RouterService:
     def _send(
         self, engine: Engine, steps: Iterable[Step], remaining_ms: Callable[[], int]
     ) -> tuple[list[Step], set[str]]:
-        return self._dispatch.send(engine, steps, self._queue_clock(), self._limits.of_sending(remaining_ms))
+        return self.dispatch.send(engine, steps, self._queue_clock(), self.limits.of_sending(remaining_ms))
 
     def _plan(
         self,
@@ -188,13 +182,13 @@ class RouterService:
     ) -> list[Step]:
         """Return the steps of `messages`; the ids of those that are not planned are added to `failed`."""
         now_ms = self._queue_clock()
-        self._ledger.file(engine.contract)
+        self.ledger.file(engine.contract)
         steps: list[Step] = []
         size = 0
         # Those that came most often first: under load none is left out again and again.
         for message in sorted(messages, key=lambda each: -each.attempt):
             is_full = len(steps) >= MAX_DELIVERIES or size >= MAX_PLANNED_BYTES
-            if is_full or remaining_ms() < self._limits.planning_ms:
+            if is_full or remaining_ms() < self.limits.planning_ms:
                 failed.add(message.id)
                 continue
             try:
@@ -221,18 +215,18 @@ class RouterService:
             )
             count(Metric.SUBSCRIPTION_REFUSED)
             # The ledger names this contract, so that the audit expects the same deliveries.
-            self._ledger.file(lighter.contract)
+            self.ledger.file(lighter.contract)
             return list(lighter.planner.plan(message, now_ms))
 
     def _write(self, facts: Sequence[Step], invocation: Invocation) -> bool:
         """Hand over `facts`, and those left of earlier invocations; return whether they are durable."""
-        records = [*self._dispatch.memory.unwritten, *(step.record for step in facts)]
+        records = [*self.dispatch.memory.unwritten, *(step.record for step in facts)]
         try:
-            self._ledger.write(
+            self.ledger.write(
                 invocation.id,
                 records,
                 self._queue_clock(),
-                lambda: invocation.remaining_ms() >= self._limits.call_ms,
+                lambda: invocation.remaining_ms() >= self.limits.call_ms,
             )
         except LedgerError:
             logger.exception("the ledger could not be written; the messages come again")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol
 from urllib.parse import urlsplit
 
 from eventplane.function_settings import TracingSettings
@@ -17,17 +16,10 @@ from lambdas.common.system import Threads
 from lambdas.router.planner import DEAD_LETTER_SOURCE, Step
 
 
-class Export(Protocol):
-    """Takes spans to where somebody looks at them."""
-
-    def send(self, spans: Sequence[Span], remaining_ms: Callable[[], int]) -> None:
-        """Never raises, and is bounded in time."""
-
-
 class SpanRecorder:
     """Record, as `service`, the events whose traces ask for it, and a `share` of others."""
 
-    def __init__(self, export: Export, service: str, share: float) -> None:
+    def __init__(self, export: SpanExport, service: str, share: float) -> None:
         self._export = export
         self._service = service
         self._share = share

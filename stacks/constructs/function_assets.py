@@ -44,6 +44,9 @@ ARCHIVE: Final = "archive"
 _BUILDS_ON: Final = {"api": ("http_sink", ROUTER), "replay": (ROUTER,)}
 """Folders of other functions that those of a folder import."""
 
+_PACKAGES: Final = {"canary": ("eventplane_mqtt",)}
+"""Packages that the functions of a folder import beside those of all."""
+
 LOCK: Final = ROOT / "lambdas" / "requirements.txt"
 
 _LAYER: Final = "Dependencies"
@@ -76,9 +79,8 @@ def function_code(folder: str, contract: Contract | None = None) -> lambda_.Code
     folders = (folder, *_BUILDS_ON.get(folder, ()))
 
     def fill(target: Path) -> None:
-        copy_packages(
-            target, "eventplane", "eventplane_aws", "lambdas/common", *(f"lambdas/{each}" for each in folders)
-        )
+        own = (*_PACKAGES.get(folder, ()), *(f"lambdas/{each}" for each in folders))
+        copy_packages(target, "eventplane", "eventplane_aws", "lambdas/common", *own)
         if ROUTER in folders:
             copy_metadata(target, "lambdas")
         if contract is not None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 from botocore.exceptions import ClientError
@@ -11,8 +14,8 @@ from botocore.exceptions import ClientError
 class FailingClient:
     """`client`, whose `method` fails with `code`: for all requests, or those on `targets` if they are named.
 
-    `targets` are URLs of queues, or names of tables or buckets, and may be changed; `*` is every method.
-    `asked` are all requests that came, by method and target.
+    `targets` are URLs of queues, or names of tables or buckets, and may be changed; `*` is every method. Of
+    these requests those fail that are `refused`. `asked` are all requests that came, by method and target.
     """
 
     def __init__(
@@ -21,11 +24,13 @@ class FailingClient:
         method: str = "*",
         *,
         targets: Collection[str] | None = None,
+        refused: Callable[[dict[str, Any]], bool] = lambda _: True,
         code: str = "Throttling",
     ) -> None:
         self.targets = set(targets or ())
         self.asked: list[tuple[str, str]] = []
         self._client = client
+        self._refused = refused
         self._method = method
         self._code = code
         self._fails_all = targets is None
@@ -36,7 +41,13 @@ class FailingClient:
         self._is_over = True
 
     def get_paginator(self, operation: str) -> Any:
-        return _FailingPaginator(self, operation, self._client.get_paginator(operation))
+        paginator = self._client.get_paginator(operation)
+
+        def paginate(**request: Any) -> Any:
+            self._meet(operation, request)
+            return paginator.paginate(**request)
+
+        return SimpleNamespace(paginate=paginate)
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._client, name)
@@ -56,31 +67,37 @@ class FailingClient:
         self.asked.append((name, target))
         if self._is_over or self._method not in ("*", name):
             return
-        if self._fails_all or target in self.targets:
+        if (self._fails_all or target in self.targets) and self._refused(request):
             raise ClientError({"Error": {"Code": self._code, "Message": "no"}}, name)
 
 
-class _FailingPaginator:
-    def __init__(self, failing: FailingClient, operation: str, paginator: Any) -> None:
-        self._failing = failing
-        self._operation = operation
-        self._paginator = paginator
+@dataclass
+class HookedClient:
+    """`client`, which calls `before` and `after` with each call of `method`; `calls` counts all by method."""
 
-    def paginate(self, **request: Any) -> Any:
-        self._failing._meet(self._operation, request)
-        return self._paginator.paginate(**request)
+    client: Any
+    method: str
+    before: Callable[[], object] = int
+    after: Callable[[], object] = int
+    calls: Counter[str] = field(default_factory=Counter)
+
+    def __getattr__(self, name: str) -> Any:
+        def call(**request: Any) -> Any:
+            self.calls[name] += 1
+            if name == self.method:
+                self.before()
+            answer = getattr(self.client, name)(**request)
+            if name == self.method:
+                self.after()
+            return answer
+
+        return call
 
 
 class RefusingSqs:
-    """`sqs`, which refuses messages of batches with the code that `refusal` returns of their URL and body.
+    """`sqs`, which refuses messages of batches with the code that `refusal` returns of their URL and body."""
 
-    `batches` are the URLs and sizes of all that came.
-    """
-
-    def __init__(
-        self, sqs: Any, refusal: Callable[[str, str], str | None] = lambda _url, _body: None
-    ) -> None:
-        self.batches: list[tuple[str, int]] = []
+    def __init__(self, sqs: Any, refusal: Callable[[str, str], str | None]) -> None:
         self._sqs = sqs
         self._refusal = refusal
 
@@ -88,7 +105,6 @@ class RefusingSqs:
         return getattr(self._sqs, name)
 
     def send_message_batch(self, *, QueueUrl: str, Entries: list[dict[str, Any]]) -> Any:
-        self.batches.append((QueueUrl, len(Entries)))
         codes = {each["Id"]: self._refusal(QueueUrl, each["MessageBody"]) for each in Entries}
         taken = [each for each in Entries if codes[each["Id"]] is None]
         answer = self._sqs.send_message_batch(QueueUrl=QueueUrl, Entries=taken) if taken else {}

@@ -18,7 +18,6 @@ from tests.fakes.clock import FakeClock
 @dataclass(frozen=True)
 class FakeObject:
     body: bytes
-    content_type: str
     written_ms: int
 
     @property
@@ -51,7 +50,6 @@ class FakeS3(FakeClient):
         Bucket: str,
         Key: str,
         Body: Any = b"",
-        ContentType: str = "binary/octet-stream",
         IfNoneMatch: str = "",
         **_: Any,
     ) -> Any:
@@ -60,7 +58,7 @@ class FakeS3(FakeClient):
             problem = "At least one of the pre-conditions you specified did not hold"
             raise self.refusal("PreconditionFailed", problem, "PutObject")
         body = Body.encode() if isinstance(Body, str) else Body if isinstance(Body, bytes) else Body.read()
-        objects[Key] = FakeObject(bytes(body), ContentType, self.clock())
+        objects[Key] = FakeObject(bytes(body), self.clock())
         return {"ETag": objects[Key].etag}
 
     def get_object(self, *, Bucket: str, Key: str, **_: Any) -> Any:
@@ -70,7 +68,6 @@ class FakeS3(FakeClient):
         return {
             "Body": StreamingBody(io.BytesIO(found.body), len(found.body)),
             "ContentLength": len(found.body),
-            "ContentType": found.content_type,
             "ETag": found.etag,
             "LastModified": datetime.fromtimestamp(found.written_ms / 1_000, UTC),
         }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+import sys
 from collections.abc import Iterator
 from functools import cache
 
@@ -28,6 +29,15 @@ def own_metrics() -> Iterator[None]:
     """Forget what a test counted: at 100 values of a metric the next test's invocation would write them."""
     yield
     metrics.clear_metrics()
+
+
+@pytest.fixture(autouse=True)
+def own_services() -> Iterator[None]:
+    """Forget what functions were wired to: the next test has another environment."""
+    yield
+    for name, module in [*sys.modules.items()]:
+        if name.startswith("lambdas.") and hasattr(getattr(module, "service", None), "cache_clear"):
+            module.service.cache_clear()
 
 
 @pytest.fixture(scope="session")

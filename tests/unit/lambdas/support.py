@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import gzip
 import json
 from collections.abc import Callable, Mapping
@@ -25,6 +24,7 @@ from eventplane.contract.publication import (
 from eventplane.contract.subscription import new_subscription
 from eventplane.endpoints import ENDPOINT
 from eventplane.envelope import Envelope, parse_event, write_event
+from eventplane.ingest import IngestFrame, frame_text
 from eventplane.interest import table as interest_table
 from eventplane.sender import Sender
 from eventplane.sending import stamp_sender
@@ -56,6 +56,13 @@ TABLE = "contracts"
 SUBSCRIPTIONS = "subscriptions"
 INTEREST = "interest"
 ENDPOINTS = "endpoints"
+TABLES = {
+    "CONTRACTS_TABLE": TABLE,
+    "SUBSCRIPTIONS_TABLE": SUBSCRIPTIONS,
+    "INTEREST_TABLE": INTEREST,
+    "CONTRACT_REFRESH_S": "30",
+}
+"""The settings by which a function finds the contract in force."""
 ALARM = "org.eventplane.alarm.keyword.v1"
 READING = "org.eventplane.health.reading.v1"
 LETTERS = "operations.inbox"
@@ -108,15 +115,7 @@ def with_packs(contract: Contract, most: int) -> Contract:
 def frame(payload: bytes | Envelope) -> str:
     """Return what the ingest rule writes of a publish."""
     payload = payload.json.encode() if isinstance(payload, Envelope) else payload
-    return json.dumps(
-        {
-            "data": base64.b64encode(payload).decode(),
-            "topic": "devices/home-1/outbox",
-            "clientid": "home-1",
-            "principal": "certificate",
-            "timestamp": NOW_MS - 1_000,
-        }
-    )
+    return frame_text(IngestFrame(payload, "devices/home-1/outbox", "home-1", "certificate", NOW_MS - 1_000))
 
 
 def message(id: str, body: str, attempt: int = 1) -> QueueMessage:
@@ -240,6 +239,10 @@ class Cloud:
         archive = Archive(s3 or self.s3, BUCKET, urandom)
         return Ledger(sender=SqsSender(sqs or self.sqs), queue_url=self.ledger, archive=archive)
 
+    def engine(self, contract: Contract | None = None, source: str = "device.outbox") -> Engine:
+        """The engine of the router that `source` feeds."""
+        return build_engine(contract or self.contract, source, self.queues, cpu_time=system.cpu_time)
+
     def router(
         self,
         plane: Contract | None = None,
@@ -252,7 +255,7 @@ class Cloud:
         spans: SpanRecorder | None = None,
     ) -> RouterService:
         """A router's process; `sqs`, `ledger_sqs` and `s3` stand for AWS where it fails."""
-        built = build_engine(plane or self.contract, source, self.queues, cpu_time=system.cpu_time)
+        built = self.engine(plane, source)
         return RouterService(
             engine=engine or (lambda: built),
             dispatch=Dispatch(SqsSender(sqs or self.sqs), self.queues, system.threads),
@@ -361,7 +364,7 @@ class Cloud:
         tables = DynamoDbTables(dynamodb, urandom) if dynamodb else self.tables
         return ActiveContract(
             bundled=self.contract,
-            build=lambda contract: build_engine(contract, source, self.queues, cpu_time=system.cpu_time),
+            build=lambda contract: self.engine(contract, source),
             table=ContractTable(tables, TABLE),
             subscriptions=subscription_table.SubscriptionTable(tables, SUBSCRIPTIONS, log_foreign),
             interest=interest_table.InterestTable(tables, INTEREST, log_foreign),

@@ -5,20 +5,16 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import count
 from types import FrameType
 from typing import Any
 
 import pytest
-from botocore.exceptions import ClientError
-from hypothesis import given
-from hypothesis import strategies as st
 
-from contract import load_contract
 from eventplane.contract import Contract, ContractError, compile_contract
 from eventplane.contract.publication import CONTRACT, HEAD, contract_id, head_id, published
-from eventplane.contract.subscription import IN_FORCE_S, Subscription, new_subscription
+from eventplane.contract.subscription import IN_FORCE_S
 from eventplane.contract.subscription_table import SUBSCRIPTION
 from eventplane.interest.announcement import new_announcement
 from eventplane.interest.table import ANNOUNCEMENT, InterestTable, LeasedAnnouncement, announcement_item
@@ -209,13 +205,11 @@ class TestTablesThatFail:
 
     @pytest.mark.parametrize("was_seen", [True, False])
     def test_tables_that_hang_leave_the_time_to_send_alarms(self, cloud: Cloud, was_seen: bool) -> None:
-        class Hanging(FailingClient):
-            def _meet(self, name: str, request: dict[str, Any]) -> None:
-                if request["TableName"] in self.targets:
-                    cloud.clock.now_ms += WORST_CALL_MS
-                super()._meet(name, request)
+        def hang(_: object) -> bool:
+            cloud.clock.now_ms += WORST_CALL_MS
+            return True
 
-        dynamodb = Hanging(cloud.dynamodb, targets=())
+        dynamodb = FailingClient(cloud.dynamodb, targets=(), refused=hang)
         in_force = cloud.in_force(dynamodb)
         if was_seen:
             seen(in_force)
@@ -346,65 +340,6 @@ class TestSubscriptions:
             assert unseen(in_force) == newer
         cloud.clock.now_ms += RETRY_MS
         assert {"newer", "family-app-subscribes-more"} <= routes(seen(in_force))
-
-    @pytest.mark.source("F3")
-    @given(
-        st.lists(
-            st.tuples(st.sampled_from([1, 9_000, 29_999]), st.booleans(), st.booleans()),
-            min_size=3,
-            max_size=12,
-        )
-    )
-    def test_a_subscription_is_routed_from_its_moment_on(self, steps: list[tuple[int, bool, bool]]) -> None:
-        """Time passes, the table answers or not, somebody subscribes or not; each time an event is routed."""
-        now_ms = 0
-        written: list[tuple[int, Subscription]] = []
-
-        class Tables:
-            """All tables; of subscriptions only what was written, as a consistent read has it."""
-
-            is_down = False
-
-            def all(self) -> frozenset[Any]:
-                if self.is_down:
-                    raise ClientError({"Error": {"Code": "Throttling"}}, "Scan")
-                return frozenset(each for _, each in written)
-
-            def head(self, version: str) -> None:
-                return None
-
-        class NoInterest:
-            def all(self, now_s: float) -> frozenset[Any]:
-                return frozenset()
-
-        tables: Any = Tables()
-        nobody: Any = NoInterest()
-        in_force = ActiveContract(
-            bundled=load_contract(),
-            build=_Made,
-            table=tables,
-            subscriptions=tables,
-            interest=nobody,
-            refresh_ms=INTERVAL_MS,
-            clock=lambda: now_ms,
-            queues={"family-app.inbox"},
-        )
-        for wait_ms, is_down, subscribes in steps:
-            now_ms += wait_ms
-            tables.is_down = is_down
-            if subscribes:
-                name = f"news{len(written)}"
-                wanted = {"exact": {"type": NEWS}}
-                written.append((now_ms, new_subscription("family-app", name, wanted, f"{len(written):09}")))
-            found = in_force.engine()
-            due = {each.route for at_ms, each in written if now_ms >= at_ms + 1_000 * IN_FORCE_S}
-            assert isinstance(found, Unseen) or due <= routes(found.contract)
-            assert isinstance(found, Unseen) is not in_force.is_seen
-
-
-@dataclass(frozen=True)
-class _Made:
-    contract: Contract
 
 
 class TestInterest:

@@ -169,29 +169,26 @@ def test_an_endpoint_without_a_listener_is_a_failed_step() -> None:
     assert caught.value.step == "connect"
 
 
-class Iot:
-    """Answers as AWS IoT's control plane; with an error where it has no `host`."""
-
-    def __init__(self, host: str | None) -> None:
-        self._host = host
-
-    def describe_endpoint(self, *, endpointType: str) -> dict[str, str]:  # noqa: N803 - boto3's name
-        assert endpointType == "iot:Data-ATS"
-        if self._host is None:
-            raise ClientError({"Error": {"Code": "ServiceUnavailableException"}}, "DescribeEndpoint")
-        return {"endpointAddress": self._host}
+def iot(host: str) -> Any:
+    """AWS IoT's control plane, of an account whose endpoint is at `host`."""
+    hosts = {"iot:Data-ATS": host}
+    script = Mock(describe_endpoint=lambda **asked: {"endpointAddress": hosts[asked["endpointType"]]})
+    return ScriptedClient("iot", script)
 
 
 def test_the_endpoint_is_the_accounts_over_tls_unless_another_is_set() -> None:
-    aws = data_endpoint(Iot(HOST), "https://data-ats.iot.eu-central-1.amazonaws.com")
+    aws = data_endpoint(iot(HOST), "https://data-ats.iot.eu-central-1.amazonaws.com")
     assert (aws.host, aws.address, aws.is_tls) == (HOST, (HOST, 443), True)
-    emulated = data_endpoint(Iot("a1-ats.iot.us-east-1.localhost:4566"), "http://127.0.0.1:4566")
+    emulated = data_endpoint(iot("a1-ats.iot.us-east-1.localhost:4566"), "http://127.0.0.1:4566")
     assert (emulated.address, emulated.is_tls) == (("127.0.0.1", 4566), False)
 
 
 def test_an_unknown_endpoint_is_a_failed_step() -> None:
     with pytest.raises(CanaryPublishError, match="ServiceUnavailable") as caught:
-        data_endpoint(Iot(None), "https://data-ats.iot.eu-central-1.amazonaws.com")
+        data_endpoint(
+            FailingClient(iot(HOST), code="ServiceUnavailable"),
+            "https://data-ats.iot.eu-central-1.amazonaws.com",
+        )
     assert caught.value.step == "endpoint"
 
 
@@ -370,7 +367,7 @@ class TestFunction:
         host, port = gateway.address
         cloud.aws.others["iot-data"] = Mock()
         cloud.aws.others["iot-data"].meta.endpoint_url = f"http://{host}:{port}"
-        cloud.aws.others["iot"] = ScriptedClient("iot", Iot(f"{host}:{port}"))
+        cloud.aws.others["iot"] = iot(f"{host}:{port}")
         answer: dict[str, Any] = handler.handle({"do": "alarm"}, LambdaContext(remaining_ms=0))
         assert (answer["problem"], answer["delay_ms"]) == (None, None)
         assert b"+canary" in gateway.packets[0]

@@ -24,6 +24,7 @@ from hypothesis import strategies as st
 
 from eventplane.contract import Contract
 from eventplane.envelope import write_event
+from eventplane.guarantee import GUARANTEE_HINT
 from eventplane.sqs_binding import CLOCK_TOLERANCE_MS, QueueClock, to_message
 from eventplane.values import timestamp_of_ms
 from eventplane.written import Entry, read_entry
@@ -34,7 +35,7 @@ from lambdas.common.queue import QueueMessage, read_messages
 from lambdas.common.redelivery import Redelivery, handle_each
 from lambdas.common.sender import TAKEN, Answer, Fate
 from lambdas.common.sqs import MAX_BYTES, MAX_ENTRIES, PlainMessage, SqsSender, batches
-from tests.fakes.faults import FailingClient
+from tests.fakes.faults import FailingClient, HookedClient
 from tests.unit.lambdas.support import (
     ALARM,
     BUCKET,
@@ -93,18 +94,15 @@ def test_an_entry_missing_from_the_answer_is_tried_again() -> None:
     ]
 
 
-def test_a_batch_that_is_too_long_is_halved_and_a_message_that_is_goes_nowhere() -> None:
-    class Small:
-        """SQS as before August 2025: 256 KiB a batch."""
+def test_a_batch_that_is_too_long_is_halved_and_a_message_that_is_goes_nowhere(cloud: Cloud) -> None:
+    def is_too_long(request: dict[str, Any]) -> bool:
+        """As before August 2025: 256 KiB a batch."""
+        return sum(len(each["MessageBody"]) for each in request["Entries"]) > 262_144
 
-        def send_message_batch(self, Entries: list[Any], **_: Any) -> Any:  # noqa: N803 - as botocore has it
-            if sum(len(each["MessageBody"]) for each in Entries) > 262_144:
-                code = "AWS.SimpleQueueService.BatchRequestTooLong"
-                raise ClientError({"Error": {"Code": code, "Message": "too long"}}, "SendMessageBatch")
-            return {"Successful": [{"Id": each["Id"]} for each in Entries]}
-
+    code = "AWS.SimpleQueueService.BatchRequestTooLong"
+    small = FailingClient(cloud.sqs, "send_message_batch", refused=is_too_long, code=code)
     batch = [PlainMessage("x" * (300_000 if at == 3 else 60_000)) for at in range(10)]
-    fates = [each.fate for each in SqsSender(Small()).send("https://queue", batch)]
+    fates = [each.fate for each in SqsSender(small).send(cloud.source, batch)]
     assert fates == [Fate.NEVER if at == 3 else Fate.TAKEN for at in range(10)]
 
 
@@ -147,15 +145,14 @@ def entries(cloud: Cloud) -> list[Entry]:
 
 
 def test_a_writer_lists_each_object_that_the_audit_judges(cloud: Cloud) -> None:
-    class Interleaved:
-        def put_object(self, *, Key: str, **request: Any) -> Any:  # noqa: N803
-            if not beside and "written" in Key and len(cloud.keys("written/")) == 2:
-                beside.append(None)  # while the third object is being listed, another thread lists one
-                beside[0] = one.put_lines("ledger", "3", NOW_MS + 3 * HOUR_MS, [LINE])
-            return cloud.s3.put_object(Key=Key, **request)
+    def meanwhile() -> None:
+        if not beside and len(cloud.keys("ledger/")) == 3:
+            beside.append(None)  # while the third object is being listed, another thread lists one
+            beside[0] = one.put_lines("ledger", "3", NOW_MS + 3 * HOUR_MS, [LINE])
 
     beside: list[str | None] = []
-    one, other = Archive(Interleaved(), BUCKET, urandom), Archive(cloud.s3, BUCKET, urandom)
+    interleaved = HookedClient(cloud.s3, "put_object", before=meanwhile)
+    one, other = Archive(interleaved, BUCKET, urandom), Archive(cloud.s3, BUCKET, urandom)
     keys = [one.put_lines("ledger", f"{at}", NOW_MS + at * HOUR_MS, [LINE] * (at + 1)) for at in range(3)]
     keys += beside
     keys.append(other.put_lines("tap", "a", NOW_MS, [LINE]))
@@ -178,12 +175,10 @@ def test_a_writer_lists_each_object_that_the_audit_judges(cloud: Cloud) -> None:
 
 
 def test_what_cannot_be_listed_is_safe_and_takes_no_number(cloud: Cloud) -> None:
-    class NoLists:
-        def put_object(self, *, Key: str, **request: Any) -> Any:  # noqa: N803
-            client = FailingClient(cloud.s3, "put_object") if failing and "written" in Key else cloud.s3
-            return client.put_object(Key=Key, **request)
-
-    archive = Archive(NoLists(), BUCKET, urandom)
+    no_lists = FailingClient(
+        cloud.s3, "put_object", refused=lambda request: failing and "written" in request["Key"]
+    )
+    archive = Archive(no_lists, BUCKET, urandom)
     for name in "abc":
         failing = name == "b"
         assert archive.put_messages("tap", {name}, NOW_MS, [LINE]) == {name}
@@ -203,14 +198,6 @@ def test_a_listed_object_is_written_once_and_stays_what_its_entry_says(cloud: Cl
     for line in ("a", "b"):
         key = Archive(cloud.s3, BUCKET, urandom).put_lines("fleet", "devices", NOW_MS, [line])
     assert gzip.decompress(cloud.read(key or "")) == b"b\n"
-
-
-def test_equal_lines_make_equal_objects(cloud: Cloud) -> None:
-    archive = Archive(cloud.s3, BUCKET, urandom)
-    keys = [archive.put_lines("ledger", name, NOW_MS, ["a", "b"]) for name in ("one", "two")]
-    assert keys[0] == "ledger/date=2026-01-01/hour=00/one.json.gz"
-    one, two = (cloud.read(key or "") for key in keys)
-    assert one == two
 
 
 @pytest.fixture
@@ -273,6 +260,12 @@ def test_a_message_of_a_fifo_queue_has_its_group_and_one_of_a_standard_queue_has
     assert read_messages(batch)[0].group is None
     batch["Records"][0]["eventSourceARN"] += ".fifo"
     assert read_messages(batch)[0].group == "g"
+
+
+def test_a_message_says_whether_its_event_is_at_best_effort() -> None:
+    batch = sqs_event(message("m1", "x"), message("m2", "x"))
+    batch["Records"][0]["messageAttributes"] = {GUARANTEE_HINT: {"stringValue": "best_effort"}}
+    assert [each.is_best_effort for each in read_messages(batch)] == [True, False]
 
 
 @pytest.mark.source("P4", "P15")

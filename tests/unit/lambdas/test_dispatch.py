@@ -145,7 +145,7 @@ def test_a_call_that_does_not_end_leaves_the_ledger_its_time(cloud: Cloud) -> No
     cloud.queues["care-analytics.inbox"] = "nats://care-analytics.inbox"
     router = cloud.router()
     sender = Recorder(hang)
-    dispatch = router._dispatch = Dispatch(sender, cloud.queues, system.threads)
+    dispatch = router.dispatch = Dispatch(sender, cloud.queues, system.threads)
     stuck, alarm = frames(10)[0], message("m1", frame(event("1", ALARM)))
     # The second call waits for the thread of the first, and is not made when that continues.
     for _ in range(2):

@@ -15,11 +15,10 @@ from unittest.mock import Mock
 import pytest
 
 from eventplane.contract.publication import KEY
-from eventplane.retries import FIRST_S, LONGEST_S, URGENT, URGENT_LATER_S, URGENT_S
+from eventplane.retries import FIRST_S, LONGEST_S, URGENT_S
 from lambdas.archive import ledger, tap
 from lambdas.common import queue_function as queue_function_module
 from lambdas.common.clock import system_clock
-from lambdas.common.queue import Invocation
 from lambdas.common.queue_function import IN_LAMBDA, QueueReader, queue_function
 from lambdas.replay import handler as replay
 from lambdas.router import handler as router
@@ -32,9 +31,8 @@ from tests.unit.lambdas.support import (
     ALARM,
     BUCKET,
     DAWN,
-    INTEREST,
-    SUBSCRIPTIONS,
     TABLE,
+    TABLES,
     Cloud,
     LambdaContext,
     deploy,
@@ -61,10 +59,7 @@ def deployed(cloud: Cloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> C
         "QUEUES": cloud.queues,
         "SOURCE_QUEUE": cloud.source,
         "ARCHIVE_BUCKET": BUCKET,
-        "CONTRACTS_TABLE": TABLE,
-        "SUBSCRIPTIONS_TABLE": SUBSCRIPTIONS,
-        "INTEREST_TABLE": INTEREST,
-        "CONTRACT_REFRESH_S": "30",
+        **TABLES,
     }
     deploy(monkeypatch, tmp_path, cloud.contract, settings)
     for module in (*HANDLERS, wiring):
@@ -192,24 +187,6 @@ def test_in_lambda_the_reader_is_wired_at_import_and_once(
         for _ in range(2):
             handle(sqs_event(message("m1", "")), LambdaContext())
         wire.assert_called_once_with()
-
-
-def test_failed_messages_are_named_counted_and_delayed(
-    fake_aws: FakeAws, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    waits = redelivered(monkeypatch)
-    monkeypatch.setenv("EVENTPLANE_SOURCE_QUEUE", "https://queue")
-    process = Mock(return_value={"m2"})
-    handle = queue_function(lambda: QueueReader(process, URGENT))
-    batch = [message("m1", "a"), message("m2", "b", attempt=3)]
-    assert handle(sqs_event(*batch), LambdaContext("request-7")) == failures("m2")
-    ((messages, invocation),) = (each.args for each in process.call_args_list)
-    assert [each.id for each in messages] == ["m1", "m2"]
-    assert isinstance(invocation, Invocation)
-    assert (invocation.id, invocation.remaining_ms()) == ("request-7", 30_000)
-    assert 0.75 * URGENT_LATER_S <= waits()[0] <= URGENT_LATER_S
-    counted = figures(capsys.readouterr().out)
-    assert (counted["Messages"], counted["Retried"]) == (2, 1)
 
 
 _READ = """

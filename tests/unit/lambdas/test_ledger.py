@@ -10,19 +10,19 @@ from typing import Any, cast
 
 import pytest
 
+from eventplane.batch import pack
 from eventplane.ledger import (
     LedgerMessage,
     LedgerRecord,
     ledger_texts,
     parse_ledger_text,
 )
-from eventplane.reasons import Outcome
 from lambdas.archive.ledger import RESERVE_MS, LedgerWriter
 from lambdas.common.archive import Archive
 from lambdas.common.ledger import LedgerError
 from lambdas.common.queue import Invocation, QueueMessage
 from tests.fakes.faults import FailingClient
-from tests.unit.lambdas.support import BUCKET, NOW_MS, Cloud, invocation, message
+from tests.unit.lambdas.support import BUCKET, NOW_MS, Cloud, event, frame, invocation, message
 
 pytestmark = pytest.mark.source("P4")
 
@@ -35,27 +35,10 @@ def held(*lines: str, contracts: dict[str, bytes] | None = None) -> QueueMessage
     return message(f"m-{len(text)}", text)
 
 
-def records(number: int) -> list[LedgerRecord]:
-    return [
-        LedgerRecord(
-            decided_at_ms=NOW_MS,
-            entered_at_ms=NOW_MS,
-            entered_by="device.outbox",
-            contract_version="v1",
-            source="/homes/1",
-            id=str(each),
-            type="t",
-            priority="urgent",
-            client_id="home-1",
-            route="r",
-            destination="d",
-            outcome=Outcome.DELIVERED,
-            reason=None,
-            attempt=1,
-            message_id="m1",
-        )
-        for each in range(number)
-    ]
+def records(cloud: Cloud, number: int) -> list[LedgerRecord]:
+    """The records of so many readings."""
+    sent = message("m1", frame(pack([event(str(each)) for each in range(number)])))
+    return [step.record for step in cloud.engine().planner.plan(sent, NOW_MS)]
 
 
 def writing(cloud: Cloud, *messages: QueueMessage, s3: Any = None, **options: Any) -> frozenset[str]:
@@ -68,22 +51,13 @@ def writing(cloud: Cloud, *messages: QueueMessage, s3: Any = None, **options: An
 def test_the_writer_makes_one_object_of_a_batch_and_files_each_contract_first_and_once(
     cloud: Cloud,
 ) -> None:
-    puts: list[str] = []
-
-    class Counting:
-        def put_object(self, *, Key: str, **request: Any) -> Any:  # noqa: N803
-            puts.append(Key)
-            return cloud.s3.put_object(Key=Key, **request)
-
-        get_object = cloud.s3.get_object
-
     own = {cloud.contract.version: cloud.contract.canonical}
     batch = [held('{"id":"1"}', contracts=own), held('{"id":"22"}', '{"id":"3"}', contracts=own)]
-    assert writing(cloud, *batch, s3=Counting()) == frozenset()
+    assert writing(cloud, *batch) == frozenset()
     assert [line["id"] for line in cloud.lines("ledger/date=2026-01-01/hour=00/")] == ["1", "22", "3"]
     assert cloud.read(f"contracts/{cloud.contract.version}.json") == cloud.contract.canonical
     # The contract lies there before a line that names it, and the object before its entry in a list.
-    assert [key.split("/")[0] for key in puts] == ["contracts", "ledger", "written"]
+    assert [key.split("/")[0] for key in cloud.s3.buckets[BUCKET]] == ["contracts", "ledger", "written"]
     # A batch that comes again is safe already.
     assert writing(cloud, *batch[::-1]) == frozenset()
     assert len(cloud.keys("ledger/")) == 1
@@ -118,14 +92,12 @@ def test_messages_that_there_is_no_time_for_or_no_object_come_again(cloud: Cloud
 
 
 def test_without_its_contract_a_message_comes_again_and_takes_no_other_with_it(cloud: Cloud) -> None:
-    class NoContracts:
-        def put_object(self, *, Key: str, **request: Any) -> Any:  # noqa: N803
-            client = FailingClient(cloud.s3, "put_object") if Key.startswith("contracts/") else cloud.s3
-            return client.put_object(Key=Key, **request)
-
+    no_contracts = FailingClient(
+        cloud.s3, "put_object", refused=lambda request: request["Key"].startswith("contracts/")
+    )
     first = held('{"id":"1"}', contracts={cloud.contract.version: cloud.contract.canonical})
     other = held('{"id":"2"}')
-    assert writing(cloud, first, other, message("bad", "?"), s3=NoContracts()) == {first.id, "bad"}
+    assert writing(cloud, first, other, message("bad", "?"), s3=no_contracts) == {first.id, "bad"}
     assert [line["id"] for line in cloud.lines("ledger/")] == ["2"]
     # Nor is it filed without time.
     assert writing(cloud, first, remaining_ms=lambda: RESERVE_MS - 1) == {first.id}
@@ -136,7 +108,7 @@ def test_a_contract_goes_with_the_first_records_and_not_again(cloud: Cloud) -> N
     ledger = cloud.ledger_of()
     for name in ("one", "two"):
         ledger.file(cloud.contract)
-        ledger.write(name, records(1), NOW_MS, lambda: True)
+        ledger.write(name, records(cloud, 1), NOW_MS, lambda: True)
     found = [list(parse_ledger_text(body).contracts) for body in cloud.sqs.take(cloud.ledger)]
     assert found == [[cloud.contract.version], []]
 
@@ -144,7 +116,7 @@ def test_a_contract_goes_with_the_first_records_and_not_again(cloud: Cloud) -> N
 def test_what_the_queue_refuses_goes_to_the_archive_with_its_contract(cloud: Cloud) -> None:
     ledger = cloud.ledger_of(sqs=FailingClient(cloud.sqs, "send_message_batch"))
     ledger.file(cloud.contract)
-    ledger.write("request-7", records(2), NOW_MS, lambda: True)
+    ledger.write("request-7", records(cloud, 2), NOW_MS, lambda: True)
     key = "ledger/date=2026-01-01/hour=00/request-7.json.gz"
     *others, entry = cloud.keys()
     assert others == [f"contracts/{cloud.contract.version}.json", key]
@@ -158,9 +130,9 @@ def test_a_contract_that_neither_takes_goes_with_the_next_records(cloud: Cloud) 
     ledger = cloud.ledger_of(sqs=sqs, s3=FailingClient(cloud.s3, "put_object"))
     ledger.file(cloud.contract)
     with pytest.raises(LedgerError, match="2 decisions are not durable"):
-        ledger.write("one", records(2), NOW_MS, lambda: True)
+        ledger.write("one", records(cloud, 2), NOW_MS, lambda: True)
     sqs.end()
-    ledger.write("two", records(2), NOW_MS, lambda: True)
+    ledger.write("two", records(cloud, 2), NOW_MS, lambda: True)
     assert len(cloud.decisions()) == 2
     assert cloud.keys("contracts/") == [f"contracts/{cloud.contract.version}.json"]
 
@@ -169,21 +141,21 @@ def test_no_call_for_the_ledger_but_the_first_begins_without_time(cloud: Cloud) 
     sqs = FailingClient(cloud.sqs, "send_message_batch")
     ledger = cloud.ledger_of(sqs=sqs)
     with pytest.raises(LedgerError):
-        ledger.write("none", records(1), NOW_MS, lambda: False)
+        ledger.write("none", records(cloud, 1), NOW_MS, lambda: False)
     assert cloud.keys() == []
     left = iter([True, False])
     ledger.file(cloud.contract)
     with pytest.raises(LedgerError):
-        ledger.write("one", records(1), NOW_MS, lambda: next(left))
+        ledger.write("one", records(cloud, 1), NOW_MS, lambda: next(left))
     assert cloud.keys() == [f"contracts/{cloud.contract.version}.json"]
     # The contract is there, so that the lines have the time the next time; to list them there is none.
     left = iter([True, True, False])
-    ledger.write("two", records(1), NOW_MS, lambda: next(left))
+    ledger.write("two", records(cloud, 1), NOW_MS, lambda: next(left))
     assert len(cloud.lines("ledger/")) == 1
     assert cloud.keys("written/") == []
 
     sqs.end()
-    many = [replace(each, id=NOISE.randbytes(50_000).hex()) for each in records(30)]
+    many = [replace(each, id=NOISE.randbytes(50_000).hex()) for each in records(cloud, 30)]
     with pytest.raises(LedgerError):
         ledger.write("three", many, NOW_MS, lambda: False)
     # The first message was one call, which every invocation has time for.

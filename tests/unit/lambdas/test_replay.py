@@ -26,7 +26,6 @@ from lambdas.replay.handler import ReplayService
 from lambdas.replay.orders import Orders, Planners, TapFiles
 from lambdas.router.active_contract import Unseen
 from lambdas.router.dispatch import Dispatch
-from lambdas.router.engine import build_engine
 from tests.fakes.faults import FailingClient
 from tests.unit.lambdas.support import (
     ALARM,
@@ -65,9 +64,7 @@ def replay(cloud: Cloud) -> Replay:
         is_seen: bool = True,
         attempt: int = 1,
     ) -> frozenset[str]:
-        engine = build_engine(
-            plane or cloud.contract, "device.outbox", cloud.queues, cpu_time=system.cpu_time
-        )
+        engine = cloud.engine(plane)
         s3 = s3 or cloud.s3
         service = ReplayService(
             engine=lambda: engine if is_seen else Unseen(engine),

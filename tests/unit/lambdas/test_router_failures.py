@@ -10,7 +10,6 @@ from typing import Any
 from unittest.mock import Mock
 
 import pytest
-from botocore.exceptions import ClientError
 
 from eventplane.batch import pack
 from eventplane.contract import Contract
@@ -26,7 +25,6 @@ from lambdas.router.engine import (
     Engine,
     UnknownSourceError,
     UnsupportedDestinationError,
-    build_engine,
 )
 from lambdas.router.planner import Planner
 from lambdas.router.service import LIMITS, RouterService, TimeLimits
@@ -130,9 +128,9 @@ def test_a_route_that_this_router_cannot_serve_is_refused_at_once(cloud: Cloud) 
         lambda each: (each["participants"].pop("downlink"), each["routes"].pop("answers-to-downlink")),
     )
     with pytest.raises(UnsupportedDestinationError, match=r"'down-to-devices' leads to 'device\.inbox'"):
-        build_engine(plane, "device.outbox", cloud.queues, cpu_time=system.cpu_time)
+        cloud.engine(plane)
     with pytest.raises(UnknownSourceError, match=r"no channel 'gone\.outbox'"):
-        build_engine(cloud.contract, "gone.outbox", cloud.queues, cpu_time=system.cpu_time)
+        cloud.engine(source="gone.outbox")
 
 
 @pytest.mark.source("P15")
@@ -140,18 +138,15 @@ def test_a_route_that_this_router_cannot_serve_is_refused_at_once(cloud: Cloud) 
 def test_an_event_that_a_queue_refuses_for_good_is_a_dead_letter_of_that_route(
     cloud: Cloud, whole: bool
 ) -> None:
-    class WholeBatches(RefusingSqs):
-        """Refuses the batch that a message is in."""
-
-        def send_message_batch(self, **request: Any) -> Any:
-            if any('"odd"' in each["MessageBody"] for each in request["Entries"]):
-                error = {"Code": "AWS.SimpleQueueService.InvalidMessageContents", "Message": "no"}
-                raise ClientError({"Error": error}, "SendMessageBatch")
-            return super().send_message_batch(**request)
-
     odd, fine = event("1", subject="odd"), event("2")
-    kind = WholeBatches if whole else RefusingSqs
-    sqs = kind(cloud.sqs, lambda _, body: "InvalidParameterValue" if '"odd"' in body else None)
+    sqs: Any = RefusingSqs(cloud.sqs, lambda _, body: "InvalidParameterValue" if '"odd"' in body else None)
+    if whole:  # the batch that the message is in
+        sqs = FailingClient(
+            cloud.sqs,
+            "send_message_batch",
+            refused=lambda request: any('"odd"' in each["MessageBody"] for each in request["Entries"]),
+            code="AWS.SimpleQueueService.InvalidMessageContents",
+        )
     assert cloud.route(message("m1", frame(pack([odd, fine])), attempt=2), sqs=sqs) == frozenset()
 
     assert cloud.bodies(CARE) == [stamped(fine).json]
@@ -276,23 +271,10 @@ class TestCopies:
             assert again(router, SENT, attempt=attempt) == {"m1"}
         assert len(cloud.letters()) == 1
 
-    def test_a_killed_router_s_batch_is_routed_by_another_process(self, cloud: Cloud) -> None:
-        class Killed(BaseException):
-            pass
-
-        def kill(*_: str) -> None:
-            raise Killed
-
-        with pytest.raises(Killed):
-            cloud.route(SENT, ledger_sqs=RefusingSqs(cloud.sqs, kill))
-        # Nothing of it was acknowledged, so the queue redelivers the message to another process.
-        assert cloud.route(SENT) == frozenset()
-        assert cloud.copies() == dict.fromkeys(ONCE, 2)
-
     def test_the_memory_of_deliveries_is_bounded_and_loses_no_record(self, cloud: Cloud) -> None:
         sqs = unable(cloud.sqs, "send_message_batch")
         router = cloud.router(ledger_sqs=sqs, s3=unable(cloud.s3, "put_object"))
-        router._dispatch.memory = DeliveryMemory(most=7)
+        router.dispatch.memory = DeliveryMemory(most=7)
         other = message("m2", frame(pack([event("3", ALARM), event("4", READING)])))
         again(router, SENT)
         again(router, other)
@@ -309,10 +291,7 @@ class TestCopies:
 
     def test_the_memory_keeps_no_events_and_is_bounded_by_what_was_dropped_too(self, cloud: Cloud) -> None:
         memory = DeliveryMemory(most=5)
-        planner = build_engine(
-            cloud.contract, "device.outbox", cloud.queues, cpu_time=system.cpu_time
-        ).planner
-        steps = list(planner.plan(SENT, NOW_MS))
+        steps = list(cloud.engine().planner.plan(SENT, NOW_MS))
         memory.end(steps[:2], (), {"m1"}, is_written=False)
         assert memory.unwritten == [step.record for step in steps[:2]]
         # A dropped best-effort delivery has no event that could be evicted with it.
@@ -377,7 +356,7 @@ class TestTablesThatHang:
         look = BoundedLook(in_force, system.threads, system.monotonic, patience_s=20)
         assert isinstance(look.engine(), Engine)
         tables.released.clear()
-        look._patience_s = 0.0
+        look.patience_s = 0.0
         cloud.clock.now_ms += INTERVAL_MS
         assert isinstance(look.engine(), Engine)
         # It does so until subscriptions may be in force that it does not know.

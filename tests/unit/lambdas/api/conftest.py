@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,20 +11,13 @@ from typing import Any
 import pytest
 
 from lambdas.api import subscriptions as handler
-from tests.unit.lambdas.support import INTEREST, SUBSCRIPTIONS, TABLE, Cloud, LambdaContext, deploy
+from tests.unit.lambdas.support import TABLES, Cloud, LambdaContext, deploy
 
 INBOXES = {
     name: f"arn:aws:sqs:us-east-1:000000000000:eventplane-dev-{name}-inbox"
     for name in ("carers", "family-app")
 }
 HOST = "abc.execute-api.eu-central-1.amazonaws.com"
-TABLES = {
-    "CONTRACTS_TABLE": TABLE,
-    "SUBSCRIPTIONS_TABLE": SUBSCRIPTIONS,
-    "INTEREST_TABLE": INTEREST,
-    "CONTRACT_REFRESH_S": "30",
-}
-"""The settings by which a function finds the contract in force."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +37,7 @@ Call = Callable[..., Answer]
 
 
 @pytest.fixture
-def call(cloud: Cloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Call]:
+def call(cloud: Cloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
     """Sends a request to the path of `participant`'s subscriptions, or of the one with `id`."""
     settings = {
         "INBOXES": INBOXES,
@@ -54,7 +47,6 @@ def call(cloud: Cloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
     }
     deploy(monkeypatch, tmp_path, cloud.contract, {**TABLES, **settings})
     monkeypatch.setattr(handler, "system_clock", cloud.clock)
-    handler.service.cache_clear()
 
     def call(
         method: str, id: str | None = None, body: Any = None, *, participant: str = "carers", **headers: str
@@ -65,8 +57,7 @@ def call(cloud: Cloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
             body = body if isinstance(body, str) else json.dumps(body)
         return send(handler.handle, method, path, body=body, **headers)
 
-    yield call
-    handler.service.cache_clear()
+    return call
 
 
 def send(

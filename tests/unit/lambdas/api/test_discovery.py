@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +13,8 @@ from lambdas.api.discovery import DiscoveryService, InForceRegistry
 from lambdas.api.http import Request
 from lambdas.router import wiring
 from tests.dynamodb import create_table
-from tests.unit.lambdas.api.conftest import HOST, TABLES, Call, send
-from tests.unit.lambdas.support import SUBSCRIPTIONS, TABLE, Cloud, deploy, with_route
+from tests.unit.lambdas.api.conftest import HOST, Call, send
+from tests.unit.lambdas.support import SUBSCRIPTIONS, TABLE, TABLES, Cloud, deploy, with_route
 
 SCHEMA = "/schemagroups/care-at-home/schemas/org.eventplane.home.message.v1"
 MESSAGE = "/messagegroups/care-at-home/messages/org.eventplane.home.message.v1"
@@ -23,13 +22,11 @@ REFRESH_S = 30
 
 
 @pytest.fixture
-def call(cloud: Cloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Call]:
+def call(cloud: Cloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
     """Sends one request to the function."""
     deploy(monkeypatch, tmp_path, cloud.contract, TABLES)
     monkeypatch.setattr(wiring, "system_clock", cloud.clock)
-    handler.service.cache_clear()
-    yield lambda path, method="GET", **more: send(handler.handle, method, path, **more)
-    handler.service.cache_clear()
+    return lambda path, method="GET", **more: send(handler.handle, method, path, **more)
 
 
 def test_links_are_below_the_url_that_was_called(call: Call, cloud: Cloud) -> None:

@@ -11,9 +11,11 @@ import pytest
 from eventplane.contract.subscription import MAX_OWN, Subscription, new_subscription
 from eventplane.contract.subscription_table import SubscriptionTable
 from eventplane.webhooks import ANYWHERE
+from eventplane_aws.tables import DynamoDbTables
 from lambdas.api.errors import ConflictError, NotFoundError, PreconditionError, QuotaError
 from lambdas.api.http import if_match_names, if_none_match_names, tag_of
 from lambdas.api.subscription_service import ATTEMPTS, Conditions, SubscriptionService
+from tests.fakes.faults import HookedClient
 from tests.plane import shipped_contract
 from tests.unit.lambdas.api.conftest import INBOXES
 from tests.unit.lambdas.support import SUBSCRIPTIONS, Cloud
@@ -26,33 +28,19 @@ def wanted(type: str) -> dict[str, Any]:
     return {"types": [type], "protocol": "SQS", "sink": INBOXES["carers"]}
 
 
-class Interrupted(SubscriptionTable):
-    """A table in which one of `others` acts just before each of our writes."""
-
-    def __init__(self, cloud: Cloud, others: list[Callable[[], object]]) -> None:
-        super().__init__(cloud.tables, SUBSCRIPTIONS)
-        self._others = others
-
-    def write(self, subscription: Subscription) -> Subscription | None:
-        self._interrupt()
-        return super().write(subscription)
-
-    def remove(self, subscription: Subscription) -> bool:
-        self._interrupt()
-        return super().remove(subscription)
-
-    def _interrupt(self) -> None:
-        if self._others:
-            self._others.pop(0)()
-
-
 @pytest.fixture
 def service(cloud: Cloud) -> Callable[..., SubscriptionService]:
-    """The service over a table in which others act."""
+    """The service over a table in which one of `others` acts just before each of our writes."""
 
     def make(*others: Callable[[], object]) -> SubscriptionService:
+        left = iter(others)
+
+        def act() -> None:
+            next(left, int)()
+
+        dynamodb = HookedClient(HookedClient(cloud.dynamodb, "put_item", act), "delete_item", act)
         return SubscriptionService(
-            table=Interrupted(cloud, list(others)),
+            table=SubscriptionTable(DynamoDbTables(dynamodb, urandom), SUBSCRIPTIONS),
             inboxes=INBOXES,
             contract=shipped_contract,
             consent=lambda _url, rate: rate,

@@ -21,7 +21,7 @@ from eventplane.downlink.desired import State
 from eventplane.downlink.device import stored, to_data
 from eventplane.downlink.table import DESIRED as DESIRED_ITEMS
 from eventplane.envelope import write_event
-from tests.unit.lambdas.downlink.world import DESIRED, KEY_OF_PULSE, STATE, World, command, group, state
+from tests.unit.lambdas.downlink.world import DESIRED, STATE, World, command, group, state
 
 NOTE, SHARED = "org.eventplane.note.v1", "org.eventplane.home.message.v1"
 
@@ -127,22 +127,6 @@ def test_commands_of_two_senders_with_one_id_are_both_sent(two: World) -> None:
         two.store("home-1")
     item = two.item(sk="c#command/home/say")
     assert (item.state, len(item.recent), two.reasons()) == (State.IDLE, 2, [])
-
-
-def test_a_version_far_ahead_is_refused(world: World) -> None:
-    """Security review, finding 1: `stateversion` 999999999999999999 burnt a key."""
-    burnt = "9" * 18
-    world.desire(
-        state(5), state(1, id="burn", stateversion=burnt), state(1, "*", id="all", stateversion=burnt)
-    )
-    # One dead letter for an event to all devices, not one for each.
-    letters = world.letters()
-    assert [each["reason"] for each in letters] == ["version_jump"] * 2
-    assert all("desired reset" in each["detail"] for each in letters)
-    # A counter does not become a time by mistake.
-    world.desire(state(1, id="far", stateversion=str(world.clock())))
-    assert f"reset {KEY_OF_PULSE} --device home-1" in refused(world)
-    assert world.versions() == [5]
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 import pytest
 
 from contract import load_contract
-from eventplane.contract import Contract, compile_contract
+from eventplane.contract import Contract
 from eventplane.envelope import parse_event
 from lambdas.common.queue import QueueMessage
 from lambdas.http_sink import parts
@@ -24,6 +23,7 @@ from tests.unit.lambdas.support import (
     ENDPOINTS,
     NOW_MS,
     Cloud,
+    changed,
     deploy,
     event,
     message,
@@ -36,13 +36,11 @@ SOURCE = "alarm-centre.inbox"
 
 @cache
 def contract_with(expiry_s: int | None = None, is_ordered: bool = False, **webhook: Any) -> Contract:
-    document = json.loads(load_contract().canonical)
     settings = {"timeout_s": TIMEOUT_S, "give_up_after_s": 600, **webhook}
     inbox = {"webhook": settings} | ({"expiry_s": expiry_s} if expiry_s else {})
     if is_ordered:
         inbox |= {"transport": "sqs_fifo", "ordering": "source"}
-    document["participants"]["alarm-centre"]["inbox"] = inbox
-    return compile_contract(document, "test")
+    return changed(load_contract(), lambda each: each["participants"]["alarm-centre"].update(inbox=inbox))
 
 
 @dataclass
@@ -75,12 +73,11 @@ class Hook:
         self.cloud.clock.advance(seconds)
 
 
-def webhook_settings(cloud: Cloud) -> dict[str, Any]:
-    """What the stacks give a webhook's function, whose outbox and last resort are queues of `cloud`."""
-    cloud.aws.secrets.create_secret(Name="webhook", SecretString=KEY)
+def sink_settings(cloud: Cloud, key: str) -> dict[str, Any]:
+    """What the stacks give a function that posts, whose outbox and last resort are queues of `cloud`."""
+    cloud.aws.secrets.create_secret(Name="webhook", SecretString=key)
     cloud.queues |= {name: cloud.queue(name) for name in ("outbox", "last-resort")}
     return {
-        "SOURCE": SOURCE,
         "SOURCE_QUEUE": cloud.source,
         "SINKS": "anywhere",
         "WEBHOOK_SECRET": "webhook",
@@ -95,7 +92,7 @@ def webhook_settings(cloud: Cloud) -> dict[str, Any]:
 
 @pytest.fixture
 def hook(cloud: Cloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hook:
-    deploy(monkeypatch, tmp_path, None, webhook_settings(cloud))
+    deploy(monkeypatch, tmp_path, None, {"SOURCE": SOURCE, **sink_settings(cloud, KEY)})
     monkeypatch.setattr(parts, "system_clock", cloud.clock)
     return Hook(cloud, monkeypatch)
 

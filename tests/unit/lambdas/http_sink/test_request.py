@@ -19,9 +19,8 @@ from eventplane.envelope import Envelope, parse_event, write_event
 from eventplane.errors import EnvelopeError
 from lambdas.http_sink.request import Request, to_request
 from lambdas.http_sink.signing import KEEP_MS, SigningKeyError, SigningKeys, signature_headers
-from tests.fakes.clock import FakeClock
+from tests.fakes.aws import FakeAws
 from tests.fakes.faults import FailingClient
-from tests.fakes.secrets import FakeSecrets
 
 EXAMPLE = Path(__file__).parents[4] / "examples" / "verify_webhook.py"
 specification = importlib.util.spec_from_file_location("verify_webhook", EXAMPLE)
@@ -260,65 +259,53 @@ SECRET = "webhook"
 FIRST, SECOND, THIRD = ("1" * 64, "2" * 64, "whsec_" + "3" * 64)
 
 
-@pytest.fixture
-def secrets() -> FakeSecrets:
-    return FakeSecrets()
-
-
-@pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
-
-
 def raw(*keys: str) -> tuple[bytes, ...]:
     return tuple(base64.b64decode(key.removeprefix("whsec_")) for key in keys)
 
 
-def test_after_a_rotation_both_keys_sign(secrets: FakeSecrets, clock: FakeClock) -> None:
-    secrets.create_secret(Name=SECRET, SecretString=FIRST)
-    keys = SigningKeys(secrets, SECRET, clock)
+def test_after_a_rotation_both_keys_sign(fake_aws: FakeAws) -> None:
+    fake_aws.secrets.create_secret(Name=SECRET, SecretString=FIRST)
+    keys = SigningKeys(fake_aws.secrets, SECRET, fake_aws.clock)
     assert keys.get() == raw(FIRST)
-    secrets.put_secret_value(SecretId=SECRET, SecretString=SECOND)
-    clock.now_ms += KEEP_MS - 1
+    fake_aws.secrets.put_secret_value(SecretId=SECRET, SecretString=SECOND)
+    fake_aws.clock.now_ms += KEEP_MS - 1
     assert keys.get() == raw(FIRST)
-    clock.now_ms += 1
+    fake_aws.clock.now_ms += 1
     assert keys.get() == raw(SECOND, FIRST)
-    secrets.put_secret_value(SecretId=SECRET, SecretString=THIRD)
-    clock.now_ms += KEEP_MS
+    fake_aws.secrets.put_secret_value(SecretId=SECRET, SecretString=THIRD)
+    fake_aws.clock.now_ms += KEEP_MS
     assert keys.get() == raw(THIRD, SECOND)
 
 
-def test_known_keys_are_used_while_secrets_manager_fails(secrets: FakeSecrets, clock: FakeClock) -> None:
-    secrets.create_secret(Name=SECRET, SecretString=FIRST)
-    client = FailingClient(secrets, targets=())
-    keys = SigningKeys(client, SECRET, clock)
+def test_known_keys_are_used_while_secrets_manager_fails(fake_aws: FakeAws) -> None:
+    fake_aws.secrets.create_secret(Name=SECRET, SecretString=FIRST)
+    client = FailingClient(fake_aws.secrets, targets=())
+    keys = SigningKeys(client, SECRET, fake_aws.clock)
     keys.get()
     client.targets = {""}
-    clock.now_ms += KEEP_MS
+    fake_aws.clock.now_ms += KEEP_MS
     assert keys.get() == raw(FIRST)
     # It is read again only after the interval, also when it is back.
     client.end()
-    secrets.put_secret_value(SecretId=SECRET, SecretString=SECOND)
+    fake_aws.secrets.put_secret_value(SecretId=SECRET, SecretString=SECOND)
     assert keys.get() == raw(FIRST)
-    clock.now_ms += KEEP_MS
+    fake_aws.clock.now_ms += KEEP_MS
     assert keys.get() == raw(SECOND, FIRST)
 
 
 @pytest.mark.parametrize("value", [None, "x", "short", "c2hvcnQ=", "not base64!" * 8])
-def test_a_missing_or_malformed_key_is_refused(
-    secrets: FakeSecrets, clock: FakeClock, value: str | None
-) -> None:
+def test_a_missing_or_malformed_key_is_refused(fake_aws: FakeAws, value: str | None) -> None:
     if value is not None:
-        secrets.create_secret(Name=SECRET, SecretString=value)
+        fake_aws.secrets.create_secret(Name=SECRET, SecretString=value)
     with pytest.raises(SigningKeyError, match="no version of it is a key"):
-        SigningKeys(secrets, SECRET, clock).get()
-    unreadable = FailingClient(secrets, code="AccessDenied")
+        SigningKeys(fake_aws.secrets, SECRET, fake_aws.clock).get()
+    unreadable = FailingClient(fake_aws.secrets, code="AccessDenied")
     expected = r"secret webhook: it could not be read .* put a key of 24 bytes"
     with pytest.raises(SigningKeyError, match=expected):
-        SigningKeys(unreadable, SECRET, clock).get()
+        SigningKeys(unreadable, SECRET, fake_aws.clock).get()
 
 
-def test_a_malformed_new_key_leaves_the_previous_one_in_use(secrets: FakeSecrets, clock: FakeClock) -> None:
-    secrets.create_secret(Name=SECRET, SecretString=FIRST)
-    secrets.put_secret_value(SecretId=SECRET, SecretString="oops")
-    assert SigningKeys(secrets, SECRET, clock).get() == raw(FIRST)
+def test_a_malformed_new_key_leaves_the_previous_one_in_use(fake_aws: FakeAws) -> None:
+    fake_aws.secrets.create_secret(Name=SECRET, SecretString=FIRST)
+    fake_aws.secrets.put_secret_value(SecretId=SECRET, SecretString="oops")
+    assert SigningKeys(fake_aws.secrets, SECRET, fake_aws.clock).get() == raw(FIRST)

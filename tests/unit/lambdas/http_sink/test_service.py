@@ -21,7 +21,7 @@ from lambdas.common.queue import Invocation, QueueMessage
 from lambdas.common.queue_function import queue_function
 from lambdas.http_sink import webhook as handler
 from lambdas.http_sink.delivery import RESERVE_MS, Delivery
-from tests.endpoint import EndpointServer, Play, answer, says, silence
+from tests.endpoint import EndpointServer, Play, answer, says
 from tests.fakes.faults import FailingClient
 from tests.unit.lambdas.http_sink.conftest import (
     KEY,
@@ -90,20 +90,6 @@ def test_a_refused_event_is_a_dead_letter_at_once_and_the_next_is_delivered(hook
     assert letter.data() == {**letter.data(), "reason": "endpoint_refused", **expected}
 
 
-def test_a_failure_is_tried_again_later_and_then_delivered(hook: Hook) -> None:
-    plays = (answer(500), answer(502), answer(200))
-    with EndpointServer(*plays) as server:
-        service = hook.service(server.url())
-        waits = [
-            service.process([alarm("1", attempt)], invocation(60_000, f"i{attempt}")) for attempt in (1, 2, 3)
-        ]
-        hook.endpoint.close()
-    assert waits == [{"m1": 1}, {"m1": 1}, {}]
-    assert hook.outcomes() == [("1", "delivered", None, 200)]
-    first, *others = (each.headers["webhook-id"] for each in server.received)
-    assert others == [first, first]
-
-
 @pytest.mark.parametrize(
     ("play", "wait_s"),
     [
@@ -123,22 +109,6 @@ def test_a_busy_endpoint_gets_one_request_and_all_events_wait_for_its_retry_afte
     assert len(server.received) == 1
     assert hook.waits == {"m1": wait_s, "m2": wait_s, "m3": wait_s}
     assert not hook.outcomes()
-
-
-def test_two_processes_of_a_function_share_the_pause_of_their_endpoint(hook: Hook) -> None:
-    with EndpointServer(answer(204), answer(204), answer(429, retry_after="30"), answer(204)) as server:
-        processes = [hook.service(server.url()) for _ in range(2)]
-
-        def sent(at: int, id: str) -> dict[str, int]:
-            return processes[at].process([alarm(id)], invocation(60_000, f"i{id}"))
-
-        assert [sent(0, "1"), sent(1, "2"), sent(0, "3"), sent(1, "4")] == [{}, {}, {"m3": 31}, {"m4": 31}]
-        assert len(server.received) == 3
-        hook.cloud.clock.advance(30)
-        assert [sent(1, "4"), sent(0, "3")] == [{}, {}]
-        for each in processes:
-            each.delivery.endpoint.close()
-    assert hook.outcomes() == [(id, "delivered", None, 204) for id in "1234"]
 
 
 @pytest.mark.lost_answers
@@ -219,32 +189,33 @@ def test_a_dead_letter_that_is_refused_goes_to_the_queue_of_last_resort(hook: Ho
 
 
 @pytest.mark.parametrize(
-    ("service", "method", "play", "waits", "outcomes"),
+    ("service", "method", "play", "waits", "outcomes", "logged"),
     [
         # A dead letter that no queue takes keeps the event.
-        ("sqs", "send_message_batch", answer(400), {"m1": 1}, [("2", "delivered", None, 204)]),
-        # A record that cannot be written redelivers no event.
-        ("s3", "put_object", answer(204), {}, []),
+        ("sqs", "send_message_batch", answer(400), {"m1": 1}, [("2", "delivered", None, 204)], []),
+        # A record that cannot be written redelivers no event, and is in the log.
+        ("s3", "put_object", answer(204), {}, [], ["1", "2"]),
         # Without a key nothing is sent.
-        ("secretsmanager", "*", None, {"m1": 1, "m2": 1}, []),
+        ("secretsmanager", "*", None, {"m1": 1, "m2": 1}, [], []),
     ],
 )
 def test_a_failing_aws_service_loses_no_event(
-    hook: Hook, service: str, method: str, play: Play | None, waits: dict[str, int], outcomes: list[Any]
+    hook: Hook,
+    caplog: pytest.LogCaptureFixture,
+    service: str,
+    method: str,
+    play: Play | None,
+    waits: dict[str, int],
+    outcomes: list[Any],
+    logged: list[str],
 ) -> None:
     aws = hook.cloud.aws
     clients = {"sqs": aws.sqs, "s3": aws.s3, "secretsmanager": aws.secrets}
     aws.others[service] = FailingClient(clients[service], method)
     _, server = delivered(hook, alarm("1"), alarm("2"), plays=(play,) if play else ())
     assert (hook.waits, hook.outcomes()) == (waits, outcomes)
+    assert [json.loads(each.record)["id"] for each in caplog.records if hasattr(each, "record")] == logged
     assert len(server.received) == (2 if play else 0)
-
-
-def test_each_handover_that_s3_refuses_has_a_log_line(hook: Hook, caplog: pytest.LogCaptureFixture) -> None:
-    hook.cloud.aws.others["s3"] = FailingClient(hook.cloud.aws.s3, "put_object")
-    assert delivered(hook, *map(alarm, "123"))[0] == frozenset()
-    logged = [json.loads(each.record)["id"] for each in caplog.records if hasattr(each, "record")]
-    assert logged == ["1", "2", "3"]
 
 
 def test_a_failure_is_logged_with_its_next_attempt_and_its_end_and_less_often_in_time(
@@ -291,12 +262,6 @@ def test_packed_events_that_end_without_an_attempt_leave_time_for_the_answer(hoo
     assert {"m2", "m3"} <= again.keys()
     assert left_ms[0] >= RESERVE_MS - 10_000
     assert len(hook.outcomes()) == len(hook.letters()) == (60_000 - left_ms[0]) // 10_000 > 0
-
-
-def test_an_attempt_without_an_answer_costs_its_timeout_once(hook: Hook) -> None:
-    failed, server = delivered(hook, alarm("1"), alarm("2"), plays=(silence,), timeout_s=1)
-    assert failed == {"m1", "m2"}
-    assert len(server.received) == 1
 
 
 def test_the_rate_is_kept_and_events_beyond_the_invocation_wait(hook: Hook) -> None:
@@ -365,13 +330,22 @@ def packed(*ids: str, attempt: int = 1) -> QueueMessage:
 
 
 def test_a_packed_message_is_redelivered_for_its_failed_event_alone(hook: Hook) -> None:
-    with EndpointServer(answer(204), answer(500), answer(204), answer(204)) as server:
+    with EndpointServer(answer(204), answer(500), answer(400), answer(502), answer(200)) as server:
         service = hook.service(server.url())
         assert service.process([packed("1", "2", "3")], invocation(60_000, "i1")) == {"m": 1}
-        assert service.process([packed("1", "2", "3", attempt=2)], invocation(60_000, "i2")) == {}
+        for attempt, waits in ((2, {"m": 1}), (3, {})):
+            again = packed("1", "2", "3", attempt=attempt)
+            assert service.process([again], invocation(60_000, f"i{attempt}")) == waits
         hook.endpoint.close()
-    assert [json.loads(each.body)["id"] for each in server.received] == ["1", "2", "3", "2"]
-    assert hook.outcomes() == [(id, "delivered", None, 204) for id in ("1", "2", "3")]
+    assert [json.loads(each.body)["id"] for each in server.received] == ["1", "2", "3", "2", "2"]
+    assert len({each.headers["webhook-id"] for each in server.received}) == 3
+    assert hook.outcomes() == [
+        ("1", "delivered", None, 204),
+        ("2", "delivered", None, 200),
+        ("3", "dead_lettered", "endpoint_refused", 400),
+    ]
+    (letter,) = hook.letters()
+    assert json.loads(base64.b64decode(letter["original_base64"]))["id"] == "3"
 
 
 def test_the_order_of_attempts_in_a_packed_message_changes(hook: Hook) -> None:
@@ -387,17 +361,6 @@ def test_the_order_of_attempts_in_a_packed_message_changes(hook: Hook) -> None:
         service.process([packed("1", "2", "3", attempt=2)], invocation(60_000, "i2"))
         hook.endpoint.close()
     assert [json.loads(each.body)["id"] for each in server.received] == ["1", "3", "2", "1"]
-
-
-def test_only_the_refused_event_of_a_packed_message_is_a_dead_letter(hook: Hook) -> None:
-    failed, _ = delivered(hook, packed("1", "2"), plays=(answer(204), answer(400)))
-    assert failed == frozenset()
-    assert [(id, outcome) for id, outcome, *_ in hook.outcomes()] == [
-        ("1", "delivered"),
-        ("2", "dead_lettered"),
-    ]
-    (letter,) = hook.letters()
-    assert json.loads(base64.b64decode(letter["original_base64"]))["id"] == "2"
 
 
 def test_each_malformed_item_of_a_packed_message_is_a_dead_letter(hook: Hook) -> None:

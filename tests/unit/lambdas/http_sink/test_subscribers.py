@@ -22,10 +22,9 @@ from lambdas.http_sink.endpoint import MAX_IDLE_MS, Endpoint
 from lambdas.http_sink.signing import subscription_key
 from tests.endpoint import EndpointServer, answer, silence
 from tests.plane import shipped_contract
+from tests.unit.lambdas.http_sink.conftest import sink_settings
 from tests.unit.lambdas.http_sink.test_request import verify
 from tests.unit.lambdas.support import (
-    BUCKET,
-    ENDPOINTS,
     SUBSCRIPTIONS,
     Cloud,
     LambdaContext,
@@ -47,19 +46,8 @@ def subscription(name: str, url: str, **settings: Any) -> Subscription:
 @pytest.fixture
 def table(cloud: Cloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SubscriptionTable]:
     """The environment that the stacks give the function, with an empty table."""
-    cloud.queues["outbox"] = cloud.queue("OUTBOX")
-    settings = {
-        "SUBSCRIPTIONS_TABLE": SUBSCRIPTIONS,
-        "WEBHOOK_SECRET": "webhook",
-        "WEBHOOK_ORIGIN": "eventplane-dev",
-        "SINKS": "anywhere",
-        "CONCURRENCY": "2",
-        "ARCHIVE_BUCKET": BUCKET,
-        "ENDPOINTS_TABLE": ENDPOINTS,
-        **{f"{name}_QUEUE": cloud.queue(name) for name in ("SOURCE", "OUTBOX", "DEAD_LETTER")},
-    }
-    deploy(monkeypatch, tmp_path, shipped_contract(), settings)
-    cloud.aws.secrets.create_secret(Name="webhook", SecretString=base64.b64encode(MASTER).decode())
+    settings = sink_settings(cloud, base64.b64encode(MASTER).decode())
+    deploy(monkeypatch, tmp_path, shipped_contract(), {"SUBSCRIPTIONS_TABLE": SUBSCRIPTIONS, **settings})
     monkeypatch.setattr(subscribers, "TIMEOUT_S", 1)
     reader = cache(subscribers.service)
     monkeypatch.setattr(subscribers, "handle", queue_function(reader))
@@ -116,18 +104,6 @@ def test_a_failing_sink_does_not_delay_the_others(table: SubscriptionTable, play
         table.write(subscription("good", good.url()))
         assert failed(batch("bad", "good", "bad", "good", "bad")) == ["m1", "m3", "m5"]
         assert ids(good) == ["2", "4"]
-
-
-def test_a_dead_sink_costs_one_attempt_and_then_rests(
-    table: SubscriptionTable, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(subscribers, "TIMEOUT_S", 0.3)
-    with EndpointServer(is_mute=True) as dead:
-        table.write(subscription("dead", dead.url()))
-        assert failed(batch("dead", "dead")) == ["m1", "m2"]
-        assert dead.connections == 1
-        assert failed(batch("dead", "dead", first=3)) == ["m3", "m4"]
-        assert dead.connections == 1
 
 
 def test_events_without_time_for_their_sink_are_redelivered(

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from botocore.exceptions import ClientError
 
 from eventplane.presence import BUCKETS, Line, bucket_of, gone
 from eventplane.traffic import Traffic, traffic_text
@@ -18,6 +15,7 @@ from lambdas.presence import reconciler, recorder, timers
 from lambdas.presence.judge import SENDING_MS
 from lambdas.presence.table import PAGE
 from lambdas.presence.timer_queue import Timer
+from tests.fakes.faults import FailingClient, HookedClient
 from tests.unit.lambdas.presence.world import (
     HOUR,
     MINUTE,
@@ -46,57 +44,9 @@ def indexed(world: World) -> int:
     return sum("due_ms" in each for each in world.dynamodb.items(TABLE))
 
 
-class Hooked:
-    """A client that calls `before`, or `after`, each of its calls of `method`."""
-
-    def __init__(
-        self,
-        client: Any,
-        method: str,
-        before: Callable[[], object] = int,
-        after: Callable[[], object] = int,
-    ) -> None:
-        self._client = client
-        self._method = method
-        self._before = before
-        self._after = after
-        self.calls: Counter[str] = Counter()
-
-    def __getattr__(self, name: str) -> Any:
-        def call(**request: Any) -> Any:
-            self.calls[name] += 1
-            if name == self._method:
-                self._before()
-            answer = getattr(self._client, name)(**request)
-            if name == self._method:
-                self._after()
-            return answer
-
-        return call
-
-
-def cut(world: World) -> None:
-    """A device that was reported as connected loses its line."""
-    world.record(UP)
-    world.reconcile(START + HOUR)
-    assert world.words() == ["connected"]
-    world.record(lifecycle(Line.DISCONNECTED, START + HOUR))
-    world.clock.now_ms = START + 2 * HOUR
-
-
-def test_a_device_is_reported_absent_and_back(world: World) -> None:
-    cut(world)
-    assert world.reconcile().sent == 2
-    assert world.words() == ["disconnected", "notice opened"]
-    assert indexed(world) == 0
-    world.record(lifecycle(Line.CONNECTED, START + 3 * HOUR, 1))
-    world.reconcile(START + 4 * HOUR)
-    assert world.words() == ["connected", "notice over"]
-    assert (world.reconcile(START + 9 * HOUR).devices, indexed(world)) == (0, 0)
-
-
 def test_a_decommissioned_device_is_not_reported(world: World) -> None:
-    cut(world)
+    world.cut()
+    world.clock.now_ms = START + 2 * HOUR
     read = world.state()
     for device in ("home-1", "never-seen"):
         records_of(world.dynamodb).force(gone(device))
@@ -125,15 +75,8 @@ def test_a_flooding_device_is_named_in_event_log_and_metric(
         world.reconcile()
     (event,) = world.sent()
     assert (event["type"], event["subject"]) == ("org.eventplane.device.flooding.v1", "home-1")
-    assert event["data"] | {"since": ""} == {
-        "device": "home-1",
-        "since": "",
-        "window_s": 300,
-        "frames": 1_200,
-        "events": 1_200,
-        "bytes": 27_000,
-        "exceeded": ["frames"],
-    }
+    counted = {"window_s": 300, "frames": 1_200, "events": 1_200, "bytes": 27_000}
+    assert event["data"].items() > counted.items()
     logged = [vars(each) for each in caplog.records if each.message == "a device floods"]
     assert [each["device"] for each in logged] == ["home-1"] * 3, "the alarm stays while it floods"
     assert capsys.readouterr().out.count('"DeviceFlooding":[1.0]') == 3
@@ -180,13 +123,14 @@ def test_every_second_heartbeat_moves_the_deadline_and_no_chain_of_timers_grows(
 
 
 def test_events_sent_before_a_crash_are_sent_again_with_the_same_ids(world: World) -> None:
-    cut(world)
+    world.cut()
+    world.clock.now_ms = START + 2 * HOUR
 
     def crash() -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        world.reconcile(sqs=Hooked(world.sqs, "send_message_batch", after=crash))
+        world.reconcile(sqs=HookedClient(world.sqs, "send_message_batch", after=crash))
     before = {each["id"]: each for each in world.sent()}
     world.reconcile(world.clock() + MINUTE)
     assert {each["id"]: each for each in world.sent()} == before
@@ -195,9 +139,10 @@ def test_events_sent_before_a_crash_are_sent_again_with_the_same_ids(world: Worl
 
 
 def test_a_device_that_returns_while_its_absence_is_sent_is_reported_as_back(world: World) -> None:
-    cut(world)
+    world.cut()
+    world.clock.now_ms = START + 2 * HOUR
     back = lambda: world.record(lifecycle(Line.CONNECTED, world.clock(), 1))  # noqa: E731
-    world.reconcile(sqs=Hooked(world.sqs, "send_message_batch", before=back))
+    world.reconcile(sqs=HookedClient(world.sqs, "send_message_batch", before=back))
     assert world.words() == ["disconnected", "notice opened"]
     assert world.state().unsent == ()
     world.reconcile(world.clock() + HOUR)
@@ -205,8 +150,9 @@ def test_a_device_that_returns_while_its_absence_is_sent_is_reported_as_back(wor
 
 
 def test_two_concurrent_judges_report_once(world: World) -> None:
-    cut(world)
-    overtaken = Hooked(world.dynamodb, "put_item", before=world.reconcile)
+    world.cut()
+    world.clock.now_ms = START + 2 * HOUR
+    overtaken = HookedClient(world.dynamodb, "put_item", before=world.reconcile)
     assert world.reconcile(dynamodb=overtaken).sent == 0
     assert world.words() == ["disconnected", "notice opened"]
 
@@ -219,16 +165,10 @@ def test_a_message_of_a_device_that_others_keep_writing_is_redelivered(world: Wo
         world.record(lifecycle(Line.CONNECTED, START + version * S, version))
 
     body = lifecycle(Line.CONNECTED, START + HOUR, 100)
-    assert world.record(body, dynamodb=Hooked(world.dynamodb, "put_item", before=write)) == {"m0"}
+    assert world.record(body, dynamodb=HookedClient(world.dynamodb, "put_item", before=write)) == {"m0"}
     assert world.record(body) == frozenset()
     sighting = world.state().sighting
     assert (sighting and sighting.version) == 100
-
-
-@pytest.mark.lost_answers
-def test_a_timer_is_armed(world: World) -> None:
-    assert world.record(UP) == frozenset()
-    assert len({each.body for each in world.waiting}) == 1
 
 
 def test_without_time_no_further_bucket_is_read_and_no_batch_sent(world: World) -> None:
@@ -236,7 +176,7 @@ def test_without_time_no_further_bucket_is_read_and_no_batch_sent(world: World) 
     world.record(*ups(*mine))
     world.clock.now_ms = START + HOUR
     for method, buckets, sent in (("query", [1, 2], 0), ("send_message_batch", [0], 10)):
-        client = Hooked(world.sqs if sent else world.dynamodb, method)
+        client = HookedClient(world.sqs if sent else world.dynamodb, method)
         clients = {"sqs" if sent else "dynamodb": client}
         left_ms = lambda c=client, m=method: SENDING_MS - 1 if c.calls[m] else 60_000  # noqa: E731
         done = world.reconciler(**clients).reconcile(buckets, 0, left_ms)
@@ -254,21 +194,12 @@ def test_a_message_of_an_unprocessed_key_is_redelivered(world: World) -> None:
 
 
 def test_a_failure_for_one_device_does_not_affect_others(world: World) -> None:
-    class Refusing:
-        """DynamoDB takes everything but `home-1`."""
-
-        def __getattr__(self, name: str) -> Any:
-            return getattr(world.dynamodb, name)
-
-        def put_item(self, **request: Any) -> Any:
-            if request["Item"]["device"]["S"] == "home-1":
-                raise ClientError({"Error": {"Code": "ValidationException", "Message": "no"}}, "PutItem")
-            return world.dynamodb.put_item(**request)
-
+    is_of_home_1 = lambda request: request["Item"]["device"]["S"] == "home-1"  # noqa: E731
+    refusing = FailingClient(world.dynamodb, "put_item", refused=is_of_home_1, code="ValidationException")
     bodies = ["?", *ups("home-0", "home-1", "home-2")]
-    assert world.record(*bodies, dynamodb=Refusing()) == {"m0", "m2"}
+    assert world.record(*bodies, dynamodb=refusing) == {"m0", "m2"}
     world.record(*bodies)
-    assert world.reconcile(START + HOUR, dynamodb=Refusing()).sent == 2
+    assert world.reconcile(START + HOUR, dynamodb=refusing).sent == 2
     assert {each["subject"] for each in world.sent()} == {"home-0", "home-2"}
     assert world.reconcile().sent == 1
 
@@ -298,14 +229,12 @@ def test_the_item_of_a_healthy_device_is_one_write_unit(world: World) -> None:
 
 
 @pytest.fixture
-def deployed(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
+def deployed(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """The environment that the stacks give the functions."""
     deploy(monkeypatch, tmp_path, None, {"SOURCE_QUEUE": "https://queue"})
     for name, value in world.settings.variables().items():
         monkeypatch.setenv(name, value)
-    reconciler.service.cache_clear()
-    yield monkeypatch
-    reconciler.service.cache_clear()
+    return monkeypatch
 
 
 @pytest.mark.lost_answers

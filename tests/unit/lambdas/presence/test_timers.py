@@ -11,7 +11,7 @@ from eventplane.presence import Line
 from lambdas.common.metrics import metrics
 from lambdas.presence.timer_queue import MAX_DELAY_S, Timer, UnreadableTimerError, read_timer
 from lambdas.presence.timers import PUNCTUAL_MS
-from tests.fakes.faults import FailingClient, RefusingSqs
+from tests.fakes.faults import FailingClient, HookedClient, RefusingSqs
 from tests.unit.lambdas.presence.world import (
     HOUR,
     LIMITS,
@@ -29,14 +29,6 @@ pytestmark = pytest.mark.source("P9")
 SETTLED_MS = round(1_000 * LIMITS.disconnected_after_s)
 GONE = ["disconnected", "notice opened"]
 QUIET = ["notice opened", "quiet"]
-
-
-def cut(world: World) -> None:
-    """A device that was reported as connected loses its connection now."""
-    world.record(lifecycle(Line.CONNECTED, START))
-    world.fire(START + HOUR)
-    assert world.words() == ["connected"]
-    world.record(lifecycle(Line.DISCONNECTED, world.clock()))
 
 
 def beat(world: World, sequence: int, **figures: Any) -> None:
@@ -88,7 +80,7 @@ def test_a_refused_timer_is_armed_when_the_one_before_is_redelivered(world: Worl
 def test_of_events_that_the_outbox_takes_in_part_the_others_are_sent_when_the_timer_is_redelivered(
     world: World, refused: list[str]
 ) -> None:
-    cut(world)
+    world.cut()
     sqs = RefusingSqs(world.sqs, lambda _, body: "Busy" if word(json.loads(body)) in refused else None)
     world.fire(world.clock() + SETTLED_MS, sqs=sqs)
     assert world.words() == [each for each in GONE if each not in refused]
@@ -98,18 +90,14 @@ def test_of_events_that_the_outbox_takes_in_part_the_others_are_sent_when_the_ti
 
 def test_a_timer_leaves_unsent_events_of_a_concurrent_timer_alone(world: World) -> None:
     """Who decided sends; a second timer that fires meanwhile would send the same events again."""
-    cut(world)
+    world.cut()
     world.clock.now_ms += SETTLED_MS
 
-    class Slow:
-        """Another timer of the device fires while its events are sent."""
+    def fire_another() -> None:
+        world.arm(Timer("home-1", world.clock()).body)
+        assert world.fire() == 1
 
-        def send_message_batch(self, **request: Any) -> Any:
-            world.arm(Timer("home-1", world.clock()).body)
-            assert world.fire() == 1
-            return world.sqs.send_message_batch(**request)
-
-    world.fire(sqs=Slow())
+    world.fire(sqs=HookedClient(world.sqs, "send_message_batch", before=fire_another))
     assert world.words() == GONE
 
 
@@ -121,7 +109,7 @@ def late() -> float:
 
 
 def test_a_lost_timer_is_found_by_the_reconciler_and_counted(world: World) -> None:
-    cut(world)
+    world.cut()
     world.waiting.clear()
     world.clock.now_ms += SETTLED_MS + MINUTE
     # A timer that is not overdue may still be on its way.
@@ -133,7 +121,7 @@ def test_a_lost_timer_is_found_by_the_reconciler_and_counted(world: World) -> No
 
 @pytest.mark.parametrize(("late_ms", "counted"), [(PUNCTUAL_MS, 0), (PUNCTUAL_MS + 1, 1)])
 def test_a_late_judgement_is_counted(world: World, late_ms: int, counted: int) -> None:
-    cut(world)
+    world.cut()
     world.clock.now_ms += SETTLED_MS + late_ms
     world.fire()
     assert (world.words(), late()) == (GONE, counted)

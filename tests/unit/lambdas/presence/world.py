@@ -24,7 +24,6 @@ from lambdas.presence.judge import Judge
 from lambdas.presence.parts import Parts
 from lambdas.presence.reconciler import Reconciler
 from lambdas.presence.recorder import Observation, Recorder, read_heartbeat, read_presence
-from lambdas.presence.reports import Notices
 from lambdas.presence.table import PresenceTable
 from lambdas.presence.timer_queue import TimerQueue
 from lambdas.presence.timers import TimerReader
@@ -48,7 +47,7 @@ LIMITS = PresenceLimits(
     oldest_normal_s=900,
     quota=Quota(window_s=300, frames=1_000, events=10_000, bytes=1_000_000),
 )
-WATCH = Watch(LIMITS, Notices())
+WATCH = Watch(LIMITS)
 CERTIFICATE = "a" * 64
 TABLE = "presence"
 
@@ -203,6 +202,13 @@ class World:
             self.hops |= dict.fromkeys(now.keys() - before.keys(), hops)
         self.clock.now_ms = end_ms
         return fired
+
+    def cut(self) -> None:
+        """Have a device that was reported as connected lose its connection, an hour after `START`."""
+        self.record(lifecycle(Line.CONNECTED, START))
+        self.fire(START + HOUR)
+        assert self.words() == ["connected"]
+        self.record(lifecycle(Line.DISCONNECTED, self.clock()))
 
     def arm(self, body: str) -> None:
         """Put a timer into the queue, due now."""

@@ -1,4 +1,4 @@
-"""What is known of an endpoint is shared by all processes that post to it."""
+"""Attempts to deliver: what an answer means, and what all processes that post to an endpoint know of it."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from os import urandom
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from eventplane.endpoints import (
     BREAK_FIRST_S,
@@ -27,7 +29,7 @@ from eventplane.records import MemoryTables, Records, Tables
 from eventplane_aws.tables import DynamoDbTables
 from lambdas.common.log import logger
 from lambdas.common.queue import Invocation, QueueMessage
-from lambdas.http_sink.delivery import ALONE_MS, KNOWN_MS, CircuitBreaker, Failure, judge
+from lambdas.http_sink.delivery import ALONE_MS, KNOWN_MS, CircuitBreaker, Failure, Pace, judge
 from lambdas.http_sink.endpoint import EndpointResponse, UnreachableError
 from lambdas.http_sink.service import WebhookService
 from tests.dynamodb import records
@@ -44,9 +46,95 @@ OWN = Failure(Reason.ENDPOINT_FAILED, "HTTP 500", 500)
 LEASE_MS = 10_000
 
 
-def answered(status: int, now_ms: int = START_MS, **headers: str) -> Failure | None:
+def answered(status: int, **headers: str) -> Failure:
+    """The failure that an answer means."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return judge(EndpointResponse(status, "Words", named, ""), now_ms)
+    failure = judge(EndpointResponse(status, "Words", named, "because"), START_MS)
+    assert failure is not None
+    return failure
+
+
+@pytest.mark.parametrize(
+    ("status", "reason"),
+    [
+        *((status, Reason.ENDPOINT_REFUSED) for status in (400, 405, 413, 415, 422, 499)),
+        (301, Reason.ENDPOINT_MOVED),
+        (308, Reason.ENDPOINT_MOVED),
+    ],
+)
+def test_a_refusal_or_a_move_is_permanent(status: int, reason: str) -> None:
+    failure = answered(status)
+    assert (failure.reason, failure.status, failure.is_permanent) == (reason, status, True)
+    assert failure.detail.startswith(f"HTTP {status} Words: because")
+    moved = answered(status, location="https://new.example/").detail
+    assert moved.endswith("(to https://new.example/)") is (reason == Reason.ENDPOINT_MOVED)
+
+
+@pytest.mark.parametrize(
+    ("status", "reason"),
+    [
+        *((each, Reason.ENDPOINT_FAILED) for each in (408, 425, 429, 500, 501, 502, 503, 504, 599)),
+        *((each, Reason.ENDPOINT_FAILED) for each in (302, 303, 307, 101, 999)),
+        # What a receiver says while it is deployed.
+        *((each, Reason.ENDPOINT_REFUSED) for each in (401, 403, 404, 409, 421, 423)),
+    ],
+)
+def test_2xx_is_a_delivery_and_any_other_status_is_tried_again(status: int, reason: str) -> None:
+    assert judge(EndpointResponse(200 + status % 100, "", {}, ""), START_MS) is None
+    failure = answered(status)
+    assert (failure.reason, failure.is_permanent) == (reason, False)
+    assert failure.is_general is (status in (429, 503))
+    assert answered(status, retry_after="7").is_general
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [
+        ("120", 120),
+        (" 0 ", 0),
+        ("99999999999999999999", 999_999_999),
+        ("Thu, 01 Jan 2026 00:02:00 GMT", 120),
+        ("Thursday, 01-Jan-26 00:02:00 GMT", 120),
+        ("Thu, 01 Jan 2026 00:02:00 -0000", None),
+        ("Wed, 31 Dec 2025 23:59:00 GMT", 0),
+        ("Thu, 99 Jan 2026 00:02:00 GMT", None),
+        ("soon", None),
+        ("-5", None),
+        ("1.5", None),
+        ("٣", None),
+        ("", None),
+    ],
+)
+def test_retry_after_is_seconds_or_a_date(value: str, seconds: float | None) -> None:
+    if value.endswith("-0000"):
+        # A time without a place is this machine's; Lambda's is UTC.
+        assert answered(503, retry_after=value).retry_after_s is not None
+    else:
+        assert answered(503, retry_after=value).retry_after_s == seconds
+
+
+@given(st.text(max_size=40))
+def test_any_retry_after_is_accepted(value: str) -> None:
+    seconds = answered(429, retry_after=value).retry_after_s
+    assert seconds is None or seconds >= 0
+
+
+def test_a_rate_is_shared_by_the_processes() -> None:
+    now_ms = 1_000_000
+    pace = Pace(60, 2, lambda: now_ms)
+    assert pace.wait_ms() == 0
+    pace.take()
+    assert pace.wait_ms() == 2_000
+    without = Pace(None, 2, lambda: now_ms)
+    without.take()
+    assert without.wait_ms() == 0
+    now_ms += 1_500
+    assert pace.wait_ms() == 500
+    now_ms += 500
+    assert pace.wait_ms() == 0
+    # A clock that was set back does not stop deliveries for longer than the interval.
+    now_ms -= 3_600_000
+    assert pace.wait_ms() == 2_000
 
 
 @dataclass
