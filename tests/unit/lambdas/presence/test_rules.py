@@ -117,6 +117,7 @@ def test_an_absent_device_is_reported_once_and_again_when_it_is_back(home: Home)
     assert home.said(START + 2 * HOUR + 59 * S) == []
     assert home.said(START + 2 * HOUR + MINUTE) == ["connected", "notice over"]
     assert home.events[-2]["data"]["away_s"] == 3_600
+    assert home.events[-1]["data"]["title"] == TEXT_BY_REASON[OVER].title.format(device="home-1")
     assert home.said(START + 9 * HOUR) == []
     # A device that reconnects within the limit was never reported.
     in_time = connected(START + HOUR + 119 * S, 1).apply(back)
