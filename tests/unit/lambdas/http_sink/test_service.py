@@ -111,6 +111,22 @@ def test_a_busy_endpoint_gets_one_request_and_all_events_wait_for_its_retry_afte
     assert not hook.outcomes()
 
 
+def test_two_processes_of_a_function_share_the_pause_of_their_endpoint(hook: Hook) -> None:
+    with EndpointServer(answer(204), answer(204), answer(429, retry_after="30"), answer(204)) as server:
+        processes = [hook.service(server.url()) for _ in range(2)]
+
+        def sent(at: int, id: str) -> dict[str, int]:
+            return processes[at].process([alarm(id)], invocation(60_000, f"i{id}"))
+
+        assert [sent(0, "1"), sent(1, "2"), sent(0, "3"), sent(1, "4")] == [{}, {}, {"m3": 31}, {"m4": 31}]
+        assert len(server.received) == 3
+        hook.cloud.clock.advance(30)
+        assert [sent(1, "4"), sent(0, "3")] == [{}, {}]
+        for each in processes:
+            each.delivery.endpoint.close()
+    assert hook.outcomes() == [(id, "delivered", None, 204) for id in "1234"]
+
+
 @pytest.mark.lost_answers
 def test_an_event_that_failed_for_too_long_is_a_dead_letter(hook: Hook) -> None:
     failed, _ = delivered(
