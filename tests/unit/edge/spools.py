@@ -65,6 +65,7 @@ def waiting(spool: Spool, destination: str = CLOUD, rank: int = 1, at_once: int 
     """The texts of all that waits, in order, read in pieces."""
     after, found = BEFORE_EVERYTHING, []
     while rows := spool.read(destination, rank, after, at_once):
+        assert len(rows) <= at_once
         found += [each.json for each in rows]
         after = rows[-1].delivery.sequence
     return found
