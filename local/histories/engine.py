@@ -8,7 +8,7 @@ story is the same.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import count
 from typing import Any, Final
@@ -43,13 +43,17 @@ class Due:
 
 
 class Task:
-    """Work that can wait; `result` is what it returned, `error` what it raised, once it `is_over`."""
+    """Work that can wait; `result` is what it returned, `error` what it raised, once it `is_over`.
+
+    `chain` says how often each function was called in the chain of messages that led here.
+    """
 
     def __init__(self, engine: Engine, name: str, work: Callable[[], Any]) -> None:
         self.name = name
         self.is_over = False
         self.result: Any = None
         self.error: BaseException | None = None
+        self.chain: Mapping[str, int] = {}
         self._engine = engine
         self._work = work
         self._greenlet = greenlet(self._run)
@@ -157,6 +161,8 @@ class Engine:
     def spawn(self, name: str, work: Callable[[], Any]) -> Task:
         """Start `work` as a task, from the next moment on."""
         task = Task(self, name, work)
+        if (caller := self.task) is not None:
+            task.chain = caller.chain
         self._tasks[task._greenlet] = task  # noqa: SLF001 - one unit
         task.when_over(lambda: self._tasks.pop(task._greenlet, None))  # noqa: SLF001
         task.start()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from lambdas.common.queue import Invocation, read_messages
 from lambdas.common.queue_function import QueueReader
@@ -15,10 +15,16 @@ if TYPE_CHECKING:
     from stacks.settings import FunctionSize
 
 
+MOST_CALLS: Final = 16
+"""Calls of a function in one chain of messages, after which AWS Lambda ends it (Lambda Developer Guide,
+recursive loop detection: "approximately")."""
+
+
 class Function:
     """A Lambda function that SQS feeds: batches, processes, timeouts and partial responses.
 
-    Its `size` says how many and how long. What its window holds back is in flight meanwhile.
+    Its `size` says how many and how long. What its window holds back is in flight meanwhile. The chain of an
+    invocation is that of its first message. AWS Lambda ends a long one, but for a function that `may_recur`.
     """
 
     def __init__(
@@ -28,8 +34,11 @@ class Function:
         queue: str,
         wire: Callable[[str], Any],
         size: FunctionSize,
+        *,
+        may_recur: bool = False,
     ) -> None:
         self.size = size
+        self.may_recur = may_recur
         self._held: list[dict[str, Any]] = []
         self._window_ends_s = 0.0
         self.name = name
@@ -81,14 +90,33 @@ class Function:
         found: list[dict[str, Any]] = answer.get("Messages", [])
         return found
 
-    def _invoke(self, messages: list[dict[str, Any]]) -> None:
+    def _chain(self, message: dict[str, Any]) -> dict[str, int]:
+        """How often each function was called in the chain of a message, with the call of this one."""
+        before = self._cloud.sqs.chains.get(message["MessageId"], {})
+        return {**before, self.name: before.get(self.name, 0) + 1}
+
+    def _within_bounds(self, message: dict[str, Any]) -> bool:
+        if self.may_recur or self._chain(message)[self.name] <= MOST_CALLS:
+            return True
+        self._cloud.engine.note(self.name, "a chain of messages is ended", is_fault=True)
+        self._cloud.sqs.drop(self._queue, message["ReceiptHandle"])
+        return False
+
+    def _invoke(self, received: list[dict[str, Any]]) -> None:
         cloud, engine = self._cloud, self._cloud.engine
+        messages = [each for each in received if self._within_bounds(each)]
+        if not messages:
+            self._running -= 1
+            self.look_soon(0.0)
+            return
         # What a thread began outlives its invocation; a process that ended in it takes no other.
         deaths = cloud.weather.deaths[self.name]
         self._idle = [each for each in self._idle if each[0] == deaths]
         process = self._idle.pop()[1] if self._idle else self._wire(self.name)
         deadline_s = engine.now_s + self.size.timeout_s
         task = engine.task
+        if task is not None:
+            task.chain = self._chain(messages[0])
         watchdog = engine.at(deadline_s, task.kill) if task else None
         records = [
             {

@@ -20,7 +20,7 @@ _LETTERS: Final = "deadLetterTargetArn"
 class Queues(FakeSqs):
     """SQS, which tells a queue's reader that something is there.
 
-    `sent` has all bodies that a queue took, `taken` the messages.
+    `sent` has all bodies that a queue took, `taken` the messages; `chains` is where these come from, by id.
     """
 
     def __init__(self, engine: Engine, clock: Any, share: Callable[[], float]) -> None:
@@ -29,6 +29,7 @@ class Queues(FakeSqs):
         self._moved: dict[str, int] = {}
         self.sent: defaultdict[str, list[str]] = defaultdict(list)
         self.taken: defaultdict[str, list[FakeMessage]] = defaultdict(list)
+        self.chains: dict[str, Mapping[str, int]] = {}
         self._engine = engine
         self.sleepers: dict[str, list[Task]] = {}
         self.readers: dict[str, Function] = {}
@@ -41,6 +42,8 @@ class Queues(FakeSqs):
         self.sent[queue.url].append(sent["MessageBody"])
         answer = super()._added(queue, sent)
         self.taken[queue.url] += queue.messages[-1:]
+        if (task := self._engine.task) is not None and task.chain:
+            self.chains[queue.messages[-1].id] = task.chain
         until_s, after_s = self.copies.get(queue.name, (0.0, 0.0))
         if self._engine.now_s < until_s:
             twin = replace(queue.messages[-1], handles=set(), copy=1)
@@ -58,6 +61,13 @@ class Queues(FakeSqs):
             if each not in taken
         ]
         return {**answer, "Failed": [*answer.get("Failed", ()), *failed]} if failed else answer
+
+    def drop(self, url: str, handle: str) -> None:
+        """Move a message that was received to the dead-letter queue, whatever its receives."""
+        queue = self.queue(url)
+        message = next(each for each in queue.messages if handle in each.handles)
+        queue.messages.remove(message)
+        self.queue(queue.redrive[_LETTERS].rpartition(":")[2]).messages.append(message)
 
     def start_message_move_task(self, *, SourceArn: str) -> Any:  # noqa: N803
         """Move what a dead-letter queue has at once to the queue that it is of."""

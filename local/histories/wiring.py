@@ -87,12 +87,12 @@ class Wiring:
         cloud, uplink = self._cloud, contract.device.outbox
         router = partial(self._router, source=uplink, priority=uplink.priority)
         urgent = partial(self._router, source=uplink, priority=Priority.URGENT)
-        Function(cloud, "router-ingest", cloud.ingest, router, PLANE.device_router)
-        Function(cloud, "router-urgent", cloud.urgent, urgent, PLANE.urgent_router)
+        Function(cloud, "router-ingest", cloud.ingest, router, PLANE.device_router, may_recur=True)
+        Function(cloud, "router-urgent", cloud.urgent, urgent, PLANE.urgent_router, may_recur=True)
         for name, queue in cloud.outboxes.items():
             source = contract.participants[name].outbox
             router = partial(self._router, source=source, priority=source.priority)
-            Function(cloud, f"router-{name}", queue, router, PLANE.router)
+            Function(cloud, f"router-{name}", queue, router, PLANE.router, may_recur=True)
         Function(cloud, "tap", cloud.tap, self._tap, PLANE.archive_writer)
         Function(cloud, "ledger", cloud.ledger, self._ledger_writer, PLANE.ledger_writer)
         presence, downlink = PLANE.presence, PLANE.downlink.reader
@@ -101,7 +101,7 @@ class Wiring:
         )
         heard = cloud.inboxes[f"{MONITOR}.inbox"]
         Function(cloud, "heartbeats", heard, partial(self._recorder, read=read_heartbeat), presence.recorder)
-        Function(cloud, "timers", cloud.timers, self._timer_reader, presence.timers)
+        Function(cloud, "timers", cloud.timers, self._timer_reader, presence.timers, may_recur=True)
         Function(cloud, "desired", cloud.inboxes[contract.device.inbox.address], self._desired, downlink)
         Function(cloud, "answers", cloud.inboxes[f"{DOWNLINK}.inbox"], self._answers, downlink)
         Function(cloud, "due", cloud.work, self._due, downlink)

@@ -41,11 +41,13 @@ def test_queues_and_what_feeds_functions_are_those_that_are_deployed() -> None:
                 name,
                 each,
             )
-    readers = {name_of(cloud.sqs.queues[queue]): each.size for queue, each in cloud.sqs.readers.items()}
+    readers = {name_of(cloud.sqs.queues[queue]): each for queue, each in cloud.sqs.readers.items()}
     assert readers.keys() == deployed.mappings.keys() - {*NOT_SIMULATED}
-    for name, size in readers.items():
-        mapping = deployed.mappings[name]
+    for name, reader in readers.items():
+        mapping, size = deployed.mappings[name], reader.size
         assert size.batch_size == mapping.find("BatchSize"), name
         assert size.batch_window_s == (mapping.find("MaximumBatchingWindowInSeconds") or 0), name
         assert size.max_concurrency == mapping.find("ScalingConfig", "MaximumConcurrency"), name
-        assert size.timeout_s == deployed.function_behind(mapping, "FunctionName").find("Timeout"), name
+        function = deployed.function_behind(mapping, "FunctionName")
+        assert size.timeout_s == function.find("Timeout"), name
+        assert reader.may_recur == (function.find("RecursiveLoop") == "Allow"), name
