@@ -118,4 +118,4 @@ def test_the_page_s_command_follows_what_was_lost(summary: dict[str, Any], outpu
     words = [sys.executable, "-m", *shlex.split(command)]
     traced = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
     assert traced.returncode == 1, traced.stderr
-    assert "missing:" in traced.stdout
+    assert "no router has decided" in traced.stdout

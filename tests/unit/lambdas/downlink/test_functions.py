@@ -375,6 +375,29 @@ def order(world: World, thing: str | None = "home-1", key: str = KEY_OF_PULSE) -
     return failed
 
 
+def test_after_a_reset_lower_versions_count_and_redelivered_older_ones_do_not(world: World) -> None:
+    # A version far ahead that the cloud took by mistake, and would take an hour earlier as well.
+    mistake = state(1, id="burnt", stateversion=str(world.clock() + 22 * HOUR))
+    world.desire(mistake)
+    world.store("home-1")
+    assert world.desire(state(7)) == frozenset()
+    assert (world.sent, world.item().owner) == ([], "carers")
+    assert order(world) == frozenset()
+    assert world.item().owner == "", "the key is free for another sender"
+    ((_, anew),) = world.sent
+    assert (anew.id, anew.version, anew.reset, anew.fence) == ("burnt", 0, world.clock.now_ms - S, 1)
+    world.store("home-1")
+    # The queue redelivers what was taken in before.
+    world.clock.now_ms -= HOUR
+    world.desire(mistake)
+    world.clock.now_ms += HOUR
+    world.desire(state(7))
+    ((_, right),) = world.sent
+    assert (right.version, right.reset) == (7, anew.reset)
+    world.store("home-1")
+    assert (world.item().state, world.item().acknowledged_version) == (State.IDLE, 7)
+
+
 def test_the_whole_fleet_is_reset_in_pages_where_the_key_exists(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
