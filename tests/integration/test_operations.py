@@ -112,7 +112,7 @@ def test_what_an_audit_reports_lost_is_sent_again_and_traced(world: World) -> No
     (event,) = traced["events"]
     assert [(each["where"], each["what"]) for each in event["stations"]] == [
         ("IoT Core", "accepted"),
-        ("replay", "delivered"),
+        ("replay", "in the inbox"),
     ]
 
 

@@ -135,7 +135,7 @@ class Way:
         self._home = home
         self._receiver = receiver
         address = f"mqtt://127.0.0.1:{home.broker.port}"
-        self._voice = ClientSettings(address, "voice-service", f"sqlite:{state}")
+        self._voice = ClientSettings(address, "voice-service", state=f"sqlite:{state}")
 
     def spans(self, of_voice: OpenTelemetry, of_centre: OpenTelemetry) -> tuple[Envelope, Envelope] | None:
         """Two alarms, handled and answered; None where not all spans of them came.
