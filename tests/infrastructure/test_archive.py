@@ -15,8 +15,10 @@ KEPT_FOREVER = {"contracts/", "erasures/"}
 
 def buckets(templates: Templates) -> tuple[Resource, Resource]:
     """The archive, and the bucket that jobs work in."""
-    found = templates.of("AWS::S3::Bucket")
-    archive, work = sorted(found, key=lambda each: json.dumps(each.find("BucketName")))
+    # A third one, between them by its name, records reads where that is wanted.
+    archive, *_, work = sorted(
+        templates.of("AWS::S3::Bucket"), key=lambda each: json.dumps(each.find("BucketName"))
+    )
     return archive, work
 
 

@@ -149,7 +149,7 @@ def test_object_lock_is_a_setting_that_every_new_object_gets(
     plane: str, mode: str, request: pytest.FixtureRequest, dev: Templates
 ) -> None:
     locked: Templates = request.getfixturevalue(plane)
-    bucket, *_ = buckets(locked)
+    bucket, _ = buckets(locked)
     assert bucket.find("ObjectLockEnabled") is True
     rule = bucket.find("ObjectLockConfiguration", "Rule", "DefaultRetention")
     assert rule == {"Mode": mode, "Days": 14}
