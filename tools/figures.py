@@ -48,6 +48,8 @@ stages, DuckDB's queries). Each section says where its figures come from:
 - **deployed**: the stacks as they are deployed, in an emulated cloud on the same machine. Nothing ran on AWS.
 - **stand-in**: the real forwarder and Mosquitto; in the cloud's place two processes run the routers' code
   ([what that leaves out](../explanation/chaos.md)). Its times say nothing of AWS.
+- **simulated**: the product's code in one process, over models, in virtual time
+  ([what that leaves out](../explanation/histories.md#what-it-does-not-show)).
 - **alone**: one part of the plane, without the others.
 - **computed**: from other figures and list prices.
 

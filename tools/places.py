@@ -24,7 +24,8 @@ _RESULTS: Final = {
             )
         ),
     ),
-    "computed": ("bench/scale",),
+    "simulated": ("chaos/histories", "chaos/histories_mutants"),
+    "computed": ("bench/plane_size", "bench/scale"),
 }
 _PLACES: Final = {result: place for place, results in _RESULTS.items() for result in results}
 
