@@ -6,10 +6,12 @@ from typing import Any, Final
 
 import yaml
 
+from eventplane.limits import MAX_DEPTH
+
 MAX_VALUES: Final = 500_000
 """Most values of a file with its aliases written out. Ours: ten times those of a large plane's contract."""
 
-MAX_LEVELS: Final = 64
+MAX_LEVELS: Final = MAX_DEPTH
 """Deepest nesting, levels, through aliases as well. Ours: as deep as an event's JSON may be."""
 
 

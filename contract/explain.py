@@ -243,7 +243,7 @@ class Outcome:
         """What becomes of the event, in a word of the account."""
         if self.receipts:
             return Fate.IN_INBOX
-        is_refused = not self.sender or self.not_down or self.problem.startswith("it is refused")
+        is_refused = not self.sender or self.not_down or self.refused
         return Fate.REFUSED if is_refused else Fate.DROPPED
 
     def document(self) -> dict[str, Json]:

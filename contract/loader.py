@@ -89,7 +89,7 @@ def unread_schemas(path: Path) -> list[Problem]:
     """
     if path.suffix == ".json" or not path.is_file():
         return []
-    document, _ = _read_yaml(path.read_text("utf-8"), BoundedLoader)
+    document, _ = _read_yaml(_content(path, _MOST_CONTRACT).decode(), BoundedLoader)
     types: dict[str, Any] = document.get("event_types") or {}
     listed = {str(schema) for each in types.values() for schema in each.get("schemas") or ()}
     unread = [

@@ -118,7 +118,7 @@ class Items:
             if self._stored(item, step):
                 self._follow(thing, sk, step, now_ms)
                 return step
-            # The answer may have been lost, and somebody else have written since: then nobody transmits.
+            # Our write may have succeeded with its answer lost, before another's: then no call transmits.
             is_doubtful |= step.publish is not None
         raise NotChangedError(thing, sk, "others keep writing it")
 
