@@ -98,16 +98,16 @@ class DesiredStateWriter:
         if request.things:
             members = self._parts.fleet.members(request.things, target.group)
             return self._desire(members, event, wanted, remaining_ms)
-        for page in self._parts.fleet.pages(target.group, request.after):
+        has_time = lambda: remaining_ms() >= RESERVE_MS  # noqa: E731
+        for page in self._parts.fleet.pages(target.group, request.after, has_time):
             if request.after is None and page.after is None and page.things:
                 return self._desire(page.things, event, wanted, remaining_ms)  # all of them
             if page.things:
                 self._send(replace(request, things=page.things))
             request = replace(request, after=page.after, is_found=request.is_found or bool(page.things))
-            if page.after is not None and remaining_ms() < RESERVE_MS:
-                self._send(request)
-                return True
-        if target.group is not None and not request.is_found:
+        if request.after is not None:
+            self._send(request)
+        elif target.group is not None and not request.is_found:
             raise _unknown(Reason.UNKNOWN_GROUP, target.group)
         return True
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -46,15 +46,19 @@ class Fleet:
         device = self._registry.read(thing)
         return None if device is None or device.state is LifecycleState.DECOMMISSIONED else device.groups
 
-    def pages(self, group: str | None, after: str | None) -> Iterator[Devices]:
-        """Yield the devices of `group`, or all, behind `after`; a group is in few of the pages."""
-        is_last = False
-        while not is_last:
+    def pages(self, group: str | None, after: str | None, has_time: Callable[[], bool]) -> Iterator[Devices]:
+        """Yield the devices of `group`, or all, behind `after`, while the function `has_time`.
+
+        It is a page at least; a group is in few of them. The last one has an `after` where others follow.
+        """
+        while True:
             start = None if after is None else REGISTRY.key_of(after)
             selection = Selection(limit=_READ, after=start, is_consistent=False)
             found, end = self._registry.page(selection, log_foreign)
-            is_last, after = end is None, REGISTRY.values_in(end)[0] if end else None
+            after = REGISTRY.values_in(end)[0] if end else None
             yield Devices(tuple(each.thing for each in found if _is_in(group, each)), after)
+            if after is None or not has_time():
+                return
 
     def members(self, things: Collection[str], group: str | None) -> tuple[str, ...]:
         """Return those of up to 100 `things` that are in `group`, or all. Raises `UnreadDevicesError`."""

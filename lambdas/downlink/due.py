@@ -126,15 +126,14 @@ class DueWork:
 
     def _hand_out(self, key: str, number: int, after: str | None, remaining_ms: Callable[[], int]) -> bool:
         """A message for each page of the fleet, so that no chain of messages is long."""
-        for page in self._parts.fleet.pages(None, after):
+        for page in self._parts.fleet.pages(None, after, lambda: remaining_ms() >= RESERVE_MS):
             if after is None and page.after is None:
                 return self._reset(page.things, key, number, remaining_ms, is_new=False)  # all of them
             if page.things:
                 self._parts.work.reset(reset_of(key, number, page.things))
-            if page.after is not None and remaining_ms() < RESERVE_MS:
-                self._parts.work.reset(fleet_reset(key, number=number, after=page.after))
-                return True
             after = page.after
+        if after is not None:
+            self._parts.work.reset(fleet_reset(key, number=number, after=after))
         return True
 
     def _reset(
