@@ -73,11 +73,6 @@ class ResourceType:
     has_document: bool
     max_versions: int
 
-    @property
-    def document(self) -> str | None:
-        """The attribute of a version that holds its document."""
-        return self.singular if self.has_document else None
-
 
 @dataclass(frozen=True, slots=True)
 class GroupType:
@@ -128,12 +123,12 @@ def _group(plural: str, group: GroupType) -> dict[str, Any]:
 
 
 def capabilities() -> dict[str, Any]:
-    """Return the supported part of the HTTP binding: everything can be read, nothing can be written."""
+    """Return the supported part of the HTTP binding: the document can be read, nothing can be written."""
     return {
-        "apis": ["/capabilities", "/export", "/model"],
+        "apis": ["/export"],
         "flags": [],
         "mutable": [],
-        "pagination": True,
+        "pagination": False,
         "shortself": False,
         "specversions": [SPECVERSION],
         "stickyversions": False,
