@@ -20,7 +20,7 @@ ENV ?= dev
 
 .PHONY: help setup up down publish demo test check lint types unit synth diff deploy destroy smoke contract catalogue explain audit lock tables \
   crash-test bench-router bench-edge bench-spool bench-client bench-cloud bench-cost plane-size bench-scale bench-audit audit-proof audit-worst audit-hostile \
-  bench-downlink bench-interest bench-tracing bench-conversation packages device-image deb device-image-check device-boot-check chaos histories histories-mutants lost-answers attack fuzz mutation docs figures clean
+  bench-downlink bench-interest bench-tracing bench-conversation packages device-image deb device-image-check device-boot-check chaos histories histories-mutants lost-answers attack fuzz docs figures clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  \033[36m%-18s\033[0m %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -196,11 +196,6 @@ figures: setup ## Write docs/reference/figures.md and its plots from every resul
 fuzz: setup ## Fuzz everything that reads bytes from outside: TARGETS="spool mqtt" SECONDS=60; writes build/bench/fuzz.json
 	@python -m tests.fuzz $(TARGETS) $(if $(SECONDS),--seconds "$(SECONDS)")
 
-mutation: ## Change the code in small ways and count what the tests notice: MODULE="spool router" MUTANTS=300 SECONDS=900 BEFORE=FILE; writes build/bench/mutation.json
-	@tools/setup.sh mutation
-	@python -m benchmarks.mutation $(MODULE) $(if $(MUTANTS),--mutants "$(MUTANTS)") $(if $(SECONDS),--seconds "$(SECONDS)") \
-	  $(if $(BEFORE),--before "$(BEFORE)")
-
 bench-spool: setup ## Measure what the spool writes; writes build/bench/spool.json
 	@python -m benchmarks.spool
 
@@ -268,6 +263,6 @@ device-boot-check: setup ## Boot the package's units under systemd on an emulate
 	pytest tests/device
 
 clean: ## Delete everything that setup, builds and runs made
-	rm -rf .venv .venv-emulator .venv-docs .venv-mutation node_modules build cdk.out spark-warehouse metastore_db derby.log \
+	rm -rf .venv .venv-emulator .venv-docs node_modules build cdk.out spark-warehouse metastore_db derby.log \
 	  .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

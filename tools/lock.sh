@@ -15,7 +15,6 @@ compile requirements.in requirements.txt
 compile requirements/build.in requirements/build.txt
 compile requirements/emulator.in requirements/emulator.txt
 compile docs/requirements.in docs/requirements.txt
-compile requirements/mutation.in requirements/mutation.txt
 # One version of a package everywhere: what ships is what is tested.
 compile lambdas/requirements.in lambdas/requirements.txt --constraint requirements.txt
 compile plugins/nats/requirements.in plugins/nats/requirements.txt --constraint requirements.txt

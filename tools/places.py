@@ -20,7 +20,7 @@ _RESULTS: Final = {
             f"bench/{name}"
             for name in (
                 *("audit", "audit_hostile", "audit_proof", "audit_values", "audit_worst", "client", "crash"),
-                *("edge", "fuzz", "interest", "mutation", "router", "spool", "tracing"),
+                *("edge", "fuzz", "interest", "router", "spool", "tracing"),
             )
         ),
     ),

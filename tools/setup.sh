@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Brings this checkout's tools up to date: Debian packages, .venv, .venv-emulator, node_modules; with the
-# argument `docs` or `mutation`, .venv-docs or .venv-mutation as well, which only that target needs.
+# argument `docs`, .venv-docs as well, which only that target needs.
 #
 # Safe to repeat and to run twice at once: a lock serialises runs, and each part is redone only when the
 # files that define it have changed (their digest is kept beside what was installed).
@@ -98,13 +98,6 @@ install_docs() {
   sync_venv .venv-docs docs/requirements.txt
 }
 
-install_mutation() {
-  "$PYTHON" -m venv --without-pip .venv-mutation
-  sync_venv .venv-mutation requirements/mutation.txt
-  # The tests run in this environment, so it sees the packages of .venv, after its own.
-  echo "$PWD/.venv/lib/python3.11/site-packages" >.venv-mutation/lib/python3.11/site-packages/checkout.pth
-}
-
 install_node_modules() {
   PATH="$PWD/.venv/bin:$PATH" npm ci --loglevel=error
 }
@@ -119,4 +112,3 @@ part node_modules install_node_modules package.json package-lock.json .npmrc
 # Not a part: a checkout that was set up before gets it, too, and its newest text.
 cmp -s tools/bin/eventplane .venv/bin/eventplane || install -m 755 tools/bin/eventplane .venv/bin/eventplane
 if [ "${1:-}" = docs ]; then part .venv-docs install_docs docs/requirements.txt requirements/build.txt; fi
-if [ "${1:-}" = mutation ]; then part .venv-mutation install_mutation requirements/mutation.txt requirements/build.txt; fi
