@@ -15,7 +15,6 @@ from botocore.exceptions import ClientError, ParamValidationError
 
 from tests.dynamodb import create_table
 from tests.fakes.aws import FakeAws
-from tests.fakes.faults import FailingClient
 from tests.fakes.sqs import FakeSqs
 
 Clients = Callable[[str], Any]
@@ -305,15 +304,3 @@ def test_a_certificate_is_attached_to_a_thing_and_has_a_status(client: Clients) 
     assert iot.describe_certificate(certificateId=id)["certificateDescription"]["status"] == "INACTIVE"
     with pytest.raises(iot.exceptions.ResourceNotFoundException):
         iot.update_certificate(certificateId="f" * 64, newStatus="INACTIVE")
-
-
-def test_a_client_fails_where_and_as_long_as_it_is_told() -> None:
-    sqs = FakeSqs()
-    urls = [sqs.create_queue(QueueName=name)["QueueUrl"] for name in ("one", "two")]
-    failing = FailingClient(sqs, "send_message", targets={urls[0]}, code="Throttling")
-    failing.send_message(QueueUrl=urls[1], MessageBody="b")
-    assert code(failing.send_message, QueueUrl=urls[0], MessageBody="b") == "Throttling"
-    failing.end()
-    failing.send_message(QueueUrl=urls[0], MessageBody="b")
-    assert failing.asked == [("send_message", urls[each]) for each in (1, 0, 0)]
-    assert sqs.bodies(urls[0]) == ["b"]

@@ -30,13 +30,6 @@ def test_an_unknown_area_is_refused_with_the_list_of_areas() -> None:
     assert "AREA=edgy is unknown; name one of: client contract edge" in refused.stderr
 
 
-def test_only_the_full_lint_synthesises_templates() -> None:
-    for target, linted in (("lint", True), ("check", False)):
-        assert ("tools/lint_templates.py" in make(target).stdout) is linted
-    assert "tools/lint_templates.py" not in make("lint", "AREA=edge").stdout
-    assert "tools/lint_templates.py" in make("lint", "AREA=stacks").stdout
-
-
 def test_lint_and_types_read_what_git_tracks(tmp_path: Path) -> None:
     """A folder of one's own in the checkout, and what lies beside its sources, is left alone."""
     lint, types = (make(target, "FAST=1").stdout.splitlines() for target in ("lint", "types"))

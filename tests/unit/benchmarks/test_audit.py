@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from benchmarks.audit.accesses import watched
 from benchmarks.audit.bench import task_seconds
 from benchmarks.audit.comparison import Score, compare, coverage, each_device_once, quarantined
 from benchmarks.audit.proof import Proof
@@ -29,7 +28,6 @@ HOUR = row(Kind.MISSING_RECORDS, Hop.ARCHIVE, id=None, archive_file="ledger/date
 AGAIN = row(Kind.DUPLICATE, Hop.DEVICE_CLOUD, route=None)
 MARKED = '{"client_id":"malformed-000001","accepted'
 FOREIGN = [row(Kind.FOREIGN_EPOCH, Hop.DEVICE_CLOUD, id=name) for name in ("1", "2")]
-STANDINGS = {"d": "unregistered", "f": "attested"}
 REASONS = [row(COVERAGE, None, detail=word) for word in ("partly", "unregistered", "partly")]
 
 
@@ -111,21 +109,6 @@ def test_each_kind_at_each_hop_has_to_be_planted_and_found() -> None:
     wrong = Proof(written, {}, {**good, "lost router": missed, "late router": invented}, 0).wrong
     assert wrong == {"lost router": missed.document(), "late router": invented.document()}
     assert Proof(written, {}, good, 3).wrong == {"unseen": {"planted": 0, "found": 3}}
-
-
-def test_only_what_is_listed_and_opened_counts_and_each_once(tmp_path: Path) -> None:
-    for name in ("day=1/a", "day=1/b", "day=2/c"):
-        path = tmp_path / name
-        path.parent.mkdir(exist_ok=True)
-        path.touch()
-    with watched(tmp_path) as accesses:
-        for _ in range(2):
-            list((tmp_path / "day=1").iterdir())
-            (tmp_path / "day=1" / "b").read_bytes()
-        (tmp_path / "day=2" / "c").stat()
-    assert accesses.listed == {Path("day=1")}
-    assert accesses.opened == {Path("day=1/b")}
-    assert accesses.objects_listed() == 2
 
 
 def test_tasks_are_summed_by_what_their_stage_did(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.results import Figure, percentiles
+from benchmarks.results import Figure
 from benchmarks.runner import Benchmark
 
 BENCHMARK = Benchmark(
@@ -35,9 +35,3 @@ def test_a_missed_aim_that_is_required_fails_after_its_figures_are_written(tmp_p
 def test_of_rates_more_is_better_and_of_times_less(unit: str, value: float, met: bool, ratio: float) -> None:
     figure = Figure("x", value, unit, aim=3.0, peer="other", peer_value=2.0)
     assert (figure.met, figure.ratio) == (met, ratio)
-
-
-def test_percentiles_stand_beside_those_of_a_peer() -> None:
-    half, most = percentiles("wait_{}", [1.0, 2.0, 3.0], "ms", peer="other", peer_times=[4.0, 4.0])
-    assert (half.name, half.value, half.peer_value, half.ratio) == ("wait_p50", 2.0, 4.0, 2.0)
-    assert (most.name, most.value) == ("wait_p99", pytest.approx(2.98))

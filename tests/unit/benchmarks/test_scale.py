@@ -6,22 +6,9 @@ import json
 
 import pytest
 
-from benchmarks.scale.model import Router, figures, published, simulate
+from benchmarks.scale.model import figures, published
 from benchmarks.scale.tables import regimes
 from tools.figures import KEPT
-
-ROUTER = Router(servers=2, batch=10, invocation_s=0.02, event_s=0.001)
-
-
-def test_an_idle_router_takes_single_messages_at_once_and_a_busy_one_full_batches() -> None:
-    idle = simulate(ROUTER, 0.01, messages=1_000)
-    assert idle.fill == 1
-    assert idle.p99_s == pytest.approx(0.021)
-    busy = simulate(ROUTER, 1e6, messages=1_000)
-    assert busy.fill > 9.7  # all but the first
-    assert busy.busy == pytest.approx(2, rel=0.01)
-    # 100 batches of 30 ms, two at a time.
-    assert busy.p99_s == pytest.approx(1.5, rel=0.05)
 
 
 def test_each_regime_is_compared_with_eventbridge_as_it_was_measured() -> None:

@@ -10,10 +10,9 @@ from typing import NoReturn
 import pytest
 
 import local.chaos.__main__ as command
-from contract import load_contract
 from local.chaos.faults import InjectedFault
 from local.chaos.outages import episodes
-from local.chaos.scenarios import PAPER, PAPER_BEST_EFFORT, SCENARIOS
+from local.chaos.scenarios import PAPER, PAPER_BEST_EFFORT
 from local.chaos.schedule import KINDS, LONG, SERVICES, ScheduleError, cloud_faults_plan
 from local.errors import LocalError
 
@@ -25,11 +24,6 @@ def test_the_papers_test_is_repeated_with_its_numbers() -> None:
         strikes = each.plan(0, each.kinds, 1, 100)
         assert Counter(strike.kind for strike in strikes) == {"forwarder-kill": 10, "router-kill": 10}
         assert [strike.at_s for strike in strikes if strike.kind == "router-kill"] == [*range(10, 101, 10)]
-
-
-@pytest.mark.parametrize("name", SCENARIOS)
-def test_the_contract_of_a_scenario_compiles(name: str) -> None:
-    assert SCENARIOS[name].contract(load_contract()).version
 
 
 def names(seed: int, kinds: tuple[str, ...], seconds: float) -> list[tuple[str, ...]]:

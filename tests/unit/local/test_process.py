@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from local.process import Restarter, Supervisor
+from local.process import Supervisor
 from tests.eventually import eventually
 
 SLEEPER = ["sleep", "60"]
@@ -44,15 +44,3 @@ def test_a_kill_of_what_had_ended_by_itself_hides_nothing(supervisor: Supervisor
 
     assert not child.running
     assert [each.status for each in child.ends] == [-signal.SIGTERM]
-
-
-def test_what_ended_by_itself_runs_again(tmp_path: Path) -> None:
-    first_fails = f"[ -e {tmp_path}/once ] && exec sleep 60; touch {tmp_path}/once; exit 5"
-    with Supervisor(tmp_path) as supervisor:
-        child = supervisor.start("first-fails", ["sh", "-c", first_fails])
-        killed = supervisor.start("killed", ["sleep", "60"])
-        with Restarter([child, killed], pause_s=0.0) as restarter:
-            killed.kill()
-            assert eventually(lambda: child.running and bool(child.ends))
-            assert [(end.name, end.status) for end in restarter.ends] == [("first-fails", 5)]
-            assert not killed.running
