@@ -77,7 +77,9 @@ def _send(options: argparse.Namespace) -> int:
     _check_accepted(outcome, event)
     _put(sender.name, transport, event, options.timeout)
     document: dict[str, Any] = {"id": event.id, "source": event.source} | outcome.document()
-    way = shell_line(options, "trace", event.id, "--follow")
+    # What waits on a device is found by its source.
+    names = (event.source, event.id) if sender.kind.is_on_device else (event.id,)
+    way = shell_line(options, "trace", *names, "--follow")
     lines = [f"{event.type} is stored, sent as {sender.name}", *receivers(outcome), f"its way: {way}"]
     present(options, document, "\n".join(lines))
     return DONE
