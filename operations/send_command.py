@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import shlex
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -117,8 +118,11 @@ def _sender(contract: Contract, event: Envelope, name: str | None) -> Participan
     found = [
         each for each in services.values() if not each.retired and each.sends and each.may_send(event.type)
     ]
-    if len(found) != 1:
-        several = f"{', '.join(each.name for each in found)} send {event.type}"
+    if not found:
+        declare = shlex.join(["eventplane", "new", "event-type", event.type, "--sender", "NAME"])
         nobody = f"no participant declares that it sends {event.type}"
-        raise ChoiceError(f"{several if found else nobody}; name the sender with --as")
+        raise ChoiceError(f"{nobody}; name the sender with --as, or declare it: {declare}")
+    if len(found) > 1:
+        names = ", ".join(each.name for each in found)
+        raise ChoiceError(f"{names} send {event.type}; name the sender with --as")
     return found[0]
