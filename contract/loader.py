@@ -56,12 +56,21 @@ def project_contract(folder: Path) -> Path | None:
 
 
 def load_contract(path: Path = CONTRACT_FILE) -> Contract:
-    """Return the contract of a YAML file; schema names are files under `schemas/` beside it.
+    """Return the contract of a file; see `load_checked`."""
+    return load_checked(path)[0]
 
-    Raises `ContractError` with the file, the path inside it and the remedy for every problem found.
+
+def load_checked(path: Path) -> tuple[Contract, list[Problem]]:
+    """Return the contract of a file, and a warning for each schema by which nothing is checked.
+
+    Of YAML, schema names are files under `schemas/` beside it. A name that ends in `.json` is a compiled
+    contract. Raises `ContractError` with the file, the path inside it and the remedy for every problem found.
     """
     try:
-        document, problems = _read_yaml(_content(path, _MOST_CONTRACT).decode(), BoundedLoader)
+        raw = _content(path, _MOST_CONTRACT)
+        if path.suffix == ".json":
+            return load_compiled(raw, str(path)), []
+        document, problems = _read_yaml(raw.decode(), BoundedLoader)
     except OSError as error:
         raise _failure(
             path, "(file)", f"cannot be read: {error.strerror}", "name an existing file"
@@ -69,7 +78,9 @@ def load_contract(path: Path = CONTRACT_FILE) -> Contract:
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         message = " ".join(str(error).split())
         raise _failure(path, "(file)", f"not YAML: {message}", "correct it at that place") from error
+    warnings: list[Problem] = []
     if isinstance(document, dict):
+        warnings += _unread_schemas(document, path.parent / "schemas")
         problems += inline_schemas(document, path.parent / "schemas")
     try:
         contract = compile_contract(document, str(path))
@@ -79,48 +90,29 @@ def load_contract(path: Path = CONTRACT_FILE) -> Contract:
         raise ContractError(str(path), [*problems, *error.problems]) from error
     if problems := [*problems, *unknown_protocols(contract)]:
         raise ContractError(str(path), problems)
-    return contract
+    return contract, warnings
 
 
-def unread_schemas(path: Path) -> list[Problem]:
-    """Return a warning for each schema of the contract at `path` by which nothing is checked.
-
-    Event types with `schema_check: none`, and those of the plane itself, are not reported.
-    """
-    if path.suffix == ".json" or not path.is_file():
-        return []
-    document, _ = _read_yaml(_content(path, _MOST_CONTRACT).decode(), BoundedLoader)
-    types: dict[str, Any] = document.get("event_types") or {}
-    listed = {str(schema) for each in types.values() for schema in each.get("schemas") or ()}
-    unread = [
-        Problem(
-            f"event_types.{name}.schema_check",
-            "it is missing, so that nothing reads the schemas and no payload is checked",
-            "set it to `strict` or `known`, or to `none` if the events are to pass unread",
-        )
-        for name, each in types.items()
-        if each.get("schemas") and "schema_check" not in each and name not in PLANE_TYPES
-    ]
-    files = sorted((path.parent / "schemas").glob("*.json"))
+def _unread_schemas(document: dict[str, Any], folder: Path) -> Iterator[Problem]:
+    """Warn of schemas by which nothing is checked, but for types that say so, and those of the plane."""
+    slots = list(_slots(document.get("event_types")))
+    types = {slot.path.rpartition(".")[0]: slot.event_type for slot in slots if slot.key != "schema"}
+    for path, event_type in types.items():
+        if "schema_check" not in event_type and path.partition(".")[2] not in PLANE_TYPES:
+            yield Problem(
+                f"{path}.schema_check",
+                "it is missing, so that nothing reads the schemas and no payload is checked",
+                "set it to `strict` or `known`, or to `none` if the events are to pass unread",
+            )
+    listed = {(folder / each.value).resolve() for each in slots if isinstance(each.value, str)}
     text, remedy = "no event type lists it, so that nothing reads it", "add it to `schemas`, or delete it"
-    unread += [Problem(f"schemas/{each.name}", text, remedy) for each in files if each.name not in listed]
-    return unread
+    for file in sorted(folder.rglob("*.json")):
+        if file.resolve() not in listed:
+            yield Problem(f"schemas/{file.relative_to(folder)}", text, remedy)
 
 
 def _failure(path: Path, place: str, message: str, remedy: str) -> ContractError:
     return ContractError(str(path), [Problem(place, message, remedy)])
-
-
-def load_any(path: Path) -> Contract:
-    """Return the contract of a YAML file or, when its name ends in `.json`, of a compiled one."""
-    if path.suffix != ".json":
-        return load_contract(path)
-    try:
-        return load_compiled(_content(path, _MOST_CONTRACT), str(path))
-    except OSError as error:
-        raise _failure(
-            path, "(file)", f"cannot be read: {error.strerror}", "name an existing file"
-        ) from error
 
 
 def _content(path: Path, most: int) -> bytes:

@@ -12,7 +12,7 @@ from math import inf
 from pathlib import Path
 from typing import Any, Final
 
-from contract.loader import CONTRACT_FILE, load_any, project_contract
+from contract.loader import CONTRACT_FILE, load_contract, project_contract
 from eventplane.contract import Contract
 from eventplane.errors import EventPlaneError
 from eventplane.values import whole_number
@@ -67,7 +67,7 @@ def contract_file(options: argparse.Namespace) -> Path:
 
 def contract_of(options: argparse.Namespace) -> Contract:
     """Return the contract of `contract_file`. Raises `ContractError`."""
-    return load_any(contract_file(options))
+    return load_contract(contract_file(options))
 
 
 def day(text: str) -> date:

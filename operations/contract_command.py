@@ -11,7 +11,7 @@ from contract.acl import acl
 from contract.checks import check
 from contract.diagram import diagram
 from contract.diff import diff, diff_text
-from contract.loader import load_any, unread_schemas
+from contract.loader import load_checked, load_contract
 from contract.summary import summary, warnings_text
 from eventplane.contract import Contract, ContractError
 from operations import explain_command
@@ -64,7 +64,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def _check(options: argparse.Namespace) -> int:
     try:
-        contract = contract_of(options)
+        contract, unread = load_checked(contract_file(options))
     except ContractError as error:
         # All of them: this is the command that finds them.
         say(str(error) if len(error.problems) > 1 else error.line)
@@ -72,7 +72,7 @@ def _check(options: argparse.Namespace) -> int:
     if getattr(options, "output", None):
         options.output.parent.mkdir(parents=True, exist_ok=True)
         options.output.write_bytes(contract.canonical)
-    warnings = (*check(contract), *unread_schemas(contract_file(options)))
+    warnings = (*check(contract), *unread)
     document = {**_names(contract), "warnings": [asdict(each) for each in warnings]}
     present(options, document, "\n".join(filter(None, [summary(contract), warnings_text(warnings)])))
     return DONE
@@ -96,7 +96,7 @@ def _catalogue(options: argparse.Namespace) -> int:
 
 
 def _diff(options: argparse.Namespace) -> int:
-    new, old = contract_of(options), load_any(options.other)
+    new, old = contract_of(options), load_contract(options.other)
     changes = [asdict(each) for each in diff(old, new)]
     present(options, {"from": old.version, "to": new.version, "changes": changes}, diff_text(old, new))
     return DONE
@@ -111,7 +111,7 @@ def _acl(options: argparse.Namespace) -> int:
 def _floor(options: argparse.Namespace) -> int:
     from contract.publish import check_floor
 
-    image, contract = load_any(options.image), contract_of(options)
+    image, contract = load_contract(options.image), contract_of(options)
     check_floor(image, contract)
     done = f"devices with the contract {image.version} take {contract.version}: it keeps all their alarms"
     present(options, {"image": image.version, "contract": contract.version, "taken": True}, done)
@@ -126,7 +126,7 @@ def _publish(options: argparse.Namespace) -> int:
 
     contract = contract_of(options)
     for each in options.image:
-        check_floor(load_any(each), contract)
+        check_floor(load_contract(each), contract)
     cloud = enter()
     publisher = Publisher(find_deployment(options.env, cloud.client), cloud.tables, now)
     document = {"environment": options.env, "version": contract.version}

@@ -22,16 +22,16 @@ _LETTER: Final = DEAD_LETTER_TYPE.encode()
 def in_tap(claim: Claim) -> Callable[[bytes], Record | None]:
     """Gives a tap line's record if it is about an event that claims this `source` and `id`: the event, the
     bytes of an item that was no event and yet has its names, or a device's dead letter of it."""
-    may_name = _may_name(claim[1])
+    is_near = may_name(claim[1])
 
     def wanted(line: bytes) -> Record | None:
-        record = json_object(line) if may_name(line) else None
+        record = json_object(line) if is_near(line) else None
         return record if record is not None and claim in _claims(record) else None
 
     return wanted
 
 
-def _may_name(id: str) -> Callable[[bytes], bool]:
+def may_name(id: str) -> Callable[[bytes], bool]:
     """Return a quick check whether a line can be about an event with this id."""
     literal = _literal(id)
     # An event's text may write its id with escapes, which stand here as two backslashes.
@@ -48,10 +48,10 @@ def _claims(record: Record) -> tuple[Claim | None, ...]:
 
 def sources_of(id: str, days: Days) -> set[str]:
     """Return each `source` of an event with this id in the archive, also in the originals of dead letters."""
-    may_name = _may_name(id)
+    is_near = may_name(id)
 
     def wanted(line: bytes) -> set[str] | None:
-        record = json_object(line) if may_name(line) else None
+        record = json_object(line) if is_near(line) else None
         if record is None:
             return None
         own = (str(record.get("source", "")), str(record.get("id", "")))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import shlex
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -77,7 +78,9 @@ def _send(options: argparse.Namespace) -> int:
     _check_accepted(outcome, event)
     _put(sender.name, transport, event, options.timeout)
     document: dict[str, Any] = {"id": event.id, "source": event.source} | outcome.document()
-    way = shell_line(options, "trace", event.id, "--follow")
+    # What waits on a device is found by its source.
+    names = (event.source, event.id) if sender.kind.is_on_device else (event.id,)
+    way = shell_line(options, "trace", *names, "--follow")
     lines = [f"{event.type} is stored, sent as {sender.name}", *receivers(outcome), f"its way: {way}"]
     present(options, document, "\n".join(lines))
     return DONE
@@ -115,8 +118,11 @@ def _sender(contract: Contract, event: Envelope, name: str | None) -> Participan
     found = [
         each for each in services.values() if not each.retired and each.sends and each.may_send(event.type)
     ]
-    if len(found) != 1:
-        several = f"{', '.join(each.name for each in found)} send {event.type}"
+    if not found:
+        declare = shlex.join(["eventplane", "new", "event-type", event.type, "--sender", "NAME"])
         nobody = f"no participant declares that it sends {event.type}"
-        raise ChoiceError(f"{several if found else nobody}; name the sender with --as")
+        raise ChoiceError(f"{nobody}; name the sender with --as, or declare it: {declare}")
+    if len(found) > 1:
+        names = ", ".join(each.name for each in found)
+        raise ChoiceError(f"{names} send {event.type}; name the sender with --as")
     return found[0]

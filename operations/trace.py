@@ -33,7 +33,7 @@ _UNDECIDED: Final = "a route leads there, and no router recorded an outcome; its
 class Trace:
     """What is known of the event `claim` of `sender`: its `stations` in order of time, its `accounts` by
     inbox, and which records are `missing`, in words. The sender is '' where nobody knows it, and of an event
-    that nobody has seen.
+    that nobody has seen. Of that, `possible` is what may have become of it, by its device's reports.
 
     Its spans are those of the trace `trace_id`, which is known where the tap has the event.
     """
@@ -44,6 +44,7 @@ class Trace:
     stations: list[Station] = field(default_factory=list)
     accounts: tuple[Account, ...] = ()
     missing: list[str] = field(default_factory=list)
+    possible: list[Account] = field(default_factory=list)
 
     @property
     def is_good(self) -> bool:
@@ -160,7 +161,7 @@ def _trace(
     reached = due | {each.account.inbox for each in found if each.account}
     found += [stations.told(each, reached, contract) for each in told]
     found += [stations.waiting(each, contract) for each in letters if str(each.sender or "") == sender]
-    why = _UNDECIDED if decided else _NO_ROUTER if found else _never_seen(days)
+    why = _UNDECIDED if decided else _NO_ROUTER if found else _never_seen(days, seen.claim[0])
     facts = [each.account for each in found if each.account]
     return Trace(
         seen.claim,
@@ -213,10 +214,11 @@ def _missing(taps: list[Record], own: list[Record], told: list[Record], contract
         yield "no record that its dead letter was delivered: look for a route that takes dead letters"
 
 
-def _never_seen(days: Days) -> str:
+def _never_seen(days: Days, source: str) -> str:
     if left := days.left(TAP):
         return f"not found, and it may have reached the tap: {left}"
+    remedy = "see its device" if source else "name its source"
     return (
-        f"it never reached the tap between {days.first} and {days.last} (UTC): it waits in its device's "
-        "spool, expired there, or was never sent; see the device, or choose other days with --from and --to"
+        f"it never reached the tap between {days.first} and {days.last} (UTC): it waits on its device, ended "
+        f"there, or was never sent; {remedy}, or choose other days with --from and --to"
     )

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, time
 from typing import Any, Final
 
 from eventplane.account import Account
 from eventplane.contract import Contract
+from eventplane.ledger import TAP
 from operations import system, text
-from operations.archive import Days, add_days, days_of, is_folder, say_damaged
+from operations.archive import Days, add_days, archive_of, days_of, is_folder, say_damaged
 from operations.cloud import Cloud, enter
 from operations.command import (
     DONE,
@@ -21,6 +24,8 @@ from operations.command import (
     present,
     say,
 )
+from operations.fleet.reported import report_of
+from operations.fleet.service import presence_of
 from operations.letters import Letter
 from operations.names import Claim
 from operations.places import Choice, place_of, waiting_letters
@@ -28,6 +33,7 @@ from operations.queues import PlaneQueues
 from operations.search import sources_of
 from operations.stations import Station
 from operations.trace import Trace, traces
+from operations.unsent import accounts_of_unsent
 
 _HIDDEN = ("archived_at_ms", "entered_by", "entered_at_ms", "message")
 """Facts that only the JSON has: they would make the table wider than a screen."""
@@ -71,6 +77,7 @@ def _trace(options: argparse.Namespace) -> int:
     if options.follow:
         return _follow(options, cloud, contract)
     found, days = _found(options, cloud, contract)
+    found = _with_reports(found, days, options, cloud)
     say_damaged(days)
     shown = "\n\n".join(map(_text, found))
     if len(found) > 1:
@@ -94,11 +101,15 @@ def _follow(options: argparse.Namespace, cloud: Cloud | None, contract: Contract
         if not any(each.is_open for each in found) or (
             end is not None and system.monotonic() + _PAUSE_S > end
         ):
+            found = _with_reports(found, days, options, cloud)
             say_damaged(days)
             for each in found:
                 for account in each.accounts:
                     document = {"sender": each.sender, **account.document()}
                     present(options, document, _line(account), is_line=True)
+                for account in each.possible:
+                    document = {"sender": each.sender, "possible": account.document()}
+                    present(options, document, _possible(account), is_line=True)
                 for missing in each.missing:
                     say(f"missing: {missing}")
             return DONE if all(each.is_good for each in found) else FAILED
@@ -114,6 +125,27 @@ def _found(options: argparse.Namespace, cloud: Cloud | None, contract: Contract)
         for claim in _claims(options.names, days, letters)
         for each in traces(claim, days, letters, contract)
     ], days
+
+
+def _with_reports(
+    found: list[Trace], days: Days, options: argparse.Namespace, cloud: Cloud | None
+) -> list[Trace]:
+    """Return the traces, one without a record with what the reports of its device leave possible."""
+    archive, end = archive_of(options, cloud), datetime.combine(days.last, time.max, UTC)
+    presences = presence_of(cloud, options.env) if cloud else None
+    hours = 24 * ((days.last - days.first).days + 1)
+
+    def asked(trace: Trace) -> Trace:
+        source, (account, *others) = trace.claim[0], trace.accounts
+        if trace.stations or days.left(TAP) or not source:
+            return trace
+        possible, idle = accounts_of_unsent(
+            source, days, lambda thing: report_of(thing, presences, archive, hours, min(end, system.now()))
+        )
+        why = "; ".join([account.why, *idle])
+        return replace(trace, possible=possible, accounts=(replace(account, why=why), *others))
+
+    return [asked(each) for each in found]
 
 
 def _claims(names: Sequence[str], days: Days, letters: Sequence[Letter]) -> list[Claim]:
@@ -139,11 +171,16 @@ def _text(found: Trace) -> str:
     head = f"id {text.word(found.claim[1])}{source}{sender}{trace_id}"
     rows = [_row(each) for each in found.stations]
     lines = [head, *([text.table(["TIME (UTC)", "WHERE", "WHAT", "DETAIL"], rows)] if rows else [])]
-    return "\n".join([*lines, *map(_line, found.accounts), *(f"missing: {each}" for each in found.missing)])
+    lines += [*map(_line, found.accounts), *map(_possible, found.possible)]
+    return "\n".join([*lines, *(f"missing: {each}" for each in found.missing)])
 
 
 def _line(account: Account) -> str:
     return f"{text.word(account.inbox or 'every inbox')}: {text.word(str(account))}"
+
+
+def _possible(account: Account) -> str:
+    return f"perhaps {text.word(str(account))}"
 
 
 def _row(station: Station) -> list[str]:
@@ -170,6 +207,7 @@ def _document(names: Sequence[str], found: list[Trace], days: Days) -> dict[str,
                 "trace_id": each.trace_id,
                 "stations": [station.document() for station in each.stations],
                 "accounts": [account.document() for account in each.accounts],
+                "possible": [account.document() for account in each.possible],
                 "missing": each.missing,
             }
             for each in found

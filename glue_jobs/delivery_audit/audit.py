@@ -76,6 +76,7 @@ from glue_jobs.delivery_audit.judging import (
     Task,
     judge_rows,
     ledger_hours,
+    letters_of_readers,
     ordered_inboxes,
     received_dead_letters,
     unreadable_hours,
@@ -245,8 +246,9 @@ class Run:
         missing = missing_rows(self._parts)
         rules: Rules | None = Rules(history, watermark, window, damaged, redacted, missing)
         dead_letters, inboxes = events.dead_letters(), ordered_inboxes(history)
+        given_up = letters_of_readers(events.letters_of_readers())
         while rules is not None:
-            judged = events.judged(Task(rules, dead_letters, inboxes))
+            judged = events.judged(Task(rules, dead_letters, inboxes, given_up=given_up))
             rules = rules.within_rows(judged.judgement.counts)
         self._request.progress("judging the devices")
         registry, lists = read_registry(objects, window, self._request.fleet)
@@ -390,6 +392,10 @@ class InProcess(_Tables):
         """Return the ids of the dead letters of the plane's own that somebody received."""
         return received_dead_letters(self._ledger)
 
+    def letters_of_readers(self) -> Iterable[LedgerRow]:
+        """Return the ledger's rows among which those of readers' dead letters are."""
+        return self._ledger
+
     def nameless(self, tap: Any, handovers: Any) -> list[BadRow]:
         """Return rows that cannot be judged, at least one of each archive and hour that names no event."""
         self._take(tap, rows.of_tap, "tap", "item")
@@ -449,6 +455,10 @@ class _InSpark(_Tables):
         """Return the ids of the dead letters of the plane's own that somebody received."""
         return frozenset(row.id for row in rows.dead_letters(self._tables[LEDGER]).collect())
 
+    def letters_of_readers(self) -> Iterable[LedgerRow]:
+        """Return the ledger's rows of readers' dead letters."""
+        return map(LedgerRow._make, rows.letters_of_readers(self._tables[LEDGER]).collect())
+
     def nameless(self, tap: DataFrame, handovers: DataFrame) -> list[BadRow]:
         """Return a row of each archive and hour of those that cannot be judged and name no event."""
         tables = rows.of_tap(tap), rows.of_ledger(self._tables[LEDGER]), rows.of_handovers(handovers)
@@ -478,7 +488,7 @@ class _InSpark(_Tables):
         self._progress("screening")
         rules, inboxes = task.rules, task.inboxes
         tap, ledger, handovers = (self._tables[name] for name in (TAP, LEDGER, HANDOVERS))
-        made = screened(tap, ledger, handovers, rules.history, rules.watermark, inboxes)
+        made = screened(tap, ledger, handovers, rules.history, rules.watermark, inboxes, task.given_up)
         return Screened.of(self._settled("events", made), inboxes)
 
     def _judged(self, task: Task, keys: DataFrame, number: int) -> tuple[Judged, dict[Key, Judged]]:

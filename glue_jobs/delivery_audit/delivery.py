@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
-from eventplane.account import EVERY_INBOX, OF_READER, OF_ROUTER, Account, Fate, inbox_of, reader_of
+from eventplane.account import (
+    EVERY_INBOX,
+    OF_READER,
+    OF_ROUTER,
+    Account,
+    Fate,
+    by_letter,
+    by_router,
+    inbox_of,
+    reader_of,
+)
 from eventplane.guarantee import BY_CHANNEL, DROP_REASONS
 from eventplane.ledger import HANDOVERS, LEDGER, SENT_BEFORE, TAP, Basis
 from eventplane.limits import MAX_HOPS
@@ -118,6 +128,20 @@ def facts(delivery: Delivery) -> Iterator[Account]:
         # A wrong record of another end than a delivery ends nothing.
         is_right = delivery.verdict is Verdict.INTERNAL
         yield from (Account(inbox, each) for each in fates if is_right or each is Fate.IN_INBOX)
+
+
+def by_readers(
+    judged: Sequence[Delivery], told: Iterable[Account], rules: AuditRules
+) -> Iterator[tuple[Account, LedgerRow]]:
+    """Yield what its readers gave up of an event that lay in their inboxes, and how it came there, with rows.
+
+    A reader's word is taken for its own inbox only.
+    """
+    inboxes = {each.inbox for each in told if each.fate is Fate.IN_INBOX}
+    down = next(iter(rules.down & inboxes), "")
+    found = [(by_letter(row._asdict(), down), row) for row in judged[0].event.given_up]
+    found += [(by_router(row._asdict()), row) for each in judged for row in each.out]
+    yield from ((account, row) for account, row in found if account and account.inbox in inboxes)
 
 
 def deliveries(event: Event, rules: AuditRules) -> Iterator[Delivery]:

@@ -115,6 +115,7 @@ class Event:
         self.is_routed = False
         self.was_replayed = False
         self.is_dead_lettered = False
+        self.given_up: Sequence[LedgerRow] = ()
 
     def settle(self, rules: AuditRules, dead_letters: Collection[str]) -> None:
         """Work out the rest from the rows; `dead_letters` are ids of dead letters that somebody received."""

@@ -8,9 +8,10 @@ rows become these tuples by position.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from eventplane.ledger import Basis
@@ -217,8 +218,9 @@ class EventGroup(NamedTuple):
     The rows are those of all folders that are read: those `within` the window by their own time (handovers
     and lines that cannot be read by folder), and those of the days around. `dead_letters` are ids of those
     that the cloud's router wrote and somebody received (ledger rows `delivered` of type `DEAD_LETTER_TYPE` by
-    the sender `PLANE`): at least those about events of the group, more do no harm. `beyond` is how many rows
-    there are besides, where there are so many that the group is not judged.
+    the sender `PLANE`): at least those about events of the group, more do no harm. `given_up` has those of
+    readers (`judging.letters_of_readers`). `beyond` is how many rows there are besides, where there are so
+    many that the group is not judged.
     """
 
     tap: Sequence[TapRow] = ()
@@ -228,6 +230,7 @@ class EventGroup(NamedTuple):
     bad: Sequence[BadRow] = ()
     dead_letters: Collection[str] = frozenset()
     beyond: int = 0
+    given_up: Mapping[str, Sequence[LedgerRow]] = MappingProxyType({})
 
 
 class ReplayRow(NamedTuple):

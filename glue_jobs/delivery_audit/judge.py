@@ -12,9 +12,9 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
-from eventplane.account import accounts
+from eventplane.account import Fate, accounts
 from eventplane.contract import Place
-from eventplane.dead_letter import DEAD_LETTER_TYPE
+from eventplane.dead_letter import DEAD_LETTER_TYPE, letter_id
 from eventplane.ledger import HANDOVERS, LEDGER, TAP
 from eventplane.reasons import Outcome
 from eventplane.replay import REPLAY
@@ -23,6 +23,7 @@ from glue_jobs.delivery_audit.delivery import (
     Consumption,
     Delivery,
     about,
+    by_readers,
     deliveries,
     facts,
     findings,
@@ -96,6 +97,9 @@ def _judge(group: EventGroup, rules: AuditRules, into: Judgement) -> None:
         event.settle(rules, group.dead_letters)
         if event.is_elsewhere:
             continue
+        if group.given_up:
+            known = event.first or (event.ledger or event.handovers)[0]
+            event.given_up = group.given_up.get(letter_id(sender, known.source, known.id), ())
         shown = _judge_event(event, rules, into)
         if len(senders) > 1:
             into.findings.append(about(shown, Kind.TWO_SENDERS, ", ".join(senders), Hop.DEVICE_CLOUD))
@@ -125,7 +129,14 @@ def _judge_event(event: Event, rules: AuditRules, into: Judgement) -> Delivery:
         _follow_up(delivery, into)
     if told := [fact for delivery in judged for fact in facts(delivery)]:
         date = judged[0].date
-        into.counts.update(AccountCount(date, each.inbox, str(each.fate)) for each in accounts((), told))
+        letters = dict(by_readers(judged, told, rules)) if event.given_up else {}
+        for each in accounts((), [*told, *letters]):
+            into.counts[AccountCount(date, each.inbox, str(each.fate))] += 1
+            if each.fate is Fate.GIVEN_UP and (row := letters.get(each)):
+                at = judged[0]._replace(route=None, destination=each.inbox)
+                where = {"archive_file": row.file, "at_ms": each.at_ms}
+                detail = f"{each.why}, by {each.by}"
+                into.findings.append(about(at, Kind.DEAD_LETTERED, detail, Hop.INBOX_CONSUMER, **where))
     for detail in _alterations(event, rules):
         into.findings.append(about(judged[0], Kind.CONTENT_MISMATCH, detail, Hop.ARCHIVE))
     if event.handovers:

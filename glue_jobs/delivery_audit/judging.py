@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import nsmallest
 from itertools import chain, groupby
 from typing import Any, Final, NamedTuple
 
+from eventplane.account import by_letter
 from eventplane.contract import Ordering, Transport
 from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.ledger import SENT_BEFORE
@@ -227,10 +228,10 @@ class Sample(NamedTuple):
 class Task:
     """How groups are to be judged.
 
-    `dead_letters` are the ids of those that somebody received, `inboxes` those that promise order. `samples`
-    are judged each by itself. `overtaken` has the deliveries that are known to have been overtaken, by
-    key, each with the inbox and by what time; None: it is found out here. Of the groups `counted` nothing
-    else is wanted.
+    `dead_letters` are the ids of those that somebody received, `given_up` those of readers
+    (`letters_of_readers`), `inboxes` those that promise order. `samples` are judged each by itself.
+    `overtaken` has the deliveries that are known to have been overtaken, by key, each with the inbox and by
+    what time; None: it is found out here. Of the groups `counted` nothing else is wanted.
     """
 
     rules: Rules
@@ -239,6 +240,7 @@ class Task:
     samples: frozenset[Key] = frozenset()
     overtaken: Mapping[Key, Mapping[str, int]] | None = None
     counted: frozenset[Key] = frozenset()
+    given_up: Mapping[str, Sequence[LedgerRow]] = field(default_factory=dict)
 
 
 def judge_rows(task: Task, rows: Iterable[Any]) -> Iterator[Row | Sample | Judged]:
@@ -247,7 +249,7 @@ def judge_rows(task: Task, rows: Iterable[Any]) -> Iterator[Row | Sample | Judge
     Return what is found, the samples, and at the end what all groups come to.
     """
     judged, ordered = Judged(), list[OrderedDelivery]()
-    for key, group in event_groups(rows, task.dead_letters):
+    for key, group in event_groups(rows, task.dead_letters, task.given_up):
         if not is_within(group, task.rules.window):
             continue
         if task.overtaken is None:
@@ -341,6 +343,25 @@ def received_dead_letters(rows: Iterable[LedgerRow]) -> frozenset[str]:
         for row in rows
         if row.type == DEAD_LETTER_TYPE and row.sender == PLANE and row.outcome == Outcome.DELIVERED
     )
+
+
+def letters_of_readers(rows: Iterable[LedgerRow]) -> dict[str, list[LedgerRow]]:
+    """Return the last row of each dead letter that a service in the cloud wrote and somebody received.
+
+    By the id of an event's letter: those of a redriven event, and of one for many devices, go on after a dot.
+    """
+    last: dict[tuple[str, str | None], LedgerRow] = {}
+    for row in rows:
+        if row.has_times and by_letter(row._asdict()):
+            last[row.id, row.sender] = max(last.get((row.id, row.sender), row), row, key=_decided)
+    found: defaultdict[str, list[LedgerRow]] = defaultdict(list)
+    for row in last.values():
+        found[row.id.partition(".")[0]].append(row)
+    return dict(found)
+
+
+def _decided(row: LedgerRow) -> tuple[int, str]:
+    return row.decided_at_ms, row.file
 
 
 def ledger_hours(

@@ -6,10 +6,11 @@ items with one client, reason and time of acceptance. The key makes rows of one 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 from itertools import groupby
 from operator import itemgetter, or_
+from types import MappingProxyType
 from typing import Any, Final
 
 from pyspark.sql import Column, DataFrame
@@ -17,7 +18,7 @@ from pyspark.sql import functions as sf
 
 from eventplane.attributes import SEVERITY_NUMBERS
 from eventplane.contract import DeliveryGuarantee
-from eventplane.dead_letter import DEAD_LETTER_TYPE
+from eventplane.dead_letter import DEAD_LETTER_TYPE, LETTER_ID_DIGITS
 from eventplane.device_reports import forwarder_source
 from eventplane.envelope import ROUTER_HOPS
 from eventplane.guarantee import DELIVERY_GUARANTEE
@@ -211,6 +212,21 @@ def dead_letters(ledger: DataFrame) -> DataFrame:
     return ledger.where(is_own & (sf.col("outcome") == Outcome.DELIVERED)).select("id").distinct()
 
 
+def letters_of_readers(ledger: DataFrame) -> DataFrame:
+    """Return the last row of each dead letter that a service in the cloud wrote and somebody received."""
+    is_letter = (sf.col("type") == DEAD_LETTER_TYPE) & (sf.col("outcome") == Outcome.DELIVERED)
+    is_readers = (sf.col("sender") != PLANE) & ~sf.col("sender").contains("/")
+    is_whole = sf.col("line").isNull() & (sf.col("decided_at_ms") + sf.col("entered_at_ms")).isNotNull()
+    last = sf.max_by(sf.struct(*LedgerRow._fields), sf.struct("decided_at_ms", "file")).alias("last")
+    return ledger.where(is_letter & is_readers & is_whole).groupBy("id", "sender").agg(last).select("last.*")
+
+
+def letter_ids() -> Column:
+    """Return the id of the dead letter about the event of a row of the ledger, as `letter_id` makes it."""
+    names = (sf.coalesce(sf.col(each), sf.lit("")) for each in ("sender", "source", "id"))
+    return sf.left(sf.sha2(sf.concat_ws("\n", *names).cast("binary"), 256), sf.lit(LETTER_ID_DIGITS))
+
+
 def is_own_report() -> Column:
     """Return whether a row's source is the one under which the forwarder of its client reports."""
     before, _, after = forwarder_source(_THING).partition(_THING)
@@ -262,7 +278,9 @@ GROUPED: Final = (*KEY, *STRUCTS)
 
 
 def event_groups(
-    rows: Iterable[Any], dead_letters: Collection[str]
+    rows: Iterable[Any],
+    dead_letters: Collection[str],
+    given_up: Mapping[str, Sequence[LedgerRow]] = MappingProxyType({}),
 ) -> Iterator[tuple[tuple[int, int], EventGroup]]:
     """Make the event groups of rows with the columns `GROUPED`, which are sorted by the key.
 
@@ -278,7 +296,7 @@ def event_groups(
                 elif struct is not None:
                     beyond += 1
         tap, ledger, handovers, items, bad = found.values()
-        yield key, EventGroup(tap, ledger, handovers, items, bad, dead_letters, beyond)
+        yield key, EventGroup(tap, ledger, handovers, items, bad, dead_letters, beyond, given_up)
 
 
 def _bad(archive: str, reason: Column, members: Iterable[str] = ()) -> Column:

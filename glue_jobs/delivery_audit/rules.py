@@ -286,7 +286,7 @@ class AuditRules:
             folder: [each for each in spans if each.first_s <= each.last_s]
             for folder, spans in rules.missing.items()
         }
-        self._down = frozenset(each.device.inbox.address for each in contracts)
+        self.down = frozenset(each.device.inbox.address for each in contracts)
         self._history = history
         later = [use for use in history.uses[1:] if use.first_used_ms is not None]
         self._from_ms = [use.first_used_ms for use in later if use.first_used_ms is not None]
@@ -334,7 +334,7 @@ class AuditRules:
 
     def is_device_to_devices(self, row: LedgerRow) -> bool:
         """Return whether the row's route leads from a device down to devices, which no contract can allow."""
-        return row.destination in self._down and "/" in (row.sender or "")
+        return row.destination in self.down and "/" in (row.sender or "")
 
     def is_forbidden(self, row: LedgerRow) -> bool:
         """Return whether the contract forbids the row's delivery: by its sender, or down from a device."""

@@ -37,7 +37,7 @@ from glue_jobs.delivery_audit.event_group import (
 )
 from glue_jobs.delivery_audit.findings import Span
 from glue_jobs.delivery_audit.judging import Judged, Key
-from glue_jobs.delivery_audit.rows import KEY, is_by_wrong_clock, is_own_report
+from glue_jobs.delivery_audit.rows import KEY, is_by_wrong_clock, is_own_report, letter_ids
 from glue_jobs.delivery_audit.rules import DAY_MS, LAST_MS, Watermark
 
 RARE: Final = 64
@@ -62,18 +62,20 @@ def screened(
     history: ContractHistory,
     watermark: Watermark,
     inboxes: Collection[str],
+    given_up: Collection[str] = (),
 ) -> DataFrame:
     """Return one row for each key with `is_plain`, its `shape`, and its times in Unix milliseconds.
 
     The rows are those of `rows.tap_rows` and so on; a key without one in the window is left out. `at_ms` is
     when it was accepted or entered, `decided_ms` when it was decided; `recorded_ms`, `handed_over_ms` (how
     long the last hop took) as far as known. For `inboxes` that promise order: `stream` and `sent` tell what
-    has to be in order, `first_0` and so on when it was first put into each.
+    has to be in order, `first_0` and so on when it was first put into each. No event is plain whose reader
+    wrote one of the dead letters `given_up`, by id.
     """
     ordered = sorted(inboxes)
     parts = (
         _tap(tap, watermark, ordered),
-        _ledger(ledger, history, watermark, ordered),
+        _ledger(_with_letters(ledger, given_up), history, watermark, ordered),
         _handovers(handovers, ordered),
     )
     # All columns are whole numbers, so that the aggregation is compiled and needs no objects.
@@ -132,6 +134,15 @@ def screened(
         *("taps", "at_ms", "decided_ms", "recorded_ms", "handed_over_ms"),
         *(("stream", "sent", *first) if ordered else ()),
     )
+
+
+def _with_letters(ledger: DataFrame, given_up: Collection[str]) -> DataFrame:
+    """Add to the rows whether one of these dead letters is about their event."""
+    if not given_up:
+        return ledger.withColumn("is_given_up", sf.lit(False))
+    ids = ledger.sparkSession.createDataFrame([(each,) for each in sorted(given_up)], "letter string")
+    known = ids.withColumn("is_given_up", sf.lit(True))
+    return ledger.withColumn("letter", letter_ids()).join(sf.broadcast(known), "letter", "left")
 
 
 def _number(column: Column | None, name: str) -> Column:
@@ -229,6 +240,7 @@ def _ledger(
         sf.col("attempt") != 1,
         sf.coalesce("basis", sf.lit(str(Basis.IN_FORCE))) != str(Basis.IN_FORCE),
         sf.col("put_back_by").isNotNull(),
+        sf.coalesce("is_given_up", sf.lit(False)),
         sf.col("type") == DEAD_LETTER_TYPE,
         is_by_wrong_clock(),
         # Also where the queue does not tell when it was received.

@@ -110,7 +110,7 @@ class Shared:
         return Shared(self.claims | other.claims, {**self.letters, **other.letters})
 
 
-class Fate(NamedTuple):
+class RowChange(NamedTuple):
     """What becomes of a row: it is the person's `own` and goes, or it has other values for the `members`.
 
     `may_remain` is why it may hold a name all the same, `shared` what its names have to do with other rows.
@@ -137,7 +137,7 @@ class Eraser:
         """Return whether `text` names the person."""
         return self._names.redact(text).text != text
 
-    def row(self, members: Mapping[str, Any]) -> Fate:
+    def row(self, members: Mapping[str, Any]) -> RowChange:
         """Return what becomes of a row with these `members`, of which lists and objects are none."""
         read = {
             name: self._member(name, value)
@@ -147,13 +147,13 @@ class Eraser:
         may_remain = frozenset().union(*(each.may_remain for each in read.values()))
         changed = {name: each.text for name, each in read.items() if each.text != members[name]}
         if not changed:
-            return Fate(may_remain=may_remain)
+            return RowChange(may_remain=may_remain)
         event = self._event(members)
         source, id = (str(event.get(name) or "") for name in ("source", "id"))
         claim = hashlib.sha256(f"{source}\n{id}".encode()).hexdigest()[:16]
         is_own = self._is_own(members)
         if is_own and claim not in self.shared.claims and id not in self.shared.letters:
-            return Fate(own=True)
+            return RowChange(own=True)
         if any(name in changed and not (name == _LINE and _members(members[name])) for name in _TEXTS):
             may_remain |= {UNREADABLE}
         if self.person.claims(source) or self._is_about(event):
@@ -161,32 +161,32 @@ class Eraser:
         if "event" in changed:
             changed["digest"] = members.get("digest") or short_digest(members["event"].encode())
         claims = frozenset() if is_own or not self.names(source) else frozenset({claim})
-        return Fate(False, changed, may_remain, Shared(claims, self._letters(members)))
+        return RowChange(False, changed, may_remain, Shared(claims, self._letters(members)))
 
-    def line(self, text: str) -> tuple[str, Fate]:
+    def line(self, text: str) -> tuple[str, RowChange]:
         """Return a line of JSON as it is to be, and what becomes of it."""
         redacted = self._names.redact(text)
         # Numbers in the archive's own columns name no person.
         if redacted.text == text and NUMBER not in redacted.may_remain:
-            return text, Fate(may_remain=redacted.may_remain)
+            return text, RowChange(may_remain=redacted.may_remain)
         members = _members(text)
         if members is None:
-            fate = self.row({_LINE: text})
-            return fate.members.get(_LINE, text), fate
+            change = self.row({_LINE: text})
+            return change.members.get(_LINE, text), change
         # What no column has a place for may be an object or a list.
         flat = {
             name: _to_json(value) if isinstance(value, dict | list) else value
             for name, value in members.items()
         }
-        fate = self.row(flat)
-        for name, value in fate.members.items():
+        change = self.row(flat)
+        for name, value in change.members.items():
             members[name] = value if flat.get(name) == members.get(name) else json.loads(value)
-        return _to_json(members) if fate.members else text, fate
+        return _to_json(members) if change.members else text, change
 
     def _member(self, name: str, value: str) -> Redacted:
         if name == _LINE and _members(value) is not None:
-            line, fate = self.line(value)
-            return Redacted(line, fate.may_remain)
+            line, change = self.line(value)
+            return Redacted(line, change.may_remain)
         return self._names.redact(value, name)
 
     def _event(self, members: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -27,7 +27,7 @@ from glue_jobs.common.hours import Days, hours_of
 from glue_jobs.common.listing import LINES, PARQUET
 from glue_jobs.common.objects import Objects, OldVersions, Stored
 from glue_jobs.compaction.files import CODEC
-from glue_jobs.erasure.person import Eraser, Fate, Person, Shared
+from glue_jobs.erasure.person import Eraser, Person, RowChange, Shared
 
 _AT_ONCE = 20
 """Raw objects that are in memory together. A writer's batch makes one of some MB of lines."""
@@ -110,29 +110,29 @@ class Survey:
 def _survey(rows: Iterable[Row], eraser: Eraser) -> Survey:
     found, claims, letters = Survey(), set[str](), dict[str, str]()
     for row in rows:
-        fate = _fate(row, eraser)[1]
-        found.rows[row["file"]] += fate.own
-        found.redacted[row["file"]] += bool(fate.members)
-        found.may_remain.update((row["file"], reason) for reason in fate.may_remain)
-        claims |= fate.shared.claims
-        letters |= fate.shared.letters
+        change = _changed(row, eraser)[1]
+        found.rows[row["file"]] += change.own
+        found.redacted[row["file"]] += bool(change.members)
+        found.may_remain.update((row["file"], reason) for reason in change.may_remain)
+        claims |= change.shared.claims
+        letters |= change.shared.letters
     found.shared = Shared(frozenset(claims), letters)
     return found
 
 
-def _fate(row: Row, eraser: Eraser) -> tuple[Any, Fate]:
+def _changed(row: Row, eraser: Eraser) -> tuple[Any, RowChange]:
     """Return a row as it is to be, and what becomes of it: a line, or a dictionary."""
     members = row.asDict()
     if "value" in members:
         return eraser.line(members["value"])
-    fate = eraser.row(members)
-    return {**members, **fate.members}, fate
+    change = eraser.row(members)
+    return {**members, **change.members}, change
 
 
 def _left(rows: Iterable[Row], eraser: Eraser) -> Iterator[tuple[str, Any]]:
     for row in rows:
-        made, fate = _fate(row, eraser)
-        if not fate.own:
+        made, change = _changed(row, eraser)
+        if not change.own:
             yield row["file"], made
 
 

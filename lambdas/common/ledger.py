@@ -13,7 +13,7 @@ from eventplane.ledger import LEDGER, LedgerMessage, LedgerRecord, ledger_texts,
 from lambdas.common.archive import Archive
 from lambdas.common.log import logger
 from lambdas.common.metrics import Metric, count
-from lambdas.common.sender import Answer, Fate, Sender
+from lambdas.common.sender import Acceptance, Answer, Sender
 from lambdas.common.sqs import PlainMessage, batches
 
 
@@ -63,7 +63,9 @@ class Ledger:
                 raise LedgerError(len(records))
             answers += self._sender.send(self._queue_url, batch)
         refused = [
-            held for (_, held), answer in zip(parts, answers, strict=True) if answer.fate is not Fate.TAKEN
+            held
+            for (_, held), answer in zip(parts, answers, strict=True)
+            if answer.acceptance is not Acceptance.TAKEN
         ]
         if refused:
             self._write_to_archive(name, refused, at_ms, has_time)

@@ -30,7 +30,7 @@ class Message(Protocol):
     def deduplication(self) -> str: ...
 
 
-class Fate(Enum):
+class Acceptance(Enum):
     """What became of a message: the destination has it, it can be sent again, or it will never be taken."""
 
     TAKEN = "taken"
@@ -40,13 +40,13 @@ class Fate(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The `fate` of one message; `detail` says why, in the destination's words."""
+    """The `acceptance` of one message; `detail` says why, in the destination's words."""
 
-    fate: Fate
+    acceptance: Acceptance
     detail: str = ""
 
 
-TAKEN: Final = Answer(Fate.TAKEN)
+TAKEN: Final = Answer(Acceptance.TAKEN)
 
 
 class Sender(Protocol):

@@ -12,7 +12,7 @@ from eventplane.resource_names import FIFO_SUFFIX
 from eventplane.sqs_binding import DATA_TYPE
 from lambdas.common.aws import client, error_code
 from lambdas.common.log import logger
-from lambdas.common.sender import TAKEN, Answer, Fate, Message, Sender
+from lambdas.common.sender import TAKEN, Acceptance, Answer, Message, Sender
 
 SCHEMES: Final = frozenset({"http", "https"})
 """What URLs of queues begin with; `open_sender` is registered for these."""
@@ -51,8 +51,8 @@ def send_all(
     """Send `messages` batch by batch; whether each was taken. Nothing is sent once there is no time."""
     taken: list[bool] = []
     for batch in batches(messages):
-        answers = sender.send(url, batch) if has_time() else [Answer(Fate.AGAIN)] * len(batch)
-        taken += [answer.fate is Fate.TAKEN for answer in answers]
+        answers = sender.send(url, batch) if has_time() else [Answer(Acceptance.AGAIN)] * len(batch)
+        taken += [answer.acceptance is Acceptance.TAKEN for answer in answers]
     return taken
 
 
@@ -109,13 +109,13 @@ def open_sender() -> Sender:
 
 def _failure(failure: Mapping[str, Any] | None) -> Answer:
     if failure is None:
-        return Answer(Fate.AGAIN, "SQS said nothing of it")
+        return Answer(Acceptance.AGAIN, "SQS said nothing of it")
     code = str(failure["Code"])
     return _refused(code, f"{code}: {failure.get('Message', '')}")
 
 
 def _refused(code: str, detail: str) -> Answer:
-    return Answer(Fate.NEVER if _is_final(code) else Fate.AGAIN, detail)
+    return Answer(Acceptance.NEVER if _is_final(code) else Acceptance.AGAIN, detail)
 
 
 def _is_final(code: str) -> bool:

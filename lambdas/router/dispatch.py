@@ -18,7 +18,7 @@ from eventplane.resource_names import FIFO_SUFFIX
 from eventplane.sqs_binding import COUNT, REPLAYED_HINT, RETRIES, ROUTE, SqsMessage, pack, to_message
 from eventplane.values import timestamp_of_ms
 from lambdas.common.log import logger
-from lambdas.common.sender import Answer, Fate, Sender
+from lambdas.common.sender import Acceptance, Answer, Sender
 from lambdas.common.sqs import SCHEMES, batches
 from lambdas.common.system import Call, Pool, Threads
 from lambdas.router.delivery_memory import DeliveryMemory
@@ -31,7 +31,7 @@ THREADS: Final = 8
 1.3 s instead of 10; botocore keeps 10 connections open."""
 
 _SQS: Final = "sqs"
-_LATER: Final = Answer(Fate.AGAIN, "there was no time left")
+_LATER: Final = Answer(Acceptance.AGAIN, "there was no time left")
 
 
 class SendingTime:
@@ -78,9 +78,9 @@ class Dispatch:
         failed: set[str] = set()
         letters: list[Step] = []
         for step, answer in self._answers(contract, (each for each in planned if not each.tried_once), time):
-            if answer.fate is Fate.TAKEN:
+            if answer.acceptance is Acceptance.TAKEN:
                 done.append(step)
-            elif answer.fate is Fate.NEVER and step.record.type != DEAD_LETTER_TYPE:
+            elif answer.acceptance is Acceptance.NEVER and step.record.type != DEAD_LETTER_TYPE:
                 letters += engine.planner.dead(step, Refusal(Reason.NOT_TAKEN, answer.detail), now_ms)
             else:
                 # A letter that is not taken stays with its original: the queue's dead-letter queue gets both.
@@ -88,12 +88,12 @@ class Dispatch:
         letters, known = self.memory.sort_out(letters)
         done += [*known, *(step for step in letters if not step.event)]
         for step, answer in self._answers(contract, letters, time):
-            if answer.fate is Fate.TAKEN:
+            if answer.acceptance is Acceptance.TAKEN:
                 done.append(step)
             else:
                 failed.add(step.record.message_id)
         for step, answer in self._answers(contract, (each for each in planned if each.tried_once), time):
-            done.append(step if answer.fate is Fate.TAKEN else _dropped(step))
+            done.append(step if answer.acceptance is Acceptance.TAKEN else _dropped(step))
         return done, failed
 
     def _answers(
@@ -124,7 +124,7 @@ class Dispatch:
                 call, answers = in_flight.pop(future), future.result()
                 broken |= call.broken_groups(answers)
                 for parcel, answer in zip(call.parcels, answers, strict=True):
-                    if answer.fate is Fate.NEVER and len(parcel.steps) > 1:
+                    if answer.acceptance is Acceptance.NEVER and len(parcel.steps) > 1:
                         # One of its events is the cause: alone, each gets an answer of its own.
                         waiting.setdefault(call.protocol, [])[:0] = call.with_single_events(parcel)
                     else:
@@ -208,7 +208,9 @@ class _Call:
         if not self.is_fifo:
             return set()
         pairs = zip(self.messages, answers, strict=True)
-        return {(self.url, message.group) for message, answer in pairs if answer.fate is Fate.AGAIN}
+        return {
+            (self.url, message.group) for message, answer in pairs if answer.acceptance is Acceptance.AGAIN
+        }
 
     def with_single_events(self, parcel: _Parcel) -> list[_Call]:
         """Return calls with each event of one `parcel` in a message of its own."""

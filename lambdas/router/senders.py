@@ -9,7 +9,7 @@ from types import MappingProxyType
 from eventplane.errors import EventPlaneError
 from eventplane.names import SENDERS
 from lambdas.common.log import logger
-from lambdas.common.sender import Answer, Fate, Message, Sender
+from lambdas.common.sender import Acceptance, Answer, Message, Sender
 
 
 class NoSenderError(EventPlaneError):
@@ -58,12 +58,12 @@ class Senders:
             answers = self._senders[scheme_of(url)].send(url, batch)
         except Exception as error:  # noqa: BLE001 - whatever a package of somebody else raises, the others go on
             logger.exception("a sender failed", url=url, messages=len(batch))
-            return [Answer(Fate.AGAIN, f"{type(error).__name__}: {error}")] * len(batch)
+            return [Answer(Acceptance.AGAIN, f"{type(error).__name__}: {error}")] * len(batch)
         if len(answers) != len(batch):
             # Which of them it means nobody knows; sent twice is better than lost.
             detail = f"its sender answered {len(answers)} times for {len(batch)} messages"
             logger.error("a sender failed", url=url, error=detail)
-            return [Answer(Fate.AGAIN, detail)] * len(batch)
+            return [Answer(Acceptance.AGAIN, detail)] * len(batch)
         return answers
 
 

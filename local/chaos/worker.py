@@ -35,7 +35,7 @@ from lambdas.common.archive import Archive
 from lambdas.common.clock import system_clock
 from lambdas.common.ledger import Ledger
 from lambdas.common.queue import Invocation, QueueMessage
-from lambdas.common.sender import TAKEN, Answer, Fate, Message
+from lambdas.common.sender import TAKEN, Acceptance, Answer, Message
 from lambdas.common.sqs import SqsSender
 from lambdas.router.dispatch import Dispatch
 from lambdas.router.engine import Engine, build_engine
@@ -142,7 +142,7 @@ class LedgerQueue:
     def send(self, url: str, batch: Sequence[Message]) -> list[Answer]:  # noqa: ARG002
         messages = [QueueMessage(uuid4().hex, each.body, system_clock(), 1) for each in batch]
         failed = self._writer.process(messages, _invocation())
-        again = Answer(Fate.AGAIN, "not written")
+        again = Answer(Acceptance.AGAIN, "not written")
         return [again if each.id in failed else TAKEN for each in messages]
 
 

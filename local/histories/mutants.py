@@ -152,8 +152,8 @@ MUTANTS: Final = (
     Mutant(
         "a refused delivery counts as done",
         "lambdas/router/dispatch.py",
-        "            if answer.fate is Fate.TAKEN:\n                done.append(step)\n            elif",
-        "            if answer.fate is not Fate.NEVER:\n                done.append(step)\n            elif",
+        "is Acceptance.TAKEN:\n                done.append(step)\n            elif",
+        "is not Acceptance.NEVER:\n                done.append(step)\n            elif",
     ),
     Mutant(
         "a failed call of SQS counts as taken",

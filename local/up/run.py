@@ -35,7 +35,7 @@ from local.network import Network
 from local.plane import DownlinkSchedule, Plane, deploy_plane, warm_up
 from local.ports import LOOPBACK, free_port
 from local.process import Restarter, Supervisor, run_lock
-from local.up.folder import MARK, Folder, Running, end_leftovers
+from local.up.folder import FOLDER, MARK, Folder, Running, end_leftovers
 from local.up.observer import ObservingProxy
 from local.up.plane import ALARM, VOICE_SERVICE, LocalPlane, queue_names
 from operations import system
@@ -113,7 +113,7 @@ def up(
             signal.signal(signal.SIGHUP, signal.getsignal(signal.SIGTERM))  # the terminal was closed
         plane, proxy = _start_cloud(stack, supervisor, console, contract, _context(contract_file, webhooks))
         home = _start_home(stack, supervisor, plane, console)
-        commands = commands_for(folder, home.broker.port)
+        commands = commands_for(folder, home.broker.port, contract_file)
         inboxes = queue_names(plane.inboxes)
         seen = stack.enter_context(LocalPlane(plane.cloud, proxy, home, plane.contract, inboxes, commands))
         stack.enter_context(DownlinkSchedule(plane.cloud))
@@ -180,8 +180,12 @@ def publish(folder: Folder, console: Console, webhooks: Mapping[str, str] | None
     console.print(f"contract {contract.version} is in force")
 
 
-def commands_for(folder: Folder, broker_port: int) -> dict[str, str]:
+def commands_for(folder: Folder, broker_port: int, contract_file: Path) -> dict[str, str]:
     """Return commands for the plane, by what they do."""
+    publish_, down = "make publish", "make down"
+    if folder.path != FOLDER.resolve():
+        own = shlex.quote(str(folder.path))
+        publish_, down = (f"python -m local.up {each} --folder {own}" for each in ("publish", "down"))
     env, alarm = _relative(folder.environment), _relative(folder.path / _ALARM_FILE)
     topic = local_topic(VOICE_SERVICE, "outbox")
     return {
@@ -193,14 +197,15 @@ def commands_for(folder: Folder, broker_port: int) -> dict[str, str]:
         "send an event of a file, as its participant": "eventplane send EVENT.json",
         "see an inbox": "eventplane inbox alarm-centre --follow",
         "follow one event": "eventplane trace ID --follow",
-        "put a changed contract/event_plane.yaml in force": "make publish",
-        "end it all": "make down",
+        f"put a changed {_relative(contract_file)} in force": publish_,
+        "end it all": down,
     }
 
 
 def tell(running: Running, folder: Folder, console: Console, seconds: float | None = None) -> None:
     """Print where the plane is, and commands for it."""
     took = "" if seconds is None else f" after {seconds:.0f} s"
+    commands = commands_for(folder, running.broker_port, Path(running.contract_file))
     lines = [
         f"the plane is up{took}: one home ({running.home}), contract {running.contract_version}",
         "",
@@ -209,7 +214,7 @@ def tell(running: Running, folder: Folder, console: Console, seconds: float | No
         f"  AWS endpoint      {running.cloud.url} ({running.cloud.region})",
         f"  logs              {_relative(folder.run)}",
         "",
-        *(f"  # {what}\n  {line}" for what, line in commands_for(folder, running.broker_port).items()),
+        *(f"  # {what}\n  {line}" for what, line in commands.items()),
     ]
     # A line that the terminal breaks could not be copied.
     console.print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)

@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from botocore.exceptions import ClientError
 
+from eventplane.contract import Priority
 from eventplane.device_reports import DISCARDED, HEARTBEAT, REPORT_PREFIX, thing_of
 from eventplane.envelope import Envelope, parse_event
 from eventplane.errors import EnvelopeError
@@ -30,6 +31,9 @@ from operations.command import say
 RECENT: Final = 12
 """Newest reports that the device's clock is judged by. Ours: an hour of heartbeats, so that a clock that was
 set right is not judged by what it was before."""
+
+NOT_STORED: Final = "not stored"
+"""The `outcome` of what a device had no room for, or refused."""
 
 _MOST: Final = 1e15
 _MOST_CHARACTERS: Final = 200
@@ -76,17 +80,26 @@ class DeviceReport:
         beat = self.presence and self.presence.heartbeat
         return beat.at_ms if beat else self.heartbeat_ms
 
+    def oldest_ms(self, priority: Priority) -> int | None:
+        """Return since when the oldest event of a priority waited, Unix milliseconds; None if none did."""
+        age_s = self.number(f"oldest_{priority}_s")
+        return None if self.heartbeat_ms is None or not age_s else self.heartbeat_ms - round(1_000 * age_s)
+
 
 def report_of(
-    thing: str, presences: Records[DeviceState], archive: Archive | None, hours: int = 1
+    thing: str,
+    presences: Records[DeviceState] | None,
+    archive: Archive | None,
+    hours: int = 1,
+    until: datetime | None = None,
 ) -> DeviceReport:
-    """Return what `thing` reported, as presence and the archive know it.
+    """Return what `thing` reported, as presence (None: unknown) and the archive know it.
 
-    Of the archive it reads `hours` up to the device's last heartbeat, or up to now if none is known, and one
-    more: a report is written after it came. Raises what boto3 raises.
+    Of the archive it reads `hours` up to the device's last heartbeat, or up to `until` (now) if none is
+    known, and one more: a report is written after it came. Raises what boto3 raises.
     """
-    presence = _presence(thing, presences)
-    until = system.now()
+    presence = None if presences is None else _presence(thing, presences)
+    until = until or system.now()
     if presence and presence.heartbeat:
         heard = datetime.fromtimestamp(presence.heartbeat.at_ms / 1_000, UTC)
         until = min(heard + timedelta(hours=1), until)
@@ -162,7 +175,7 @@ def _losses(data: Mapping[str, Any]) -> dict[Loss, int]:
     found: Counter[Loss] = Counter()
     for outcome, name, where in (
         (None, "deliveries", "destination"),
-        ("not stored", "not_stored", "channel"),
+        (NOT_STORED, "not_stored", "channel"),
     ):
         rows = data.get(name)
         for each in map(_members, rows if isinstance(rows, list) else ()):

@@ -49,7 +49,7 @@ def document(report: DeviceReport) -> dict[str, Any]:
 def lines(report: DeviceReport) -> list[tuple[str, str]]:
     """Return the name and the words of each line for a person."""
     pending = report.number("pending")
-    found = [("connection", _connection(report)), ("heartbeat", _heartbeat(report))]
+    found = [("connection", connection(report)), ("heartbeat", _heartbeat(report))]
     found.append(("backlog", _NOT_REPORTED if pending is None else f"{pending:.0f} pending"))
     found += [(f"{each} backlog", _waiting(**_waits(report, each))) for each in Priority]
     found += [(each, report.text(each) or _NOT_REPORTED) for each in _TEXTS]
@@ -58,7 +58,8 @@ def lines(report: DeviceReport) -> list[tuple[str, str]]:
     return [*found, *(("discarded", each) for each in _discarded(report))]
 
 
-def _connection(report: DeviceReport) -> str:
+def connection(report: DeviceReport) -> str:
+    """Return since when the device is connected or not, and whether it is quiet, in words."""
     state = report.presence
     if state is None or state.sighting is None:
         return _NOT_REPORTED

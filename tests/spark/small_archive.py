@@ -252,6 +252,15 @@ class SmallArchive:
         self.handovers.append(replace(row, **more))
         return self.handovers[-1]
 
+    def give_up(self, event: Envelope, by: str, suffix: str = "", **more: Any) -> None:
+        """The reader `by` makes a dead letter of `event`, the last one that the ledger has, in `help`."""
+        sender = next(row.sender for row in reversed(self.ledger) if row.id == event.id)
+        id = letter_id(sender, event.source, event.id) + suffix
+        letter = write_event({"id": id, "source": f"/eventplane/client/{by}", "type": DEAD_LETTER_TYPE})
+        to_help = {"route": "letters", "destination": "help.inbox", "outcome": Outcome.DELIVERED}
+        words = {"sender": by, "entered_by": f"{by}.outbox", "dead_letter_reason": "bug"}
+        self.ledger.append(replace(self.record(letter, None), **{**to_help, **words, **more}))
+
     def write(self) -> None:
         """Put the objects into the folder."""
         for name, body in self.bodies().items():

@@ -31,6 +31,7 @@ from eventplane.ledger import Basis, to_line
 from eventplane.limits import MAX_HOPS, MAX_SENT_EVENT_BYTES
 from eventplane.names import REPLY_TYPE, VERDICT
 from eventplane.reasons import Outcome, Reason
+from eventplane.replay import REDRIVE
 from glue_jobs.common.objects import FolderObjects
 from glue_jobs.delivery_audit import publication
 from glue_jobs.delivery_audit.chain import History
@@ -175,6 +176,17 @@ def plant_handovers(archive: SmallArchive) -> None:
     archive.ledger.pop()
 
 
+def plant_given_up(archive: SmallArchive) -> None:
+    """What readers gave up: of their inbox and another's, once more, and what was redriven since."""
+    for by, reason in (("care", None), ("help", None), ("care", REDRIVE)):
+        event = archive.send(READING, room="kitchen", senderservice="voice")
+        archive.give_up(event, by, decided_at_ms=NOON_MS + 100)
+        archive.give_up(event, by, decided_at_ms=NOON_MS + 200, dead_letter_reason="another")
+        if reason:
+            row = next(each for each in archive.ledger if each.id == event.id)
+            archive.ledger.append(replace(row, decided_at_ms=NOON_MS + 300, reason=reason))
+
+
 def plant_oddities(archive: SmallArchive) -> None:
     """Malformed lines and events, and values in other types than their own."""
     archive.send(REPLY_TYPE, severity=17)
@@ -246,6 +258,7 @@ def test_what_spark_reads_is_what_the_core_reads(
     plant_ends(archive)
     plant_contradictions(archive)
     plant_handovers(archive)
+    plant_given_up(archive)
     plant_oddities(archive)
     archive.write()
     words = ["--INPUT", str(archive.folder), "--OUTPUT", str(tmp_path / "audit"), "--AS_OF", AS_OF]

@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING, Final
 from eventplane.account import Fate, reader_of
 from eventplane.attributes import Attributes
 from eventplane.contract import Place
+from eventplane.dead_letter import DEAD_LETTER_TYPE, letter_id
 from eventplane.names import EPOCH, SEQUENCE, SUBSCRIBERS
+from eventplane.replay import REDRIVE
+from eventplane.sender import Sender
 from glue_jobs.common.attestation import open_key
 from glue_jobs.common.objects import MemoryObjects
 from glue_jobs.delivery_audit.audit import Audit, Request
@@ -22,7 +25,7 @@ from glue_jobs.delivery_audit.small import audit_small
 from glue_jobs.delivery_audit.verdict import OPEN, PROVEN
 from local.histories.cloud import BUCKET
 from local.histories.oracles.archive import ledger
-from local.histories.oracles.delivered import discarded, letters, put
+from local.histories.oracles.delivered import discarded, letters, letters_about, put
 from local.histories.oracles.finding import Finding
 
 if TYPE_CHECKING:
@@ -37,6 +40,8 @@ DAY: Final = Window(date(2026, 1, 1))
 _NOT_PUT: Final = (Kind.LOST, Kind.DEAD_LETTERED, Kind.EXPIRED, Kind.DROPPED)
 _GIVEN_UP: Final = "given up"
 _FATES: Final = (Fate.IN_INBOX, Fate.REFUSED, Fate.LOST)
+"""Words that are compared by number. What was given up has findings, and lies in the inbox as well."""
+
 _FATE_OF: Final = {Kind.DEAD_LETTERED: Fate.REFUSED, Kind.LOST: Fate.LOST}
 
 
@@ -59,7 +64,13 @@ def request_of(history: History) -> Request:
 def judged(history: History) -> Iterator[Finding]:
     """Compare what the audit says with what the simulator knows."""
     audit = audit_small(request_of(history))
-    found, known = {*_found(audit)}, {*_known(history)}
+    # Of what was sent back the last word counts, which the archive alone has.
+    again = {
+        (_GIVEN_UP, each["source"], each["id"], each["destination"])
+        for each in ledger(history)
+        if each["reason"] == REDRIVE
+    }
+    found, known = {*_found(audit)} - again, {*_known(history), *_by_readers(history)} - again
     for kind, which in (("the audit is wrong", found - known), ("the audit misses", known - found)):
         for first, *others in sorted(which):
             yield Finding(f"{kind}: {first}", " ".join(others))
@@ -74,13 +85,16 @@ def _found(audit: Audit) -> Iterator[Statement]:
         # Those of subscribed endpoints are told apart by their routes, and have an oracle of their own.
         if reader_of(str(each["inbox"])) == SUBSCRIBERS:
             continue
-        yield from (("inbox", str(each["inbox"]), fate, str(each[fate])) for fate in _FATES if each[fate])
+        counts = {**each, Fate.IN_INBOX: each[Fate.IN_INBOX] + each[Fate.GIVEN_UP]}
+        yield from (("inbox", str(each["inbox"]), fate, str(counts[fate])) for fate in _FATES if counts[fate])
     for each in audit.findings:
         yield from _of_finding(each)
 
 
 def _of_finding(found: Found) -> Iterator[Statement]:
-    if found.kind in _NOT_PUT and found.route is not None:
+    if found.kind == Kind.DEAD_LETTERED and found.hop == Hop.INBOX_CONSUMER:
+        yield _GIVEN_UP, str(found.source), str(found.id), str(found.destination)
+    elif found.kind in _NOT_PUT and found.route is not None:
         yield found.kind, found.hop, str(found.source), str(found.id), str(found.destination)
     elif found.kind in _NOT_PUT and found.sequence is not None:
         kind = found.kind if found.kind == Kind.LOST else _GIVEN_UP
@@ -112,6 +126,16 @@ def _known(history: History) -> Iterator[Statement]:
     yield from (("inbox", address, str(fate), str(count)) for (address, fate), count in fates.items())
     is_broken = any(kind == Kind.LOST for kind, *_ in lost)
     yield "verdict", BROKEN if is_broken else INCOMPLETE if unattested else PROVEN
+
+
+def _by_readers(history: History) -> Iterator[Statement]:
+    """What readers in the cloud gave up, of which the ledger has the dead letter."""
+    received = {each["id"].partition(".")[0] for each in ledger(history) if each["type"] == DEAD_LETTER_TYPE}
+    for key, letter in letters_about(history):
+        owner, _, box = letter["channel"].partition(".")
+        is_readers = box == "inbox" and not history.contract.participants[owner].kind.is_on_device
+        if is_readers and letter_id(str(Sender(**letter["sender"])), *key) in received:
+            yield _GIVEN_UP, *key, letter["channel"]
 
 
 def _in_inboxes(

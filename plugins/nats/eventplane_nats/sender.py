@@ -12,7 +12,7 @@ import nats
 from eventplane_nats.connection import Connection, server_and_name
 from eventplane_nats.rights import ROUTER
 from eventplane_nats.wire import headers_of
-from lambdas.common.sender import TAKEN, Answer, Fate, Message, Sender
+from lambdas.common.sender import TAKEN, Acceptance, Answer, Message, Sender
 
 _PUBLISH_S: Final = 2.0
 """Longest that a stream takes to confirm, seconds."""
@@ -102,4 +102,4 @@ def _answer(error: BaseException | None) -> Answer:
         isinstance(error, nats.js.errors.APIError) and error.err_code == _TOO_LARGE
     )
     detail = f"{type(error).__name__}: {error}".removesuffix(": ")
-    return Answer(Fate.NEVER if too_large else Fate.AGAIN, detail)
+    return Answer(Acceptance.NEVER if too_large else Acceptance.AGAIN, detail)

@@ -41,7 +41,7 @@ from eventplane_nats.rights import password_variable
 from eventplane_nats.sender import PAUSE_S, NatsSender
 from eventplane_nats.streams import Level, level, make_stream
 from eventplane_nats.transport import NatsTransport
-from lambdas.common.sender import TAKEN, Fate
+from lambdas.common.sender import TAKEN, Acceptance
 from local.nats import NatsServer, start_nats
 from local.process import Supervisor
 from tests.eventually import eventually
@@ -328,7 +328,7 @@ def test_what_is_too_large_is_refused_for_good(
     sender = NatsSender()
     batch = [to_message(padded("1", 4_000)), to_message(padded("2", 10))]
     answers = sender.send(f"{guarded.url}/{own.stream}", batch)
-    assert [each.fate for each in answers] == [Fate.NEVER, Fate.TAKEN]
+    assert [each.acceptance for each in answers] == [Acceptance.NEVER, Acceptance.TAKEN]
     sender.close()
     inbox.close()
     operator.close()
@@ -345,7 +345,7 @@ def test_a_router_sends_a_copy_and_the_reader_has_one_with_its_route(
     assert (ids([received]), received.route) == (["routed"], "alarms")
     assert received.sent_at_ms
     (answer,) = sender.send(f"{channel.server.url}/nowhere", [message])
-    assert (answer.fate, "NoStreamResponse" in answer.detail) == (Fate.AGAIN, True)
+    assert (answer.acceptance, "NoStreamResponse" in answer.detail) == (Acceptance.AGAIN, True)
     sender.close()
 
 
@@ -365,7 +365,7 @@ def test_a_server_that_is_down_is_not_waited_for_each_time(
         patch.setattr("eventplane_nats.sender.Connection", Refused)
         for _ in range(3):
             (answer,) = sender.send(url, [to_message(event())])
-            assert (answer.fate, answer.detail) == (Fate.AGAIN, "ConnectionRefusedError: down")
+            assert (answer.acceptance, answer.detail) == (Acceptance.AGAIN, "ConnectionRefusedError: down")
     assert len(tried) == 1
     now[0] += PAUSE_S
     assert sender.send(url, [to_message(event())]) == [TAKEN]
@@ -389,7 +389,7 @@ def test_a_secret_that_cannot_be_read_is_not_waited_for_each_time(monkeypatch: p
     sender = NatsSender()
     for _ in range(3):
         (answer,) = sender.send("nats://127.0.0.1:1/inbox", [to_message(event())])
-        assert (answer.fate, "ConnectTimeoutError" in answer.detail) == (Fate.AGAIN, True)
+        assert (answer.acceptance, "ConnectTimeoutError" in answer.detail) == (Acceptance.AGAIN, True)
     assert threading.active_count() == threads
     (config,) = asked
     assert config.connect_timeout + config.read_timeout <= 2
@@ -409,7 +409,7 @@ def test_a_connection_that_took_all_the_time_has_none_left_to_send(
     monkeypatch.setattr("eventplane_nats.sender.Connection", Slow)
     sender = NatsSender(lambda: now[0])
     (answer,) = sender.send(f"{channel.server.url}/{channel.stream}", [to_message(event())])
-    assert (answer.fate, channel.level().messages) == (Fate.AGAIN, 0)
+    assert (answer.acceptance, channel.level().messages) == (Acceptance.AGAIN, 0)
     sender.close()
 
 

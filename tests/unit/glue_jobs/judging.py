@@ -198,7 +198,8 @@ def groups_of(
     rows = [each.grouped for each in tap_rows(tap, window, routes, number)]
     rows += ledger_rows(ledger, window, number) + handover_rows(handovers, window, number)
     letters = judging.received_dead_letters(map(ledger_row, archive.ledger))
-    return [group for _, group in event_groups(sorted(rows, key=itemgetter(0)), letters)]
+    given_up = judging.letters_of_readers(map(ledger_row, archive.ledger))
+    return [group for _, group in event_groups(sorted(rows, key=itemgetter(0)), letters, given_up)]
 
 
 def ledger_row(record: LedgerRecord) -> LedgerRow:

@@ -250,11 +250,11 @@ def test_a_row_of_the_person_s_device_is_the_person_s(members: dict[str, object]
     ],
 )
 def test_a_row_of_another_party_is_redacted_and_stays(members: dict[str, object]) -> None:
-    fate = Eraser(PERSON).row(members)
-    assert not fate.own
-    assert fate.members
-    assert {*fate.members} <= {*members}
-    assert not any(Eraser(PERSON).names(str(value)) for value in {**members, **fate.members}.values())
+    change = Eraser(PERSON).row(members)
+    assert not change.own
+    assert change.members
+    assert {*change.members} <= {*members}
+    assert not any(Eraser(PERSON).names(str(value)) for value in {**members, **change.members}.values())
 
 
 @pytest.mark.parametrize(
@@ -268,8 +268,8 @@ def test_a_row_of_another_party_is_redacted_and_stays(members: dict[str, object]
     ],
 )
 def test_a_row_of_other_types_is_redacted_and_stops_nothing(members: dict[str, object]) -> None:
-    line, fate = Eraser(PERSON).line(json.dumps(members))
-    assert not fate.own
+    line, change = Eraser(PERSON).line(json.dumps(members))
+    assert not change.own
     assert not Eraser(PERSON).names(line)
     assert json.loads(line).keys() >= members.keys()
 
@@ -284,13 +284,13 @@ def test_a_source_of_the_person(source: str, is_claimed: bool) -> None:
 
 def test_a_redacted_event_keeps_its_identity_its_other_text_and_its_digest() -> None:
     line = tap_line("home-2", subject="/devices/home-1/bell", data={"note": "home-1 is ill", "n": [1.50, 2]})
-    redacted, fate = Eraser(PERSON).line(line)
+    redacted, change = Eraser(PERSON).line(line)
     before, after = row_of(line), row_of(redacted)
     assert after.pop("digest") == short_digest(json.loads(line)["event"].encode())
     assert {name for name in before if before[name] != after[name]} == {"subject", "data"}
     assert str(after["data"]["note"]).endswith(" is ill")  # type: ignore[index]
     assert "[1.5, 2]" in json.loads(redacted)["event"]
-    assert (fate.own, fate.may_remain, fate.shared) == (False, frozenset(), Shared())
+    assert (change.own, change.may_remain, change.shared) == (False, frozenset(), Shared())
     assert Eraser(PERSON).line(redacted)[0] == redacted
     other = Eraser(Person("//ill.example/", "bell"))
     assert json.loads(other.line(redacted)[0])["digest"] == json.loads(redacted)["digest"]
@@ -308,8 +308,8 @@ def test_the_data_of_a_source_of_the_person_goes_whoever_sent_it(members: dict[s
     name = next(each for each in members if each.startswith("data"))
     texts = set()
     for more in ({}, {"subject": "x"}):
-        redacted, fate = Eraser(PERSON).line(tap_line("home-2", **members, **more))
-        assert not fate.own
+        redacted, change = Eraser(PERSON).line(tap_line("home-2", **members, **more))
+        assert not change.own
         assert "pulse" not in redacted
         assert "cHVsc2U" not in redacted
         texts.add(str(row_of(redacted)[name]))
@@ -354,15 +354,15 @@ def test_numbers_that_equal_the_name_stay_in_rows_of_others(
     text = json.dumps(members).replace("0", client).replace("{}", client)
     line = tap_line("home-2", **json.loads(text))
     row = {**json.loads(line), "attempt": int(client), "devicesequence": client}
-    fate = Eraser(Person("//home-1/", client)).line(json.dumps(row))
-    assert fate[0] == json.dumps(row)
-    assert fate[1].may_remain == ({NUMBER} if may_remain and len(client) > 6 else set())
+    change = Eraser(Person("//home-1/", client)).line(json.dumps(row))
+    assert change[0] == json.dumps(row)
+    assert change[1].may_remain == ({NUMBER} if may_remain and len(client) > 6 else set())
 
 
 def test_a_device_with_a_number_as_its_name_has_the_mark_of_an_erased_one() -> None:
     eraser = Eraser(Person("//home-1/", "4829173"))
-    line, fate = eraser.line(tap_line("home-2", subject="4829173", replydevice="4829173"))
-    assert not fate.own
+    line, change = eraser.line(tap_line("home-2", subject="4829173", replydevice="4829173"))
+    assert not change.own
     assert row_of(line)["replydevice"] == mark("4829173")
     assert mark("4829173").startswith(ERASED)
 

@@ -9,6 +9,8 @@ import pytest
 
 from eventplane.ledger import HandoverRecord
 from eventplane.reasons import Outcome
+from eventplane.replay import REDRIVE, REPLAY
+from eventplane.sender import PLANE
 from glue_jobs.delivery_audit.event_group import HoleCount, InboxCount, LatencyKey
 from tests.spark.small_archive import (
     ALARM,
@@ -89,6 +91,45 @@ def test_each_fault_is_found_at_its_hop(archive: SmallArchive) -> None:
             samples[key.route, key.priority] += count
     strayed = ("alarms -> care.inbox", "normal")
     assert samples == {("alarms", "urgent"): 6, ("readings", "normal"): 2, strayed: 1}
+
+
+GIVEN_UP = ({"given up": 1}, ["bug, by care"])
+IN_INBOX: Any = ({"in the inbox": 1}, [])
+
+
+@pytest.mark.parametrize(
+    ("letters", "again_ms", "lost", "told"),
+    [
+        ([("care", 100, "")], None, False, GIVEN_UP),
+        ([("care", 100, "")] * 2, None, False, GIVEN_UP),
+        # A party's word is taken for its own inbox.
+        ([("help", 100, ""), ("home-1/care", 100, ""), (PLANE, 100, "")], None, False, IN_INBOX),
+        # A redrive and a replay put it into the inbox anew.
+        ([("care", 100, "")], 200, False, IN_INBOX),
+        ([("care", 100, ""), ("care", 300, ".r2")], 200, False, GIVEN_UP),
+        ([("care", 100, "")], None, True, ({"lost": 1}, [])),
+    ],
+)
+@pytest.mark.parametrize("reason", [REPLAY, REDRIVE])
+def test_what_its_reader_gave_up_is_no_longer_in_the_inbox(
+    archive: SmallArchive,
+    letters: list[tuple[str, int, str]],
+    again_ms: int | None,
+    lost: bool,
+    told: tuple[dict[str, int], list[str]],
+    reason: str,
+) -> None:
+    event = archive.send(READING)
+    if again_ms:
+        archive.ledger += archive.ledger
+        archive.alter(decided_at_ms=NOON_MS + again_ms, reason=reason)
+    for by, at_ms, suffix in letters:
+        archive.give_up(event, by, suffix=suffix, decided_at_ms=NOON_MS + at_ms)
+    if lost:
+        del archive.ledger[0]
+    report = judged(archive)
+    details = [each.detail for each in report.findings if each.kind == "dead_lettered"]
+    assert (report.accounts()["care.inbox"], details) == told
 
 
 @pytest.mark.source("P4", "C1")

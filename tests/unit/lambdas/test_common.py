@@ -33,7 +33,7 @@ from lambdas.common.aws import PATIENT, QUICK, WORST_CALL_MS, Patience, client
 from lambdas.common.metrics import Metric, count, metrics
 from lambdas.common.queue import QueueMessage, read_messages
 from lambdas.common.redelivery import Redelivery, handle_each
-from lambdas.common.sender import TAKEN, Answer, Fate
+from lambdas.common.sender import TAKEN, Acceptance, Answer
 from lambdas.common.sqs import MAX_BYTES, MAX_ENTRIES, PlainMessage, SqsSender, batches
 from tests.fakes.faults import FailingClient, HookedClient
 from tests.unit.lambdas.support import (
@@ -89,7 +89,7 @@ def test_an_entry_missing_from_the_answer_is_tried_again() -> None:
 
     batch = [to_message(event("1")), to_message(event("2"))]
     assert SqsSender(Forgetful()).send("https://queue", batch) == [
-        Answer(Fate.AGAIN, "SQS said nothing of it"),
+        Answer(Acceptance.AGAIN, "SQS said nothing of it"),
         TAKEN,
     ]
 
@@ -102,8 +102,8 @@ def test_a_batch_that_is_too_long_is_halved_and_a_message_that_is_goes_nowhere(c
     code = "AWS.SimpleQueueService.BatchRequestTooLong"
     small = FailingClient(cloud.sqs, "send_message_batch", refused=is_too_long, code=code)
     batch = [PlainMessage("x" * (300_000 if at == 3 else 60_000)) for at in range(10)]
-    fates = [each.fate for each in SqsSender(small).send(cloud.source, batch)]
-    assert fates == [Fate.NEVER if at == 3 else Fate.TAKEN for at in range(10)]
+    found = [each.acceptance for each in SqsSender(small).send(cloud.source, batch)]
+    assert found == [Acceptance.NEVER if at == 3 else Acceptance.TAKEN for at in range(10)]
 
 
 def test_a_fifo_queue_gets_groups_and_deduplication(cloud: Cloud) -> None:

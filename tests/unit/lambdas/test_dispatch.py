@@ -22,7 +22,7 @@ from eventplane.reasons import Outcome
 from eventplane.sqs_binding import split
 from lambdas.common import system
 from lambdas.common.queue import Invocation, QueueMessage
-from lambdas.common.sender import TAKEN, Answer, Fate, Message
+from lambdas.common.sender import TAKEN, Acceptance, Answer, Message
 from lambdas.router import service
 from lambdas.router.dispatch import THREADS, Dispatch
 from lambdas.router.engine import build_engine
@@ -51,19 +51,22 @@ class Recorder:
     """Takes every message but those that contain `poison`; `before` is called with each URL first."""
 
     def __init__(
-        self, before: Callable[[str], Any] = str, poison: str = "\0", fate: Fate = Fate.NEVER
+        self,
+        before: Callable[[str], Any] = str,
+        poison: str = "\0",
+        acceptance: Acceptance = Acceptance.NEVER,
     ) -> None:
         self.calls: list[tuple[str, list[Message]]] = []
         self._before = before
         self._poison = poison
-        self._fate = fate
+        self._acceptance = acceptance
         self._lock = threading.Lock()
 
     def send(self, url: str, batch: Sequence[Message]) -> list[Answer]:
         self._before(url)
         with self._lock:
             self.calls.append((url, list(batch)))
-        return [Answer(self._fate, "no") if self._poison in each.body else TAKEN for each in batch]
+        return [Answer(self._acceptance, "no") if self._poison in each.body else TAKEN for each in batch]
 
     def ids(self, url: str = CARE) -> list[list[str]]:
         """The ids of events, call by call."""
@@ -200,7 +203,7 @@ class TestOrder:
     @pytest.mark.source("P17")
     def test_in_a_fifo_queue_no_event_overtakes_one_that_failed_in_its_group(self, fifo: Sending) -> None:
         events = [event(str(at), partitionkey="odd" if at % 2 else "even") for at in range(30)]
-        sender = Recorder(poison='"id":"5"', fate=Fate.AGAIN)
+        sender = Recorder(poison='"id":"5"', acceptance=Acceptance.AGAIN)
         done, failed = fifo(sender, message("m1", frame(pack(events))))
         # The first batch was one call; after it only the other group went on.
         delivered = [int(step.record.id) for step in done]
@@ -279,7 +282,7 @@ class TestPacks:
         assert found == {"0-0": rest, "0-1": dead, "0-2": rest}
 
     def test_each_message_with_an_event_in_a_failed_pack_is_redelivered(self, sending: Sending) -> None:
-        sender = Recorder(poison='"id":"1-0"', fate=Fate.AGAIN)
+        sender = Recorder(poison='"id":"1-0"', acceptance=Acceptance.AGAIN)
         done, failed = sending(sender, *frames(30, 10, 30))
         assert (sender.sizes(), failed, len(done)) == ([50, 20], {"m0", "m1", "m2"}, 20)
 

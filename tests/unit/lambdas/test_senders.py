@@ -10,7 +10,7 @@ import pytest
 
 from eventplane.names import SENDERS
 from eventplane.sqs_binding import to_message
-from lambdas.common.sender import TAKEN, Answer, Fate, Message
+from lambdas.common.sender import TAKEN, Acceptance, Answer, Message
 from lambdas.router.senders import NoSenderError, Senders, SeveralSendersError
 from tests.packages import install
 from tests.unit.lambdas.support import Cloud, event
@@ -94,7 +94,7 @@ def test_a_package_that_cannot_be_loaded_does_not_affect_the_others(
     url = cloud.queue("some-inbox")
     senders = Senders.of(["pigeon://loft", url])
     for answer in senders.send("pigeon://loft", BATCH):
-        assert (answer.fate, "no_such_library" in answer.detail) == (Fate.AGAIN, True)
+        assert (answer.acceptance, "no_such_library" in answer.detail) == (Acceptance.AGAIN, True)
     assert senders.send(url, BATCH) == [TAKEN, TAKEN]
 
 
@@ -103,7 +103,7 @@ def test_a_sender_that_could_not_be_opened_is_opened_later(
 ) -> None:
     install(monkeypatch, tmp_path, "pigeon_sender", {SENDERS: {"pigeon": "pigeon_sender:open_sender"}}, LATE)
     senders = Senders.of(["pigeon://loft"])
-    assert [each.fate for each in senders.send("pigeon://loft", BATCH)] == [Fate.AGAIN] * 2
+    assert [each.acceptance for each in senders.send("pigeon://loft", BATCH)] == [Acceptance.AGAIN] * 2
     assert senders.send("pigeon://loft", BATCH) == [TAKEN] * 2
     assert senders.send("pigeon://loft", BATCH) == [TAKEN] * 2
 
@@ -120,5 +120,5 @@ def test_a_sender_that_raises_or_miscounts_loses_nothing_and_does_not_affect_the
     answers: Sequence[Answer] | None, detail: str
 ) -> None:
     senders = Senders({"pigeon": Broken(answers), "https": Broken([TAKEN, TAKEN])})
-    assert senders.send("pigeon://loft", BATCH) == [Answer(Fate.AGAIN, detail)] * 2
+    assert senders.send("pigeon://loft", BATCH) == [Answer(Acceptance.AGAIN, detail)] * 2
     assert senders.send("https://queue", BATCH) == [TAKEN, TAKEN]

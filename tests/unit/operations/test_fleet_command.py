@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -299,6 +300,63 @@ def test_the_environment_may_be_chosen_for_all_commands(
     assert run("fleet", "register", "home-1")[0] == 0
     assert prod.read("home-1") is not None
     assert registry.read("home-1") is None
+
+
+FULL = {"outcome": "dropped", "reason": "full", "count": 3, "ranges": []}
+UP, IN_HOME = ({**FULL, "destination": each} for each in ("device.outbox", "call-service.inbox"))
+NO_ROOM = {"channel": "climate.outbox", "type": "t", "reason": "no_room", "count": 2}
+URGENT = {"pending": 5, "pending_urgent": 2, "oldest_urgent_s": 60.0, "oldest_low_s": 120.0}
+AWAY = Line.DISCONNECTED
+SINCE = "waiting in home-1: disconnected since 2026-01-01 00:00:00.000, CLIENT_ERROR"
+AT = "2026-01-01 00:00:00.000"
+OLDEST = "2 urgent since 2025-12-31 23:59:00.000, low since 2025-12-31 23:58:00.000"
+
+
+@pytest.mark.parametrize(
+    ("line", "source", "figures", "losses", "told", "why"),
+    [
+        (AWAY, "/x/home-1/y", URGENT, {}, [f"{SINCE}, 5 pending at {AT}, {OLDEST}"], ""),
+        (AWAY, "home-1", None, {}, [f"{SINCE}, backlog not reported"], ""),
+        # The tap knows which device sends in this name.
+        (AWAY, "/homes/1/health", {}, {}, [f"{SINCE}, 0 pending at {AT}"], ""),
+        (
+            None,
+            "home-1",
+            {"pending": 1},
+            {"deliveries": [UP, IN_HOME], "not_stored": [NO_ROOM]},
+            [
+                f"waiting in home-1: not reported, 1 pending at {AT}",
+                "dropped by home-1: full, 3 at device.outbox, ",
+                "refused by home-1: no_room, 2 at climate.outbox, ",
+            ],
+            "",
+        ),
+        (Line.CONNECTED, "home-1", {}, {"deliveries": [IN_HOME]}, [], "reports nothing that waits or ended"),
+        (AWAY, "home-2", URGENT, {}, [], "see its device, or choose"),
+        (AWAY, "", URGENT, {}, [], "name its source, or choose"),
+    ],
+)  # fmt: skip
+def test_what_never_reached_the_tap_may_be_where_its_device_reports_it(
+    fake_aws: FakeAws, plane: Plane, run: Run, line: Line | None, source: str,
+    figures: dict[str, Any] | None, losses: dict[str, Any], told: list[str], why: str,
+) -> None:  # fmt: skip
+    if line:
+        sighting = Sighting(line, MADE_MS, 1, "s", "CLIENT_ERROR" if line is AWAY else "")
+        records(fake_aws.dynamodb, table("presence"), PRESENCE).write(
+            DeviceState("home-1", sighting=sighting)
+        )
+    reports = [] if figures is None else [beat(figures), reported(DISCARDED, losses, 2)]
+    plane.archive("tap", [tap_line(event("16").json), *reports], hour=f"{datetime.now(UTC):%H}")
+    named = ["trace", *filter(None, [source]), "17"]
+    status, out, _ = run(*named)
+    account, *possible = out.splitlines()[1:]
+    assert (status, "unknown: it never reached the tap" in account, why in account) == (1, True, True)
+    for each, words in zip(possible, told, strict=True):
+        assert each.startswith(f"perhaps {words}")
+    followed = run(*named, "--follow", "--timeout", "0.1")[1].splitlines()
+    assert followed == [account, *possible]
+    (document,) = json.loads(run(*named, "--json")[1])["events"]
+    assert [each["fate"] for each in document["possible"]] == [each.split()[0] for each in told]
 
 
 NOBODY = "no device is called 'home-1'"

@@ -92,10 +92,10 @@ def test_a_service_on_a_device_sends_over_its_broker(
 ) -> None:
     sent: list[tuple[Any, ...]] = []
     monkeypatch.setattr(send_command, "_put", lambda *words: sent.append(words))
-    status, *_ = run(
+    status, out, _ = run(
         "send", file_of(example("17"), tmp_path), "--broker", "mqtt://127.0.0.1:1", "--timeout", "5"
     )
-    assert status == 0
+    assert (status, out.splitlines()[-1]) == (0, "its way: eventplane trace /homes/1/health 17 --follow")
     assert sent == [("health-service", "mqtt://127.0.0.1:1", example("17"), 5.0)]
 
 

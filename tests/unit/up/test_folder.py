@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -11,9 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from contract import CONTRACT_FILE
 from local.deploy import ROOT
 from local.process import RunningError
+from local.up import __main__ as program
 from local.up.folder import MARK, Folder, NotUpError, end_leftovers, stop
+from local.up.run import commands_for
 from tests.eventually import eventually
 
 HOLD = """
@@ -83,3 +87,17 @@ def test_processes_of_a_killed_plane_are_ended_and_no_others(start: Start, folde
     assert end_leftovers(folder) == 1
     assert left.wait(10) == -signal.SIGKILL
     assert [each.poll() for each in others] == [None, None]
+
+
+def test_the_commands_of_a_plane_are_for_its_folder_and_its_contract(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, meant = Folder(tmp_path / "another plane"), list[Path]()
+    for name in ("publish", "stop"):
+        monkeypatch.setattr(program, name, lambda folder, *_: meant.append(folder.path))
+    commands = commands_for(folder, 1883, tmp_path / "own.yaml")
+    for each in (commands["end it all"], commands[f"put a changed {tmp_path / 'own.yaml'} in force"]):
+        monkeypatch.setattr(sys, "argv", shlex.split(each)[2:])
+        assert program.main() == 0
+    assert meant == [folder.path] * 2
+    assert commands_for(Folder(), 1883, CONTRACT_FILE)["end it all"] == "make down"
