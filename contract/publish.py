@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final
+from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
@@ -25,9 +25,7 @@ from eventplane.contract.publication import (
 from eventplane.errors import EventPlaneError
 from eventplane.records import NEW, Tables
 from eventplane.settings import Settings, SettingsError
-
-MAX_ITEM_BYTES: Final = 400 * 1024
-"""Largest item of a table, names included (Amazon DynamoDB quotas)."""
+from eventplane_aws.rules import DYNAMODB_ITEM
 
 
 class PublishError(EventPlaneError):
@@ -164,8 +162,8 @@ class Publisher:
             inboxes = missing | {route.destination for route in routes}
             raise DestinationsNotDeployedError(sorted(inboxes), routes)
         size = len(published(contract).compiled) + 100
-        if size > MAX_ITEM_BYTES:
-            raise TooLargeError(size, MAX_ITEM_BYTES)
+        if size > DYNAMODB_ITEM.most:
+            raise TooLargeError(size, DYNAMODB_ITEM.most)
 
     def publish(self, contract: Contract) -> None:
         """Put `contract` into force. Raises what `check` raises, and `ConflictError`."""

@@ -18,6 +18,7 @@ from typing import Final
 
 from eventplane.errors import EventPlaneError
 from eventplane.ingest import Accepted, IngestFrame
+from eventplane.limits import MAX_SQS_BYTES
 from eventplane.reasons import Outcome
 
 TAP = "tap"
@@ -30,9 +31,6 @@ what consumers outside of the plane did with events of their inboxes."""
 
 LEDGER_MESSAGE_FORMAT: Final = 1
 """The number of the form in which the ledger's lines are queued."""
-
-MAX_LEDGER_MESSAGE_BYTES: Final = 1024 * 1024
-"""Largest message of the ledger's queue, bytes (Amazon SQS quotas)."""
 
 MAX_LEDGER_CHARACTERS: Final = 4 * 1024 * 1024
 """Most characters of lines in one message. Ours: a device may choose names that hardly take room when they
@@ -182,7 +180,7 @@ def ledger_texts(lines: Sequence[str], contracts: Mapping[str, bytes]) -> list[t
     is_last = len(lines) < 2 and not (lines and contracts)
     if is_last or sum(map(len, lines)) <= MAX_LEDGER_CHARACTERS:
         text = _ledger_text(lines, contracts)
-        if is_last or len(text) <= MAX_LEDGER_MESSAGE_BYTES:
+        if is_last or len(text) <= MAX_SQS_BYTES:
             return [(text, LedgerMessage(lines, contracts))]
     half = 0 if contracts else len(lines) // 2
     return [*ledger_texts(lines[:half], contracts), *ledger_texts(lines[half:], {})]

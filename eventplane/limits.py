@@ -82,6 +82,9 @@ everything."""
 MAX_ANNOUNCED_BYTES = 16 * 1024
 """Longest announcement, bytes of canonical JSON. Ours: routers and devices hold those of all participants."""
 
+MAX_SQS_BYTES = 1024 * 1024
+"""Largest SQS message, and all of a batch together, bytes with their attributes (Amazon SQS quotas)."""
+
 MAX_SQS_ATTRIBUTES = 10
 """Most message attributes of an SQS message (Amazon SQS quotas)."""
 

@@ -275,10 +275,11 @@ def _login(settings: ClientSettings) -> Login | None:
 
 
 def sqs_client(settings: ClientSettings, environment: str, on_notice: Listener) -> Client:
+    from eventplane_aws.rules import SQS_WAIT
     from eventplane_client.aws import aws_client
     from eventplane_client.dynamodb_interest import DynamoDbInterest
     from eventplane_client.dynamodb_table import TABLE as FILTER_TABLE
-    from eventplane_client.sqs import FIRST_VISIBILITY_S, MAX_WAIT_S, SqsTransport
+    from eventplane_client.sqs import FIRST_VISIBILITY_S, SqsTransport
 
     contract = _contract_of(settings)
     transport = SqsTransport.find(
@@ -289,7 +290,7 @@ def sqs_client(settings: ClientSettings, environment: str, on_notice: Listener) 
         # Without a filter an event that is extended too late would be handed out twice.
         first_visibility_s=None if settings.mode is Mode.AT_MOST_ONCE else FIRST_VISIBILITY_S,
         order=_order(settings, contract),
-        polls=aws_client("sqs", poll_s=MAX_WAIT_S),
+        polls=aws_client("sqs", poll_s=SQS_WAIT.most),
     )
     default = f"dynamodb:{resource_name(environment, FILTER_TABLE)}"
     kind, table = settings.state_parts(default)

@@ -20,6 +20,7 @@ from eventplane.reasons import Reason
 from eventplane.resource_names import FIFO_SUFFIX, queue_name
 from eventplane.retries import RetrySchedule
 from eventplane.sqs_binding import REDRIVEN, RETRIES, ROUTE, HintsError, QueueClock, hint_of, send_request
+from eventplane_aws.rules import SQS_BATCH, SQS_VISIBILITY, SQS_WAIT
 from eventplane_client.aws import code_of, unavailable
 from eventplane_client.errors import ClosedError, NotRegisteredError, RefusedError, UnavailableError
 from eventplane_client.outbox_order import OutboxOrder
@@ -27,15 +28,6 @@ from eventplane_client.ports import Message
 from eventplane_client.system import SYSTEM, System
 
 _log = logging.getLogger(__name__)
-
-MAX_ENTRIES: Final = 10
-"""Most messages of one call (Amazon SQS quotas)."""
-
-MAX_WAIT_S: Final = 20
-"""Longest long poll, seconds (Amazon SQS quotas)."""
-
-MAX_VISIBILITY_S: Final = 43_200
-"""Longest that a message can be hidden, seconds (Amazon SQS quotas)."""
 
 FIRST_VISIBILITY_S: Final = 4
 """How long a receive hides a message before its reader extends it, seconds. If the answer is lost, the
@@ -179,7 +171,7 @@ class SqsTransport:
 
     def receive(self, most: int, timeout_s: float) -> list[Message]:
         self._check_open()
-        wait_s = min(MAX_WAIT_S, math.ceil(timeout_s))
+        wait_s = min(SQS_WAIT.most, math.ceil(timeout_s))
         now, lossy_until_s = self._system.monotonic(), self._lossy_until_s
         hidden_s, more = None, dict[str, Any]()
         if self._inbox.endswith(FIFO_SUFFIX):
@@ -192,7 +184,7 @@ class SqsTransport:
         with unavailable(self._participant):
             answer = (self._polls if wait_s > _SHORT_WAIT_S else self._sqs).receive_message(
                 QueueUrl=self._inbox,
-                MaxNumberOfMessages=min(most, MAX_ENTRIES),
+                MaxNumberOfMessages=min(most, SQS_BATCH.most),
                 WaitTimeSeconds=wait_s,
                 **more,
                 MessageSystemAttributeNames=[
@@ -238,7 +230,7 @@ class SqsTransport:
         return self._each(self._sqs.delete_message_batch, messages)
 
     def release(self, message: Message, wait_s: float) -> None:
-        self._hide([message], min(math.ceil(wait_s), MAX_VISIBILITY_S))
+        self._hide([message], min(math.ceil(wait_s), SQS_VISIBILITY.most))
 
     def extend(self, messages: Sequence[Message]) -> None:
         self._hide(messages, math.ceil(self.visibility_s or 0))
@@ -304,5 +296,5 @@ def _queue_url(sqs: Any, environment: str, name: str) -> str:
 
 
 def _batches(messages: Sequence[Message]) -> Iterator[Sequence[Message]]:
-    for start in range(0, len(messages), MAX_ENTRIES):
-        yield messages[start : start + MAX_ENTRIES]
+    for start in range(0, len(messages), SQS_BATCH.most):
+        yield messages[start : start + SQS_BATCH.most]

@@ -20,10 +20,8 @@ from eventplane.device_reports import REPORT_PREFIX, STARTED
 from eventplane.errors import EnvelopeError
 from eventplane.names import NOTICE
 from eventplane.sqs_binding import split
+from eventplane_aws.rules import SQS_BATCH
 from local.oracle import Arrived, Key
-
-_BATCH: Final = 10
-"""Most messages of one ReceiveMessage or DeleteMessageBatch call (Amazon SQS quotas)."""
 
 _LONG_POLL_S: Final = 1
 """How long a read waits for the first message. Short, because stopping waits for it as well."""
@@ -38,7 +36,9 @@ def read_batch(sqs: Any, queue_url: str, handle: Callable[[list[str]], object]) 
 
     A body that cannot be split counts as one text. A message that cannot be deleted is redelivered.
     """
-    answer = sqs.receive_message(QueueUrl=queue_url, MaxNumberOfMessages=_BATCH, WaitTimeSeconds=_LONG_POLL_S)
+    answer = sqs.receive_message(
+        QueueUrl=queue_url, MaxNumberOfMessages=SQS_BATCH.most, WaitTimeSeconds=_LONG_POLL_S
+    )
     messages = answer.get("Messages", [])
     handle([text for message in messages for text in texts_of(message["Body"])])
     if messages:

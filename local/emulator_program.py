@@ -7,6 +7,8 @@ It unpacks 2,000 files for each process of each function, a large part of the ti
 here they share them. For each receive and delete it works on every message of the queue, so that a long
 backlog drains slowly; here it works on those that are meant.
 
+It takes what AWS refuses by its size or number; here AWS's rules hold (`eventplane_aws.rules`).
+
 `local.emulator` runs this file with the Python of .venv-emulator.
 """
 
@@ -24,16 +26,22 @@ import tempfile
 import threading
 import time
 import zipfile
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from itertools import islice, takewhile
 from os import PathLike
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from xml.sax.saxutils import escape
 
 from ministack import app as emulator  # type: ignore[import-not-found, unused-ignore]
 from ministack.core import lambda_runtime  # type: ignore[import-not-found, unused-ignore]
-from ministack.services import sqs  # type: ignore[import-not-found, unused-ignore]
+from ministack.services import iot, sqs  # type: ignore[import-not-found, unused-ignore]
+
+sys.path.append(str(Path(__file__).parents[1]))  # this Python has no package of the plane
+
+from eventplane_aws.rules import SQS_FIFO_IN_FLIGHT, SQS_IN_FLIGHT, Rule
+from local.aws_requests import broken_rule, problem
 
 UNPACKED = Path(tempfile.gettempdir()) / "unpacked"
 
@@ -56,6 +64,8 @@ _ANYBODY = re.compile(r"test|\d{12}")
 
 _lock = threading.Lock()
 _receive, _sweep, _expire = sqs._collect_msgs, sqs._dlq_sweep, sqs._expire_retained
+_send_message, _receive_message = sqs._act_send_message, sqs._act_receive_message
+_handle_packet = iot._WSSession.handle_packet
 
 
 class Front:
@@ -101,6 +111,83 @@ class Front:
         return None
 
 
+Handler = Callable[[str, str, Any, bytes, Any], Awaitable[Any]]
+
+
+def within_rules(service: str, handler: Handler) -> Handler:
+    """Return a handler of `service` that refuses, as AWS does, requests that break a rule."""
+
+    async def handle(method: str, path: str, headers: Any, body: bytes, query: Any) -> Any:
+        rule = broken_rule(service, *_request(service, path, headers, body, query))
+        if rule is None:
+            return await handler(method, path, headers, body, query)
+        if service == "s3":
+            text = f"<Error><Code>{rule.code}</Code><Message>{escape(problem(rule))}</Message></Error>"
+            return 400, {"Content-Type": "application/xml"}, text.encode()
+        code = rule.code.rpartition(".")[2]
+        named = {"x-amzn-errortype": code, "x-amzn-query-error": f"{rule.code};Sender"}
+        return (
+            400,
+            {"Content-Type": "application/json", **named},
+            json.dumps({"__type": code, "message": problem(rule)}).encode(),
+        )
+
+    return handle
+
+
+def _request(service: str, path: str, headers: Any, body: bytes, query: Any) -> tuple[str, dict[str, Any]]:
+    """The operation and the members of a request that rules are about."""
+    if target := headers.get("x-amz-target"):
+        return target.rpartition(".")[2], json.loads(body or b"{}")
+    if service == "s3":
+        if "delete" in query:
+            return "DeleteObjects", {"Delete": {"Objects": [None] * body.count(b"<Key>")}}
+        return "PutObject", {"Key": "/".join(path.split("/")[2:])}
+    if service == "lambda" and path.endswith("/invocations"):
+        return "Invoke", {"Payload": body, "InvocationType": headers.get("x-amz-invocation-type")}
+    if service == "iot-data" and path.startswith("/topics/"):
+        return "Publish", {"topic": path.removeprefix("/topics/"), "payload": body}
+    return "", {}
+
+
+def send_message(data: dict[str, Any], url: str) -> dict[str, Any]:
+    """Send a message, alone or of a batch, that keeps the rules of messages."""
+    if rule := broken_rule("sqs", "SendMessage", data):
+        raise sqs._Err(rule.code, problem(rule))
+    sent: dict[str, Any] = _send_message(data, url)
+    return sent
+
+
+async def receive_message(data: dict[str, Any], url: str) -> dict[str, Any]:
+    """Receive messages; a short poll of a standard queue with too many in flight is refused."""
+    queue = sqs._get_q(data.get("QueueUrl", url), "sqs:ReceiveMessage")
+    if (rule := _too_many(queue)) and not queue["is_fifo"] and not data.get("WaitTimeSeconds"):
+        raise sqs._Err(rule.code, problem(rule))
+    received: dict[str, Any] = await _receive_message(data, url)
+    return received
+
+
+def _too_many(queue: Queue) -> Rule | None:
+    """The rule of messages in flight, if a queue has as many as it may have."""
+    rule = SQS_FIFO_IN_FLIGHT if queue["is_fifo"] else SQS_IN_FLIGHT
+    if len(queue["messages"]) < rule.most:
+        return None
+    now = time.time()
+    hidden = sum(each["receive_count"] > 0 and each["visible_at"] > now for each in queue["messages"])
+    return rule if hidden >= rule.most else None
+
+
+async def handle_packet(session: Any, kind: int, flags: int, body: bytes) -> bool:
+    """Handle a packet of MQTT; a publish that breaks a rule ends the connection."""
+    if kind == iot.PKT_PUBLISH:
+        topic, start = iot._read_string(body, 0)
+        payload = body[start + (2 if flags & 6 else 0) :]
+        if broken_rule("iot-data", "Publish", {"topic": topic, "payload": payload}):
+            return False
+    goes_on: bool = await _handle_packet(session, kind, flags, body)
+    return goes_on
+
+
 async def on_loopback(
     loop: asyncio.BaseEventLoop, factory: Any, host: Any = None, port: Any = None, **more: Any
 ) -> Any:
@@ -135,6 +222,8 @@ class SharedArchive(zipfile.ZipFile):
 
 def receive(queue: Queue, most: int, visibility_s: int) -> list[Message]:
     """Receive up to `most` messages: the original prepares every message of the queue each time."""
+    if _too_many(queue):
+        return []
     if not queue["is_fifo"]:
         now = time.time()
         visible = (each for each in queue["messages"] if each.get("visible_at", 0) <= now)
@@ -193,7 +282,15 @@ def delete(data: dict[str, Any], url: str) -> dict[str, Any]:
 
 if __name__ == "__main__":
     sqs._collect_msgs, sqs._dlq_sweep, sqs._expire_retained = receive, sweep, expire
-    sqs._HANDLERS["DeleteMessageBatch"] = delete
+    sqs._act_send_message = send_message
+    sqs._HANDLERS |= {
+        "SendMessage": send_message,
+        "ReceiveMessage": receive_message,
+        "DeleteMessageBatch": delete,
+    }
+    iot._WSSession.handle_packet = handle_packet
+    for service, handler in emulator.SERVICE_HANDLERS.items():
+        emulator.SERVICE_HANDLERS[service] = within_rules(service, handler)
     lambda_runtime.zipfile = SimpleNamespace(**{**vars(zipfile), "ZipFile": SharedArchive})
     asyncio.BaseEventLoop.create_server = on_loopback  # type: ignore[method-assign, assignment]
     emulator.app = Front(emulator.app, os.environ.pop("EMULATOR_TOKEN"))

@@ -12,15 +12,13 @@ from typing import Any, Final
 
 from eventplane.ledger import LedgerRecord
 from eventplane.resource_names import FIFO_SUFFIX
+from eventplane_aws.rules import SQS_BATCH, SQS_BATCH_BYTES
 from operations.outgoing import Outgoing, Skipped
-from operations.reading import BATCH, Message, Reading
+from operations.reading import Message, Reading
 
 _HOLD_S: Final = 900
 """How long messages that are not chosen stay hidden, seconds, so that the others show first. Ours: time for
 about the 120,000 that SQS lets be in flight."""
-
-_MAX_BYTES: Final = 1024 * 1024
-"""Most bytes of one SendMessageBatch (Amazon SQS quotas)."""
 
 Decide = Callable[[Message], Outgoing | Skipped | None]
 """What becomes of a message: it goes back, it would but cannot, or (None) it was not meant."""
@@ -108,8 +106,8 @@ def _batches(going: Sequence[tuple[Message, Outgoing]]) -> Iterator[list[tuple[M
     size = 0
     for each in sorted(going, key=lambda pair: pair[1].url):
         outgoing = each[1]
-        most = 1 if outgoing.url.endswith(FIFO_SUFFIX) else BATCH
-        other = batch and (batch[0][1].url != outgoing.url or size + outgoing.bytes > _MAX_BYTES)
+        most = 1 if outgoing.url.endswith(FIFO_SUFFIX) else SQS_BATCH.most
+        other = batch and (batch[0][1].url != outgoing.url or size + outgoing.bytes > SQS_BATCH_BYTES.most)
         if len(batch) == most or other:
             yield batch
             batch, size = [], 0

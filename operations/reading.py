@@ -13,9 +13,7 @@ from typing import Any, Final, Self
 from botocore.exceptions import BotoCoreError, ClientError
 
 from eventplane.resource_names import FIFO_SUFFIX
-
-BATCH: Final = 10
-"""Most messages of one call (Amazon SQS quotas)."""
+from eventplane_aws.rules import SQS_BATCH
 
 HOLD_S: Final = 120
 """How long messages stay hidden, seconds, if nobody releases them."""
@@ -60,7 +58,7 @@ class Reading:
         self._handles: dict[str, str] = {}
 
     def pages(self) -> Iterator[list[Message]]:
-        """The messages, up to `BATCH` at a time, until there are no new ones."""
+        """The messages, up to `SQS_BATCH.most` at a time, until there are no new ones."""
         while messages := self._receive():
             new = [each for each in messages if each["MessageId"] not in self._seen]
             self._seen |= {each["MessageId"] for each in new}
@@ -71,7 +69,7 @@ class Reading:
             self.unseen = max(0, sum(counts(self._sqs, self._url)) - len(self._handles))
 
     def delete(self, messages: Sequence[Message]) -> list[Message]:
-        """Delete `messages`, at most `BATCH`; those that SQS has not deleted, which will come again."""
+        """Delete `messages`, at most `SQS_BATCH`; those that SQS has not deleted, which will come again."""
         entries = [
             {"Id": str(at), "ReceiptHandle": self._handles.pop(each["MessageId"])}
             for at, each in enumerate(messages)
@@ -83,7 +81,7 @@ class Reading:
     def _receive(self) -> list[Message]:
         answer = self._sqs.receive_message(
             QueueUrl=self._url,
-            MaxNumberOfMessages=BATCH,
+            MaxNumberOfMessages=SQS_BATCH.most,
             VisibilityTimeout=_RECEIVED_S,
             WaitTimeSeconds=_LONG_POLL_S,
             MessageAttributeNames=["All"],
@@ -109,8 +107,8 @@ class Reading:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         handles = list(self._handles.values())
-        for start in range(0, len(handles), BATCH):
+        for start in range(0, len(handles), SQS_BATCH.most):
             try:
-                self._hide(handles[start : start + BATCH], 0)
+                self._hide(handles[start : start + SQS_BATCH.most], 0)
             except (ClientError, BotoCoreError):
                 return  # they show again by themselves, and the error that led here must not be hidden

@@ -16,11 +16,11 @@ from eventplane.ledger import TAP
 from eventplane.replay import REPLAY, Order, Owed, WindowOrder, order_text, orders_of
 from eventplane.router import Router
 from eventplane.sending import SendingRights
+from eventplane_aws.rules import SQS_BATCH
 from operations.archive import Days, json_object
 from operations.command import ChoiceError
 from operations.errors import OrdersRefusedError
 from operations.names import event_in_tap
-from operations.reading import BATCH
 
 MANIFEST: Final = f"{AUDIT}/{REPLAY}"
 """The folder of the archive in which the delivery audit lists what to send again."""
@@ -110,10 +110,10 @@ def matching(days: Days, asked: Asked, contract: Contract) -> Counter[str]:
 def send(sqs: Any, url: str, orders: Sequence[Order]) -> None:
     """Put `orders` into the queue at `url`. Raises `OrdersRefusedError`, and what botocore raises."""
     # Ten of the largest are still less than SQS takes at once.
-    for start in range(0, len(orders), BATCH):
+    for start in range(0, len(orders), SQS_BATCH.most):
         entries = [
             {"Id": str(at), "MessageBody": order_text(order)}
-            for at, order in enumerate(orders[start : start + BATCH])
+            for at, order in enumerate(orders[start : start + SQS_BATCH.most])
         ]
         answer = sqs.send_message_batch(QueueUrl=url, Entries=entries)
         taken = len(answer.get("Successful", []))

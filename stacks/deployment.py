@@ -41,7 +41,7 @@ def confirm(question: str, environment: str, yes: str | None, ask: Callable[[str
     """
     try:
         answer = ask(f"{question} Its name again: ") if yes is None else yes
-    except EOFError:
+    except (EOFError, OSError, RuntimeError):  # no input, or a closed one
         answer = ""
     if answer != environment:
         raise NotConfirmedError(environment)

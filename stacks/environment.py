@@ -16,6 +16,7 @@ from eventplane.contract import Channel, Contract, Participant, ParticipantKind
 from eventplane.contract.subscription import IN_FORCE_S
 from eventplane.names import DOWNLINK, MONITOR, SUBSCRIBERS
 from eventplane.webhooks import HTTPS_PORT, MAX_PORT, SinkReach, SinkScope, url_problem
+from eventplane_aws.rules import SQS_DELAY, SQS_VISIBILITY
 from stacks.settings import (
     AlarmSettings,
     CostSettings,
@@ -56,10 +57,10 @@ LEAST_TIMEOUT_S: Final = {
 """Least timeouts of functions by their setting, seconds. A function begins nothing without the time that it
 may take at its slowest (`TimeLimits`, `RESERVE_MS`): with a much shorter timeout it would never begin."""
 
-INBOX_VISIBILITY_S: Final = (2, 43_200)
+INBOX_VISIBILITY_S: Final = (2, SQS_VISIBILITY.most)
 """Least and most `inbox_visibility_s`. A function runs no longer than its queue's visibility timeout (AWS
 Lambda guide for SQS), and claims of the client library outlive it by 5 s. All claims must have ended by
-the last of the 5 receives that a contract gives at least: 4 times 2 s > 2 s + 5 s. The most is of SQS."""
+the last of the 5 receives that a contract gives at least: 4 times 2 s > 2 s + 5 s."""
 
 MAX_REFRESH_S: Final = IN_FORCE_S // 3
 """Most `contract_refresh_s`: a subscription is in force in time although two looks in a row fail."""
@@ -187,8 +188,7 @@ class Environment:
                     f"has a timeout_s of less than {least_s}; it may never have time to begin",
                 )
         check_within("inbox_visibility_s", self.inbox_visibility_s, *INBOX_VISIBILITY_S)
-        # It is a message's delay (Amazon SQS quotas).
-        check_within("certificate_grace_s", self.certificate_grace_s, 0, 900)
+        check_within("certificate_grace_s", self.certificate_grace_s, 0, SQS_DELAY.most)
 
     def _check_deployment(self) -> None:
         """Check how it is deployed, and for how many. Raises `EnvironmentSettingError`."""

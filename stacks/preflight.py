@@ -1,7 +1,7 @@
 """`python -m stacks.preflight ASSEMBLY ENV [--accept-drift] [--ask]`: refuses what would fail or harm.
 
-The synthesised ASSEMBLY (`cdk.out`) is compared with the account of the current credentials: queues that
-would go, quotas, and what was changed by hand.
+The synthesised ASSEMBLY (`cdk.out`) is compared with the region and the account of the current credentials:
+resources that the region lacks, queues that would go, quotas, and what was changed by hand.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from stacks.deployment import Deployment, PlannedStack, confirm, planned_stacks,
 from stacks.drift import Drift, find_drift
 from stacks.quotas import Account, Finding, planned_concurrency
 from stacks.removal import check_removals
+from stacks.rules import check, templates
 
 
 class QuotaError(EventPlaneError):
@@ -80,10 +81,13 @@ def main(argv: list[str]) -> None:
     parser.add_argument("--yes", metavar="ENV", help="the answer: the environment's name")
     arguments = parser.parse_args(argv)
     chosen = environment(arguments.environment)
+    session = session_in(chosen.region)
+    # Synthesis may not have known the region.
+    for template in templates(arguments.assembly):
+        check(template, session.region_name)
     planned = planned_stacks(arguments.assembly)
     # Without an answer nothing is deployed: what cannot be seen may hold events.
     check_removals(Deployment.of(planned), planned)
-    session = session_in(chosen.region)
     quotas = Account(session.region_name, session.client("lambda"), session.client("service-quotas"))
     for warning in check_quotas(quota_findings(quotas, planned, chosen.devices)):
         _warn(warning)

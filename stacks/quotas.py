@@ -11,10 +11,8 @@ from typing import Any, Final
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from eventplane_aws.rules import LAMBDA_UNRESERVED
 from stacks.deployment import PlannedStack
-
-UNRESERVED: Final = 100
-"""Executions that Lambda lets nobody reserve (AWS Lambda developer guide)."""
 
 CONCURRENCY: Final = "L-B99A9384"
 """Code of Lambda's quota "Concurrent executions" in Service Quotas."""
@@ -134,11 +132,12 @@ class Account:
         reserved = sum(needed.reserved.values())
         left = unreserved + deployed - reserved
         # Where nothing is reserved nothing is refused: a new account has ten executions.
-        if reserved and left < UNRESERVED:
-            remedy = self._raise("lambda", CONCURRENCY, total + UNRESERVED - left)
+        if reserved and left < LAMBDA_UNRESERVED.most:
+            remedy = self._raise("lambda", CONCURRENCY, total + LAMBDA_UNRESERVED.most - left)
             yield Finding(
                 f"Concurrent executions: {reserved} would be reserved, which leaves {left} of {total}, and "
-                f"Lambda keeps {UNRESERVED}; {remedy}, or lower reserved_concurrency in stacks/config.py",
+                f"Lambda keeps {LAMBDA_UNRESERVED.most}; {remedy}, or lower reserved_concurrency in "
+                "stacks/config.py",
                 refuses=True,
             )
         elif needed.mapped + needed.warm > left:

@@ -1,33 +1,26 @@
-"""AWS's rules for templates, each with its number and source.
+"""Refuse templates that break a rule of AWS (`eventplane_aws.rules`).
 
-No emulator has them, and CloudFormation finds them when other stacks are deployed already: so synthesis
-refuses what breaks one.
+CloudFormation finds it when other stacks are deployed already, so synthesis looks first.
 """
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import reduce
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from eventplane.errors import EventPlaneError
+from eventplane_aws import rules
+from eventplane_aws.rules import Rule
 from stacks.deployment import stack_templates
 
 if TYPE_CHECKING:
     import aws_cdk as cdk  # slow, and who reads the rules needs no app
-
-_QUOTAS_OF_CLOUDFORMATION: Final = (
-    "https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/cloudformation-limits.html"
-)
-_QUOTAS_OF_IAM: Final = "https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_iam-quotas.html"
-_QUOTAS_OF_LAMBDA: Final = "https://docs.aws.amazon.com/lambda/latest/dg/gettingstarted-limits.html"
-_QUOTAS_OF_IOT: Final = "https://docs.aws.amazon.com/general/latest/gr/iot-core.html"
-
-_FEWER_SERVICES: Final = "have fewer cloud services in one plane, or let fewer of them ask"
-_SHORTER_NAMES: Final = "let fewer services ask, or choose shorter names for new ones"
 
 _LONGEST: Final = {
     "AWS::Partition": "aws",
@@ -37,9 +30,9 @@ _LONGEST: Final = {
 }
 """What AWS fills in, at its longest."""
 
-_ARN: Final = f"arn:aws:lambda:{_LONGEST['AWS::Region']}:{_LONGEST['AWS::AccountId']}:function:"
+_MAPPING: Final = "AWS::Lambda::EventSourceMapping"
 
-_NAMES: Final = ("FunctionName", "TableName", "RoleName", "QueueName", "TopicName")
+_ARN: Final = f"arn:aws:lambda:{_LONGEST['AWS::Region']}:{_LONGEST['AWS::AccountId']}:function:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +53,9 @@ class Template:
         """Return `value` as AWS gets it, with names that only AWS knows as long as they can be."""
         match value:
             case {"Ref": str(name)}:
-                return _LONGEST.get(name) or self._name(name)
+                return _LONGEST.get(name) or self._longest_name(name)
             case {"Fn::GetAtt": [str(id), str()]}:
-                return f"{_ARN}{self._name(id)}"
+                return f"{_ARN}{self._longest_name(id)}"
             case {"Fn::Join": [str(between), list(parts)]}:
                 return between.join(str(self.filled_in(each)) for each in parts)
             case dict():
@@ -71,26 +64,19 @@ class Template:
                 return [self.filled_in(each) for each in value]
         return value
 
-    def _name(self, id: str) -> str:
-        properties = self.document.get("Resources", {}).get(id, {}).get("Properties", {})
-        named = (str(properties[each]) for each in _NAMES if each in properties)
-        return next(named, f"{self.stack}-{id}-".ljust(64, "X"))
+    def name(self, id: str) -> str | None:
+        """Return the name that a resource has from the template."""
+        resource = self.document.get("Resources", {}).get(id, {"Type": ""})
+        key, _ = rules.NAMES.get(resource["Type"], ("", None))
+        named = resource.get("Properties", {}).get(key)
+        return str(self.filled_in(named)) if named else None
+
+    def _longest_name(self, id: str) -> str:
+        return self.name(id) or f"{self.stack}-{id}-".ljust(64, "X")
 
     def size(self, value: Any) -> int:
         """How many characters `value` has in JSON, without white space between its parts."""
         return len(json.dumps(self.filled_in(value), separators=(",", ":")))
-
-
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """What `sizes` finds in a template, by a name, may have at most `most` of `unit`, says `source`."""
-
-    name: str
-    most: int
-    unit: str
-    source: str
-    remedy: str
-    sizes: Callable[[Template], Iterable[tuple[str, int]]]
 
 
 class TemplateRuleError(EventPlaneError):
@@ -114,84 +100,87 @@ class RegionError(EventPlaneError):
     message = "{region} has no {types}; nothing was deployed: choose another region (stacks/config.py)"
 
 
-def _sizes_of(type: str, name: str, part: Callable[[Mapping[str, Any]], Any]) -> Callable[..., Iterator[Any]]:
-    """Sizes of a part of each resource of a type, which calls itself by the property `name`."""
+Sizes = Callable[[Template], Iterable[tuple[str, int]]]
+"""Names of what a template has, each with how much it has of what a rule bounds."""
+
+
+def _count(part: str) -> Sizes:
+    return lambda template: [("the template", len(template.document.get(part, ())))]
+
+
+def _sizes(type: str, *paths: str, of: Callable[[Template, Any], int] = Template.size) -> Sizes:
+    """Sizes of the properties at `paths`, each `a.b`, of the resources of a type."""
 
     def sizes(template: Template) -> Iterator[tuple[str, int]]:
         for id, properties in template.properties(type):
-            yield str(template.filled_in(properties.get(name, id))), template.size(part(properties))
+            for path in paths:
+                found: Any = reduce(lambda part, name: part.get(name, {}), path.split("."), properties)
+                yield template.name(id) or id, of(template, found)
 
     return sizes
 
 
-def _inline(template: Template) -> Iterator[tuple[str, int]]:
-    """What a role's own policies, and those put into it, have together."""
-    sizes = {
-        id: sum(template.size(each["PolicyDocument"]) for each in properties.get("Policies", ()))
-        for id, properties in template.properties("AWS::IAM::Role")
-    }
-    for _, properties in template.properties("AWS::IAM::Policy"):
-        for role in properties.get("Roles", ()):
-            sizes[role["Ref"]] += template.size(properties["PolicyDocument"])
-    return iter(sizes.items())
+def _number(_: Template, value: Any) -> int:
+    return int(value or 0)
 
 
-RULES: Final = (
-    Rule(
-        "template",
-        1_000_000,
-        "bytes",
-        _QUOTAS_OF_CLOUDFORMATION,
-        _FEWER_SERVICES,
-        lambda template: [("the template", len(template.text.encode()))],
+def _entries(_: Template, value: Any) -> int:
+    return len(value)
+
+
+def _characters(template: Template, value: Any) -> int:
+    return len(str(template.filled_in(value))) if value else 0
+
+
+def _inline(kind: str) -> Sizes:
+    """What roles, groups or users have in policies of their own, and in those put into them."""
+
+    def sizes(template: Template) -> Iterable[tuple[str, int]]:
+        found: Counter[str] = Counter()
+        for id, properties in template.properties(f"AWS::IAM::{kind}"):
+            found[id] += sum(template.size(each["PolicyDocument"]) for each in properties.get("Policies", ()))
+        for _, properties in template.properties("AWS::IAM::Policy", f"AWS::IAM::{kind}Policy"):
+            owners = [*properties.get(f"{kind}s", ()), properties.get(f"{kind}Name")]
+            for owner in filter(None, owners):
+                id = owner.get("Ref", str(owner)) if isinstance(owner, dict) else owner
+                found[id] += template.size(properties["PolicyDocument"])
+        return found.items()
+
+    return sizes
+
+
+SIZES: Final[Mapping[Rule, Sizes]] = {
+    rules.TEMPLATE: lambda template: [("the template", len(template.text.encode()))],
+    rules.RESOURCES: _count("Resources"),
+    rules.OUTPUTS: _count("Outputs"),
+    rules.PARAMETERS: _count("Parameters"),
+    rules.MAPPINGS: _count("Mappings"),
+    rules.VARIABLES: _sizes("AWS::Lambda::Function", "Environment.Variables"),
+    rules.LAYERS: _sizes("AWS::Lambda::Function", "Layers", of=_entries),
+    rules.LAMBDA_TIMEOUT: _sizes("AWS::Lambda::Function", "Timeout", of=_number),
+    rules.LAMBDA_MEMORY: _sizes("AWS::Lambda::Function", "MemorySize", of=_number),
+    rules.MAPPING_BATCH: _sizes(_MAPPING, "BatchSize", of=_number),
+    rules.MAPPING_WINDOW: _sizes(_MAPPING, "MaximumBatchingWindowInSeconds", of=_number),
+    rules.MAPPING_CONCURRENCY: _sizes(_MAPPING, "ScalingConfig.MaximumConcurrency", of=_number),
+    rules.INLINE_POLICIES: _inline("Role"),
+    rules.GROUP_POLICIES: _inline("Group"),
+    rules.USER_POLICIES: _inline("User"),
+    rules.TRUST_POLICY: _sizes("AWS::IAM::Role", "AssumeRolePolicyDocument"),
+    rules.MANAGED_POLICY: _sizes("AWS::IAM::ManagedPolicy", "PolicyDocument"),
+    rules.MANAGED_POLICIES: _sizes("AWS::IAM::Role", "ManagedPolicyArns", of=_entries),
+    rules.IOT_POLICY: _sizes("AWS::IoT::Policy", "PolicyDocument"),
+    rules.QUEUE_POLICY: _sizes("AWS::SQS::QueuePolicy", "PolicyDocument"),
+    rules.BUCKET_POLICY: _sizes("AWS::S3::BucketPolicy", "PolicyDocument"),
+    rules.KEY_POLICY: _sizes("AWS::KMS::Key", "KeyPolicy"),
+    rules.RULE_ACTIONS: _sizes("AWS::IoT::TopicRule", "TopicRulePayload.Actions", of=_entries),
+    rules.ALARM_ACTIONS: _sizes(
+        "AWS::CloudWatch::Alarm", "AlarmActions", "OKActions", "InsufficientDataActions", of=_entries
     ),
-    Rule(
-        "resources",
-        500,
-        "resources",
-        _QUOTAS_OF_CLOUDFORMATION,
-        _FEWER_SERVICES,
-        lambda template: [("the template", len(template.document.get("Resources", ())))],
-    ),
-    Rule(
-        "outputs",
-        200,
-        "outputs",
-        _QUOTAS_OF_CLOUDFORMATION,
-        _FEWER_SERVICES,
-        lambda template: [("the template", len(template.document.get("Outputs", ())))],
-    ),
-    Rule(
-        "variables of a function",
-        4_096,
-        "bytes",
-        _QUOTAS_OF_LAMBDA,
-        _SHORTER_NAMES,
-        _sizes_of(
-            "AWS::Lambda::Function",
-            "FunctionName",
-            lambda each: each.get("Environment", {}).get("Variables", {}),
-        ),
-    ),
-    Rule("inline policies of a role", 10_240, "characters", _QUOTAS_OF_IAM, _FEWER_SERVICES, _inline),
-    Rule(
-        "managed policy",
-        6_144,
-        "characters",
-        _QUOTAS_OF_IAM,
-        _SHORTER_NAMES,
-        _sizes_of("AWS::IAM::ManagedPolicy", "ManagedPolicyName", lambda each: each["PolicyDocument"]),
-    ),
-    Rule(
-        "IoT policy",
-        2_048,
-        "characters",
-        _QUOTAS_OF_IOT,
-        "choose a shorter name of the environment",
-        _sizes_of("AWS::IoT::Policy", "PolicyName", lambda each: each["PolicyDocument"]),
-    ),
-)
-"""What bounds a stack, in the order in which it is looked at."""
+    rules.SCHEDULE_INPUT: _sizes("AWS::Scheduler::Schedule", "Target.Input", of=_characters),
+    rules.STACK_NAME: lambda template: [(template.stack, len(template.stack))],
+    **{rule: _sizes(type, name, of=_characters) for type, (name, rule) in rules.NAMES.items()},
+}
+"""What finds the sizes of each rule, in the order in which they are looked at."""
 
 
 def templates(assembly: Path) -> Iterator[Template]:
@@ -202,8 +191,8 @@ def templates(assembly: Path) -> Iterator[Template]:
 
 def check(template: Template, region: str | None) -> None:
     """Raise `TemplateRuleError` or `RegionError` where AWS would refuse `template` in `region`."""
-    for rule in RULES:
-        for where, size in rule.sizes(template):
+    for rule, sizes in SIZES.items():
+        for where, size in sizes(template):
             if size > rule.most:
                 raise TemplateRuleError(template.stack, where, size, rule)
     if region:

@@ -15,6 +15,13 @@ from eventplane.presence import BUCKETS
 from eventplane.tracing.context import DEFAULT_SHARE
 from eventplane.traffic import Quota
 from eventplane.webhooks import MAX_PORT, url_problem
+from eventplane_aws.rules import (
+    LAMBDA_MEMORY,
+    LAMBDA_TIMEOUT,
+    MAPPING_BATCH,
+    MAPPING_CONCURRENCY,
+    MAPPING_WINDOW,
+)
 
 VISIBILITY_FACTOR: Final = 6
 """A source queue hides a message for so many function timeouts (AWS Lambda guide for SQS)."""
@@ -26,9 +33,6 @@ MOST_BUDGET_SUBSCRIBERS: Final = 10
 """E-mail addresses that a notification of AWS Budgets takes."""
 
 _DAY_S: Final = 86_400
-
-RETENTION_S: Final = 14 * _DAY_S
-"""The longest that SQS keeps a message, seconds (Amazon SQS quotas)."""
 
 _EMAIL: Final = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]+")
 _SCHEDULE: Final = re.compile(r"(cron|rate)\(.+\)")
@@ -91,12 +95,11 @@ class FunctionSize:
     visibility_factor: int = VISIBILITY_FACTOR
 
     def __post_init__(self) -> None:
-        # Bounds of AWS Lambda and of its event source mappings for SQS.
-        check_within("memory_mib", self.memory_mib, 128, 10_240)
-        check_within("timeout_s", self.timeout_s, 1, 900)
-        check_within("batch_size", self.batch_size, 1, 10_000)
-        check_within("batch_window_s", self.batch_window_s, 0, 300)
-        check_within("max_concurrency", self.max_concurrency, 2, 1_000)
+        check_within("memory_mib", self.memory_mib, 128, LAMBDA_MEMORY.most)
+        check_within("timeout_s", self.timeout_s, 1, LAMBDA_TIMEOUT.most)
+        check_within("batch_size", self.batch_size, 1, MAPPING_BATCH.most)
+        check_within("batch_window_s", self.batch_window_s, 0, MAPPING_WINDOW.most)
+        check_within("max_concurrency", self.max_concurrency, 2, MAPPING_CONCURRENCY.most)
         # A queue that hides messages for less than a timeout cannot feed the function.
         check_within("visibility_factor", self.visibility_factor, 1, VISIBILITY_FACTOR)
         if self.batch_size > 10 and self.batch_window_s < 1:

@@ -43,7 +43,8 @@ from eventplane.names import ATTRIBUTES  # noqa: E402
 from eventplane.reasons import OTHER, Reason  # noqa: E402
 from eventplane.settings import Settings as FunctionSettings  # noqa: E402
 from eventplane.settings import variable_of as function_variable_of  # noqa: E402
-from stacks.rules import RULES as AWS_RULES  # noqa: E402
+from eventplane_aws.rules import RULES as AWS_RULES  # noqa: E402
+from stacks.quotas import QUOTAS  # noqa: E402
 from tests.lost_answers.sites import call_sites, meets  # noqa: E402
 from tests.spark.damage.kinds import MEANINGS  # noqa: E402
 from tools import sources  # noqa: E402
@@ -273,11 +274,28 @@ def aws_calls_table() -> str:
 
 
 def aws_rules_table() -> str:
-    """What AWS allows of a template, as synthesis checks it."""
+    """AWS's rules, who enforces each here, and the quotas with which a deployment is compared."""
     rows = [
-        [each.name, f"{each.most:,} {each.unit}", each.remedy, f"[AWS]({each.source})"] for each in AWS_RULES
+        [
+            each.name,
+            f"{each.most:,} {each.unit}",
+            each.answer or f"the deployment fails; {each.remedy}",
+            each.enforced,
+            f"[AWS]({each.source})",
+        ]
+        for each in AWS_RULES
     ]
-    return _table(["of a stack", "at most", "remedy", "source"], rows)
+    rows += [
+        [
+            each.name,
+            ", ".join(f"{most:,} in {region}" for region, most in each.default.items()),
+            "requests beyond it are refused",
+            "preflight, for the fleet that an environment expects",
+            f"[AWS]({each.source})",
+        ]
+        for each in QUOTAS.values()
+    ]
+    return _table(["of what", "at most", "AWS's answer", "enforced by", "source"], rows)
 
 
 def security_table(part: str) -> str:

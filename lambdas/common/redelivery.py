@@ -5,18 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypedDict
+from typing import Any, TypedDict
 
 from botocore.exceptions import BotoCoreError, ClientError
 
 from eventplane.retries import ROUTINE, RetrySchedule
+from eventplane_aws.rules import SQS_BATCH
 from lambdas.common.aws import WORST_CALL_MS
 from lambdas.common.clock import Clock
 from lambdas.common.log import logger
 from lambdas.common.queue import QueueMessage
-
-MAX_ENTRIES: Final = 10
-"""Most messages in one ChangeMessageVisibilityBatch (Amazon SQS quotas)."""
 
 
 class ItemFailure(TypedDict):
@@ -107,5 +105,5 @@ class Redelivery:
 
 
 def _batches(messages: Sequence[QueueMessage]) -> Iterator[Sequence[QueueMessage]]:
-    for start in range(0, len(messages), MAX_ENTRIES):
-        yield messages[start : start + MAX_ENTRIES]
+    for start in range(0, len(messages), SQS_BATCH.most):
+        yield messages[start : start + SQS_BATCH.most]

@@ -10,18 +10,13 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from eventplane.resource_names import FIFO_SUFFIX
 from eventplane.sqs_binding import DATA_TYPE
+from eventplane_aws.rules import SQS_BATCH, SQS_BATCH_BYTES
 from lambdas.common.aws import client, error_code
 from lambdas.common.log import logger
 from lambdas.common.sender import TAKEN, Acceptance, Answer, Message, Sender
 
 SCHEMES: Final = frozenset({"http", "https"})
 """What URLs of queues begin with; `open_sender` is registered for these."""
-
-MAX_ENTRIES: Final = 10
-"""Most messages in one SendMessageBatch (Amazon SQS quotas)."""
-
-MAX_BYTES: Final = 1024 * 1024
-"""Most bytes of one SendMessageBatch, bodies and attributes (Amazon SQS quotas)."""
 
 _OF_THE_MESSAGE: Final = frozenset({"BatchRequestTooLong", "InvalidMessageContents", "InvalidParameterValue"})
 """What SQS says of a message that it will never take. All else, `SenderFault` or not, may be over next time:
@@ -36,7 +31,7 @@ def batches(messages: Iterable[_M]) -> Iterator[list[_M]]:
     batch: list[_M] = []
     size = 0
     for message in messages:
-        if len(batch) == MAX_ENTRIES or (batch and size + message.bytes > MAX_BYTES):
+        if len(batch) == SQS_BATCH.most or (batch and size + message.bytes > SQS_BATCH_BYTES.most):
             yield batch
             batch, size = [], 0
         batch.append(message)

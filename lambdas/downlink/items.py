@@ -20,14 +20,12 @@ from eventplane.errors import EventPlaneError
 from eventplane.reasons import Outcome
 from eventplane.records import ATTEMPTS, Records
 from eventplane.topics import device_topic
+from eventplane_aws.rules import SQS_DELAY
 from lambdas.common.aws import WORST_CALL_MS
 from lambdas.common.clock import Clock
 from lambdas.common.dead_letters import DeadLetterWriter
 from lambdas.common.log import logger
 from lambdas.common.metrics import Metric, count
-
-MAX_DELAY_S: Final = 900
-"""Longest that SQS holds back a message (Amazon SQS quotas)."""
 
 PACE_S: Final = 1
 """Between two pages of what goes out to one device, seconds."""
@@ -66,7 +64,7 @@ class WorkQueue:
     def _send(self, work: Mapping[str, Any], delay_s: int) -> None:
         body = json.dumps(work, ensure_ascii=False, separators=(",", ":"))
         self._client.send_message(
-            QueueUrl=self._url, MessageBody=body, DelaySeconds=min(delay_s, MAX_DELAY_S)
+            QueueUrl=self._url, MessageBody=body, DelaySeconds=min(delay_s, SQS_DELAY.most)
         )
 
 

@@ -20,8 +20,8 @@ from eventplane.ordering import is_numbered
 from eventplane.presence import PRESENCE
 from eventplane.records import Records
 from eventplane.topics import urgent_rule
+from eventplane_aws.rules import SQS_VISIBILITY
 from eventplane_aws.tables import DynamoDbTables
-from eventplane_client.sqs import MAX_VISIBILITY_S
 from lambdas.downlink.devices import Presence
 from local.certificates import Authority
 from local.chaos.alarms import Observer, Watched, read_alarms
@@ -201,7 +201,7 @@ class Emulated(Cloud):
             self.put_contract(contract)  # the one that the routers were deployed with keeps no order
         for each in ordered:
             # Its reader holds thousands: to extend each takes the emulator longer than to deliver it.
-            attributes = {"VisibilityTimeout": str(MAX_VISIBILITY_S)}
+            attributes = {"VisibilityTimeout": str(SQS_VISIBILITY.most)}
             plane.cloud.client("sqs").set_queue_attributes(
                 QueueUrl=plane.inboxes[each], Attributes=attributes
             )

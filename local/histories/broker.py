@@ -21,11 +21,15 @@ CONNECT, PUBLISH, PUBACK, SUBSCRIBE, UNSUBSCRIBE, PINGREQ, DISCONNECT = 1, 3, 4,
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The most unacknowledged and waiting messages of a client, and whether those at QoS 0 wait for it."""
+    """The most unacknowledged and waiting messages of a client, and whether those at QoS 0 wait for it.
+
+    A client that publishes what the broker `refuses` is disconnected.
+    """
 
     in_flight: int
     queued: int
     queues_qos_0: bool = False
+    refuses: Callable[[Message], object] = lambda _message: False
 
 
 class Peer(Protocol):
@@ -290,7 +294,9 @@ class Link:
         topic, rest = _read(body)
         mid, payload = (rest[:2], rest[2:]) if qos else (b"", rest)
         message = Message(topic.decode(), payload, qos, bool(flags & 1))
-        if self._broker.take_publish(kept.client, message) and qos:
+        if self._broker.limits.refuses(message):
+            self.end()
+        elif self._broker.take_publish(kept.client, message) and qos:
             self._peer.take(b"\x40\x02" + mid)
 
     def _subscribe(self, kept: Kept, body: bytes) -> None:

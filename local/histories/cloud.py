@@ -22,6 +22,7 @@ from eventplane.records import Records
 from eventplane.replay import MAX_ORDER_RECEIVES, REPLAY
 from eventplane.resource_names import FIFO_SUFFIX, channel_queue, dead_letter_queue, is_fifo, queue_name
 from eventplane.retries import ROUTINE
+from eventplane_aws.rules import SQS_RETENTION
 from eventplane_aws.tables import DynamoDbTables
 from lambdas.common.aws import PATIENT, Patience
 from lambdas.common.clock import Clock
@@ -33,7 +34,6 @@ from local.histories.story import ENDPOINTS
 from local.histories.tables import TablesClient
 from local.histories.wires import Weather, Wire
 from stacks.config import environment
-from stacks.settings import RETENTION_S
 from tests.dynamodb import create_desired_table, create_table
 from tests.fakes.client import ACCOUNT, REGION, FakeClient
 from tests.fakes.s3 import FakeS3
@@ -64,6 +64,8 @@ class Cloud:
         self.dynamodb = TablesClient()
         self.s3 = FakeS3(self.clock)  # type: ignore[arg-type]
         self.numbers = count(1)
+        self.executions = 0
+        """Of all functions at the moment."""
         self.is_ending = False
         """Whether no window of a function waits for more any longer."""
         self.secrets = FakeSecrets()
@@ -111,13 +113,13 @@ class Cloud:
         receives: int = ROUTINE.most_receives,
         *,
         fifo: bool = False,
-        retention_s: int = RETENTION_S,
+        retention_s: int = SQS_RETENTION.most,
     ) -> str:
         name = queue_name(ENVIRONMENT, name, is_fifo=fifo)
         letters = dead_letter_queue(name)
         kind = {"FifoQueue": "true", "DeduplicationScope": "messageGroup"} if fifo else {}
         self.sqs.create_queue(
-            QueueName=letters, Attributes={"MessageRetentionPeriod": str(RETENTION_S), **kind}
+            QueueName=letters, Attributes={"MessageRetentionPeriod": str(SQS_RETENTION.most), **kind}
         )
         policy = {
             "deadLetterTargetArn": f"arn:aws:sqs:{REGION}:{ACCOUNT}:{letters}",

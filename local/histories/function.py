@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
 
+from eventplane_aws.rules import LAMBDA_BATCH, LAMBDA_CHAIN, LAMBDA_CONCURRENCY, SQS_RECEIVE
 from lambdas.common.queue import Invocation, read_messages
 from lambdas.common.queue_function import QueueReader
-from lambdas.common.redelivery import MAX_ENTRIES, Redelivery
+from lambdas.common.redelivery import Redelivery
 from local.histories.engine import Killed
 
 if TYPE_CHECKING:
     from local.histories.cloud import Cloud
     from stacks.settings import FunctionSize
-
-
-MOST_CALLS: Final = 16
-"""Calls of a function in one chain of messages, after which AWS Lambda ends it (Lambda Developer Guide,
-recursive loop detection: "approximately")."""
 
 
 class Function:
@@ -67,14 +64,21 @@ class Function:
         if self._running >= size.max_concurrency:
             return  # the end of an invocation looks again
         is_down = "sqs" in cloud.weather.down
-        messages = [] if is_down else self._receive(min(MAX_ENTRIES, size.batch_size - len(held)))
+        messages = [] if is_down else self._receive(min(SQS_RECEIVE.most, size.batch_size - len(held)))
         if messages and not held:
             self._window_ends_s = now_s + size.batch_window_s
         held += messages
-        if held and (len(held) >= size.batch_size or now_s >= self._window_ends_s or cloud.is_ending):
-            self._held = []
-            self._running += 1
-            cloud.engine.spawn(self.name, lambda: self._invoke(held))
+        sizes = accumulate(len(each["Body"].encode()) for each in held)
+        batch = held[: sum(size <= LAMBDA_BATCH.most for size in sizes)]
+        is_full = len(batch) == size.batch_size or len(batch) < len(held)
+        if held and (is_full or now_s >= self._window_ends_s or cloud.is_ending):
+            self._held = held[len(batch) :]
+            if cloud.executions < LAMBDA_CONCURRENCY.most:
+                self._running += 1
+                cloud.executions += 1
+                cloud.engine.spawn(self.name, lambda: self._invoke(batch))
+            else:  # the messages come again when their visibility timeout is over
+                cloud.engine.note(self.name, LAMBDA_CONCURRENCY.answer, is_fault=True)
         if messages:
             self.look_soon(0.0)
         elif is_down:
@@ -96,7 +100,7 @@ class Function:
         return {**before, self.name: before.get(self.name, 0) + 1}
 
     def _within_bounds(self, message: dict[str, Any]) -> bool:
-        if self.may_recur or self._chain(message)[self.name] <= MOST_CALLS:
+        if self.may_recur or self._chain(message)[self.name] <= LAMBDA_CHAIN.most:
             return True
         self._cloud.engine.note(self.name, "a chain of messages is ended", is_fault=True)
         self._cloud.sqs.drop(self._queue, message["ReceiptHandle"])
@@ -106,8 +110,7 @@ class Function:
         cloud, engine = self._cloud, self._cloud.engine
         messages = [each for each in received if self._within_bounds(each)]
         if not messages:
-            self._running -= 1
-            self.look_soon(0.0)
+            self._ended()
             return
         # What a thread began outlives its invocation; a process that ended in it takes no other.
         deaths = cloud.weather.deaths[self.name]
@@ -147,12 +150,16 @@ class Function:
             engine.note(self.name, "ends half-way", is_fault=True)
             raise
         finally:
-            self._running -= 1
             if watchdog is not None:
                 watchdog.is_off = True
             if is_well:
                 self._idle.append((deaths, process))
-            self.look_soon(0.0)
+            self._ended()
+
+    def _ended(self) -> None:
+        self._running -= 1
+        self._cloud.executions -= 1
+        self.look_soon(0.0)
 
     def _answer(self, process: Any, event: dict[str, Any], remaining_ms: Callable[[], int]) -> Any:
         """Run what was wired; its answer to SQS."""

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict, deque
 from typing import TYPE_CHECKING, Any, Final
+
+from botocore.exceptions import ClientError
 
 from eventplane.ingest import IngestFrame, frame_text
 from eventplane.topics import urgent_rule
+from eventplane_aws.rules import IOT_PUBLISHES, IOT_UNACKNOWLEDGED, Rule
+from local.aws_requests import broken_rule, problem
 from local.histories.broker import Broker, Limits, Message
 
 if TYPE_CHECKING:
@@ -14,8 +19,14 @@ if TYPE_CHECKING:
 
 RULE: Final = "ingest"
 CERTIFICATE: Final = "a" * 64
-LIMITS: Final = Limits(in_flight=100, queued=1 << 30)
-"""Unacknowledged messages to one client; what waits ends with the session (AWS IoT Core quotas)."""
+
+
+def _broken(message: Message) -> Rule | None:
+    return broken_rule("iot-data", "Publish", {"topic": message.topic, "payload": message.payload})
+
+
+LIMITS: Final = Limits(in_flight=IOT_UNACKNOWLEDGED.most, queued=1 << 30, refuses=_broken)
+"""What waits ends with the session."""
 
 
 class IotCore:
@@ -30,11 +41,17 @@ class IotCore:
         self.copies = 0.0, 0.0
         """Until when each message to a device comes twice, and how long after it the copy, seconds."""
         self._versions: dict[str, int] = {}
+        self._publishes: defaultdict[str, deque[float]] = defaultdict(
+            lambda: deque(maxlen=IOT_PUBLISHES.most)
+        )
+        """When each client published last."""
 
     def publish(self, *, topic: str, qos: int, payload: bytes) -> dict[str, Any]:
         """Publish to a device: the operation of the data plane that functions use."""
         self.engine.note("IoT Core", f"sends down to {topic}")
         message = Message(topic, payload, qos)
+        if rule := _broken(message):
+            raise ClientError({"Error": {"Code": rule.code, "Message": problem(rule)}}, "Publish")
         self.broker.publish(message)
         until_s, after_s = self.copies
         if self.engine.now_s < until_s:
@@ -42,7 +59,15 @@ class IotCore:
         return {}
 
     def _published(self, client: str, message: Message) -> bool:
-        """Basic Ingest: the rule writes to the router's queue and to the tap's, independently."""
+        """Basic Ingest: the rule writes to the router's queue and to the tap's, independently.
+
+        IoT Core neither takes nor answers what exceeds a connection's publishes a second.
+        """
+        latest = self._publishes[client]
+        if len(latest) == latest.maxlen and self.engine.now_s - latest[0] < 1.0:
+            self.engine.note("IoT Core", f"{client} publishes too often", is_fault=True)
+            return False
+        latest.append(self.engine.now_s)
         prefix, _, rest = message.topic.partition("/devices/")
         rule = prefix.removeprefix("$aws/rules/")
         frame = IngestFrame(

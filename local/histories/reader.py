@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from eventplane.envelope import Envelope
 from eventplane.limits import MAX_RECEIVES
+from eventplane_aws.rules import SQS_WAIT
 from eventplane_client.dynamodb import DynamoDbFilter
 from eventplane_client.errors import AlreadySettledError, BatchFailedError, NothingThereError
 from eventplane_client.errors import ClientError as EventPlaneClientError
@@ -26,7 +27,6 @@ from stacks.settings import FunctionSize
 RESTART_S: Final = 3.0
 AGAIN_S: Final = 1.0
 """How long a reader waits after an error."""
-LONG_POLL_S: Final = 20
 IDLE_S: Final = 600.0
 READER: Final = FunctionSize(memory_mib=512, timeout_s=30, batch_size=10)
 """A participant's function: a claim outlives its timeout, and a message is hidden for longer still."""
@@ -65,7 +65,7 @@ class LongPoll:
     def receive_message(self, *, QueueUrl: str, WaitTimeSeconds: int = 0, **request: Any) -> Any:  # noqa: N803
         cloud, engine = self._cloud, self._cloud.engine
         # A poll of 20 s that brings nothing is followed by the next: as well one long one.
-        give_up = engine.now_s + (IDLE_S if WaitTimeSeconds == LONG_POLL_S else WaitTimeSeconds)
+        give_up = engine.now_s + (IDLE_S if WaitTimeSeconds == SQS_WAIT.most else WaitTimeSeconds)
         while True:
             answer = self._wire.receive_message(QueueUrl=QueueUrl, **request)
             if answer.get("Messages") or engine.now_s >= give_up:

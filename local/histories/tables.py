@@ -13,7 +13,9 @@ from typing import Any, Final
 from botocore.exceptions import ClientError
 
 from eventplane.records import NEW, UNCOUNTED, Condition, Item, MemoryTables, Selection, value_of
+from eventplane_aws.rules import DYNAMODB_PARTITION_KEY, DYNAMODB_SORT_KEY
 from eventplane_aws.tables import CONFLICT
+from local.aws_requests import problem, value_bytes
 from tests.fakes.client import FakeClient
 
 _REVISIONS: Final[Mapping[str, Callable[[Item], int]]] = {
@@ -68,6 +70,9 @@ class TablesClient(FakeClient):
 
     def put_item(self, *, TableName: str, Item: Item, **condition: Any) -> Any:
         key = {name: Item[name] for name in self._keys[TableName][None]}
+        for value, rule in zip(key.values(), (DYNAMODB_PARTITION_KEY, DYNAMODB_SORT_KEY), strict=False):
+            if value_bytes(value) > rule.most:
+                raise self.refusal(rule.code, problem(rule), "PutItem")
         if not self._tables.put(TableName, key, Item, _condition(condition)):
             raise self._conflict(TableName, key, "PutItem")
         return {}

@@ -15,11 +15,11 @@ from eventplane import resource_names
 from eventplane.contract import Channel, Ordering, Priority
 from eventplane.resource_names import dead_letter_queue
 from eventplane.retries import ROUTINE
+from eventplane_aws.rules import SQS_RETENTION
 from stacks.constructs.permissions import PLAIN_HTTP, accept, allow, arn, find_key
 from stacks.plane_stack import environment_of
-from stacks.settings import RETENTION_S
 
-DEAD_LETTER_RETENTION: Final = Duration.seconds(RETENTION_S)
+DEAD_LETTER_RETENTION: Final = Duration.seconds(SQS_RETENTION.most)
 """The longest that SQS allows: whoever looks after the plane may be on holiday. In a standard queue it
 counts from when a message was first sent, not from when it became a dead letter (Amazon SQS guide): what was
 tried for ten days is kept for four more."""

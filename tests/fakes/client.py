@@ -16,6 +16,8 @@ from botocore.model import OperationModel, ServiceModel
 from botocore.paginate import Paginator, PaginatorModel
 from botocore.validate import validate_parameters
 
+from local.aws_requests import broken_rule, problem
+
 REGION = "us-east-1"
 ACCOUNT = "123456789012"
 _SHAPES = {"AWS.SimpleQueueService.NonExistentQueue": "QueueDoesNotExist"}
@@ -52,6 +54,12 @@ class FakeClient:
         if self.checks:
             validate_parameters(request, operations_of(self.service)[operation].input_shape)
 
+    def within_rules(self, operation: str, method: Callable[..., Any], **request: Any) -> Any:
+        """Answer a request that keeps AWS's rules by `method`, and refuse any other as AWS does."""
+        if rule := broken_rule(self.service, operations_of(self.service)[operation].name, request):
+            raise self.refusal(rule.code, problem(rule), operation)
+        return method(self, **request)
+
     def refusal(self, code: str, message: str, operation: str, **more: Any) -> ClientError:
         """The error that boto3 raises for AWS's `code`; `more` are members of the response."""
         kind: type[ClientError] = self.exceptions.from_code(_SHAPES.get(code, code))
@@ -85,7 +93,7 @@ def _checked(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(method)
     def call(self: FakeClient, **request: Any) -> Any:
         self.check(name, request)
-        return perform(self, name, request, partial(method, self))
+        return perform(self, name, request, partial(self.within_rules, name, method))
 
     return call
 

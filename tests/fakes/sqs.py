@@ -12,13 +12,11 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
+from eventplane_aws.rules import SQS_FIFO_IN_FLIGHT, SQS_IN_FLIGHT, SQS_VISIBILITY
+from local.aws_requests import broken_rule, problem
 from tests.fakes.client import ACCOUNT, REGION, FakeClient
 from tests.fakes.clock import FakeClock
 
-_MAX_ENTRIES = 10
-_MAX_BYTES = 1024 * 1024
-_MAX_DELAY_S = 900
-_MAX_VISIBILITY_S = 43_200
 _DEDUPLICATION_MS = 300_000
 _NOT_ALLOWED = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _NO_QUEUE = "AWS.SimpleQueueService.NonExistentQueue"
@@ -170,22 +168,17 @@ class FakeSqs(FakeClient):
 
     def send_message(self, *, QueueUrl: str, **message: Any) -> Any:
         queue = self.queue(QueueUrl, "SendMessage")
-        if problem := _problem(queue, message):
-            raise self.refusal(*problem, "SendMessage")
+        if wrong := _problem(queue, message):
+            raise self.refusal(*wrong, "SendMessage")
         return self._added(queue, message)
 
     def send_message_batch(self, *, QueueUrl: str, Entries: list[dict[str, Any]]) -> Any:
         queue = self.queue(QueueUrl, "SendMessageBatch")
         self._check_entries(Entries, "SendMessageBatch")
-        if sum(map(_size, Entries)) > _MAX_BYTES:
-            code = "AWS.SimpleQueueService.BatchRequestTooLong"
-            raise self.refusal(
-                code, "Batch requests cannot be longer than 1048576 bytes.", "SendMessageBatch"
-            )
         answer: dict[str, Any] = {}
         for entry in Entries:
-            if problem := _problem(queue, entry):
-                failed = {"Id": entry["Id"], "SenderFault": True, "Code": problem[0], "Message": problem[1]}
+            if wrong := _problem(queue, entry) or _broken(entry):
+                failed = {"Id": entry["Id"], "SenderFault": True, "Code": wrong[0], "Message": wrong[1]}
                 answer.setdefault("Failed", []).append(failed)
             else:
                 answer.setdefault("Successful", []).append({"Id": entry["Id"], **self._added(queue, entry)})
@@ -226,11 +219,12 @@ class FakeSqs(FakeClient):
         MessageSystemAttributeNames: Iterable[str] = (),
         MessageAttributeNames: Iterable[str] = (),
         ReceiveRequestAttemptId: str = "",
+        WaitTimeSeconds: int = 0,
         **_: Any,
     ) -> Any:
         queue, now_ms = self.queue(QueueUrl, "ReceiveMessage"), self.clock()
-        if not 1 <= MaxNumberOfMessages <= _MAX_ENTRIES:
-            raise self._invalid("MaxNumberOfMessages must be between 1 and 10", "ReceiveMessage")
+        if self._has_too_many(queue, now_ms, is_short_poll=not WaitTimeSeconds):
+            return {}
         if VisibilityTimeout is None:
             VisibilityTimeout = int(queue.attributes.get("VisibilityTimeout", "30"))  # noqa: N806
         system = {*AttributeNames, *MessageSystemAttributeNames}
@@ -257,6 +251,16 @@ class FakeSqs(FakeClient):
         if queue.is_fifo and ReceiveRequestAttemptId:
             queue.attempts[ReceiveRequestAttemptId] = found
         return {"Messages": found} if found else {}
+
+    def _has_too_many(self, queue: FakeQueue, now_ms: int, *, is_short_poll: bool) -> bool:
+        """Whether all messages are in flight that may be; a short poll of a standard queue is told."""
+        rule = SQS_FIFO_IN_FLIGHT if queue.is_fifo else SQS_IN_FLIGHT
+        if len(queue.messages) <= rule.most:
+            return False
+        in_flight = sum(each.receives > 0 and each.visible_ms > now_ms for each in queue.messages)
+        if in_flight >= rule.most and is_short_poll and not queue.is_fifo:
+            raise self.refusal(rule.code, problem(rule), "ReceiveMessage")
+        return in_flight >= rule.most
 
     @staticmethod
     def _receivable(queue: FakeQueue, now_ms: int) -> list[FakeMessage]:
@@ -299,22 +303,20 @@ class FakeSqs(FakeClient):
         queue.messages = [each for each in queue.messages if handle not in each.handles]
 
     def _hide(self, queue: FakeQueue, handle: str, seconds: int) -> None:
-        if not 0 <= seconds <= _MAX_VISIBILITY_S:
-            raise self._invalid("VisibilityTimeout must be between 0 and 43200", "ChangeMessageVisibility")
+        if not 0 <= seconds <= SQS_VISIBILITY.most:
+            raise self._invalid(problem(SQS_VISIBILITY), "ChangeMessageVisibility")
         for message in queue.messages:
             if handle in message.handles:
                 message.visible_ms = self.clock() + 1_000 * seconds
                 self.changed(queue, message.visible_ms)
                 return
-        problem = "The input receipt handle is invalid."
-        raise self.refusal("ReceiptHandleIsInvalid", problem, "ChangeMessageVisibility")
+        wrong = "The input receipt handle is invalid."
+        raise self.refusal("ReceiptHandleIsInvalid", wrong, "ChangeMessageVisibility")
 
     def _check_entries(self, entries: list[dict[str, Any]], operation: str) -> None:
         prefix, ids = "AWS.SimpleQueueService.", {each["Id"] for each in entries}
         if not entries:
             raise self.refusal(f"{prefix}EmptyBatchRequest", "There should be at least one entry.", operation)
-        if len(entries) > _MAX_ENTRIES:
-            raise self.refusal(f"{prefix}TooManyEntriesInBatchRequest", "Maximum number is 10.", operation)
         if len(ids) < len(entries):
             raise self.refusal(f"{prefix}BatchEntryIdsNotDistinct", "Ids are not distinct.", operation)
 
@@ -328,22 +330,15 @@ def _problem(queue: FakeQueue, message: Mapping[str, Any]) -> tuple[str, str] | 
         return "MissingParameter", "The request must contain the parameter MessageBody."
     if _NOT_ALLOWED.search(message["MessageBody"]):
         return "InvalidMessageContents", "Invalid characters found."
-    if _size(message) > _MAX_BYTES:
-        return "InvalidParameterValue", "One or more parameters are invalid: Message must be shorter."
-    if not 0 <= message.get("DelaySeconds", 0) <= _MAX_DELAY_S:
-        return "InvalidParameterValue", "DelaySeconds must be between 0 and 900."
     if queue.is_fifo and not message.get("MessageGroupId"):
         return "MissingParameter", "The request must contain the parameter MessageGroupId."
     return None
 
 
-def _size(message: Mapping[str, Any]) -> int:
-    """The bytes that count: the body, and each attribute's name, type and value."""
-    attributes = message.get("MessageAttributes", {})
-    texts = [message["MessageBody"], *attributes]
-    for each in attributes.values():
-        texts += [each["DataType"], each.get("StringValue", "")]
-    return sum(len(each.encode("utf-8", "surrogatepass")) for each in texts)
+def _broken(entry: Mapping[str, Any]) -> tuple[str, str] | None:
+    """The same for an entry that breaks a rule of messages; the batch keeps its own rules."""
+    rule = broken_rule("sqs", "SendMessage", entry)
+    return (rule.code, problem(rule)) if rule else None
 
 
 def _named(found: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:

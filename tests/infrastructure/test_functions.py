@@ -43,11 +43,18 @@ def test_every_bucket_is_reconciled_once_a_minute(templates: Templates, reconcil
 
 def test_a_function_that_feeds_itself_has_a_bound_or_may_recur(templates: Templates) -> None:
     """AWS Lambda ends a chain of messages in which a function is called 16 times, for ever if not told."""
-    feeding = {
-        name
-        for name, each in templates.functions.items()
-        if each.source in templates.may(each).get("sqs:SendMessage", ())
+    fed = {
+        queue: templates.function_behind(each, "FunctionName") for queue, each in templates.mappings.items()
     }
+    reached = {
+        name: {fed[to].name for to in templates.may(each).get("sqs:SendMessage", ()) if to in fed}
+        for name, each in templates.functions.items()
+    }
+    # Also by way of others; what goes on by way of a router is a conversation (ADR 45).
+    for between in (each for each in reached if not each.startswith("router-")):
+        for found in (each for each in reached.values() if between in each):
+            found |= reached[between]
+    feeding = {name for name, found in reached.items() if name in found}
     # Pages are handed out side by side, checks end; a certificate's grace is one message.
     bounded = {"downlink-desired", "downlink-due", "certificate-keeper"}
     recurring = {each.name for each in templates.functions.values() if each.find("RecursiveLoop") == "Allow"}

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
 
 from benchmarks.plane_size import refusal, with_services
-from stacks.rules import RULES, RegionError, Template, TemplateRuleError, check, templates
+from eventplane_aws import rules
+from eventplane_aws.rules import Rule
+from stacks import preflight
+from stacks.rules import SIZES, RegionError, Template, TemplateRuleError, check, templates
 from tests.infrastructure.templates import Templates
 
 POLICY = {"Version": "2012-10-17", "Statement": []}
@@ -21,61 +27,100 @@ def policy(characters: int, **statement: Any) -> dict[str, Any]:
     return document
 
 
-def template_of(resources: Any = None, outputs: int = 0, padding: int = 0) -> Template:
-    document = {"Resources": resources or {}, "Outputs": {f"O{at}": {"Value": "x"} for at in range(outputs)}}
+def template_of(resources: Any = None, padding: int = 0, **parts: Any) -> Template:
+    document = {"Resources": resources or {}, **parts}
     return Template("plane", json.dumps(document) + " " * padding, document)
 
 
-def role(*characters: int, attached: int = 0) -> dict[str, Any]:
-    own = [{"PolicyName": str(at), "PolicyDocument": policy(each)} for at, each in enumerate(characters)]
-    properties = {"PolicyDocument": policy(attached), "Roles": [{"Ref": "R"}]} if attached else None
-    more = {"P": {"Type": "AWS::IAM::Policy", "Properties": properties}} if properties else {}
-    return {"R": {"Type": "AWS::IAM::Role", "Properties": {"Policies": own}}, **more}
+def entries(most: int) -> dict[str, Any]:
+    return {f"E{at}": {"Type": "AWS::SQS::Queue", "Value": "x"} for at in range(most)}
 
 
-def one(type: str, **properties: Any) -> dict[str, Any]:
-    return {"One": {"Type": type, "Properties": properties}}
+def own(kind: str, *characters: int, attached: int = 0, put: int = 0) -> Template:
+    """A role, a group or a user with policies of its own, one that is attached to it, and one put into it."""
+    policies = [{"PolicyName": str(at), "PolicyDocument": policy(each)} for at, each in enumerate(characters)]
+    found = {"R": {"Type": f"AWS::IAM::{kind}", "Properties": {"Policies": policies}}}
+    for type, owner, size in (
+        ("Policy", {f"{kind}s": [{"Ref": "R"}]}, attached),
+        (f"{kind}Policy", {f"{kind}Name": {"Ref": "R"}}, put),
+    ):
+        if size:
+            found[type] = {
+                "Type": f"AWS::IAM::{type}",
+                "Properties": {"PolicyDocument": policy(size), **owner},
+            }
+    return template_of(found)
 
 
-def function(characters: int) -> dict[str, Any]:
+def one(type: str, **properties: Any) -> Template:
+    return template_of({"One": {"Type": f"AWS::{type}", "Properties": properties}})
+
+
+def function(characters: int) -> Template:
     """A function whose variables have so many characters: an account's number and a text."""
     rest = "x" * (characters - len('{"A":"000000000000","B":""}'))
     variables = {"A": {"Ref": "AWS::AccountId"}, "B": rest}
-    return one("AWS::Lambda::Function", FunctionName="router", Environment={"Variables": variables})
+    return one("Lambda::Function", FunctionName="router", Environment={"Variables": variables})
 
 
 EMPTY = len(template_of().text)
-BREAKING = {
-    "template": lambda most: template_of(padding=most - EMPTY),
-    "resources": lambda most: template_of({f"R{at}": {"Type": "AWS::SQS::Queue"} for at in range(most)}),
-    "outputs": lambda most: template_of(outputs=most),
-    "variables of a function": lambda most: template_of(function(most)),
-    "inline policies of a role": lambda most: template_of(role(5_000, 2_000, attached=most - 7_000)),
-    "managed policy": lambda most: template_of(one("AWS::IAM::ManagedPolicy", PolicyDocument=policy(most))),
-    "IoT policy": lambda most: template_of(
-        one("AWS::IoT::Policy", PolicyName="p", PolicyDocument=policy(most))
+BREAKING: dict[Rule, Callable[[int], Template]] = {
+    rules.TEMPLATE: lambda most: template_of(padding=most - EMPTY),
+    rules.RESOURCES: lambda most: template_of(entries(most)),
+    rules.OUTPUTS: lambda most: template_of(Outputs=entries(most)),
+    rules.PARAMETERS: lambda most: template_of(Parameters=entries(most)),
+    rules.MAPPINGS: lambda most: template_of(Mappings=entries(most)),
+    rules.VARIABLES: function,
+    rules.LAYERS: lambda most: one("Lambda::Function", Layers=["x"] * most),
+    rules.LAMBDA_TIMEOUT: lambda most: one("Lambda::Function", Timeout=most),
+    rules.LAMBDA_MEMORY: lambda most: one("Lambda::Function", MemorySize=most),
+    rules.MAPPING_BATCH: lambda most: one("Lambda::EventSourceMapping", BatchSize=most),
+    rules.MAPPING_WINDOW: lambda most: one("Lambda::EventSourceMapping", MaximumBatchingWindowInSeconds=most),
+    rules.MAPPING_CONCURRENCY: lambda most: one(
+        "Lambda::EventSourceMapping", ScalingConfig={"MaximumConcurrency": most}
     ),
+    rules.INLINE_POLICIES: lambda most: own("Role", 5_000, 2_000, attached=1_000, put=most - 8_000),
+    rules.GROUP_POLICIES: lambda most: own("Group", 2_000, attached=most - 2_000),
+    rules.USER_POLICIES: lambda most: own("User", 1_000, attached=most - 1_000),
+    rules.TRUST_POLICY: lambda most: one("IAM::Role", AssumeRolePolicyDocument=policy(most)),
+    rules.MANAGED_POLICY: lambda most: one("IAM::ManagedPolicy", PolicyDocument=policy(most)),
+    rules.MANAGED_POLICIES: lambda most: one("IAM::Role", ManagedPolicyArns=["x"] * most),
+    rules.IOT_POLICY: lambda most: one("IoT::Policy", PolicyName="p", PolicyDocument=policy(most)),
+    rules.QUEUE_POLICY: lambda most: one("SQS::QueuePolicy", PolicyDocument=policy(most)),
+    rules.BUCKET_POLICY: lambda most: one("S3::BucketPolicy", PolicyDocument=policy(most)),
+    rules.KEY_POLICY: lambda most: one("KMS::Key", KeyPolicy=policy(most)),
+    rules.RULE_ACTIONS: lambda most: one("IoT::TopicRule", TopicRulePayload={"Actions": [{}] * most}),
+    rules.ALARM_ACTIONS: lambda most: one("CloudWatch::Alarm", OKActions=["x"] * most),
+    rules.SCHEDULE_INPUT: lambda most: one("Scheduler::Schedule", Target={"Input": "x" * most}),
+    rules.STACK_NAME: lambda most: replace(template_of(), stack="x" * most),
 }
-"""What has as much as a rule allows, by the rule's name."""
+BREAKING |= {
+    rule: partial(lambda type, name, most: one(type.removeprefix("AWS::"), **{name: "x" * most}), type, name)
+    for type, (name, rule) in rules.NAMES.items()
+}
+"""What has as much as a rule allows, by the rule."""
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+@pytest.mark.parametrize("rule", SIZES, ids=lambda rule: rule.name)
 def test_what_breaks_a_rule_of_aws_is_refused_with_number_source_and_remedy(rule: Any) -> None:
-    check(BREAKING[rule.name](rule.most), "eu-central-1")
+    check(BREAKING[rule](rule.most), "eu-central-1")
     with pytest.raises(TemplateRuleError) as caught:
-        check(BREAKING[rule.name](rule.most + 1), "eu-central-1")
+        check(BREAKING[rule](rule.most + 1), "eu-central-1")
     said = str(caught.value)
-    assert f"of plane has {rule.most + 1:,} {rule.unit}, AWS allows {rule.most:,}" in said
-    assert rule.source in said
-    assert said.endswith(rule.remedy)
-    assert rule.source.startswith("https://docs.aws.amazon.com/")
+    assert f" has {rule.most + 1:,} {rule.unit}, AWS allows {rule.most:,} ({rule.source})" in said
+    assert said.endswith(f"nothing was deployed: {rule.remedy}")
 
 
 @pytest.mark.parametrize("region", ["eu-central-2", "af-south-1", "ca-west-1", "mx-central-1"])
-def test_a_region_that_lacks_a_kind_of_resource_is_refused(templates: Templates, region: str) -> None:
-    (fleet,) = (each for each in rules_of(templates) if each.stack.endswith("fleet"))
-    with pytest.raises(RegionError, match=f"{region} has no AWS::IoT::ProvisioningTemplate; nothing was"):
-        check(fleet, region)
+def test_a_region_that_lacks_a_kind_of_resource_is_refused(
+    dev: Templates, region: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At synthesis, and by the preflight where synthesis did not know the region."""
+    (fleet,) = (each for each in rules_of(dev) if each.stack.endswith("fleet"))
+    monkeypatch.setenv("AWS_REGION", region)
+    for refuses in (lambda: check(fleet, region), lambda: preflight.main([str(dev.directory), "dev"])):
+        with pytest.raises(RegionError, match=f"{region} has no AWS::IoT::ProvisioningTemplate; nothing was"):
+            refuses()
 
 
 def rules_of(synthesized: Templates) -> list[Template]:

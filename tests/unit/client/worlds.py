@@ -16,6 +16,7 @@ from eventplane.sender import Sender
 from eventplane.sending import stamp_sender
 from eventplane.sqs_binding import REDRIVEN
 from eventplane.values import timestamp
+from eventplane_aws.rules import SQS_RECEIVES
 from eventplane_client import Client, Inbox
 from eventplane_client.dynamodb import DynamoDbFilter
 from eventplane_client.dynamodb_log import DynamoDbLogFilter
@@ -35,7 +36,6 @@ SENDER = "family-app"
 HOME = {"senderdevice": "home-1", "senderservice": "voice-service"}
 MAX_RECEIVES = 3
 VISIBILITY_S = 3_600
-_MOST_RECEIVES = 1_000  # of a redrive policy (Amazon SQS quotas)
 
 _numbers = itertools.count(1)
 
@@ -238,7 +238,7 @@ class SqsWorld:
         self._sqs.set_queue_attributes(
             QueueUrl=self._inbox,
             Attributes={
-                "RedrivePolicy": redrive(self._sqs, self._dead, min(max_receives + 1, _MOST_RECEIVES))
+                "RedrivePolicy": redrive(self._sqs, self._dead, min(max_receives + 1, SQS_RECEIVES.most))
             },
         )
         create_filter_table(self._dynamodb, self._table)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from os import urandom
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from contract.publish import (
 from eventplane.contract import Contract, compile_contract
 from eventplane.contract.publication import KEY, ContractTable, Head, cloud_destinations, contract_id
 from eventplane.settings import written
+from eventplane_aws.rules import DYNAMODB_ITEM
 from eventplane_aws.tables import DynamoDbTables
 from operations import system
 from operations.cloud import Cloud
@@ -128,7 +130,7 @@ def test_a_participant_cannot_leave_this_way(publisher: Publisher) -> None:
 
 
 def test_one_that_no_item_can_hold_is_refused(publisher: Publisher, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("contract.publish.MAX_ITEM_BYTES", 100)
+    monkeypatch.setattr("contract.publish.DYNAMODB_ITEM", replace(DYNAMODB_ITEM, most=100))
     with pytest.raises(TooLargeError, match="deploy it with the code"):
         publisher.publish(changed("x"))
 

@@ -23,7 +23,7 @@ def test_lines_and_contracts_come_once_in_order_in_messages_within_the_bounds(
     lines: list[str], contracts: dict[str, bytes]
 ) -> None:
     with (
-        patch("eventplane.ledger.MAX_LEDGER_MESSAGE_BYTES", MOST_BYTES),
+        patch("eventplane.ledger.MAX_SQS_BYTES", MOST_BYTES),
         patch("eventplane.ledger.MAX_LEDGER_CHARACTERS", MOST_CHARACTERS),
     ):
         written = ledger_texts(lines, contracts)

@@ -28,13 +28,14 @@ from eventplane.guarantee import GUARANTEE_HINT
 from eventplane.sqs_binding import CLOCK_TOLERANCE_MS, QueueClock, to_message
 from eventplane.values import timestamp_of_ms
 from eventplane.written import Entry, read_entry
+from eventplane_aws.rules import SQS_BATCH, SQS_BATCH_BYTES
 from lambdas.common.archive import Archive
 from lambdas.common.aws import PATIENT, QUICK, WORST_CALL_MS, Patience, client
 from lambdas.common.metrics import Metric, count, metrics
 from lambdas.common.queue import QueueMessage, read_messages
 from lambdas.common.redelivery import Redelivery, handle_each
 from lambdas.common.sender import TAKEN, Acceptance, Answer
-from lambdas.common.sqs import MAX_BYTES, MAX_ENTRIES, PlainMessage, SqsSender, batches
+from lambdas.common.sqs import PlainMessage, SqsSender, batches
 from tests.fakes.faults import FailingClient, HookedClient
 from tests.unit.lambdas.support import (
     ALARM,
@@ -74,12 +75,12 @@ def test_the_worst_call_includes_the_pause_between_its_attempts(
 
 def test_a_batch_has_at_most_ten_messages_and_one_mebibyte_with_its_attributes() -> None:
     sizes = [len(batch) for batch in batches(to_message(event(str(each))) for each in range(23))]
-    assert sizes == [MAX_ENTRIES, MAX_ENTRIES, 3]
+    assert sizes == [SQS_BATCH.most, SQS_BATCH.most, 3]
     large = write_event({"id": "1", "source": "/a", "type": "t"}, "ä" * 45_000)
     messages = [to_message(large, {"hint": "x" * 60_000}) for _ in range(10)]
     cut = list(batches(messages))
     assert [len(batch) for batch in cut] == [6, 4]
-    assert all(sum(each.bytes for each in batch) <= MAX_BYTES for batch in cut)
+    assert all(sum(each.bytes for each in batch) <= SQS_BATCH_BYTES.most for batch in cut)
 
 
 def test_an_entry_missing_from_the_answer_is_tried_again() -> None:

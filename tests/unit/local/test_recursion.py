@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
+from eventplane_aws.rules import LAMBDA_CHAIN
 from lambdas.common.queue import Invocation, QueueMessage
 from lambdas.common.queue_function import QueueReader
 from local.histories.cloud import PLANE, Cloud
 from local.histories.engine import Engine
-from local.histories.function import MOST_CALLS, Function
+from local.histories.function import Function
 from local.histories.wires import Weather
 from tests.plane import shipped_contract
 
@@ -46,8 +47,8 @@ def test_a_chain_of_messages_ends_in_the_dead_letter_queue_unless_the_function_m
     engine.run(600.0)
     dropped = cloud.sqs.bodies(f"{cloud.work}-dlq")
     if may_recur:
-        assert len(echo.heard) > 4 * MOST_CALLS
+        assert len(echo.heard) > 4 * LAMBDA_CHAIN.most
         assert dropped == []
     else:
         assert sorted(dropped) == ["a", "b"]
-        assert all(echo.heard.count(each) == MOST_CALLS for each in "ab")
+        assert all(echo.heard.count(each) == LAMBDA_CHAIN.most for each in "ab")

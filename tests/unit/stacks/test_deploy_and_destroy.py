@@ -35,7 +35,10 @@ def test_nothing_is_detached_without_a_confirmation(iot: FakeIot) -> None:
     def nobody(_: str) -> str:
         raise EOFError
 
-    for ask in (lambda _: "y", nobody):
+    def closed(_: str) -> str:
+        raise RuntimeError("input(): lost sys.stdin")
+
+    for ask in (lambda _: "y", nobody, closed):
         with pytest.raises(NotConfirmedError, match=r"'dev'.*YES=dev"):
             detach(iot, "dev", ask)
     with pytest.raises(NotConfirmedError):

@@ -1,0 +1,106 @@
+"""The emulated cloud refuses what AWS refuses by its size or number, with AWS's error codes."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import zipfile
+from typing import Any
+
+import pytest
+
+from eventplane_aws import rules
+from eventplane_aws.rules import Rule
+from local.cloud import CloudEndpoint
+from local.emulator import PROGRAM, PYTHON
+from local.things import Thing, provision
+from tests.aws_rules import CASES, FUNCTION, QUEUE, answer, make_resources
+from tests.integration.mqtt import TestClient
+
+ANYTHING = {"Effect": "Allow", "Action": "iot:*", "Resource": "*"}
+LAMBDA = {"Effect": "Allow", "Principal": {"Service": "lambda.amazonaws.com"}, "Action": "sts:AssumeRole"}
+
+
+def policy(statement: dict[str, Any]) -> str:
+    return json.dumps({"Version": "2012-10-17", "Statement": [statement]})
+
+
+@pytest.fixture(scope="module")
+def cloud(emulator: CloudEndpoint) -> CloudEndpoint:
+    """A cloud with what the requests are about."""
+    make_resources(emulator.client)
+    logs = emulator.client("logs")
+    logs.create_log_group(logGroupName="rules")
+    logs.create_log_stream(logGroupName="rules", logStreamName="rules")
+    role = emulator.client("iam").create_role(RoleName="rules", AssumeRolePolicyDocument=policy(LAMBDA))
+    code = io.BytesIO()
+    with zipfile.ZipFile(code, "w") as archive:
+        archive.writestr("code.py", "def handle(event, context): return ''\n")
+    emulator.client("lambda").create_function(
+        FunctionName=FUNCTION,
+        Runtime="python3.11",
+        Role=role["Role"]["Arn"],
+        Handler="code.handle",
+        Code={"ZipFile": code.getvalue()},
+    )
+    return emulator
+
+
+@pytest.fixture(scope="module")
+def thing(cloud: CloudEndpoint, tmp_path_factory: pytest.TempPathFactory) -> Thing:
+    cloud.client("iot").create_policy(policyName="rules", policyDocument=policy(ANYTHING))
+    return provision(cloud, "device-of-rules", policy="rules", directory=tmp_path_factory.mktemp("thing"))
+
+
+@pytest.mark.parametrize("rule", CASES, ids=lambda rule: rule.name)
+def test_a_request_that_breaks_a_rule_is_answered_as_aws_documents(cloud: CloudEndpoint, rule: Rule) -> None:
+    assert "emulated cloud" in rule.enforced
+    assert [answer(cloud.client, CASES[rule](most)) for most in (rule.most, rule.most + 1)] == ["", rule.code]
+
+
+@pytest.mark.parametrize(
+    "rule", [rules.IOT_MESSAGE, rules.IOT_TOPIC, rules.IOT_LEVELS], ids=lambda rule: rule.name
+)
+def test_a_publish_over_mqtt_that_breaks_a_rule_ends_the_connection(thing: Thing, rule: Rule) -> None:
+    for most, is_taken in ((rule.most, True), (rule.most + 1, False)):
+        _, _, request = CASES[rule](most)
+        with TestClient.of_thing(thing) as device:
+            assert device.publish(request["topic"], request["payload"]) is is_taken
+            assert device.disconnected.is_set() is not is_taken
+
+
+def test_an_entry_of_a_batch_that_breaks_a_rule_fails_alone(cloud: CloudEndpoint) -> None:
+    delays = (rules.SQS_DELAY.most, rules.SQS_DELAY.most + 1)
+    entries: Any = [{"Id": str(each), "MessageBody": "x", "DelaySeconds": each} for each in delays]
+    sent = cloud.client("sqs").send_message_batch(QueueUrl=QUEUE, Entries=entries)
+    assert [each["Id"] for each in sent["Successful"]] == ["900"]
+    assert [(each["Id"], each["Code"]) for each in sent["Failed"]] == [("901", rules.SQS_DELAY.code)]
+
+
+FULL = """
+import asyncio, importlib.util, sys, time
+from ministack.services import sqs
+spec = importlib.util.spec_from_file_location("front", sys.argv[1])
+front = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(front)
+most = front.SQS_IN_FLIGHT.most
+def full(is_fifo):
+    held = {"receive_count": 1, "visible_at": time.time() + 900}
+    return {"is_fifo": is_fifo, "messages": [held] * most + [{"receive_count": 0, "visible_at": 0}]}
+for is_fifo, wait in ((False, 0), (False, 1), (True, 0)):
+    queue = full(is_fifo)
+    sqs._get_q = lambda *_: queue
+    async def receive(data, url):
+        return {"Messages": front.receive(queue, 10, 30)}
+    front._receive_message = receive
+    try:
+        print(asyncio.run(front.receive_message({"WaitTimeSeconds": wait}, "")))
+    except sqs._Err as error:
+        print(error.code)
+"""
+
+
+def test_a_queue_with_all_messages_in_flight_that_may_be_gives_no_more() -> None:
+    done = subprocess.run([PYTHON, "-P", "-c", FULL, PROGRAM], capture_output=True, text=True, check=False)
+    assert done.stdout.splitlines() == [rules.SQS_IN_FLIGHT.code, *["{'Messages': []}"] * 2], done.stderr

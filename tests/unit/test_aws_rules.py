@@ -1,0 +1,217 @@
+"""The simulator refuses what AWS refuses, and what the plane declares for itself keeps AWS's rules."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+import pytest
+
+from edge.settings import CloudSettings
+from eventplane.downlink.desired import MAX_WAITING_BYTES
+from eventplane.downlink.wire import MAX_KEY_PART
+from eventplane.ingest import IngestFrame, frame_text
+from eventplane.limits import MAX_PAYLOAD_BYTES, MAX_SENDER_CHARACTERS
+from eventplane.replay import MAX_ORDER_BYTES
+from eventplane.topics import basic_ingest_topic, device_topic
+from eventplane_aws import rules
+from eventplane_aws.rules import RULES, Rule
+from eventplane_client.reader import LONG_POLL_S, PREFETCH
+from eventplane_client.settings import RANGES
+from eventplane_mqtt.codec import encode_connect, encode_publish, encode_subscribe, topic_name
+from lambdas.api.discovery import MAX_BODY_BYTES
+from lambdas.common.queue import Invocation, QueueMessage
+from lambdas.common.queue_function import QueueReader
+from lambdas.presence.timer_queue import MAX_DELAY_S
+from local.histories.broker import Link
+from local.histories.cloud import PLANE, Cloud
+from local.histories.engine import Engine
+from local.histories.function import Function
+from local.histories.wires import Weather
+from stacks.quotas import QUOTAS
+from stacks.rules import SIZES
+from tests.aws_rules import CASES, answer, make_resources
+from tests.fakes.sqs import FakeMessage, FakeSqs
+from tests.plane import shipped_contract
+
+
+@pytest.fixture
+def cloud() -> Cloud:
+    engine = Engine()
+    return Cloud(engine, shipped_contract(), Weather(engine, Random(0)), [])
+
+
+REFUSED_BY_MODELS = [each for each in CASES if "simulator" in each.enforced]
+
+
+@pytest.mark.parametrize("rule", REFUSED_BY_MODELS, ids=lambda rule: rule.name)
+def test_a_model_answers_a_request_that_breaks_a_rule_as_aws_documents(cloud: Cloud, rule: Rule) -> None:
+    def client(service: str) -> Any:
+        return cloud.client("test", service)
+
+    make_resources(client)
+    assert [answer(client, CASES[rule](most)) for most in (rule.most, rule.most + 1)] == ["", rule.code]
+
+
+@pytest.mark.parametrize(
+    ("rule", "name", "wait_s", "code"),
+    [
+        (rules.SQS_IN_FLIGHT, "queue", 0, rules.SQS_IN_FLIGHT.code),
+        (rules.SQS_IN_FLIGHT, "queue", 1, ""),
+        (rules.SQS_FIFO_IN_FLIGHT, "queue.fifo", 0, ""),
+    ],
+)
+def test_a_queue_with_all_messages_in_flight_that_may_be_gives_no_more(
+    rule: Rule, name: str, wait_s: int, code: str
+) -> None:
+    sqs = FakeSqs()
+    attributes = {"FifoQueue": "true"} if name.endswith(".fifo") else {}
+    url = sqs.create_queue(QueueName=name, Attributes=attributes)["QueueUrl"]
+    waiting = FakeMessage("w", "waits", {}, 0, 0, 0, group="w")
+    in_flight = FakeMessage("f", "in flight", {}, 0, sqs.clock() + 60_000, 0, group="f", receives=1)
+    receive = ("sqs", "receive_message", {"QueueUrl": url, "WaitTimeSeconds": wait_s, "VisibilityTimeout": 0})
+    sqs.queue(url).messages = [in_flight] * rule.most + [waiting]
+    assert answer(lambda _: sqs, receive) == code
+    assert waiting.receives == 0
+    sqs.queue(url).messages.pop(0)
+    assert answer(lambda _: sqs, receive) == ""
+    assert waiting.receives == 1
+
+
+class Device:
+    """A device that is connected to the simulated IoT Core."""
+
+    def __init__(self, cloud: Cloud) -> None:
+        self.is_open = True
+        self.answers: list[int] = []
+        link = cloud.iot.broker.open(self)
+        assert link is not None
+        self._link: Link = link
+        self._link.take(encode_connect(4, "d", clean=True, keepalive_s=60))
+
+    def take(self, data: bytes) -> None:
+        self.answers.append(data[0] >> 4)
+
+    def hung_up(self) -> None:
+        self.is_open = False
+
+    def publish(self, topic: str, payload: bytes = b"x") -> bool:
+        """Whether IoT Core acknowledges a publish."""
+        self.answers.clear()
+        self._link.take(encode_publish(4, topic_name(topic), payload, 1))
+        return self.answers == [4]
+
+
+@pytest.mark.parametrize(
+    "rule", [rules.IOT_MESSAGE, rules.IOT_TOPIC, rules.IOT_LEVELS], ids=lambda rule: rule.name
+)
+def test_iot_core_ends_the_connection_of_a_device_that_breaks_a_rule(cloud: Cloud, rule: Rule) -> None:
+    device = Device(cloud)
+    for most, is_taken in ((rule.most, True), (rule.most + 1, False)):
+        _, _, request = CASES[rule](most)
+        # What Basic Ingest puts in front does not count.
+        assert device.publish(f"$aws/rules/ingest/{request['topic']}", request["payload"]) is is_taken
+        assert device.is_open is is_taken
+
+
+def test_iot_core_takes_so_many_publishes_of_a_connection_in_a_second(cloud: Cloud) -> None:
+    device, topic = Device(cloud), basic_ingest_topic("ingest", "d")
+    assert all(device.publish(topic) for _ in range(rules.IOT_PUBLISHES.most))
+    assert not device.publish(topic)
+    cloud.engine.run(1.0)
+    assert device.is_open
+    assert device.publish(topic)
+
+
+def test_a_client_gets_so_many_publishes_before_it_acknowledges_one(cloud: Cloud) -> None:
+    device = Device(cloud)
+    device._link.take(encode_subscribe(4, 1, ["d"], 1))
+    device.answers.clear()
+    for _ in range(rules.IOT_UNACKNOWLEDGED.most + 1):
+        cloud.iot.publish(topic="d", qos=1, payload=b"x")
+    assert len(device.answers) == rules.IOT_UNACKNOWLEDGED.most
+
+
+def test_a_batch_of_a_function_fits_a_call(cloud: Cloud) -> None:
+    batches: list[int] = []
+
+    def process(messages: list[QueueMessage], _: Invocation) -> frozenset[str]:
+        batches.append(sum(len(each.body) for each in messages))
+        return frozenset()
+
+    size = replace(PLANE.downlink.reader, batch_size=100, batch_window_s=10)
+    wired: Any = lambda _: QueueReader(process)  # noqa: E731
+    Function(cloud, "reader", cloud.work, wired, size)
+    for _ in range(8):
+        cloud.sqs.send_message(QueueUrl=cloud.work, MessageBody="x" * rules.SQS_MESSAGE.most)
+    cloud.engine.run(60.0)
+    assert [each // rules.SQS_MESSAGE.most for each in batches] == [6, 2]
+    assert max(batches) <= rules.LAMBDA_BATCH.most
+
+
+def test_a_new_account_runs_so_many_functions_at_a_time_and_the_others_later(cloud: Cloud) -> None:
+    running, most, heard = 0, 0, 0
+
+    def process(messages: list[QueueMessage], _: Invocation) -> frozenset[str]:
+        nonlocal running, most, heard
+        running += 1
+        most = max(most, running)
+        cloud.engine.sleep(5.0)
+        running -= 1
+        heard += len(messages)
+        return frozenset()
+
+    size = replace(PLANE.downlink.reader, batch_size=1, max_concurrency=100)
+    wired: Any = lambda _: QueueReader(process)  # noqa: E731
+    Function(cloud, "reader", cloud.work, wired, size)
+    for _ in range(2 * rules.LAMBDA_CONCURRENCY.most):
+        cloud.sqs.send_message(QueueUrl=cloud.work, MessageBody="x")
+    cloud.engine.run(1_000.0)
+    assert most == rules.LAMBDA_CONCURRENCY.most
+    assert heard == 2 * rules.LAMBDA_CONCURRENCY.most
+    throttled = [each for each in cloud.engine.notes if each.text == rules.LAMBDA_CONCURRENCY.answer]
+    assert throttled
+
+
+THING = "x" * MAX_SENDER_CHARACTERS
+FRAME = IngestFrame(bytes(MAX_PAYLOAD_BYTES), device_topic(THING, "outbox"), THING, "a" * 64, 0)
+DEFAULTS = CloudSettings(host="iot")
+
+
+@pytest.mark.parametrize(
+    ("rule", "ours"),
+    [
+        (rules.IOT_PUBLISHES, DEFAULTS.publishes_per_s),
+        (rules.IOT_THROUGHPUT, DEFAULTS.bytes_per_s),
+        (rules.IOT_UNACKNOWLEDGED, DEFAULTS.max_unacknowledged),
+        (rules.IOT_TOPIC, len(FRAME.topic)),
+        (rules.IOT_LEVELS, FRAME.topic.count("/")),
+        (rules.SQS_MESSAGE, len(frame_text(FRAME))),
+        (rules.SQS_MESSAGE, MAX_ORDER_BYTES),
+        (rules.SQS_DELAY, MAX_DELAY_S),
+        (rules.SQS_RECEIVE, PREFETCH),
+        (rules.SQS_WAIT, LONG_POLL_S),
+        (rules.SQS_VISIBILITY, RANGES["gap_timeout_s"].high),
+        (rules.SQS_IN_FLIGHT, RANGES["most_held"].high),
+        (rules.DYNAMODB_ITEM, MAX_WAITING_BYTES),
+        (rules.DYNAMODB_SORT_KEY, 3 * (MAX_KEY_PART + 1)),
+        (rules.LAMBDA_PAYLOAD, MAX_BODY_BYTES),
+    ],
+    ids=lambda value: getattr(value, "name", None),
+)
+def test_what_the_plane_declares_for_itself_keeps_the_rule(rule: Rule, ours: float) -> None:
+    assert 0 < ours <= rule.most
+
+
+def test_each_rule_is_broken_by_a_test_or_says_who_else_enforces_it() -> None:
+    own_tests = {
+        *(rules.SQS_IN_FLIGHT, rules.SQS_FIFO_IN_FLIGHT, rules.IOT_PUBLISHES, rules.IOT_UNACKNOWLEDGED),
+        *(rules.LAMBDA_CHAIN, rules.LAMBDA_BATCH, rules.LAMBDA_CONCURRENCY),
+    }
+    others = {each for each in RULES if each.enforced.startswith(("nobody: ", "preflight"))}
+    assert {*SIZES, *CASES, *own_tests, *others} == {*RULES}
+    assert all(each.enforced == "synthesis" and each.remedy for each in SIZES)
+    assert all(each.answer and each.enforced != "synthesis" for each in RULES if each not in SIZES)
+    assert len({each.name for each in RULES}) == len(RULES)
+    assert all(each.source.startswith("https://docs.aws.amazon.com/") for each in (*RULES, *QUOTAS.values()))
