@@ -21,7 +21,6 @@ from glue_jobs.delivery_audit.rules import LATENESS_S, Watermark, Window
 from glue_jobs.delivery_audit.small import audit_small
 from glue_jobs.delivery_audit.verdict import OPEN, PROVEN
 from local.histories.cloud import BUCKET
-from local.histories.oracles.archive import ledger
 from local.histories.oracles.delivered import discarded, letters, put
 from local.histories.oracles.finding import Finding
 
@@ -123,7 +122,7 @@ def _in_inboxes(
 
     A router that ended half-way left no record, and the next one need not know a subscription any more.
     """
-    decided = {(each["destination"], each["source"], each["id"]) for each in ledger(history)}
+    decided = {(each["destination"], each["source"], each["id"]) for each in history.ledger}
     counts = {}
     for address, keys in put.items():
         routes = history.contract.routes_at(Place.CLOUD)
