@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, Final
 
 from eventplane.contract import Contract, SchemaCheck
@@ -85,6 +86,7 @@ class PayloadCheck:
             return str(error)
 
 
+@lru_cache(maxsize=16)
 def _validators(contract: Contract) -> dict[str, Any]:
     """A validator for each schema by `$id`."""
     # A fifth of a second, which no alarm waits for.

@@ -33,22 +33,25 @@ class Killed(BaseException):
     """The program that runs has ended at this very step."""
 
 
-@dataclass(slots=True)
 class Due:
     """Something that happens `at_s`, unless it `is_off` by then."""
 
-    at_s: float
-    act: Callable[[], object]
-    is_off: bool = False
+    __slots__ = ("act", "at_s", "is_off")
+
+    def __init__(self, at_s: float, act: Callable[[], object]) -> None:
+        self.at_s = at_s
+        self.act = act
+        self.is_off = False
 
 
-class Task:
+class Task(greenlet):
     """Work that can wait; `result` is what it returned, `error` what it raised, once it `is_over`.
 
     `chain` says how often each function was called in the chain of messages that led here.
     """
 
     def __init__(self, engine: Engine, name: str, work: Callable[[], Any]) -> None:
+        super().__init__()
         self.name = name
         self.is_over = False
         self.result: Any = None
@@ -56,7 +59,6 @@ class Task:
         self.chain: Mapping[str, int] = {}
         self._engine = engine
         self._work = work
-        self._greenlet = greenlet(self._run)
         self._wakes: Due | None = None
         self._ends: list[Callable[[], object]] = []
 
@@ -73,9 +75,9 @@ class Task:
             return
         if self._wakes is not None:
             self._wakes.is_off = True
-        if self._greenlet is getcurrent():
+        if self is getcurrent():
             raise Killed
-        self._greenlet.throw(Killed)
+        self.throw(Killed)
 
     def wait_s(self, seconds: float) -> None:
         """Let others run for so long. Only within the task."""
@@ -100,9 +102,9 @@ class Task:
 
     def _go_on(self) -> None:
         if not self.is_over:
-            self._greenlet.switch()
+            self.switch()
 
-    def _run(self) -> None:
+    def run(self) -> None:
         try:
             self.result = self._work()
         except Killed as error:
@@ -123,7 +125,6 @@ class Engine:
         self.notes: list[Note] = []
         self._due: list[tuple[float, int, Due]] = []
         self._numbers = count()
-        self._tasks: dict[greenlet, Task] = {}
 
     def note(self, lane: str, text: str, *, is_fault: bool = False) -> None:
         """Take down what happened."""
@@ -137,12 +138,14 @@ class Engine:
     @property
     def task(self) -> Task | None:
         """The task that runs, None outside of all."""
-        return self._tasks.get(getcurrent())
+        current = getcurrent()
+        return current if isinstance(current, Task) else None
 
     def at(self, moment_s: float, act: Callable[[], object]) -> Due:
         """Let `act` happen at a moment; at once if it is over."""
-        due = Due(max(moment_s, self.now_s), act)
-        heapq.heappush(self._due, (due.at_s, next(self._numbers), due))
+        at_s = max(moment_s, self.now_s)
+        due = Due(at_s, act)
+        heapq.heappush(self._due, (at_s, next(self._numbers), due))
         return due
 
     def after(self, seconds: float, act: Callable[[], object]) -> Due:
@@ -163,8 +166,6 @@ class Engine:
         task = Task(self, name, work)
         if (caller := self.task) is not None:
             task.chain = caller.chain
-        self._tasks[task._greenlet] = task  # noqa: SLF001 - one unit
-        task.when_over(lambda: self._tasks.pop(task._greenlet, None))  # noqa: SLF001
         task.start()
         return task
 

@@ -64,7 +64,9 @@ class Function:
         if self._running >= size.max_concurrency:
             return  # the end of an invocation looks again
         is_down = "sqs" in cloud.weather.down
-        messages = [] if is_down else self._receive(min(SQS_RECEIVE.most, size.batch_size - len(held)))
+        due_ms = cloud.sqs.next_ms(self._queue)
+        is_empty = is_down or due_ms is None or due_ms > cloud.engine.now_ms
+        messages = [] if is_empty else self._receive(min(SQS_RECEIVE.most, size.batch_size - len(held)))
         if messages and not held:
             self._window_ends_s = now_s + size.batch_window_s
         held += messages

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import tempfile
 from collections import Counter
@@ -21,7 +22,7 @@ from eventplane.envelope import Envelope, write_event
 from eventplane.ingest import IngestFrame, parse_frame
 from eventplane.names import CONNECTED
 from eventplane.sqs_binding import RETRIES, to_message
-from local.histories.cloud import PLANE, Cloud
+from local.histories.cloud import BUCKET, PLANE, Cloud
 from local.histories.engine import Engine
 from local.histories.home import Home, led_to
 from local.histories.line import CLOUD_DELAY_S
@@ -160,6 +161,13 @@ class History:
                 each.look_soon(0.0)
             self._run_until(self._is_archived, self.engine.now_s + LEAST_S)
         return self
+
+    @cached_property
+    def ledger(self) -> list[dict[str, Any]]:
+        """The records of routing decisions that the archive has."""
+        objects = self.cloud.s3.buckets[BUCKET].items()
+        written = (gzip.decompress(each.body) for key, each in objects if key.startswith("ledger/"))
+        return [json.loads(line) for each in written for line in each.splitlines()]
 
     @cached_property
     def frames(self) -> list[tuple[IngestFrame, list[Envelope]]]:

@@ -19,7 +19,7 @@ from local.histories.oracles import Finding, judged
 from local.histories.ordered import with_order
 from local.histories.story import HEAVY, LIGHT, Decision, Size, Story, draw
 
-GARBAGE = 100_000
+GARBAGE = 500_000
 """After so many new objects garbage is collected; Python's default takes a fifth of a history's time."""
 
 HEAVY_EVERY = 20

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable
+from functools import partial
 from random import Random
 from typing import Any, cast
 
@@ -63,12 +64,10 @@ class Wire:
         if not callable(found):
             return found
 
-        def call(**request: Any) -> Any:
-            return self._call(operation, found, request)
-
+        call = self.__dict__[operation] = partial(self._call, operation, found)
         return call
 
-    def _call(self, operation: str, found: Callable[..., Any], request: dict[str, Any]) -> Any:
+    def _call(self, operation: str, found: Callable[..., Any], /, **request: Any) -> Any:
         weather, program = self._weather, self._program
         engine = weather.engine
         for attempt in range(1, ATTEMPTS + 1):

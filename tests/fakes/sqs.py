@@ -7,7 +7,9 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cache, cached_property
 from itertools import count
+from types import MappingProxyType
 from typing import Any
 
 from botocore.exceptions import ClientError
@@ -65,22 +67,27 @@ class FakeQueue:
     known: dict[str, FakeMessage] = field(default_factory=dict)
     attempts: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def arn(self) -> str:
         return f"arn:aws:sqs:{REGION}:{ACCOUNT}:{self.name}"
 
-    @property
+    @cached_property
     def url(self) -> str:
         return f"https://sqs.{REGION}.amazonaws.com/{ACCOUNT}/{self.name}"
 
-    @property
+    @cached_property
     def is_fifo(self) -> bool:
         return self.name.endswith(".fifo")
 
     @property
     def redrive(self) -> Mapping[str, Any]:
-        found: dict[str, Any] = json.loads(self.attributes.get("RedrivePolicy") or "{}")
-        return found
+        return _policy(self.attributes.get("RedrivePolicy") or "{}")
+
+
+@cache
+def _policy(text: str) -> Mapping[str, Any]:
+    found: dict[str, Any] = json.loads(text)
+    return MappingProxyType(found)
 
 
 class FakeSqs(FakeClient):
@@ -343,4 +350,4 @@ def _broken(entry: Mapping[str, Any]) -> tuple[str, str] | None:
 
 def _named(found: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
     wanted = set(names)
-    return {name: value for name, value in found.items() if "All" in wanted or name in wanted}
+    return dict(found) if "All" in wanted else {name: found[name] for name in found if name in wanted}

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import date
 from itertools import chain
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from eventplane.account import Fate
 from eventplane.contract import Place
@@ -21,7 +21,6 @@ from eventplane.sqs_binding import split
 from local.control_room.tally import PATIENCE_MS, Tally
 from local.histories.cloud import BUCKET
 from local.histories.engine import START_S
-from local.histories.oracles.archive import ledger
 from local.histories.oracles.delivered import discarded, letters_about, put
 from local.histories.oracles.finding import Finding
 from operations.archive import BucketArchive, Days
@@ -31,6 +30,7 @@ from operations.trace import traces
 if TYPE_CHECKING:
     from local.histories.history import History
 
+T = TypeVar("T")
 Known = dict[tuple[str, str], dict[str, set[Fate]]]
 """By event and inbox the words that a screen may show."""
 
@@ -42,6 +42,13 @@ MOST_TRACED: Final = 3
 
 BEGINS: Final = date(2026, 1, 1)
 """The day on which every history begins and ends."""
+
+
+class _Read(Days):
+    """Days of an archive in memory, which no thread reads ahead."""
+
+    def rows(self, folder: str, wanted: Callable[[bytes], T | None]) -> Iterator[T]:
+        return chain.from_iterable(self._of(name, wanted) for name in self.names(folder, self._hours))
 
 
 def judged(history: History) -> Iterator[Finding]:
@@ -57,7 +64,7 @@ def judged(history: History) -> Iterator[Finding]:
 def _known(history: History) -> Known:
     """What is known of the events that homes said, at the inboxes to which the contract leads them."""
     arrived, ends = put(history), {(*key, each["channel"]) for key, each in letters_about(history)}
-    rows = (each for each in ledger(history) if each["reason"] == REDRIVE)
+    rows = (each for each in history.ledger if each["reason"] == REDRIVE)
     again = {(each["source"], each["id"], each["destination"]) for each in rows}
     lost, refused = discarded(history), _refused(history)
     known: Known = {}
@@ -99,7 +106,7 @@ def _refused(history: History) -> dict[tuple[str, str], str]:
 
 
 def _traced(history: History, known: Known) -> Statements:
-    days, waiting = Days(BucketArchive(history.cloud.s3, BUCKET), BEGINS, BEGINS), list(_waiting(history))
+    days, waiting = _Read(BucketArchive(history.cloud.s3, BUCKET), BEGINS, BEGINS), list(_waiting(history))
     ordinary = {key: all(each == {Fate.IN_INBOX} for each in at.values()) for key, at in known.items()}
     for key in sorted(known, key=lambda each: (ordinary[each], each))[:MOST_TRACED]:
         for trace in traces(key, days, waiting, history.contract):

@@ -24,7 +24,6 @@ from glue_jobs.delivery_audit.rules import LATENESS_S, Watermark, Window
 from glue_jobs.delivery_audit.small import audit_small
 from glue_jobs.delivery_audit.verdict import OPEN, PROVEN
 from local.histories.cloud import BUCKET
-from local.histories.oracles.archive import ledger
 from local.histories.oracles.delivered import discarded, letters, letters_about, put
 from local.histories.oracles.finding import Finding
 
@@ -67,7 +66,7 @@ def judged(history: History) -> Iterator[Finding]:
     # Of what was sent back the last word counts, which the archive alone has.
     again = {
         (_GIVEN_UP, each["source"], each["id"], each["destination"])
-        for each in ledger(history)
+        for each in history.ledger
         if each["reason"] == REDRIVE
     }
     found, known = {*_found(audit)} - again, {*_known(history), *_by_readers(history)} - again
@@ -130,7 +129,7 @@ def _known(history: History) -> Iterator[Statement]:
 
 def _by_readers(history: History) -> Iterator[Statement]:
     """What readers in the cloud gave up, of which the ledger has the dead letter."""
-    received = {each["id"].partition(".")[0] for each in ledger(history) if each["type"] == DEAD_LETTER_TYPE}
+    received = {each["id"].partition(".")[0] for each in history.ledger if each["type"] == DEAD_LETTER_TYPE}
     for key, letter in letters_about(history):
         owner, _, box = letter["channel"].partition(".")
         is_readers = box == "inbox" and not history.contract.participants[owner].kind.is_on_device
@@ -147,7 +146,7 @@ def _in_inboxes(
 
     A router that ended half-way left no record, and the next one need not know a subscription any more.
     """
-    decided = {(each["destination"], each["source"], each["id"]) for each in ledger(history)}
+    decided = {(each["destination"], each["source"], each["id"]) for each in history.ledger}
     counts = {}
     for address, keys in put.items():
         routes = history.contract.routes_at(Place.CLOUD)

@@ -15,7 +15,6 @@ from eventplane.envelope import Envelope, parse_event
 from eventplane.names import EPOCH
 from eventplane.receipts import digest
 from eventplane.sqs_binding import split
-from local.histories.oracles.archive import ledger
 from local.histories.oracles.finding import Finding
 from local.histories.reader import DependencyDownError
 from local.histories.story import READERS
@@ -31,7 +30,7 @@ class _Ends:
     def __init__(self, history: History) -> None:
         self._history = history
         self.queued, self.letters = _queued(history), letters(history)
-        self.ledger = {(each["destination"], each["source"], each["id"]) for each in ledger(history)}
+        self.ledger = {(each["destination"], each["source"], each["id"]) for each in history.ledger}
         self.discarded = discarded(history)
 
     def is_at(self, destination: str, key: tuple[str, str]) -> bool:

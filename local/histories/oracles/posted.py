@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final
 from eventplane.endpoints import GONE_S, LONGEST_ASKED_S
 from eventplane.names import SUBSCRIBERS
 from lambdas.http_sink.delivery import ALONE_MS, KNOWN_MS
-from local.histories.oracles.archive import ledger
 from local.histories.oracles.delivered import letters
 from local.histories.oracles.finding import Finding
 
@@ -50,7 +49,7 @@ def judged(history: History) -> Iterator[Finding]:
         if change.prefix is None
     }
     about = taken | letters(history)
-    for each in ledger(history):
+    for each in history.ledger:
         is_led = each["destination"] == f"{SUBSCRIBERS}.inbox" and each["route"] not in deleted
         if is_led and (each["source"], each["id"]) not in about:
             yield Finding("never at its endpoint", f"{each['source']} {each['id']} by {each['route']}")

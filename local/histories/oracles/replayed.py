@@ -11,7 +11,6 @@ from eventplane.contract import Place
 from eventplane.replay import REPLAY, order_text
 from eventplane.resource_names import dead_letter_queue
 from local.histories.cloud import BUCKET
-from local.histories.oracles.archive import ledger
 from local.histories.oracles.finding import Finding
 from operations.names import event_in_tap
 
@@ -25,7 +24,7 @@ def judged(history: History) -> Iterator[Finding]:
     given_up = {each.body for each in cloud.queue(dead_letter_queue(REPLAY)).messages}
     replayed = {
         (each["destination"], each["source"], each["id"])
-        for each in ledger(history)
+        for each in history.ledger
         if each["reason"] == REPLAY
     }
     for order in history.operator.ordered:

@@ -15,7 +15,6 @@ from eventplane.replay import REDRIVE, REPLAY
 from eventplane_aws.tables import DynamoDbTables
 from local.histories.engine import START_S
 from local.histories.operators import PUBLISHED
-from local.histories.oracles.archive import ledger
 from local.histories.oracles.finding import Finding
 from local.histories.subscriber import POSTED, Change
 
@@ -31,7 +30,7 @@ def judged(history: History) -> Iterator[Finding]:
     """Look at the table of subscriptions, and at the decisions about each event of a home."""
     tables = DynamoDbTables(history.cloud.dynamodb, history.random.randbytes)
     decisions: defaultdict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
-    for each in ledger(history):
+    for each in history.ledger:
         # A replay or a redrive decides about the routes of one participant only.
         is_again = each["reason"] in (REPLAY, REDRIVE)
         is_routed = not is_again and each["entered_by"] == history.contract.device.outbox.address
