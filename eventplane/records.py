@@ -94,12 +94,16 @@ def _members(value: Any, names: Collection[str] | None = None) -> Item:
     # What is left out is read as the default; DynamoDB has no empty sets anyway. 0.3.0 has no defaults for
     # these types.
     defaults = _defaults(value.__class__)
-    given = ((name, getattr(value, name), defaults[name]) for name in names or defaults)
+    given = ((name, getattr(value, name)) for name in names or defaults)
     return {
         name: to_attribute(each)
-        for name, each, default in given
-        if isinstance(each, int | float | Enum) or (each is not None and each != default)
+        for name, each in given
+        if each is not None and (isinstance(each, _KEPT) or each != defaults[name])
     }
+
+
+_KEPT: Final = (int, float, Enum)
+"""The types of which a default is written too."""
 
 
 @cache
@@ -138,8 +142,14 @@ def _reader(hint: Any) -> Callable[[Mapping[str, Any]], Any]:
 
 
 def _structure(kind: Any, item: Mapping[str, Mapping[str, Any]]) -> Any:
-    given = {name: _reader(hint)(item[name]) for name, hint in _hints(kind).items() if name in item}
+    given = {name: read(item[name]) for name, read in _readers(kind) if name in item}
     return kind(**_nothing(kind) | given)
+
+
+@cache
+def _readers(kind: Any) -> tuple[tuple[str, Callable[[Mapping[str, Any]], Any]], ...]:
+    """Return what reads each member of `kind`: to look up a type each time takes longer than to read it."""
+    return tuple((name, _reader(hint)) for name, hint in _hints(kind).items())
 
 
 @cache

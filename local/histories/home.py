@@ -323,8 +323,7 @@ class HomeSpool(Spool):
         home, now_s = self._home, self._home.engine.now_s
         uplink = home.contract.device.outbox.address
         for each in events:
-            event = parse_event(each.json)
-            home.numbers[event.source, event.id] = self.epoch, each.sequence
+            home.numbers[parse_event(each.json).claim] = self.epoch, each.sequence
             if uplink in each.destinations:
                 is_urgent = each.rank <= Priority.URGENT.rank
                 home.for_cloud[self.epoch, each.sequence] = Kept(now_s, is_urgent)
