@@ -30,6 +30,13 @@ def test_an_unknown_area_is_refused_with_the_list_of_areas() -> None:
     assert "AREA=edgy is unknown; name one of: client contract edge" in refused.stderr
 
 
+def test_the_check_leaves_long_tests_to_the_full_suite_and_to_their_areas() -> None:
+    left = set(re.findall(r"--ignore=(\S+)", make("check").stdout))
+    assert left
+    assert all((ROOT / each).exists() for each in left)
+    assert "--ignore=" not in make("unit").stdout + make("check", "AREA=local").stdout
+
+
 def test_only_the_full_lint_synthesises_templates() -> None:
     for target, linted in (("lint", True), ("check", False)):
         assert ("tools/lint_templates.py" in make(target).stdout) is linted
