@@ -65,9 +65,14 @@ TYPED = $(or $(PACKAGE),$(foreach area,$(AREAS),$(or $(package_$(area)),$(area))
 # Not `git ls-files`, which has those that were deleted. Without git all files count that .gitignore does not name.
 tracked = git grep $(if $(wildcard .git),,--no-index) -lze '' -- $1 | grep -zE '\.($2)$$' | xargs -0
 
-# Idle workers take over what others have left. Each has to collect all tests. Some tests wait, so `make check` has one
-# worker more than processors; in `make test` rooms run beside them. Only tests/integration needs schemathesis.
-WORKERS = --numprocesses=$(shell echo $$(( $$(nproc) + $(if $(FAST),1,0) ))) --dist=worksteal -p no:schemathesis
+# Idle workers take over what others have left. Each has to collect all tests; types and rooms run beside them. Only
+# tests/integration needs schemathesis.
+WORKERS = --numprocesses=$(shell nproc) --dist=worksteal -p no:schemathesis
+# What builds programs, types whole pages, simulates histories, or cuts the power at each step: a fifth of the time of all
+# unit and property tests. `make check` leaves it to `make test`, unless an area is named.
+LONG_TESTS := $(wildcard tests/unit/packaging tests/unit/test_tutorials.py tests/unit/local/test_*histories*.py \
+  tests/unit/local/test_archive_generator.py tests/property/test_*power_cuts.py tests/property/test_spool_damage.py)
+FAST_TESTS = $(UNIT_TESTS) $(PROPERTY_TESTS) $(if $(AREA),,$(addprefix --ignore=,$(LONG_TESTS)))
 
 # The tests of the whole system wait as much as they compute, so four parts run side by side, the longest first. A room is
 # one process: one cloud, one deployed plane, one Spark session serve all of its tests.
@@ -98,8 +103,8 @@ check: setup ## Run the fast part side by side: lint, types, unit tests, a few e
 .PHONY: fast-tests
 # The first run compiles the 2,300 files that its workers import, each of which would do so otherwise.
 fast-tests: setup
-	@$(if $(wildcard .pytest_cache),,pytest --collect-only -qq -p no:schemathesis $(UNIT_TESTS) $(PROPERTY_TESTS) >/dev/null || true)
-	pytest $(WORKERS) --hypothesis-profile=fast --quiet $(UNIT_TESTS) $(PROPERTY_TESTS)
+	@$(if $(wildcard .pytest_cache),,pytest --collect-only -qq -p no:schemathesis $(FAST_TESTS) >/dev/null || true)
+	pytest $(WORKERS) --hypothesis-profile=fast --quiet $(FAST_TESTS)
 
 lint: setup ## Check style, formatting, borders between packages, generated files, CloudFormation templates: AREA=edge
 	$(call tracked,$(LINTED),py) ruff check --force-exclude
@@ -114,11 +119,12 @@ tables: setup ## Write the generated tables of the docs, and the dashboard of th
 	python tools/tables.py
 	python tools/dashboards.py
 
-# Reading the CDK's own types takes five of six seconds of a first run, so `make check` takes its constructs as they come.
+# Reading the types of the CDK and of Spark takes most of a first run, so `make check` takes what they give as it comes.
 build/mypy.toml: pyproject.toml Makefile
 	@mkdir -p build
 	@{ cat pyproject.toml; printf '\n[[tool.mypy.overrides]]\nmodule = "%s"\n%s\n' \
-	  'aws_cdk.*' 'follow_imports = "skip"' 'stacks.*' 'warn_return_any = false'; } >$@
+	  'aws_cdk.*' 'follow_imports = "skip"' 'stacks.*' 'warn_return_any = false' \
+	  'pyspark.*' 'follow_imports = "skip"' 'glue_jobs.*' 'warn_return_any = false'; } >$@
 
 types: setup build/mypy.toml ## Check types: AREA=edge
 	$(call tracked,$(TYPED),py) mypy $(if $(FAST)$(filter-out stacks,$(AREA)),--config-file build/mypy.toml --cache-dir .mypy_cache/fast)

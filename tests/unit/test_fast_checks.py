@@ -30,6 +30,13 @@ def test_an_unknown_area_is_refused_with_the_list_of_areas() -> None:
     assert "AREA=edgy is unknown; name one of: client contract edge" in refused.stderr
 
 
+def test_the_check_leaves_long_tests_to_the_full_suite_and_to_their_areas() -> None:
+    left = set(re.findall(r"--ignore=(\S+)", make("check").stdout))
+    assert left
+    assert all((ROOT / each).exists() for each in left)
+    assert "--ignore=" not in make("unit").stdout + make("check", "AREA=local").stdout
+
+
 def test_lint_and_types_read_what_git_tracks(tmp_path: Path) -> None:
     """A folder of one's own in the checkout, and what lies beside its sources, is left alone."""
     lint, types = (make(target, "FAST=1").stdout.splitlines() for target in ("lint", "types"))

@@ -19,51 +19,51 @@ from operations.command_line import NOUNS, run
 ROOT = Path(__file__).parents[3]
 
 
-def test_the_commands_are_loaded_when_they_are_called() -> None:
-    program = "import sys, eventplane.__main__; print({'boto3', 'operations', 'yaml'} & set(sys.modules))"
+@pytest.mark.parametrize(
+    ("command", "others"),
+    [
+        ("", {"boto3", "operations", "yaml"}),
+        ("main(['contract', 'check', '--json'])", {"boto3", "botocore", "jinja2", "eventplane_client"}),
+    ],
+)
+def test_a_command_loads_what_it_needs_when_it_is_called(command: str, others: set[str]) -> None:
+    loaded = f"print({others} & set(sys.modules), file=sys.stderr)"
+    program = f"import sys\nfrom eventplane.__main__ import main\n{command}\n{loaded}"
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
     )
-
-    assert done.stdout == "set()\n"
-
-
-def test_commands_about_a_contract_need_no_aws() -> None:
-    program = (
-        "import sys; from eventplane.__main__ import main; main(['contract', 'check', '--json']); "
-        "print({'boto3', 'botocore', 'jinja2', 'eventplane_client'} & set(sys.modules), file=sys.stderr)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-
     assert done.stderr == "set()\n"
 
 
-def test_an_error_of_the_network_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    def unreachable() -> int:
-        raise ConnectionRefusedError(111, "Connection refused")
-
-    assert run(unreachable) == 1
-    assert capsys.readouterr().err == "Connection refused; check the network, and repeat the command\n"
+NO_ROOM = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+LACKING = "package {} is missing; install it: pip install '{}"
 
 
 @pytest.mark.parametrize(
-    ("package", "installed"),
+    ("error", "said"),
     [
-        ("boto3", "eventplane[aws]"),
-        ("yaml", "eventplane[contract]"),
-        ("eventplane_client", "eventplane-client"),
+        (
+            ConnectionRefusedError(111, "Connection refused"),
+            "refused; check the network, and repeat the command",
+        ),
+        (NO_ROOM, "No space left on device; see that the disk has room"),
+        (ModuleNotFoundError(name="boto3.inner"), LACKING.format("boto3", "eventplane[aws]")),
+        (ModuleNotFoundError(name="yaml.inner"), LACKING.format("yaml", "eventplane[contract]")),
+        (
+            ModuleNotFoundError(name="eventplane_client.inner"),
+            LACKING.format("eventplane_client", "eventplane-client"),
+        ),
     ],
 )
-def test_what_an_extra_brings_is_named_with_it(
-    package: str, installed: str, capsys: pytest.CaptureFixture[str]
+def test_what_the_machine_or_the_network_lacks_is_one_line_with_its_remedy(
+    error: Exception, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def lacking() -> int:
-        raise ModuleNotFoundError(name=f"{package}.inner")
+    def fail() -> int:
+        raise error
 
-    assert run(lacking) == 1
-    assert f"package {package} is missing; install it: pip install '{installed}" in capsys.readouterr().err
+    assert run(fail) == 1
+    err = capsys.readouterr().err
+    assert (said in err, err.count("\n")) == (True, 1)
 
 
 def test_a_missing_package_is_named_with_the_remedy(
@@ -142,14 +142,6 @@ def test_the_command_may_be_linked_from_a_folder_on_the_path(checkout: Path, tmp
     )
 
     assert done.stdout.startswith(str(checkout))
-
-
-def test_a_full_disk_is_not_blamed_on_the_network(capsys: pytest.CaptureFixture[str]) -> None:
-    def full() -> int:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    assert run(full) == 1
-    assert capsys.readouterr().err.startswith("No space left on device; see that the disk has room")
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -100,11 +100,8 @@ def test_what_waits_unread_is_no_dead_letter_and_costs_no_receive(plane: Plane, 
         assert each["Attributes"]["ApproximateReceiveCount"] == "1"
 
 
-def test_show_of_nothing_is_not_a_success(plane: Plane, run: Run) -> None:
+def test_a_dry_run_moves_nothing_and_to_show_nothing_is_not_a_success(three: Plane, run: Run) -> None:
     assert run("dead-letters", "show", "17")[0] == 1
-
-
-def test_a_dry_run_moves_nothing(three: Plane, run: Run) -> None:
     words = ("dead-letters", "redrive", "--all", "--queue", "care-analytics.inbox", "--dry-run")
     assert run(*words) == (0, "care-analytics.inbox: 3 would move, nothing was changed\n", "")
     assert (three.count(INBOX), three.count(DLQ)) == (0, 3)
@@ -319,21 +316,28 @@ def refused(code: str) -> ClientError:
 RUNNING = {"Status": "RUNNING", "ApproximateNumberOfMessagesMoved": 3, "ApproximateNumberOfMessagesToMove": 7}
 
 
+DONE = {"Status": "COMPLETED", "ApproximateNumberOfMessagesMoved": 7}
+SECOND = refused("AWS.SimpleQueueService.UnsupportedOperation")
+
+
+def moved(sqs: Any, sleep: Callable[[float], None] = lambda _: None, *progress: list[Any]) -> int | None:
+    """What SQS moves of a queue; `progress` gets what it says meanwhile."""
+
+    def tell(*seen: int | None) -> None:
+        for each in progress:
+            each.append(seen)
+
+    return move_all(ScriptedClient("sqs", sqs), "q", "arn", progress=tell, sleep=sleep)
+
+
 def test_sqs_itself_moves_a_whole_queue_where_it_offers_that() -> None:
-    progress: list[tuple[int, int | None]] = []
-
-    def moved(sqs: MoveTasks) -> int | None:
-        tell = progress.append
-        client = ScriptedClient("sqs", sqs)
-        return move_all(client, "q", "arn", progress=lambda *seen: tell(seen), sleep=lambda _: None)
-
-    done = {"Status": "COMPLETED", "ApproximateNumberOfMessagesMoved": 7}
-    assert moved(MoveTasks({"Results": [{**RUNNING, "TaskHandle": "h"}]}, {"Results": [done]})) == 7
+    progress: list[Any] = []
+    tasks = MoveTasks({"Results": [{**RUNNING, "TaskHandle": "h"}]}, {"Results": [DONE]})
+    assert moved(tasks, lambda _: None, progress) == 7
     assert progress == [(3, 7)]
     assert moved(MoveTasks(start=refused("InvalidAction"))) is None
-    second = refused("AWS.SimpleQueueService.UnsupportedOperation")
-    assert moved(MoveTasks({"Results": [RUNNING]}, {"Results": [done]}, start=second)) == 7
-    assert moved(MoveTasks(refused("UnsupportedOperation"), start=second)) is None
+    assert moved(MoveTasks({"Results": [RUNNING]}, {"Results": [DONE]}, start=SECOND)) == 7
+    assert moved(MoveTasks(refused("UnsupportedOperation"), start=SECOND)) is None
     failed = {"Status": "FAILED", "FailureReason": "CouldNotDetermineMessageSource"}
     with pytest.raises(MoveFailedError, match=r"CouldNotDetermineMessageSource.*--filter TRUE"):
         moved(MoveTasks({"Results": [failed]}))
@@ -345,12 +349,8 @@ def test_sqs_itself_moves_a_whole_queue_where_it_offers_that() -> None:
 
 @pytest.mark.lost_answers
 def test_a_move_that_runs_is_followed() -> None:
-    done = {"Status": "COMPLETED", "ApproximateNumberOfMessagesMoved": 7}
-    looks = [{"Results": [each]} for each in (RUNNING, RUNNING, RUNNING, done)]
-    sqs = ScriptedClient(
-        "sqs", MoveTasks(*looks, start=refused("AWS.SimpleQueueService.UnsupportedOperation"))
-    )
-    assert move_all(sqs, "q", "arn", progress=lambda *_: None, sleep=lambda _: None) == 7
+    looks = [{"Results": [each]} for each in (RUNNING, RUNNING, RUNNING, DONE)]
+    assert moved(MoveTasks(*looks, start=SECOND)) == 7
 
 
 class OneMove:
@@ -362,7 +362,7 @@ class OneMove:
 
     def start_message_move_task(self, **_: Any) -> Any:
         if self.tasks and self._runs:
-            raise refused("AWS.SimpleQueueService.UnsupportedOperation")
+            raise SECOND
         moved = 0 if self.tasks else 7
         self.tasks.insert(0, {"Status": "COMPLETED", "ApproximateNumberOfMessagesMoved": moved})
         return {"TaskHandle": "h"}
@@ -374,13 +374,12 @@ class OneMove:
 @pytest.mark.lost_answers
 @pytest.mark.parametrize("runs", [True, False])
 def test_a_move_is_counted_once_and_whole(*, runs: bool) -> None:
-    sqs = ScriptedClient("sqs", OneMove(runs=runs))
-    assert move_all(sqs, "q", "arn", progress=lambda *_: None, sleep=lambda _: pytest.fail("done")) == 7
+    assert moved(OneMove(runs=runs), lambda _: pytest.fail("done")) == 7
 
 
 @pytest.mark.lost_answers
 def test_a_move_by_sqs_is_used_and_reported(three: Plane, run: Run) -> None:
-    done = MoveTasks({"Results": [{"Status": "COMPLETED", "ApproximateNumberOfMessagesMoved": 7}]})
+    done = MoveTasks({"Results": [DONE]})
     for name in ("start_message_move_task", "list_message_move_tasks"):
         three.client.faults[name] = getattr(done, name)
     status, out, _ = run("dead-letters", "redrive", "--all", "--queue", "ingest")
