@@ -23,7 +23,11 @@ _IOT_CREATE: Final = f"{_AWS}iot/latest/apireference/API_Create"
 _LAMBDA: Final = f"{_AWS}lambda/latest/dg/"
 _LAMBDA_API: Final = f"{_AWS}lambda/latest/api/API_"
 _LOGS: Final = f"{_AWS}AmazonCloudWatch/latest/logs/cloudwatch_limits_cwl.html"
-_ALARM: Final = f"{_AWS}AmazonCloudWatch/latest/APIReference/API_PutMetricAlarm.html"
+_BUDGETS: Final = (
+    f"{_AWS}aws-cost-management/latest/APIReference/API_budgets_NotificationWithSubscribers.html"
+)
+_CLOUDWATCH: Final = f"{_AWS}AmazonCloudWatch/latest/APIReference/"
+_ALARM: Final = f"{_CLOUDWATCH}API_PutMetricAlarm.html"
 _S3: Final = f"{_AWS}AmazonS3/latest/"
 _SCHEDULER: Final = f"{_AWS}scheduler/latest/"
 _SQS: Final = f"{_AWS}AWSSimpleQueueService/latest/SQSDeveloperGuide/quotas-"
@@ -94,6 +98,13 @@ KEY_POLICY: Final = _own(
     "key policy", 32_768, "bytes", source=f"{_AWS}kms/latest/developerguide/resource-limits.html"
 )
 RULE_ACTIONS: Final = _own("actions of an IoT rule", 10, "actions", source=_IOT)
+JOB_TIMEOUT: Final = _own(
+    "timeout of a job", 10_080, "minutes", source=f"{_AWS}glue/latest/webapi/API_Job.html"
+)
+BUDGET_SUBSCRIBERS: Final = _own("addresses of a budget's notification", 10, "addresses", source=_BUDGETS)
+WIDGET_ALARMS: Final = _own(
+    "alarms in a widget", 100, "alarms", source=f"{_CLOUDWATCH}CloudWatch-Dashboard-Body-Structure.html"
+)
 ALARM_ACTIONS: Final = _own("actions of an alarm, for each state", 5, "actions", source=_ALARM)
 SCHEDULE_INPUT: Final = _own(
     "input of a schedule", 262_144, "bytes", source=f"{_SCHEDULER}UserGuide/scheduler-quotas.html"

@@ -128,6 +128,16 @@ def _entries(_: Template, value: Any) -> int:
     return len(value)
 
 
+def _addresses(_: Template, notifications: Any) -> int:
+    mail = [[to["SubscriptionType"] for to in each["Subscribers"]].count("EMAIL") for each in notifications]
+    return max(mail, default=0)
+
+
+def _alarms(template: Template, body: Any) -> int:
+    widgets = json.loads(template.filled_in(body))["widgets"]
+    return max((len(each["properties"].get("alarms", ())) for each in widgets), default=0)
+
+
 def _characters(template: Template, value: Any) -> int:
     return len(str(template.filled_in(value))) if value else 0
 
@@ -173,6 +183,9 @@ SIZES: Final[Mapping[Rule, Sizes]] = {
     rules.BUCKET_POLICY: _sizes("AWS::S3::BucketPolicy", "PolicyDocument"),
     rules.KEY_POLICY: _sizes("AWS::KMS::Key", "KeyPolicy"),
     rules.RULE_ACTIONS: _sizes("AWS::IoT::TopicRule", "TopicRulePayload.Actions", of=_entries),
+    rules.JOB_TIMEOUT: _sizes("AWS::Glue::Job", "Timeout", of=_number),
+    rules.BUDGET_SUBSCRIBERS: _sizes("AWS::Budgets::Budget", "NotificationsWithSubscribers", of=_addresses),
+    rules.WIDGET_ALARMS: _sizes("AWS::CloudWatch::Dashboard", "DashboardBody", of=_alarms),
     rules.ALARM_ACTIONS: _sizes(
         "AWS::CloudWatch::Alarm", "AlarmActions", "OKActions", "InsufficientDataActions", of=_entries
     ),

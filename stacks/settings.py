@@ -15,22 +15,13 @@ from eventplane.presence import BUCKETS
 from eventplane.tracing.context import DEFAULT_SHARE
 from eventplane.traffic import Quota
 from eventplane.webhooks import MAX_PORT, url_problem
-from eventplane_aws.rules import (
-    LAMBDA_MEMORY,
-    LAMBDA_TIMEOUT,
-    MAPPING_BATCH,
-    MAPPING_CONCURRENCY,
-    MAPPING_WINDOW,
-)
+from eventplane_aws import rules
 
 VISIBILITY_FACTOR: Final = 6
 """A source queue hides a message for so many function timeouts (AWS Lambda guide for SQS)."""
 
 ERASURE_DAYS: Final = 30
 """Days in which a person's events have to be erased once the person asks: a month (GDPR, article 12(3))."""
-
-MOST_BUDGET_SUBSCRIBERS: Final = 10
-"""E-mail addresses that a notification of AWS Budgets takes."""
 
 _DAY_S: Final = 86_400
 
@@ -95,11 +86,11 @@ class FunctionSize:
     visibility_factor: int = VISIBILITY_FACTOR
 
     def __post_init__(self) -> None:
-        check_within("memory_mib", self.memory_mib, 128, LAMBDA_MEMORY.most)
-        check_within("timeout_s", self.timeout_s, 1, LAMBDA_TIMEOUT.most)
-        check_within("batch_size", self.batch_size, 1, MAPPING_BATCH.most)
-        check_within("batch_window_s", self.batch_window_s, 0, MAPPING_WINDOW.most)
-        check_within("max_concurrency", self.max_concurrency, 2, MAPPING_CONCURRENCY.most)
+        check_within("memory_mib", self.memory_mib, 128, rules.LAMBDA_MEMORY.most)
+        check_within("timeout_s", self.timeout_s, 1, rules.LAMBDA_TIMEOUT.most)
+        check_within("batch_size", self.batch_size, 1, rules.MAPPING_BATCH.most)
+        check_within("batch_window_s", self.batch_window_s, 0, rules.MAPPING_WINDOW.most)
+        check_within("max_concurrency", self.max_concurrency, 2, rules.MAPPING_CONCURRENCY.most)
         # A queue that hides messages for less than a timeout cannot feed the function.
         check_within("visibility_factor", self.visibility_factor, 1, VISIBILITY_FACTOR)
         if self.batch_size > 10 and self.batch_window_s < 1:
@@ -195,7 +186,7 @@ class JobSize:
     def __post_init__(self) -> None:
         if self.workers < 2:
             raise EnvironmentSettingError("workers", f"is {self.workers}; Spark on Glue needs 2")
-        check_within("timeout_min", self.timeout_min, 1, 10_080)  # AWS Glue quotas: 7 days
+        check_within("timeout_min", self.timeout_min, 1, rules.JOB_TIMEOUT.most)
         if self.worker_type not in ("G.1X", "G.2X"):
             raise EnvironmentSettingError("worker_type", f"is {self.worker_type!r}, not G.1X or G.2X")
         if self.schedule is not None and not _SCHEDULE.fullmatch(self.schedule):
@@ -362,10 +353,10 @@ class CostSettings:
     anomaly_usd: float
 
     def __post_init__(self) -> None:
-        if not 1 <= len(self.subscribers) <= MOST_BUDGET_SUBSCRIBERS:
+        if not 1 <= len(self.subscribers) <= rules.BUDGET_SUBSCRIBERS.most:
             raise EnvironmentSettingError(
                 "costs.subscribers",
-                f"has {len(self.subscribers)} addresses, not 1 to {MOST_BUDGET_SUBSCRIBERS}",
+                f"has {len(self.subscribers)} addresses, not 1 to {rules.BUDGET_SUBSCRIBERS.most}",
             )
         for address in self.subscribers:
             if not _EMAIL.fullmatch(address):

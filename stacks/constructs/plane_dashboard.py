@@ -11,6 +11,7 @@ from aws_cdk import aws_cloudwatch as cloudwatch
 from constructs import Construct
 
 from eventplane.names import CANARY
+from eventplane_aws.rules import WIDGET_ALARMS
 from stacks.constructs.figure_watches import (
     SLO_AVAILABILITY,
     SLO_DELAY_MS,
@@ -34,9 +35,6 @@ from stacks.plane_stack import environment_of
 
 _HALF: Final = 12
 _MINUTE: Final = Duration.minutes(1)
-
-_MOST_ALARMS: Final = 100
-"""CloudWatch refuses a dashboard with more of them in one widget."""
 
 # Figures of the functions, by the names in lambdas/common/metrics.py; a test compares them.
 _OUTCOMES: Final = ("Delivered", "DeadLettered", "Expired", "Dropped", "Unrouted", "NotWanted", "Retried")
@@ -151,8 +149,8 @@ def _details(
 
 
 def _states(alarms: Sequence[cloudwatch.Alarm]) -> Iterable[cloudwatch.IWidget]:
-    for first in range(0, len(alarms), _MOST_ALARMS):
-        some = alarms[first : first + _MOST_ALARMS]
+    for first in range(0, len(alarms), WIDGET_ALARMS.most):
+        some = alarms[first : first + WIDGET_ALARMS.most]
         yield _widget(
             cloudwatch.AlarmStatusWidget(
                 title=f"Alarms {first + 1} to {first + len(some)}",

@@ -90,6 +90,15 @@ BREAKING: dict[Rule, Callable[[int], Template]] = {
     rules.BUCKET_POLICY: lambda most: one("S3::BucketPolicy", PolicyDocument=policy(most)),
     rules.KEY_POLICY: lambda most: one("KMS::Key", KeyPolicy=policy(most)),
     rules.RULE_ACTIONS: lambda most: one("IoT::TopicRule", TopicRulePayload={"Actions": [{}] * most}),
+    rules.JOB_TIMEOUT: lambda most: one("Glue::Job", Timeout=most),
+    rules.BUDGET_SUBSCRIBERS: lambda most: one(
+        "Budgets::Budget",
+        NotificationsWithSubscribers=[{"Subscribers": [{"SubscriptionType": "EMAIL"}] * most}],
+    ),
+    rules.WIDGET_ALARMS: lambda most: one(
+        "CloudWatch::Dashboard",
+        DashboardBody=json.dumps({"widgets": [{"properties": {"alarms": [""] * most}}]}),
+    ),
     rules.ALARM_ACTIONS: lambda most: one("CloudWatch::Alarm", OKActions=["x"] * most),
     rules.SCHEDULE_INPUT: lambda most: one("Scheduler::Schedule", Target={"Input": "x" * most}),
     rules.STACK_NAME: lambda most: replace(template_of(), stack="x" * most),
