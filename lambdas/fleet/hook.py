@@ -27,7 +27,7 @@ from lambdas.common.log import logger
 from lambdas.common.metrics import mark
 from lambdas.common.queue import Context
 from lambdas.common.queue_function import at_init
-from lambdas.fleet.suspicion import Suspicion, SuspicionReporter, reporter
+from lambdas.fleet.suspicion import Report, Suspicion, reporter
 
 _DAY_MS: Final = 86_400_000
 
@@ -41,12 +41,10 @@ class ProvisioningHook:
     A renewal in the first half of `due_ms`, the milliseconds that a certificate is used for, is reported.
     """
 
-    def __init__(
-        self, *, store: Records[Device], clock: Clock, suspicions: SuspicionReporter, due_ms: int
-    ) -> None:
+    def __init__(self, *, store: Records[Device], clock: Clock, report: Report, due_ms: int) -> None:
         self._store = store
         self._clock = clock
-        self._suspicions = suspicions
+        self._report = report
         self._due_ms = due_ms
 
     def decide(self, event: Mapping[str, Any]) -> bool:
@@ -64,14 +62,12 @@ class ProvisioningHook:
             )
             mark("RegistrationRefused", reason=error.refusal)
             if error.refusal is RegistrationRefusal.CONDEMNED:
-                self._suspicions.report(
-                    application.thing, Suspicion.CONDEMNED_CERTIFICATE, application.asking
-                )
+                self._report(application.thing, Suspicion.CONDEMNED_CERTIFICATE, application.asking)
             return False
         logger.info("registration allowed", registrations=device.registrations, extra=_facts(application))
         mark("RegistrationAllowed")
         if is_early(device, application, now_ms, self._due_ms):
-            self._suspicions.report(device.thing, Suspicion.EARLY_RENEWAL, application.asking)
+            self._report(device.thing, Suspicion.EARLY_RENEWAL, application.asking)
         return True
 
     def _register(self, application: RegistrationRequest, now_ms: int) -> Device:
@@ -113,7 +109,7 @@ def service() -> ProvisioningHook:
     return ProvisioningHook(
         store=Records(tables(), settings.fleet_table, REGISTRY),
         clock=system_clock,
-        suspicions=reporter(settings.outbox_queue),
+        report=reporter(settings.outbox_queue),
         due_ms=settings.certificate_max_age_days * _DAY_MS,
     )
 

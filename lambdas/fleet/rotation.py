@@ -28,7 +28,7 @@ from lambdas.common.metrics import mark
 from lambdas.common.queue import Invocation, QueueMessage, read_rule_message
 from lambdas.common.queue_function import QueueReader, queue_function
 from lambdas.common.redelivery import handle_each
-from lambdas.fleet.suspicion import Suspicion, SuspicionReporter, reporter
+from lambdas.fleet.suspicion import Report, Suspicion, reporter
 
 
 class Certificates:
@@ -76,7 +76,7 @@ class CertificateRotation:
     store: Records[Device]
     certificates: Certificates
     send_later: Callable[[str], object]
-    suspicions: SuspicionReporter
+    report: Report
 
     def process(self, messages: Sequence[QueueMessage], invocation: Invocation) -> frozenset[str]:
         """Handle `messages`; return the ids of those that have to come again."""
@@ -105,18 +105,18 @@ class CertificateRotation:
         if device.state is LifecycleState.DECOMMISSIONED:
             # Its registration was under way when it was decommissioned.
             self.certificates.retire(thing, certificate)
-            self.suspicions.report(thing, Suspicion.DECOMMISSIONED_DEVICE, certificate)
+            self.report(thing, Suspicion.DECOMMISSIONED_DEVICE, certificate)
             return
         if certificate in device.condemned:
             # Its registration was in flight when it was condemned.
             self.certificates.retire(thing, certificate, is_condemned=True)
-            self.suspicions.report(thing, Suspicion.CONDEMNED_CERTIFICATE, certificate)
+            self.report(thing, Suspicion.CONDEMNED_CERTIFICATE, certificate)
             return
         if device.state is LifecycleState.QUARANTINED:
             self._lock_out(device, certificate)
             return
         if has_two_holders(device, certificate, at_ms):
-            self.suspicions.report(thing, Suspicion.TWO_HOLDERS, certificate)
+            self.report(thing, Suspicion.TWO_HOLDERS, certificate)
         if certificate in device.pending:
             # At once: from here on the claim has no power over this device.
             device = self._confirm(device, certificate, at_ms)
@@ -131,7 +131,7 @@ class CertificateRotation:
             return
         device = self.store.change(lambda found: taken_over(found or known, at_ms), thing)
         if device != known and device.takeovers == MOST_TAKEOVERS:
-            self.suspicions.report(thing, Suspicion.TWO_HOLDERS, device.certificate or "")
+            self.report(thing, Suspicion.TWO_HOLDERS, device.certificate or "")
 
     def _lock_out(self, quarantined: Device, certificate: str) -> None:
         """Deactivate what a quarantined device connected with: its registration was in flight."""
@@ -171,7 +171,7 @@ def service() -> QueueReader:
         store=Records(tables(), settings.fleet_table, REGISTRY),
         certificates=Certificates(client("iot"), settings.certificate_arns),
         send_later=send_later,
-        suspicions=reporter(settings.outbox_queue),
+        report=reporter(settings.outbox_queue),
     )
     return QueueReader(rotation.process)
 
