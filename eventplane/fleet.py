@@ -16,7 +16,34 @@ from eventplane.records import Item, RecordKind
 from eventplane.topics import CLAIM_CLIENT_PREFIX, RENEWAL_CLIENT_PREFIX, is_device_name, is_group_name
 
 MAX_REGISTRATIONS_A_DAY: Final = 5
-"""Certificates that one device may register in a day (UTC): enough for a bad line, too few for a loop."""
+"""Certificates that one certificate of a device, or the claim for it, may register in a day (UTC): enough for
+a bad line, too few for a loop. No holder uses up another's."""
+
+MAX_HOLDERS_A_DAY: Final = 5
+"""Certificates of one device that may register others in a day (UTC), the claim included."""
+
+MAX_CANDIDATES: Final = 5
+"""Certificates of one device that wait for their first connection: the first one and the newest."""
+
+MAX_FORMER: Final = 10
+"""Retired certificates of one device that a recovery can activate again, the newest."""
+
+MAX_CONDEMNED: Final = 500
+"""Condemned certificates of one device: none is ever forgotten, so that more need another name."""
+
+HANDOVER_MS: Final = 60_000
+"""Milliseconds after a certificate's first connection in which a connection with the one before is no second
+holder: a forwarder that the first connection interrupted may reconnect before the new pair is in its file."""
+
+TAKEOVER_WINDOW_MS: Final = 600_000
+"""Milliseconds in which takeovers of a device's connection are counted."""
+
+MOST_TAKEOVERS: Final = 10
+"""Takeovers of a device's connection in a window that show two holders of its name. Ours: a bad line causes
+about one in a keepalive, two clients that push each other out cause one at each reconnection."""
+
+CLAIM: Final = "claim"
+"""The holder of what is registered with the claim."""
 
 QUARANTINE_POLICY: Final = "quarantine"
 """The IoT policy that denies everything, without project and environment: a quarantine attaches it."""
@@ -50,22 +77,36 @@ class FleetRecord:
     since_ms: int
 
 
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A `certificate` that was registered at `at_ms` and never seen, by `holder`: a certificate's id, or
+    `CLAIM`."""
+
+    certificate: str
+    at_ms: int
+    holder: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Device:
     """What the registry knows of a device. Times are Unix milliseconds, certificates are their ids.
 
     Args:
         since_ms: when it came into its `state`.
-        certificate: the last that a connection of the device stood with.
-        pending: the last that was registered, until a connection has stood with it.
-        replaced: those that had their time and still have to be deactivated.
-        registrations: how many certificates were ever registered; `registered_today` of them on `day`,
-            counted from 1970.
+        certificate: the one in use, first seen at `certificate_since_ms` (0: unknown).
+        candidates: those that were registered, until a connection has stood with them; oldest first.
+        replaced: those that had their time and still have to be deactivated. A candidate among them may
+            still be seen until then.
+        former: those that had their time and are deactivated; oldest first.
+        condemned: those that are never active again.
+        registrations: how many certificates were ever registered; `asked` has the holder of each of those
+            of `day`, counted from 1970.
         replacement_until_ms: until then the claim may register it although it is provisioned.
         reason: why it was quarantined or decommissioned.
         groups: those that an event to a group reaches.
         suspended: those that a quarantine deactivated, until a release has activated them again.
         before: the state that a quarantined device returns to.
+        takeovers: how often a connection of the device was taken over in `takeover_window`.
         revision: how often the record was written: what a writer has to have read.
     """
 
@@ -74,22 +115,33 @@ class Device:
     changed_at_ms: int
     since_ms: int
     certificate: str | None = None
-    pending: str | None = None
+    certificate_since_ms: int = 0
+    candidates: tuple[Candidate, ...] = ()
     replaced: frozenset[str] = frozenset()
+    former: tuple[str, ...] = ()
+    condemned: frozenset[str] = frozenset()
     registrations: int = 0
     day: int = 0
-    registered_today: int = 0
+    asked: tuple[str, ...] = ()
     replacement_until_ms: int = 0
     reason: str = ""
     groups: frozenset[str] = frozenset()
     suspended: frozenset[str] = frozenset()
     before: LifecycleState | None = None
+    takeovers: int = 0
+    takeover_window: int = 0
     revision: int = 0
+
+    @property
+    def pending(self) -> tuple[str, ...]:
+        """The candidates' certificates, oldest first."""
+        return tuple(each.certificate for each in self.candidates)
 
     @property
     def certificates(self) -> frozenset[str]:
         """All that may be active, or become active again."""
-        return self.replaced | self.suspended | {each for each in (self.certificate, self.pending) if each}
+        own = {self.certificate} if self.certificate else frozenset[str]()
+        return (self.replaced | self.suspended | own | {*self.pending}) - self.condemned
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +177,7 @@ class RegistrationRefusal(StrEnum):
         "the certificate that asks is not this device's; see who has it",
     )
     TAKEN = "taken", "it has a certificate already; `fleet allow-replacement` if the device lost it"
+    CONDEMNED = "condemned", "the certificate that asks was condemned; find who has it"
     TOO_OFTEN = (
         "too_often",
         f"more than {MAX_REGISTRATIONS_A_DAY} certificates in a day; see the device's log",
@@ -156,6 +209,17 @@ class GroupNameError(EventPlaneError):
     message = "{name!r} cannot be a group's name; use up to 100 letters, digits and '._~-'"
 
 
+class UnknownCertificateError(EventPlaneError):
+    """`certificate` is none that `device` can be given again."""
+
+    device: Device
+    certificate: str
+    message = (
+        "{certificate!r} is no certificate of {device.thing!r} that can be kept; take one that `fleet show` "
+        "names and that is not condemned, or recover the device without one"
+    )
+
+
 class LifecycleError(EventPlaneError):
     """The state of `device` does not allow what was asked for."""
 
@@ -176,7 +240,7 @@ def registered(device: Device | None, application: RegistrationRequest, now_ms: 
 
     With the claim a device is registered until it was seen with a certificate of its own, so that an answer
     that was lost can be asked for again; later only while a replacement is allowed. With its own certificate
-    it may renew at any time.
+    it may renew at any time. Nothing that was registered before is lost by it.
     """
     thing = application.thing
     if device is None:
@@ -185,62 +249,169 @@ def registered(device: Device | None, application: RegistrationRequest, now_ms: 
         raise RefusedError(thing, RegistrationRefusal.DECOMMISSIONED)
     if device.state is LifecycleState.QUARANTINED:
         raise RefusedError(thing, RegistrationRefusal.QUARANTINED)
-    if application.client_id == RENEWAL_CLIENT_PREFIX + thing:
-        if application.asking not in (device.certificate, device.pending):
-            raise RefusedError(thing, RegistrationRefusal.FOREIGN_CERTIFICATE)
-        device = seen(device, application.asking, now_ms)
-    elif application.client_id != CLAIM_CLIENT_PREFIX + thing:
-        raise RefusedError(thing, RegistrationRefusal.WRONG_CLIENT)
-    elif device.state is LifecycleState.PROVISIONED and now_ms >= device.replacement_until_ms:
-        raise RefusedError(thing, RegistrationRefusal.TAKEN)
-    if application.offered == device.pending:
+    if {application.asking, application.offered} & device.condemned:
+        raise RefusedError(thing, RegistrationRefusal.CONDEMNED)
+    holder = _holder(device, application, now_ms)
+    device = seen(device, holder, now_ms)
+    if application.offered in device.pending:
         return device  # asked twice with one certificate: the first answer was lost
     day = now_ms // _DAY_MS
-    today = device.registered_today if device.day == day else 0
-    if today >= MAX_REGISTRATIONS_A_DAY:
+    asked = (*(device.asked if device.day == day else ()), holder)
+    if asked.count(holder) > MAX_REGISTRATIONS_A_DAY or len({*asked}) > MAX_HOLDERS_A_DAY:
         raise RefusedError(thing, RegistrationRefusal.TOO_OFTEN)
+    candidates = (*device.candidates, Candidate(application.offered, now_ms, holder))
+    # The first one stays: whoever registers more cannot push out who was there before.
+    kept = candidates[:1] + candidates[1:][1 - MAX_CANDIDATES :]
     return replace(
         device,
-        pending=application.offered,
-        replaced=(device.replaced | {each for each in (device.pending,) if each}) - {application.offered},
+        candidates=kept,
+        replaced=device.replaced | {each.certificate for each in candidates if each not in kept},
         registrations=device.registrations + 1,
         day=day,
-        registered_today=today + 1,
+        asked=asked,
         changed_at_ms=now_ms,
     )
 
 
+def _holder(device: Device, application: RegistrationRequest, now_ms: int) -> str:
+    """Return who asks: the id of a certificate of the device, or `CLAIM`. Raises `RefusedError`."""
+    if application.client_id == RENEWAL_CLIENT_PREFIX + device.thing:
+        if application.asking not in (device.certificate, *device.pending):
+            raise RefusedError(device.thing, RegistrationRefusal.FOREIGN_CERTIFICATE)
+        return application.asking
+    if application.client_id != CLAIM_CLIENT_PREFIX + device.thing:
+        raise RefusedError(device.thing, RegistrationRefusal.WRONG_CLIENT)
+    if device.state is LifecycleState.PROVISIONED and now_ms >= device.replacement_until_ms:
+        raise RefusedError(device.thing, RegistrationRefusal.TAKEN)
+    return CLAIM
+
+
 def seen(device: Device, certificate: str, now_ms: int) -> Device:
-    """The device after a connection that stood with `certificate`: one that was pending is its own now."""
+    """The device after a connection that stood with `certificate`: a candidate is the one in use now.
+
+    One that was registered with the claim ends all other candidates at once, or another holder of the claim
+    could take the device over later. Candidates of a renewal remain until the grace period has passed: the
+    device may not know yet with which of them its connection stood.
+    """
+    found = next((each for each in device.candidates if each.certificate == certificate), None)
     is_out = device.state in (LifecycleState.QUARANTINED, LifecycleState.DECOMMISSIONED)
-    if is_out or certificate != device.pending:
+    if is_out or found is None:
         return device
+    others = tuple(each for each in device.candidates if each is not found)
+    is_claimed = found.holder == CLAIM
+    # A replacement that was allowed is open until the claim was used.
+    ended = {each.certificate for each in others if is_claimed or each.holder != CLAIM}
     return replace(
         device,
         state=LifecycleState.PROVISIONED,
         since_ms=device.since_ms if device.state is LifecycleState.PROVISIONED else now_ms,
         certificate=certificate,
-        pending=None,
-        replaced=device.replaced | {each for each in (device.certificate,) if each},
-        replacement_until_ms=0,
+        certificate_since_ms=now_ms,
+        candidates=() if is_claimed else others,
+        replaced=(device.replaced | ended | ({device.certificate} if device.certificate else set()))
+        - {certificate},
+        condemned=device.condemned | ended if is_claimed else device.condemned,
+        replacement_until_ms=0 if is_claimed else device.replacement_until_ms,
         changed_at_ms=now_ms,
     )
 
 
+def is_early(device: Device, application: RegistrationRequest, now_ms: int, due_ms: int) -> bool:
+    """Return whether the registration that led to `device` is a renewal long before it is due: in the first
+    half of the `due_ms` that a certificate is used for."""
+    since_ms = device.certificate_since_ms
+    is_renewal = application.client_id == RENEWAL_CLIENT_PREFIX + device.thing
+    return is_renewal and since_ms > 0 and now_ms - since_ms < due_ms // 2
+
+
+def has_two_holders(device: Device, certificate: str, now_ms: int) -> bool:
+    """Return whether a connection with `certificate` shows that another than the device has its successor."""
+    is_before = certificate in device.replaced and certificate not in device.pending
+    return is_before and now_ms - device.certificate_since_ms > HANDOVER_MS
+
+
+def taken_over(device: Device, now_ms: int) -> Device:
+    """The device after a connection of its was ended by another in its name; more than `MOST_TAKEOVERS` in a
+    window are not counted."""
+    window = now_ms // TAKEOVER_WINDOW_MS
+    takeovers = device.takeovers if device.takeover_window == window else 0
+    if takeovers == MOST_TAKEOVERS:
+        return device
+    return replace(device, takeover_window=window, takeovers=takeovers + 1)
+
+
 def retired(device: Device, certificates: frozenset[str]) -> Device:
     """The device after `certificates` were deactivated permanently."""
-    return replace(device, replaced=device.replaced - certificates, suspended=device.suspended - certificates)
+    former = (*device.former, *sorted(certificates & device.replaced - device.condemned))
+    return replace(
+        device,
+        candidates=tuple(each for each in device.candidates if each.certificate not in certificates),
+        replaced=device.replaced - certificates,
+        former=former[-MAX_FORMER:],
+        suspended=device.suspended - certificates,
+    )
+
+
+def condemned(device: Device, certificates: frozenset[str], now_ms: int) -> Device:
+    """The device whose `certificates` are never active again; they still have to be deactivated.
+
+    Only `replaceable` and `recovered` let a device back that has no other. May be repeated. Raises
+    `LifecycleError`.
+    """
+    if device.state is LifecycleState.DECOMMISSIONED:
+        raise LifecycleError(device, "it has no certificate that works")
+    if len(device.condemned | certificates) > MAX_CONDEMNED:
+        raise LifecycleError(device, f"{MAX_CONDEMNED} certificates are condemned; give it another name")
+    if certificates <= device.condemned:
+        return device
+    return replace(
+        device,
+        certificate=None if device.certificate in certificates else device.certificate,
+        candidates=tuple(each for each in device.candidates if each.certificate not in certificates),
+        replaced=device.replaced | certificates - device.condemned,
+        former=tuple(each for each in device.former if each not in certificates),
+        suspended=device.suspended - certificates,
+        condemned=device.condemned | certificates,
+        changed_at_ms=now_ms,
+    )
+
+
+def recovered(device: Device, active: frozenset[str], keep: str | None, until_ms: int, now_ms: int) -> Device:
+    """The device in service with the certificate `keep`; without it, the claim may register it until
+    `until_ms`.
+
+    All others that are known, and the `active` ones, are condemned. `keep`, the one of its `suspended`, still
+    has to be activated. Raises `UnknownCertificateError`, `LifecycleError`.
+    """
+    back = released(device, now_ms)
+    known = device.certificates | {*device.former} | active - device.condemned
+    if keep is not None and keep not in known:
+        raise UnknownCertificateError(device, keep)
+    left = condemned(back, known - {keep or ""}, now_ms)
+    return replace(
+        left,
+        state=LifecycleState.PROVISIONED if keep else left.state,
+        certificate=keep,
+        certificate_since_ms=now_ms,
+        candidates=(),
+        replaced=left.replaced - {keep or ""},
+        former=(),
+        suspended=frozenset({keep} if keep else ()),
+        asked=(),
+        takeovers=0,
+        replacement_until_ms=0 if keep else until_ms,
+        changed_at_ms=now_ms,
+    )
 
 
 def replaceable(device: Device, until_ms: int, now_ms: int) -> Device:
-    """The device, which the claim may register once more until `until_ms`. Raises `LifecycleError`."""
+    """The device, which the claim may register once more until `until_ms`, a quarantined one after its
+    release; the day's registrations are counted anew. Raises `LifecycleError`."""
     if device.state is LifecycleState.DECOMMISSIONED:
         raise LifecycleError(device, "a device that is used again gets a new name")
-    if device.state is LifecycleState.QUARANTINED:
-        raise LifecycleError(device, "release it first")
-    if device.state is LifecycleState.MADE:
+    if LifecycleState.MADE in (device.state, device.before):
         raise LifecycleError(device, "the claim registers it as it is")
-    return replace(device, replacement_until_ms=until_ms, changed_at_ms=now_ms)
+    return replace(device, replacement_until_ms=until_ms, asked=(), changed_at_ms=now_ms)
 
 
 def grouped(device: Device, groups: frozenset[str], now_ms: int) -> Device:
@@ -259,6 +430,7 @@ def quarantined(device: Device, active: frozenset[str], reason: str, now_ms: int
     """
     if device.state is LifecycleState.DECOMMISSIONED:
         raise LifecycleError(device, "it has no certificate that works")
+    active -= device.condemned
     if device.state is LifecycleState.QUARANTINED:
         return replace(device, suspended=device.suspended | active)
     return replace(
@@ -325,12 +497,30 @@ FLEET_TABLE: Final = "fleet"
 """What the table is called, without project and environment."""
 
 
-def _with_since(item: Item) -> Item:
-    # Items of early versions have no `since_ms`.
-    return {"since_ms": item["changed_at_ms"], **item}
+def _upgraded(item: Item) -> Item:
+    # Items of early versions have no `since_ms`. Those of 0.3.0 have one candidate at most, and no holders.
+    holder = {"S": CLAIM if item["state"] == {"S": LifecycleState.MADE} else ""}
+    pending = {"certificate": item.get("pending"), "at_ms": item["changed_at_ms"], "holder": holder}
+    candidates = [{"M": pending}] if "pending" in item else []
+    asked = [{"S": ""}] * int(item.get("registered_today", {"N": 0})["N"])
+    return {
+        "since_ms": item["changed_at_ms"],
+        "candidates": {"L": candidates},
+        "asked": {"L": asked},
+        **item,
+    }
 
 
-REGISTRY: Final = RecordKind(type=Device, key=("thing",), upgrade=_with_since)
+REGISTRY: Final = RecordKind(
+    type=Device,
+    key=("thing",),
+    # Beside this version runs 0.3.0 during a deployment, which reads them.
+    derived={
+        "pending": lambda device: device.pending[-1] if device.candidates else None,
+        "registered_today": lambda device: len(device.asked),
+    },
+    upgrade=_upgraded,
+)
 """How the registry keeps its devices."""
 
 

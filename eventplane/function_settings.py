@@ -67,6 +67,16 @@ class RegistrySettings(Settings):
 
 
 @dataclass(frozen=True, kw_only=True)
+class HookSettings(RegistrySettings):
+    """Settings of the function that allows registrations."""
+
+    certificate_max_age_days: int
+    """Age at which devices renew their certificates, days."""
+    outbox_queue: str | None = None
+    """The queue for reports of devices."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class SnapshotSettings(RegistrySettings):
     """Settings of the function that writes the devices in service into the archive."""
 
@@ -82,6 +92,8 @@ class CertificateSettings(RegistrySettings):
     """What the ARNs of certificates start with."""
     certificate_grace_s: int
     """How long a replaced certificate stays active, seconds."""
+    outbox_queue: str | None = None
+    """The queue for reports of devices."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -56,6 +56,9 @@ FLOODING: Final = "org.eventplane.device.flooding.v1"
 NOTICE: Final = "org.eventplane.notice.carer.v1"
 """The types of the presence events."""
 
+SUSPECTED: Final = "org.eventplane.device.suspected.v1"
+"""The type of reports that a device's key may be stolen."""
+
 # What each attribute of an event is for; the rules of their values are `eventplane.attributes.RULES`, and
 # `eventplane.downlink.addressing` for those of events for devices.
 

@@ -24,6 +24,7 @@ from eventplane.names import (
     NOTICE,
     QUIET,
     RECOVERED,
+    SUSPECTED,
     VERDICT,
 )
 
@@ -34,7 +35,7 @@ DEVICE_STATES: Final = frozenset({DEVICE_CONTRACT, UPLINK_INTEREST_TYPE})
 """What steers forwarders: only cloud services send it, those that name it in `sends`."""
 
 OWNERS: Final = {
-    **dict.fromkeys((CONNECTED, DISCONNECTED, QUIET, RECOVERED, FLOODING, NOTICE), MONITOR),
+    **dict.fromkeys((CONNECTED, DISCONNECTED, QUIET, RECOVERED, FLOODING, SUSPECTED, NOTICE), MONITOR),
     VERDICT: AUDITOR,
 }
 """The types of the plane's own services, and the service that alone sends each."""

@@ -40,7 +40,7 @@ def build(app: cdk.App, environment: Environment, contract: Contract) -> list[cd
     downlink = DownlinkStack(app, environment)
     discovery = DiscoveryStack(app, environment, contract)
     routing = RoutingStack(app, environment, contract)
-    fleet = FleetStack(app, environment)
+    fleet = FleetStack(app, environment, contract)
     subscriptions = SubscriptionsStack(app, environment, contract)
     audit = AuditStack(app, environment, contract)
     watched = [archive, messaging, published, clients, presence, routing, registry, downlink, fleet, audit]

@@ -131,6 +131,8 @@ class Environment:
             own. It costs $1 for a million reads, those of the jobs included.
         alarms: who is told of what fails, and how soon (docs/how-to/operations.md).
         certificate_grace_s: seconds that a certificate stays valid after a connection with its successor.
+        certificate_max_age_days: age at which devices renew their certificates, days, as their setting
+            `provisioning.max_age_days` has it. A renewal before half of it raises an alarm.
         tracing: where the functions tell the spans of events to (docs/how-to/tracing.md); None: nowhere.
         protocols: those that packages add, for the inboxes that the contract gives to them.
     """
@@ -168,6 +170,7 @@ class Environment:
     records_reads: bool = False
     alarms: AlarmSettings = field(default_factory=AlarmSettings)
     certificate_grace_s: int = 900
+    certificate_max_age_days: int = 365
     tracing: TracingSettings | None = None
     protocols: tuple[ProtocolSettings, ...] = ()
 
@@ -189,6 +192,7 @@ class Environment:
                 )
         check_within("inbox_visibility_s", self.inbox_visibility_s, *INBOX_VISIBILITY_S)
         check_within("certificate_grace_s", self.certificate_grace_s, 0, SQS_DELAY.most)
+        check_within("certificate_max_age_days", self.certificate_max_age_days, 1, 36_500)
 
     def _check_deployment(self) -> None:
         """Check how it is deployed, and for how many. Raises `EnvironmentSettingError`."""

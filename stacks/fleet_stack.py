@@ -13,10 +13,13 @@ from aws_cdk import Aws, CfnOutput
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_iot as iot
 from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_sqs as sqs
 from constructs import Construct, IConstruct
 
+from eventplane.contract import Contract
 from eventplane.fleet import FLEET, FLEET_TABLE, QUARANTINE_POLICY
-from eventplane.function_settings import CertificateSettings, RegistrySettings, SnapshotSettings
+from eventplane.function_settings import CertificateSettings, HookSettings, SnapshotSettings
+from eventplane.names import MONITOR
 from eventplane.topics import (
     CLAIM_CLIENT_PREFIX,
     CREATE_FROM_REQUEST_TOPIC,
@@ -28,7 +31,7 @@ from eventplane.topics import (
 from stacks.constructs.archive import allow_writing, find_archive
 from stacks.constructs.permissions import accept_wildcard, allow, arn, service_role
 from stacks.constructs.python_function import PythonFunction
-from stacks.constructs.queues import allow_send, find_queue
+from stacks.constructs.queues import allow_send, find_channel_queue, find_queue
 from stacks.constructs.rollout import plain_name
 from stacks.constructs.rules import allow_iot, iot_policy, topic_rule
 from stacks.constructs.schedule import Schedule
@@ -61,26 +64,33 @@ _SNAPSHOT_SIZE: Final = FunctionSize(memory_mib=512, timeout_s=600)
 
 # Claims and renewals come along, a few times in a device's life: the registry knows nobody of their names.
 _CONNECTED: Final = (
-    "SELECT clientId AS thing, principalIdentifier AS certificate FROM '$aws/events/presence/connected/+'"
+    "SELECT clientId AS thing, principalIdentifier AS certificate, disconnectReason AS cause "
+    "FROM '$aws/events/presence/+/+' "
+    "WHERE eventType = 'connected' OR disconnectReason = 'DUPLICATE_CLIENTID'"
 )
 
 
 class FleetStack(PlaneStack):
     """A stack of its own: what devices connect with should not change with a route. It holds no state."""
 
-    def __init__(self, scope: Construct, environment: Environment) -> None:
+    def __init__(self, scope: Construct, environment: Environment, contract: Contract) -> None:
         super().__init__(scope, environment=environment, name="fleet")
-        provisioning = _FleetProvisioning(self, "Provisioning", _provisioning_hook(self))
-        _certificate_rotation(self)
+        monitor = contract.participants.get(MONITOR)
+        # By the monitor's outbox operations are told whose key may be stolen.
+        outbox = find_channel_queue(self, "Outbox", monitor.outbox) if monitor else None
+        provisioning = _FleetProvisioning(self, "Provisioning", _provisioning_hook(self, outbox))
+        _certificate_rotation(self, outbox)
         snapshot = _fleet_snapshot(self)
         CfnOutput(self, "ProvisioningTemplate", value=provisioning.template_name)
         CfnOutput(self, "ClaimPolicy", value=provisioning.claim_policy_name)
         CfnOutput(self, "FleetSnapshotFunction", value=plain_name(snapshot))
 
 
-def _provisioning_hook(scope: Construct) -> lambda_.IFunction:
-    """Return the function that AWS IoT asks before it registers a device. It may use the registry only."""
+def _provisioning_hook(scope: Construct, outbox: sqs.IQueue | None) -> lambda_.IFunction:
+    """Return the function that AWS IoT asks before it registers a device. It may use the registry, and report
+    to `outbox`."""
     holder = Construct(scope, "Hook")
+    environment = environment_of(scope)
     return PythonFunction(
         holder,
         "Hook",
@@ -88,12 +98,20 @@ def _provisioning_hook(scope: Construct) -> lambda_.IFunction:
         folder=FOLDER,
         entry="hook",
         size=_HOOK_SIZE,
-        statements=[allow_table(holder, FLEET_TABLE, "GetItem", "PutItem")],
-        settings=RegistrySettings(environment_of(scope).resource_name(FLEET_TABLE)),
+        statements=[allow_table(holder, FLEET_TABLE, "GetItem", "PutItem"), *_sending(outbox)],
+        settings=HookSettings(
+            fleet_table=environment.resource_name(FLEET_TABLE),
+            certificate_max_age_days=environment.certificate_max_age_days,
+            outbox_queue=outbox.queue_url if outbox else None,
+        ),
     ).function
 
 
-def _certificate_rotation(scope: Construct) -> None:
+def _sending(outbox: sqs.IQueue | None) -> list[iam.PolicyStatement]:
+    return [allow_send(outbox)] if outbox else []
+
+
+def _certificate_rotation(scope: Construct, outbox: sqs.IQueue | None) -> None:
     """Make what ends certificates that were replaced: rule on connections, queue, function.
 
     It confirms the certificate that a device was seen with, and deactivates those before it.
@@ -113,6 +131,7 @@ def _certificate_rotation(scope: Construct) -> None:
         statements=[
             allow_table(holder, FLEET_TABLE, "GetItem", "PutItem"),
             allow_send(queue),
+            *_sending(outbox),
             allow(["iot:UpdateCertificate"], [certificates]),
             allow(["iot:DetachThingPrincipal"], [things, certificates]),
         ],
@@ -120,13 +139,14 @@ def _certificate_rotation(scope: Construct) -> None:
             fleet_table=environment.resource_name(FLEET_TABLE),
             certificate_arns=arn(holder, "iot", "cert/"),
             certificate_grace_s=environment.certificate_grace_s,
+            outbox_queue=outbox.queue_url if outbox else None,
         ),
     )
     _accept_any_device(holder, "Any device may be the one that replaced its certificate.")
     topic_rule(
         holder,
         name=rule_name(environment.name, "connections"),
-        description="Which certificate each device connects with",
+        description="Which certificate each device connects with, and whose connection another ends",
         sql=_CONNECTED,
         queues={"Connection": queue},
         errors=find_queue(holder, "DeadLetters", f"{CONNECTIONS}-dlq"),

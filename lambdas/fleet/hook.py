@@ -15,9 +15,10 @@ from eventplane.fleet import (
     RefusedError,
     RegistrationRefusal,
     RegistrationRequest,
+    is_early,
     registered,
 )
-from eventplane.function_settings import RegistrySettings
+from eventplane.function_settings import HookSettings
 from eventplane.records import Records
 from eventplane.topics import is_device_name
 from lambdas.common.aws import tables
@@ -26,17 +27,25 @@ from lambdas.common.log import logger
 from lambdas.common.metrics import mark
 from lambdas.common.queue import Context
 from lambdas.common.queue_function import at_init
+from lambdas.fleet.suspicion import Report, Suspicion, reporter
+
+_DAY_MS: Final = 86_400_000
 
 _LONGEST: Final = 256
 """Characters of anything that a device may say here: it is logged."""
 
 
 class ProvisioningHook:
-    """Allows or refuses registrations of the devices in `store`, and records them."""
+    """Allows or refuses registrations of the devices in `store`, and records them.
 
-    def __init__(self, *, store: Records[Device], clock: Clock) -> None:
+    A renewal in the first half of `due_ms`, the milliseconds that a certificate is used for, is reported.
+    """
+
+    def __init__(self, *, store: Records[Device], clock: Clock, report: Report, due_ms: int) -> None:
         self._store = store
         self._clock = clock
+        self._report = report
+        self._due_ms = due_ms
 
     def decide(self, event: Mapping[str, Any]) -> bool:
         """Return whether the registration in `event` may go on.
@@ -44,24 +53,27 @@ class ProvisioningHook:
         It is recorded before it is allowed. Errors of the registry's table are raised: AWS IoT takes them for
         a refusal, and the device asks again.
         """
-        application = _application(event)
+        application, now_ms = _application(event), self._clock()
         try:
-            device = self._register(application)
+            device = self._register(application, now_ms)
         except RefusedError as error:
             logger.warning(
                 "registration refused", reason=error.refusal, detail=str(error), extra=_facts(application)
             )
             mark("RegistrationRefused", reason=error.refusal)
+            if error.refusal is RegistrationRefusal.CONDEMNED:
+                self._report(application.thing, Suspicion.CONDEMNED_CERTIFICATE, application.asking)
             return False
         logger.info("registration allowed", registrations=device.registrations, extra=_facts(application))
         mark("RegistrationAllowed")
+        if is_early(device, application, now_ms, self._due_ms):
+            self._report(device.thing, Suspicion.EARLY_RENEWAL, application.asking)
         return True
 
-    def _register(self, application: RegistrationRequest) -> Device:
+    def _register(self, application: RegistrationRequest, now_ms: int) -> Device:
         """Raises `RefusedError`, `ConflictError`."""
         if not is_device_name(application.thing):
             raise RefusedError(application.thing, RegistrationRefusal.UNKNOWN)
-        now_ms = self._clock()
         return self._store.change(lambda found: registered(found, application, now_ms), application.thing)
 
 
@@ -93,8 +105,13 @@ def _facts(application: RegistrationRequest) -> dict[str, str]:
 @at_init
 def service() -> ProvisioningHook:
     """Return the hook that the environment describes. Raises `SettingsError`."""
-    settings = RegistrySettings.read(os.environ)
-    return ProvisioningHook(store=Records(tables(), settings.fleet_table, REGISTRY), clock=system_clock)
+    settings = HookSettings.read(os.environ)
+    return ProvisioningHook(
+        store=Records(tables(), settings.fleet_table, REGISTRY),
+        clock=system_clock,
+        report=reporter(settings.outbox_queue),
+        due_ms=settings.certificate_max_age_days * _DAY_MS,
+    )
 
 
 @logger.inject_lambda_context

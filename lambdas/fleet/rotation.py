@@ -9,16 +9,26 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
-from eventplane.fleet import REGISTRY, Device, LifecycleState, locked_out, retired, seen
+from eventplane.fleet import (
+    MOST_TAKEOVERS,
+    REGISTRY,
+    Device,
+    LifecycleState,
+    has_two_holders,
+    locked_out,
+    retired,
+    seen,
+    taken_over,
+)
 from eventplane.function_settings import CertificateSettings, QueueSettings
 from eventplane.records import Records
 from lambdas.common.aws import WORST_CALL_MS, client, tables
-from lambdas.common.clock import Clock, system_clock
 from lambdas.common.log import logger
 from lambdas.common.metrics import mark
 from lambdas.common.queue import Invocation, QueueMessage, read_rule_message
 from lambdas.common.queue_function import QueueReader, queue_function
 from lambdas.common.redelivery import handle_each
+from lambdas.fleet.suspicion import Report, Suspicion, reporter
 
 
 class Certificates:
@@ -33,18 +43,22 @@ class Certificates:
 
         Repeating it changes nothing, and one that is gone is skipped. Raises botocore's errors.
         """
-        with suppress(self._client.exceptions.ResourceNotFoundException):
-            self._client.update_certificate(certificateId=certificate, newStatus="INACTIVE")
+        self._set(certificate, "INACTIVE")
 
-    def retire(self, thing: str, certificate: str) -> None:
+    def retire(self, thing: str, certificate: str, *, is_condemned: bool = False) -> None:
         """Deactivate `certificate`, which ends its connections within minutes, and detach it from `thing`.
 
+        A condemned one is revoked: nothing of ours activates it again, whatever the registry says later.
         Repeating it changes nothing; one that is gone is retired. Raises botocore's errors.
         """
         # First: only this locks out whoever has the key.
-        self.suspend(certificate)
+        self._set(certificate, "REVOKED" if is_condemned else "INACTIVE")
         with suppress(self._client.exceptions.ResourceNotFoundException):
             self._client.detach_thing_principal(thingName=thing, principal=self._arn_prefix + certificate)
+
+    def _set(self, certificate: str, status: str) -> None:
+        with suppress(self._client.exceptions.ResourceNotFoundException):
+            self._client.update_certificate(certificateId=certificate, newStatus=status)
 
 
 _RESERVE_MS: Final = 5 * WORST_CALL_MS
@@ -53,7 +67,8 @@ _RESERVE_MS: Final = 5 * WORST_CALL_MS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CertificateRotation:
-    """Handles connections, as the IoT rule reports them, and ends of grace periods; idempotent, in any order.
+    """Handles connections and takeovers, as the IoT rule reports them, and ends of grace periods; idempotent,
+    in any order.
 
     `send_later` puts a message into the function's own queue, delayed by the grace period.
     """
@@ -61,7 +76,7 @@ class CertificateRotation:
     store: Records[Device]
     certificates: Certificates
     send_later: Callable[[str], object]
-    clock: Clock
+    report: Report
 
     def process(self, messages: Sequence[QueueMessage], invocation: Invocation) -> frozenset[str]:
         """Handle `messages`; return the ids of those that have to come again."""
@@ -71,35 +86,52 @@ class CertificateRotation:
         match read_rule_message(message.body):
             case {"thing": str(thing), "retire": list(certificates)}:
                 self._retire(thing, frozenset(map(str, certificates)))
+            case {"thing": str(thing), "cause": str()} | {"clientId": str(thing), "disconnectReason": str()}:
+                self._taken_over(thing, message.sent_at_ms)
             case {"thing": str(thing), "certificate": str(certificate)} | {
                 "clientId": str(thing),
                 "principalIdentifier": str(certificate),
             }:
-                self._connected(thing, certificate)
+                self._connected(thing, certificate, message.sent_at_ms)
             case _:
                 logger.error("malformed message", message_id=message.id)
                 return False
         return True
 
-    def _connected(self, thing: str, certificate: str) -> None:
+    def _connected(self, thing: str, certificate: str, at_ms: int) -> None:
         device = self.store.read(thing)
         if device is None:
             return  # a claim, a renewal, or what somebody registered by hand
         if device.state is LifecycleState.DECOMMISSIONED:
             # Its registration was under way when it was decommissioned.
             self.certificates.retire(thing, certificate)
-            logger.warning("a decommissioned device was locked out", thing=thing, certificate=certificate)
-            mark("DecommissionedDevice")
+            self.report(thing, Suspicion.DECOMMISSIONED_DEVICE, certificate)
+            return
+        if certificate in device.condemned:
+            # Its registration was in flight when it was condemned.
+            self.certificates.retire(thing, certificate, is_condemned=True)
+            self.report(thing, Suspicion.CONDEMNED_CERTIFICATE, certificate)
             return
         if device.state is LifecycleState.QUARANTINED:
             self._lock_out(device, certificate)
             return
-        if certificate == device.pending:
+        if has_two_holders(device, certificate, at_ms):
+            self.report(thing, Suspicion.TWO_HOLDERS, certificate)
+        if certificate in device.pending:
             # At once: from here on the claim has no power over this device.
-            device = self._confirm(device, certificate)
+            device = self._confirm(device, certificate, at_ms)
             logger.info("certificate in use", thing=thing, certificate=certificate)
-        if device.replaced:
-            self.send_later(json.dumps({"thing": thing, "retire": sorted(device.replaced)}))
+        self._retire(thing, device.replaced & device.condemned)
+        if left := device.replaced - device.condemned:
+            self.send_later(json.dumps({"thing": thing, "retire": sorted(left)}))
+
+    def _taken_over(self, thing: str, at_ms: int) -> None:
+        known = self.store.read(thing)
+        if known is None or known.state is LifecycleState.DECOMMISSIONED:
+            return
+        device = self.store.change(lambda found: taken_over(found or known, at_ms), thing)
+        if device != known and device.takeovers == MOST_TAKEOVERS:
+            self.report(thing, Suspicion.TWO_HOLDERS, device.certificate or "")
 
     def _lock_out(self, quarantined: Device, certificate: str) -> None:
         """Deactivate what a quarantined device connected with: its registration was in flight."""
@@ -110,18 +142,17 @@ class CertificateRotation:
             self.certificates.suspend(certificate)
             logger.warning("a quarantined device was locked out", thing=device.thing, certificate=certificate)
 
-    def _confirm(self, device: Device, certificate: str) -> Device:
-        now_ms = self.clock()
-        return self.store.change(lambda found: seen(found or device, certificate, now_ms), device.thing)
+    def _confirm(self, device: Device, certificate: str, at_ms: int) -> Device:
+        return self.store.change(lambda found: seen(found or device, certificate, at_ms), device.thing)
 
     def _retire(self, thing: str, certificates: frozenset[str]) -> None:
         device = self.store.read(thing)
-        # A certificate in use, or pending, is never in `replaced`.
+        # A certificate in use is never in `replaced`.
         done = device.replaced & certificates if device else frozenset()
         if device is None or not done:
             return
         for certificate in sorted(done):
-            self.certificates.retire(thing, certificate)
+            self.certificates.retire(thing, certificate, is_condemned=certificate in device.condemned)
             logger.info("certificate retired", thing=thing, certificate=certificate)
             mark("CertificateRetired")
         known = device
@@ -140,7 +171,7 @@ def service() -> QueueReader:
         store=Records(tables(), settings.fleet_table, REGISTRY),
         certificates=Certificates(client("iot"), settings.certificate_arns),
         send_later=send_later,
-        clock=system_clock,
+        report=reporter(settings.outbox_queue),
     )
     return QueueReader(rotation.process)
 

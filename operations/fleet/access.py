@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -63,15 +64,30 @@ class DeviceAccess:
             Step(f"deactivate certificate {each}", partial(self._set, each, "ACTIVE", "INACTIVE"))
             for each in certificates
         ]
-        # Its session stays, and with it what the cloud has queued for it.
-        steps.append(
-            Step("cut its connection, if there is one", partial(self.cut, device.thing, with_session=False))
-        )
+        steps.append(self.cutting(device.thing))
         # Where the cut fails, this ends the connection with the device's next word.
         steps += [
             Step(f"deny everything to certificate {each}", partial(self._deny, each)) for each in certificates
         ]
         return steps
+
+    def revoke(self, thing: str, certificates: frozenset[str]) -> list[Step]:
+        """Return the steps that take `certificates` from the device permanently."""
+        attached = self.attached(thing)
+        return [
+            Step(
+                f"revoke and detach certificate {each}",
+                partial(self._revoke, thing, each, is_attached=each in attached),
+            )
+            for each in sorted(certificates)
+        ]
+
+    def attach(self, thing: str, certificates: frozenset[str]) -> list[Step]:
+        """Return the steps that make `certificates` the device's again."""
+        return [
+            Step(f"attach certificate {each}", partial(self._attach, thing, each))
+            for each in sorted(certificates)
+        ]
 
     def resume(self, certificates: frozenset[str]) -> list[Step]:
         """Return the steps that let the device connect with `certificates` again."""
@@ -84,6 +100,11 @@ class DeviceAccess:
             )
         ]
 
+    def cutting(self, thing: str) -> Step:
+        """Return the step that ends the device's connection. Its session stays, and with it what the cloud
+        has queued for it."""
+        return Step("cut its connection, if there is one", partial(self.cut, thing, with_session=False))
+
     def cut(self, thing: str, *, with_session: bool) -> None:
         """End the device's connection now: AWS IoT needs minutes to do so after a certificate's end."""
         try:
@@ -92,6 +113,23 @@ class DeviceAccess:
             return
         except ClientError as error:
             say(f"the connection was not cut ({error}); AWS IoT does so within minutes")
+
+    def _revoke(self, thing: str, certificate: str, *, is_attached: bool) -> None:
+        if not (found := self._found(certificate)):
+            return
+        self._iot.update_certificate(certificateId=certificate, newStatus="REVOKED")
+        arn = found["certificateArn"]
+        pages = self._iot.get_paginator("list_attached_policies").paginate(target=arn)
+        for policy in [policy["policyName"] for page in pages for policy in page["policies"]]:
+            with suppress(*self._missing):  # detached by a request whose answer was lost
+                self._iot.detach_policy(policyName=policy, target=arn)
+        if is_attached:
+            with suppress(*self._missing):
+                self._iot.detach_thing_principal(thingName=thing, principal=arn)
+
+    def _attach(self, thing: str, certificate: str) -> None:
+        if found := self._found(certificate):
+            self._iot.attach_thing_principal(thingName=thing, principal=found["certificateArn"])
 
     def _found(self, certificate: str) -> dict[str, Any]:
         """Return what AWS IoT says of the certificate; nothing of one that is gone."""

@@ -46,7 +46,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         _with(_allow_replacement),
         "let the claim register a device that lost its certificate",
     )
-    replacing.add_argument("--days", type=int, choices=range(1, 31), default=7, metavar="1-30")
     grouping = verb("groups", _with(_groups), "put a device into groups, and out of all others")
     ending = verb(
         "decommission", _with(_decommission), "take a device out of service permanently (idempotent)"
@@ -55,11 +54,19 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "quarantine", _with(_quarantine), "take a device off at once, until its release (idempotent)"
     )
     releasing = verb("release", _with(_release), "let a quarantined device connect again (idempotent)")
+    condemning = verb("condemn", _with(_condemn), "end one certificate of a device permanently (idempotent)")
+    recovering = verb(
+        "recover", _with(_recover), "after a theft: condemn its certificates, and let the device back in"
+    )
+    recovering.add_argument("--keep", metavar="CERTIFICATE", help="id of the one that only the device has")
+    for each in (replacing, recovering):
+        each.add_argument("--days", type=int, choices=range(1, 31), default=7, metavar="1-30")
     for each in (ending, quarantining):
         each.add_argument("--why", "--reason", dest="reason", default="", help="kept in the registry")
     ending.add_argument("--dry-run", action="store_true", help="only print what would be done")
-    for each in (showing, replacing, grouping, quarantining, releasing, ending):
+    for each in (showing, replacing, grouping, quarantining, releasing, condemning, recovering, ending):
         each.add_argument("thing", metavar="THING")
+    condemning.add_argument("certificate", metavar="CERTIFICATE", help="its id, as `show` prints it")
     grouping.add_argument("group", nargs="*", metavar="GROUP", help="none: it belongs to no group")
 
 
@@ -142,6 +149,16 @@ def _release(fleet: Fleet, options: argparse.Namespace) -> int:
     return _done(options, "is released", fleet.release(options.thing))
 
 
+def _condemn(fleet: Fleet, options: argparse.Namespace) -> int:
+    steps = fleet.condemn(options.thing, options.certificate)
+    return _done(options, f"certificate {options.certificate} is condemned", steps)
+
+
+def _recover(fleet: Fleet, options: argparse.Namespace) -> int:
+    way = f"keeps certificate {options.keep}" if options.keep else "may be registered with the claim"
+    return _done(options, f"is recovered and {way}", fleet.recover(options.thing, options.keep, options.days))
+
+
 def _decommission(fleet: Fleet, options: argparse.Namespace) -> int:
     # Printed when all is done: what failed in between is an error, and the next run starts over.
     steps = fleet.decommission(options.thing, options.reason, dry_run=options.dry_run)
@@ -163,8 +180,10 @@ def _facts(device: Device) -> dict[str, Any]:
         "changed": text.moment(device.changed_at_ms),
         "registrations": device.registrations,
         "certificate": device.certificate,
-        "pending": device.pending,
+        "pending": list(device.pending),
         "replaced": sorted(device.replaced),
+        "former": list(device.former),
+        "condemned": sorted(device.condemned),
         "suspended": sorted(device.suspended),
         "replaceable_until": text.moment(until_ms) if until_ms else None,
         "groups": sorted(device.groups),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -44,7 +43,9 @@ class Disposal:
     def steps(self, device: Device) -> list[Step]:
         """All that is to be removed of `device`, in order: first what lets it speak."""
         thing = device.thing
-        steps = [*self._certificates(device)]
+        # The attached ones, and those of the registry that somebody detached and left active.
+        certificates = self._access.attached(thing) | device.certificates | device.condemned
+        steps = self._access.revoke(thing, certificates)
         # Before its connection ends: carers would be told that it is away.
         steps.append(Step("say no more of its presence", partial(self._end_watch, thing)))
         # With what was stored for it.
@@ -56,28 +57,6 @@ class Disposal:
         if self._access.knows(thing):
             steps.append(Step(f"delete the thing {thing}", lambda: self._iot.delete_thing(thingName=thing)))
         return steps
-
-    def _certificates(self, device: Device) -> Iterator[Step]:
-        """The attached ones, and those of the registry that somebody detached and left active."""
-        attached = self._access.attached(device.thing)
-        for certificate in sorted(attached | device.certificates):
-            revoke = partial(self._revoke, device.thing, certificate, is_attached=certificate in attached)
-            yield Step(f"revoke and detach certificate {certificate}", revoke)
-
-    def _revoke(self, thing: str, certificate: str, *, is_attached: bool) -> None:
-        try:
-            self._iot.update_certificate(certificateId=certificate, newStatus="REVOKED")
-            found = self._iot.describe_certificate(certificateId=certificate)["certificateDescription"]
-        except self._missing:
-            return
-        arn = found["certificateArn"]
-        pages = self._iot.get_paginator("list_attached_policies").paginate(target=arn)
-        for policy in [policy["policyName"] for page in pages for policy in page["policies"]]:
-            with suppress(*self._missing):  # detached by a request whose answer was lost
-                self._iot.detach_policy(policyName=policy, target=arn)
-        if is_attached:
-            with suppress(*self._missing):
-                self._iot.detach_thing_principal(thingName=thing, principal=arn)
 
     def _end_watch(self, thing: str) -> None:
         self._unwatch(thing)

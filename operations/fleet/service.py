@@ -12,13 +12,17 @@ from eventplane.fleet import (
     REGISTRY,
     Device,
     LifecycleState,
+    UnknownCertificateError,
+    condemned,
     decommissioned,
     grouped,
     made,
     quarantined,
     reactivated,
+    recovered,
     released,
     replaceable,
+    retired,
 )
 from eventplane.presence import PRESENCE, PRESENCE_TABLE, DeviceState, gone
 from eventplane.records import Records
@@ -87,17 +91,12 @@ class Fleet:
         botocore's errors.
         """
         now_ms = self.clock()
-        known = self.find(thing)
-        # A device that was registered by hand is in service; as a made one the claim could have it.
-        known = known or replace(made(thing, now_ms), state=LifecycleState.PROVISIONED)
-        new = known
 
-        def step(found: Device | None) -> Device:
-            before = found or new
-            active = self.access.active(thing, before.certificates)
-            return quarantined(before, active, reason, now_ms)
+        def step(found: Device) -> Device:
+            active = self.access.active(thing, found.certificates)
+            return quarantined(found, active, reason, now_ms)
 
-        return _run(self.access.suspend(self.store.change(step, thing)))
+        return _run(self.access.suspend(self._change_any(thing, step)))
 
     def release(self, thing: str) -> list[Step]:
         """Let a quarantined device connect again, and return what was done.
@@ -110,6 +109,49 @@ class Fleet:
         # Replaced ones were about to end.
         steps = _run(self.access.resume(device.suspended - device.replaced))
         self.store.change(lambda found: reactivated(found or device, device.suspended), thing)
+        return steps
+
+    def condemn(self, thing: str, certificate: str) -> list[Step]:
+        """End one certificate of the device for good, and return what was done.
+
+        The registry comes first: from then on it registers nothing, nothing activates it, and the certificate
+        keeper ends it wherever it connects. May be repeated. Raises `UnknownDeviceError`,
+        `UnknownCertificateError`, `LifecycleError`, botocore's errors.
+        """
+        now_ms, attached = self.clock(), self.access.attached(thing)
+
+        def step(found: Device) -> Device:
+            if certificate not in found.certificates | found.condemned | {*found.former} | attached:
+                raise UnknownCertificateError(found, certificate)
+            return condemned(found, frozenset({certificate}), now_ms)
+
+        return self._end(self._change_any(thing, step), frozenset({certificate}))
+
+    def recover(self, thing: str, keep: str | None, days: int) -> list[Step]:
+        """Give the device back its name after a theft, and return what was done.
+
+        Its certificate `keep` is the only one that remains; without it none does, and the claim may register
+        the device within `days`. Raises `UnknownDeviceError`, `UnknownCertificateError`, `LifecycleError`,
+        botocore's errors.
+        """
+        now_ms = self.clock()
+
+        def step(found: Device) -> Device:
+            active = self.access.active(thing, found.certificates)
+            return recovered(found, active, keep, now_ms + days * _DAY_MS, now_ms)
+
+        device = self._change_any(thing, step)
+        # The others first: at no moment is it one of two.
+        steps = self._end(device, frozenset())
+        steps += _run([*self.access.attach(thing, device.suspended), *self.access.resume(device.suspended)])
+        self.store.change(lambda found: reactivated(found or device, device.suspended), thing)
+        return steps
+
+    def _end(self, device: Device, certificates: frozenset[str]) -> list[Step]:
+        """Revoke `certificates` and what else was condemned and is not ended yet."""
+        ended = certificates | device.condemned & device.replaced
+        steps = _run([*self.access.revoke(device.thing, ended), self.access.cutting(device.thing)])
+        self.store.change(lambda found: retired(found or device, ended), device.thing)
         return steps
 
     def decommission(self, thing: str, reason: str, *, dry_run: bool) -> list[Step]:
@@ -126,6 +168,14 @@ class Fleet:
             new = self.store.change(lambda found: decommissioned(found or new, reason, now_ms), thing)
         steps = self.disposal.steps(new)
         return steps if dry_run else _run(steps)
+
+    def _change_any(self, thing: str, step: Callable[[Device], Device]) -> Device:
+        """Change a device that the registry or only AWS IoT knows. Raises `UnknownDeviceError`, what `step`
+        raises."""
+        known = self.find(thing)
+        # A device that was registered by hand is in service; as a made one the claim could have it.
+        new = known or replace(made(thing, self.clock()), state=LifecycleState.PROVISIONED)
+        return self.store.change(lambda found: step(found or new), thing)
 
     def _change(self, thing: str, step: Callable[[Device], Device]) -> Device:
         """Change a device that the registry has. Raises `UnknownDeviceError`, what `step` raises."""

@@ -143,9 +143,10 @@ def _of_fleet(environment: Environment) -> Iterator[Watch]:
         remedy="Somebody with the claim wanted to be a device that is in service. See docs/how-to/fleet.md.",
     )
     yield Watch(
-        name=environment.resource_name("certificate-keeper-decommissioned"),
-        metric=figure(environment, "fleet", "DecommissionedDevice"),
-        remedy="A device taken out of service came back and was locked out; see docs/how-to/fleet.md.",
+        name=environment.resource_name("key-suspected"),
+        metric=figure(environment, "fleet", "KeySuspected"),
+        remedy="Somebody besides a device may hold its key. The log line 'a key may be stolen' names it, and "
+        "so does the event device.suspected.v1 in operations.inbox. See docs/how-to/fleet.md.",
     )
 
 

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import shutil
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
+from edge.provisioning import ProvisioningError
+from edge.provisioning.renewal import Outcome
 from eventplane.batch import pack
 from eventplane.contract import Downlink
 from eventplane.device_reports import ACKNOWLEDGED, forwarder_source
 from eventplane.downlink.device import Acknowledgement, AckStatus, to_data
 from eventplane.envelope import Envelope, write_event
+from eventplane.fleet import MOST_TAKEOVERS
 from eventplane.limits import MAX_BATCH_BYTES, MAX_BATCH_EVENTS
+from eventplane.names import SUSPECTED
 from eventplane.topics import basic_ingest_topic, device_topic
 from local.things import Thing
 from tests.adversary.conftest import Attempt
@@ -22,6 +28,7 @@ from tests.adversary.world import ALARM, HELP, READING, THIEF, VICTIM, VOICE, Wo
 from tests.integration.cloud import make_claim
 from tests.integration.downlink import MESSAGE
 from tests.integration.mqtt import TestClient
+from tests.integration.test_fleet_provisioning import Fleet, HomeDevice, certificate_status
 
 REFUSAL_S = 5.0
 
@@ -226,14 +233,104 @@ def test_a_subscription_to_others_topics(world: World, attempt: Attempt, intrude
     attempt.reported(world.comes(lambda: world.logged("SUBSCRIBE", intruder.name)), "not logged")
 
 
-def test_the_claim_of_the_factory(world: World, attempt: Attempt) -> None:
+def test_the_claim_of_the_factory(world: World, attempt: Attempt, tmp_path: Path) -> None:
     """the claim certificate of the factory: publish an alarm for a home"""
-    folder = world.folder / "claim"
-    folder.mkdir()
-    claim = make_claim(world.cloud, world.plane.outputs["ClaimPolicy"], folder)
+    claim = make_claim(world.cloud, world.plane.outputs["ClaimPolicy"], tmp_path)
     event = write_event({"id": new_id(), "source": VOICE, "type": ALARM}, HELP)
     topic = basic_ingest_topic(world.plane.outputs["IngestRule"], VICTIM)
     with TestClient.of_thing(claim) as device:
         is_taken = device.publish(topic, event.json.encode(), REFUSAL_S)
     attempt.refused(not is_taken and not world.who_got(event), "it was taken")
     attempt.reported(world.comes(lambda: world.logged("PUBLISH", claim.name, topic)), "not logged")
+
+
+# Keys in two hands
+
+
+@pytest.fixture
+def fleet(world: World, tmp_path: Path) -> Fleet:
+    claim = make_claim(world.cloud, world.plane.outputs["ClaimPolicy"], tmp_path)
+    # AWS IoT waits for the hook for 5 s, and a first call may take longer on a busy machine.
+    world.cloud.client("lambda").invoke(FunctionName="eventplane-local-provisioning-hook", Payload=b"{}")
+    return Fleet(world.cloud, world.plane.outputs, tmp_path, claim)
+
+
+@pytest.fixture
+def true(fleet: Fleet) -> HomeDevice:
+    """A device that has left the factory."""
+    name = new_id()
+    assert fleet.command("register", name).returncode == 0
+    return fleet.device(name)
+
+
+def copied(world: World, true: HomeDevice) -> tuple[HomeDevice, str]:
+    """Whoever has a copy of what the device holds, once it is in service, and the certificate's id."""
+    assert true.provision() is Outcome.RENEWED
+    assert world.comes(lambda: bool(true.fleet.known(true.name).certificate))
+    thief = true.fleet.device(true.name, "-thief")
+    shutil.copy(true.pair, thief.pair)
+    return thief, true.fleet.known(true.name).certificate or ""
+
+
+def is_suspected(world: World, name: str, suspicion: str) -> bool:
+    """Whether operations were told this of the device."""
+    world.inboxes.drain()
+    told = [each.data() for each in world.inboxes.events["operations"] if each.type == SUSPECTED]
+    return (name, suspicion) in [(each["device"], each["suspicion"]) for each in told]
+
+
+def test_a_copy_becomes_the_only_certificate(world: World, attempt: Attempt, true: HomeDevice) -> None:
+    """a copied certificate: renew with it and connect, so that the true one is retired"""
+    thief, own = copied(world, true)
+    assert thief.provision() is Outcome.RENEWED
+    attempt.reported(world.comes(lambda: is_suspected(world, true.name, "early_renewal")), "nobody was told")
+    assert world.comes(lambda: certificate_status(true.fleet, own) == "INACTIVE")
+    done = world.operator("fleet", "recover", true.name)
+    assert done.returncode == 0, done.stderr
+    attempt.refused(TestClient.of_thing(thief.thing).is_refused(), "the thief's certificate is good")
+    with pytest.raises(ProvisioningError):
+        thief.ask_for(true.name)
+    assert true.provision() is Outcome.RENEWED
+    attempt.refused(not TestClient.of_thing(true.thing).is_refused(), "the device is locked out")
+    attempt.refused(TestClient.of_thing(thief.thing).is_refused(), "the thief's certificate is good again")
+
+
+def test_a_copy_takes_over_the_connection(world: World, attempt: Attempt, true: HomeDevice) -> None:
+    """a copied certificate: push the device out of its connection, again and again"""
+    thief, own = copied(world, true)
+    for _ in range(2 * MOST_TAKEOVERS):
+        with TestClient.of_thing(true.thing), TestClient.of_thing(thief.thing):
+            pass
+    attempt.reported(world.comes(lambda: is_suspected(world, true.name, "two_holders")), "nobody was told")
+    done = world.operator("fleet", "condemn", true.name, own)
+    assert done.returncode == 0, done.stderr
+    for _ in range(2):
+        attempt.refused(TestClient.of_thing(thief.thing).is_refused(), "the copy is good")
+        assert world.operator("fleet", "quarantine", true.name).returncode == 0
+        assert world.operator("fleet", "release", true.name).returncode == 0
+
+
+def test_the_claim_unseats_a_device(world: World, attempt: Attempt, true: HomeDevice) -> None:
+    """the claim certificate of the factory: register a device that has not connected yet once more"""
+    name, thief = true.name, true.fleet.device(true.name, "-thief")
+    for each in (true, thief):
+        each.ask_for(name)
+    own, thiefs = true.fleet.known(name).pending
+    with TestClient.of_thing(true.thing):
+        assert world.comes(lambda: true.fleet.known(name).certificate == own)
+        assert world.comes(lambda: certificate_status(true.fleet, thiefs) == "REVOKED")
+    attempt.refused(TestClient.of_thing(thief.thing).is_refused(), "it is let in as the device")
+    attempt.reported(world.comes(lambda: world.logged("refusing client certificate", thiefs)), "not logged")
+
+
+def test_a_deactivated_certificate_is_replayed(world: World, attempt: Attempt, intruder: Thing) -> None:
+    """a deactivated certificate: connect with it, attached and with its policy as it was"""
+    iot = world.cloud.client("iot")
+    (arn,) = iot.list_thing_principals(thingName=intruder.name)["principals"]
+    certificate = arn.rsplit("/", 1)[-1]
+    assert not TestClient.of_thing(intruder).is_refused()
+    iot.update_certificate(certificateId=certificate, newStatus="INACTIVE")
+    attempt.refused(TestClient.of_thing(intruder).is_refused(), "it is let in")
+    attempt.reported(
+        world.comes(lambda: world.logged("refusing client certificate", certificate)), "not logged"
+    )

@@ -93,8 +93,12 @@ FUNCTIONS = {
         *((CONSUME, "subscribers-inbox"), ("sqs:SendMessage", "subscribers-inbox-dlq subscribers-outbox")),
         *(_WEBHOOK_KEY, *_HANDOVERS, _ENDPOINTS, ("dynamodb:Scan", "table/subscriptions")),
     ],
-    "provisioning-hook": [("dynamodb:GetItem dynamodb:PutItem", "table/fleet")],
+    "provisioning-hook": [
+        ("dynamodb:GetItem dynamodb:PutItem", "table/fleet"),
+        ("sqs:SendMessage", "presence-monitor-outbox"),
+    ],
     "certificate-keeper": [
+        ("sqs:SendMessage", "presence-monitor-outbox"),
         (f"{CONSUME} sqs:SendMessage", "connections"),
         ("dynamodb:GetItem dynamodb:PutItem", "table/fleet"),
         ("iot:UpdateCertificate iot:DetachThingPrincipal", "cert/*"),

@@ -16,7 +16,7 @@ from botocore.exceptions import ClientError
 
 from edge.provisioning import RejectedError
 from edge.provisioning.conversation import MqttCloud
-from edge.provisioning.exchange import Exchange
+from edge.provisioning.exchange import Created, Exchange
 from edge.provisioning.renewal import Identity, Outcome, Renewal
 from edge.settings import CloudSettings
 from eventplane.fleet import REGISTRY, Device, LifecycleState
@@ -84,9 +84,16 @@ class HomeDevice:
         return renewal.attempt(time.time())
 
     def ask_for(self, name: str) -> None:
-        """Ask with the own certificate to be registered as `name`. Raises `ProvisioningError`."""
+        """Ask with the own certificate, without one with the claim, to be registered as `name`, and keep the
+        answer if there was none. Raises `ProvisioningError`."""
+        pair = self.pair if self.pair.exists() else None
         exchange = Exchange(self.fleet.outputs["ProvisioningTemplate"], name, None)
-        self._cloud(name).run(exchange, lambda _: None, self.pair)
+
+        def keep(made: Created) -> None:
+            if pair is None:
+                self.pair.write_text(f"{made.private_key}\n{made.certificate}")
+
+        self._cloud(name).run(exchange, keep, pair)
 
     def _cloud(self, name: str) -> MqttCloud:
         claim = self.fleet.claim

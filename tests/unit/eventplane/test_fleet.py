@@ -7,7 +7,14 @@ from dataclasses import replace
 import pytest
 
 from eventplane.fleet import (
+    HANDOVER_MS,
+    MAX_CANDIDATES,
+    MAX_CONDEMNED,
+    MAX_FORMER,
+    MAX_HOLDERS_A_DAY,
     MAX_REGISTRATIONS_A_DAY,
+    MOST_TAKEOVERS,
+    TAKEOVER_WINDOW_MS,
     Device,
     DeviceNameError,
     LifecycleError,
@@ -15,23 +22,29 @@ from eventplane.fleet import (
     RefusedError,
     RegistrationRefusal,
     RegistrationRequest,
+    UnknownCertificateError,
+    condemned,
     decommissioned,
     grouped,
+    has_two_holders,
+    is_early,
     locked_out,
     made,
     quarantined,
     reactivated,
+    recovered,
     registered,
     released,
     replaceable,
     retired,
     seen,
+    taken_over,
 )
 
 NOW_MS = 1_767_225_600_000
 DAY_MS = 86_400_000
 NEW = made("home-1", NOW_MS)
-IN_SERVICE = replace(NEW, state=LifecycleState.PROVISIONED, certificate="a")
+IN_SERVICE = replace(NEW, state=LifecycleState.PROVISIONED, certificate="a", certificate_since_ms=NOW_MS)
 
 
 def by_claim(offered: str, thing: str = "home-1") -> RegistrationRequest:
@@ -53,9 +66,9 @@ def refusal(
 
 def test_a_device_that_was_made_is_registered_with_the_claim_and_in_service_when_it_was_seen() -> None:
     asked = registered(NEW, by_claim("a"), NOW_MS)
-    assert (asked.state, asked.certificate, asked.pending) == (LifecycleState.MADE, None, "a")
+    assert (asked.state, asked.certificate, asked.pending) == (LifecycleState.MADE, None, ("a",))
     used = seen(asked, "a", NOW_MS + 1)
-    assert (used.state, used.certificate, used.pending) == (LifecycleState.PROVISIONED, "a", None)
+    assert (used.state, used.certificate, used.pending) == (LifecycleState.PROVISIONED, "a", ())
     assert (used.registrations, used.changed_at_ms) == (1, NOW_MS + 1)
 
 
@@ -63,9 +76,8 @@ def test_an_answer_that_was_lost_is_asked_for_again() -> None:
     first = registered(NEW, by_claim("a"), NOW_MS)
     assert registered(first, by_claim("a"), NOW_MS + 1) == first
     second = registered(first, by_claim("b"), NOW_MS)
-    assert (second.pending, second.replaced) == ("b", {"a"})
-    third = registered(second, by_claim("a"), NOW_MS)
-    assert (third.pending, third.replaced) == ("a", {"b"})
+    assert (second.pending, second.replaced) == (("a", "b"), frozenset())
+    assert registered(second, by_claim("a"), NOW_MS) == second
 
 
 @pytest.mark.parametrize(
@@ -84,6 +96,12 @@ def test_an_answer_that_was_lost_is_asked_for_again() -> None:
             RegistrationRefusal.FOREIGN_CERTIFICATE,
         ),
         (NEW, by_itself("b", ""), RegistrationRefusal.FOREIGN_CERTIFICATE),
+        (
+            condemned(IN_SERVICE, frozenset({"a"}), NOW_MS),
+            by_itself("b", "a"),
+            RegistrationRefusal.CONDEMNED,
+        ),
+        (condemned(NEW, frozenset({"b"}), NOW_MS), by_claim("b"), RegistrationRefusal.CONDEMNED),
         (
             NEW,
             RegistrationRequest("home-1", "claim-home-2", "the claim's", "a"),
@@ -105,17 +123,55 @@ def test_a_registration_is_refused_with_its_reason(
 
 def test_a_device_renews_with_what_it_has_or_was_just_given() -> None:
     renewed = registered(IN_SERVICE, by_itself("b", "a"), NOW_MS)
-    assert (renewed.certificate, renewed.pending, renewed.replaced) == ("a", "b", frozenset())
+    assert (renewed.certificate, renewed.pending, renewed.replaced) == ("a", ("b",), frozenset())
     again = registered(renewed, by_itself("c", "b"), NOW_MS)
-    assert (again.certificate, again.pending, again.replaced) == ("b", "c", {"a"})
+    assert (again.certificate, again.pending, again.replaced) == ("b", ("c",), {"a"})
+
+
+def test_whichever_certificate_of_a_renewal_is_seen_is_the_one_in_use_until_the_grace_period_has_passed() -> (
+    None
+):
+    asked = registered(registered(IN_SERVICE, by_itself("b", "a"), NOW_MS), by_itself("c", "a"), NOW_MS)
+    for first, second in (("b", "c"), ("c", "b")):
+        # The device does not know of the first connection, and tries the other.
+        unknown = seen(asked, first, NOW_MS)
+        known = seen(unknown, second, NOW_MS)
+        assert (unknown.certificate, unknown.replaced) == (first, {"a", second})
+        assert (known.certificate, known.replaced) == (second, {"a", first})
+        after = retired(unknown, unknown.replaced)
+        assert (after.pending, after.former) == ((), tuple(sorted({"a", second})))
+        assert seen(after, second, NOW_MS) == after
+
+
+def test_a_claim_unseats_nobody() -> None:
+    first = registered(NEW, by_claim("a"), NOW_MS)
+    both = registered(first, by_claim("thief's"), NOW_MS)
+    used = seen(both, "a", NOW_MS)
+    # At once: there is no grace period in which it might connect.
+    assert used.replaced & used.condemned == {"thief's"}
+    assert seen(used, "thief's", NOW_MS).certificate == "a"
+    # Nor by many, on as many days as it likes.
+    crowd = first
+    for number in range(3 * MAX_REGISTRATIONS_A_DAY):
+        day = 1 + number // MAX_REGISTRATIONS_A_DAY
+        crowd = registered(crowd, by_claim(f"t{number}"), NOW_MS + day * DAY_MS)
+    assert (crowd.pending[0], len(crowd.pending)) == ("a", MAX_CANDIDATES)
+    assert seen(crowd, "a", NOW_MS).condemned == {*crowd.pending} - {"a"}
 
 
 def test_a_replacement_is_allowed_until_the_new_one_was_seen() -> None:
     allowed = replaceable(IN_SERVICE, NOW_MS + DAY_MS, NOW_MS)
     asked = registered(registered(allowed, by_claim("b"), NOW_MS), by_claim("c"), NOW_MS)
     used = seen(asked, "c", NOW_MS)
-    assert (used.certificate, used.replaced) == ("c", {"a", "b"})
+    assert (used.certificate, used.replaced, used.condemned) == ("c", {"a", "b"}, {"b"})
     assert refusal(used, by_claim("d")) is RegistrationRefusal.TAKEN
+    # A renewal does not use it up: it may be a thief's.
+    renewed = seen(registered(asked, by_itself("thief's", "a"), NOW_MS), "thief's", NOW_MS)
+    assert seen(renewed, "c", NOW_MS).certificate == "c"
+    # Nor does a quarantine.
+    quarantined_now = quarantined(IN_SERVICE, frozenset({"a"}), "", NOW_MS)
+    free = released(replaceable(quarantined_now, NOW_MS + DAY_MS, NOW_MS), NOW_MS)
+    assert registered(free, by_claim("b"), NOW_MS).pending == ("b",)
 
 
 def test_registrations_a_day_are_bounded() -> None:
@@ -123,7 +179,15 @@ def test_registrations_a_day_are_bounded() -> None:
     for number in range(MAX_REGISTRATIONS_A_DAY):
         device = registered(device, by_claim(f"c{number}"), NOW_MS)
     assert refusal(device, by_claim("one more")) is RegistrationRefusal.TOO_OFTEN
-    assert registered(device, by_claim("tomorrow"), NOW_MS + DAY_MS).registered_today == 1
+    assert registered(device, by_claim("tomorrow"), NOW_MS + DAY_MS).asked == ("claim",)
+    # No holder of one certificate uses up the day of another's.
+    chain = registered(device, by_itself("d0", "c0"), NOW_MS)
+    for number in range(MAX_HOLDERS_A_DAY - 2):
+        chain = registered(chain, by_itself(f"d{number + 1}", f"d{number}"), NOW_MS)
+    last = chain.pending[-1]
+    assert refusal(chain, by_itself("e", last)) is RegistrationRefusal.TOO_OFTEN
+    back = recovered(chain, frozenset(), None, NOW_MS + DAY_MS, NOW_MS)
+    assert registered(back, by_claim("true"), NOW_MS).pending == ("true",)
 
 
 def test_a_late_report_of_another_certificate_changes_nothing() -> None:
@@ -139,9 +203,15 @@ def test_a_decommissioned_device_stays_so() -> None:
         0,
     )
     assert decommissioned(gone, "another reason", NOW_MS + 2) == gone
-    assert seen(replace(gone, pending="b"), "b", NOW_MS) == replace(gone, pending="b")
-    with pytest.raises(LifecycleError, match="a new name"):
-        replaceable(gone, NOW_MS + DAY_MS, NOW_MS)
+    asked = decommissioned(registered(IN_SERVICE, by_itself("b", "a"), NOW_MS), "", NOW_MS)
+    assert seen(asked, "b", NOW_MS) == asked
+    for step in (
+        lambda: replaceable(gone, NOW_MS + DAY_MS, NOW_MS),
+        lambda: condemned(gone, frozenset({"a"}), NOW_MS),
+        lambda: recovered(gone, frozenset(), None, NOW_MS, NOW_MS),
+    ):
+        with pytest.raises(LifecycleError):
+            step()
 
 
 def test_a_replacement_is_for_devices_in_service() -> None:
@@ -161,9 +231,8 @@ QUARANTINED = quarantined(IN_SERVICE, frozenset({"a"}), "it floods", NOW_MS)
 
 @pytest.mark.parametrize("application", [by_itself("b", "a"), by_claim("b")])
 def test_a_quarantined_device_gets_no_certificate(application: RegistrationRequest) -> None:
-    assert refusal(QUARANTINED, application) is RegistrationRefusal.QUARANTINED
-    with pytest.raises(LifecycleError, match="release it first"):
-        replaceable(QUARANTINED, NOW_MS + DAY_MS, NOW_MS)
+    allowed = replaceable(QUARANTINED, NOW_MS + DAY_MS, NOW_MS)
+    assert refusal(allowed, application) is RegistrationRefusal.QUARANTINED
 
 
 def test_a_quarantine_is_undone_by_its_release() -> None:
@@ -190,8 +259,11 @@ def test_a_device_is_in_its_state_since_it_came_into_it() -> None:
 
 
 def test_only_the_own_certificates_of_a_quarantined_device_are_activated_again() -> None:
-    pending = replace(QUARANTINED, pending="b")
+    asked = registered(registered(IN_SERVICE, by_itself("b", "a"), NOW_MS), by_itself("bad", "a"), NOW_MS)
+    pending = condemned(quarantined(asked, frozenset({"a", "bad"}), "", NOW_MS), frozenset({"bad"}), NOW_MS)
     assert locked_out(pending, "b").suspended == {"a", "b"}
+    assert locked_out(pending, "bad").suspended == {"a"}
+    assert quarantined(pending, frozenset({"bad"}), "", NOW_MS) == pending
     assert seen(pending, "b", NOW_MS) == pending
     assert locked_out(pending, "retired long ago") == pending
     assert locked_out(IN_SERVICE, "a") == IN_SERVICE
@@ -209,3 +281,85 @@ def test_a_quarantined_device_can_be_decommissioned_with_all_its_certificates() 
     assert decommissioned(device, "stolen", NOW_MS).certificates == {"a", "by hand"}
     with pytest.raises(LifecycleError):
         quarantined(decommissioned(device, "", NOW_MS), frozenset(), "", NOW_MS)
+
+
+STOLEN = seen(registered(IN_SERVICE, by_itself("thief's", "a"), NOW_MS), "thief's", NOW_MS)
+
+
+@pytest.mark.parametrize("is_retired", [False, True])
+@pytest.mark.parametrize("is_quarantined", [False, True])
+@pytest.mark.parametrize("keep", [None, "a"])
+def test_after_a_theft_the_device_is_back_and_the_thiefs_key_is_never_good_again(
+    keep: str | None, is_quarantined: bool, is_retired: bool
+) -> None:
+    device = retired(STOLEN, frozenset({"a"})) if is_retired else STOLEN
+    if is_quarantined:
+        device = quarantined(device, frozenset({"thief's"}), "stolen", NOW_MS)
+    until_ms = NOW_MS + DAY_MS
+    back = recovered(device, frozenset({"thief's", "by hand"}), keep, until_ms, NOW_MS)
+    assert (back.state, back.reason, back.certificate) == (LifecycleState.PROVISIONED, "", keep)
+    assert back.condemned >= {"thief's", "by hand"}
+    assert (back.suspended == {keep}) if keep else (back.condemned >= {"a"})
+    assert back.certificates == back.suspended
+    assert (
+        (refusal(back, by_claim("b")) is RegistrationRefusal.TAKEN)
+        if keep
+        else registered(back, by_claim("b"), NOW_MS)
+    )
+    assert recovered(back, frozenset(), keep, until_ms, NOW_MS) == back
+    later = released(quarantined(back, frozenset({"thief's"}), "", NOW_MS), NOW_MS)
+    assert "thief's" not in later.suspended
+    for wrong in ("thief's", "another's"):
+        with pytest.raises(UnknownCertificateError, match=wrong):
+            recovered(back, frozenset({wrong}) - {"another's"}, wrong, until_ms, NOW_MS)
+
+
+def test_what_is_condemned_and_what_was_retired_is_bounded() -> None:
+    ids = frozenset(f"{number:03}" for number in range(MAX_CONDEMNED))
+    full = condemned(IN_SERVICE, ids, NOW_MS)
+    assert condemned(full, frozenset({"007"}), NOW_MS + 1) == full
+    with pytest.raises(LifecycleError, match="another name"):
+        condemned(full, frozenset({"a"}), NOW_MS)
+    assert retired(replace(IN_SERVICE, replaced=ids), ids).former == tuple(sorted(ids))[-MAX_FORMER:]
+
+
+@pytest.mark.parametrize(
+    ("certificate", "after_ms", "is_news"),
+    [
+        ("a", HANDOVER_MS, False),
+        ("a", HANDOVER_MS + 1, True),
+        ("thief's", DAY_MS, False),
+        ("x", DAY_MS, False),
+    ],
+)
+def test_a_certificate_that_comes_back_shows_two_holders(
+    certificate: str, after_ms: int, is_news: bool
+) -> None:
+    assert has_two_holders(STOLEN, certificate, NOW_MS + after_ms) is is_news
+
+
+def test_takeovers_are_counted_by_window() -> None:
+    device = IN_SERVICE
+    for number in range(MOST_TAKEOVERS):
+        device = taken_over(device, NOW_MS)
+        assert device.takeovers == number + 1
+    assert taken_over(device, NOW_MS) == device
+    assert taken_over(device, NOW_MS + TAKEOVER_WINDOW_MS).takeovers == 1
+
+
+@pytest.mark.parametrize(
+    ("application", "since_ms", "age_days", "is_news"),
+    [
+        (by_itself("b", "a"), NOW_MS, 49, True),
+        (by_itself("b", "a"), NOW_MS, 50, False),
+        (by_itself("b", "a"), 0, 1, False),
+        (by_claim("b"), NOW_MS, 1, False),
+    ],
+)
+def test_a_renewal_in_the_first_half_of_a_certificates_life_is_early(
+    application: RegistrationRequest, since_ms: int, age_days: int, is_news: bool
+) -> None:
+    now_ms = NOW_MS + age_days * DAY_MS
+    device = replace(IN_SERVICE, certificate_since_ms=since_ms, replacement_until_ms=now_ms + 1)
+    asked = registered(device, application, now_ms)
+    assert is_early(asked, application, now_ms, 100 * DAY_MS) is is_news

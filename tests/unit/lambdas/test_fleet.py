@@ -13,11 +13,17 @@ import pytest
 from botocore.exceptions import ClientError
 
 from eventplane.archive_layout import FLEET_FOLDER
+from eventplane.envelope import parse_event
 from eventplane.fleet import (
+    CLAIM,
+    HANDOVER_MS,
+    MOST_TAKEOVERS,
     REGISTRY,
+    Candidate,
     Device,
     FleetRecord,
     LifecycleState,
+    condemned,
     decommissioned,
     made,
     quarantined,
@@ -44,6 +50,11 @@ TABLE, THING = "fleet", "home-1"
 PROVISIONED = replace(made(THING, NOW_MS), state=LifecycleState.PROVISIONED)
 
 
+def asked(*certificates: str, holder: str = CLAIM) -> tuple[Candidate, ...]:
+    """Certificates that were registered and not seen yet."""
+    return tuple(Candidate(each, NOW_MS, holder) for each in certificates)
+
+
 class Fleet:
     """The registry, AWS IoT with the thing `THING`, and the functions."""
 
@@ -52,6 +63,7 @@ class Fleet:
         self.iot = cloud.aws.iot
         self.iot.create_thing(thingName=THING)
         self.registry = records(cloud.dynamodb, TABLE, REGISTRY)
+        self.operations = cloud.sqs.create_queue(QueueName="outbox")["QueueUrl"]
 
     def certificate(self) -> str:
         """An active certificate of the thing."""
@@ -73,6 +85,12 @@ class Fleet:
         context = LambdaContext(remaining_ms=remaining_ms)
         return queue_function(rotation.service)(sqs_event(*messages), context)  # type: ignore[no-any-return]
 
+    def suspicions(self) -> list[tuple[str, str, str]]:
+        """What operations were told: device, suspicion, certificate."""
+        events = [parse_event(each) for each in self.cloud.sqs.take(self.operations)]
+        assert {each.attributes["subject"] for each in events} <= {THING}
+        return [tuple(each.data().values()) for each in events]
+
     def graces(self) -> list[QueueMessage]:
         """The delayed messages of the function to itself."""
         assert all(
@@ -89,11 +107,15 @@ def fleet(cloud: Cloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Flee
         "CERTIFICATE_ARNS": f"{cloud.aws.iot.arns}cert/",
         "SOURCE_QUEUE": cloud.source,
         "CERTIFICATE_GRACE_S": "900",
+        "CERTIFICATE_MAX_AGE_DAYS": "100",
         "ARCHIVE_BUCKET": BUCKET,
     }
     deploy(monkeypatch, tmp_path, None, settings)
     monkeypatch.setattr(snapshot, "system_clock", lambda: 1_772_409_599_000)  # 2026-03-01T23:59:59Z
-    return Fleet(cloud)
+    monkeypatch.setattr(hook, "system_clock", lambda: NOW_MS)
+    made = Fleet(cloud)
+    monkeypatch.setenv("EVENTPLANE_OUTBOX_QUEUE", made.operations)
+    return made
 
 
 class TestHook:
@@ -114,8 +136,32 @@ class TestHook:
     ) -> None:
         fleet.write(made(THING, NOW_MS))
         assert hook.handle(self.asked(), LambdaContext()) == {"allowProvisioning": True}
-        assert (fleet.device.pending, fleet.device.registrations) == ("a", 1)
+        assert (fleet.device.pending, fleet.device.registrations) == (("a",), 1)
         assert figures(capsys.readouterr().out) == {"RegistrationAllowed": 1}
+        assert fleet.suspicions() == []
+
+    @pytest.mark.parametrize(
+        ("since_ms", "suspicion", "is_allowed"),
+        [
+            (NOW_MS - 1, "early_renewal", True),
+            (NOW_MS - 50 * 86_400_000, None, True),
+            (None, "condemned_certificate", False),
+        ],
+    )
+    def test_a_renewal_that_a_thief_may_ask_for_is_reported_with_the_devices_name(
+        self,
+        fleet: Fleet,
+        capsys: pytest.CaptureFixture[str],
+        since_ms: int | None,
+        suspicion: str | None,
+        is_allowed: bool,
+    ) -> None:
+        device = replace(PROVISIONED, certificate="own", certificate_since_ms=since_ms or 0)
+        fleet.write(device if since_ms else condemned(device, frozenset({"own"}), NOW_MS))
+        event = {**self.asked(), "clientId": f"renewal-{THING}", "claimCertificateId": "own"}
+        assert hook.handle(event, LambdaContext()) == {"allowProvisioning": is_allowed}
+        assert fleet.suspicions() == ([(THING, suspicion, "own")] if suspicion else [])
+        assert ("KeySuspected" in capsys.readouterr().out) is bool(suspicion)
 
     @pytest.mark.parametrize("serial", [THING, "", None, 7, "x/y", "x" * 5000, ...])
     def test_an_unknown_device_is_refused_with_the_reason_in_log_and_metric(
@@ -142,10 +188,10 @@ def connected(certificate: str, thing: str = THING) -> QueueMessage:
 class TestRotation:
     def test_a_seen_certificate_becomes_current_and_earlier_ones_are_retired(self, fleet: Fleet) -> None:
         old, lost, new = (fleet.certificate() for _ in range(3))
-        fleet.write(PROVISIONED, certificate=old, pending=new, replaced=frozenset({lost, "f" * 64}))
+        fleet.write(PROVISIONED, certificate=old, candidates=asked(new), replaced=frozenset({lost, "f" * 64}))
         assert fleet.handle(connected(new), connected(new)) == failures()
         device = fleet.device
-        assert (device.certificate, device.pending) == (new, None)
+        assert (device.certificate, device.pending) == (new, ())
         assert device.replaced == {old, lost, "f" * 64}
         assert fleet.iot.attached[THING] == {old, lost, new}
         # One that is gone is retired.
@@ -153,17 +199,43 @@ class TestRotation:
         assert (fleet.device.certificate, fleet.device.replaced) == (new, frozenset())
         assert fleet.iot.statuses == {old: "INACTIVE", lost: "INACTIVE", new: "ACTIVE"}
         assert fleet.iot.attached[THING] == {new}
+        assert fleet.suspicions() == []
+
+    def test_what_the_claim_registered_besides_is_revoked_at_once(self, fleet: Fleet) -> None:
+        own, thiefs = fleet.certificate(), fleet.certificate()
+        fleet.write(made(THING, NOW_MS), candidates=asked(own, thiefs))
+        assert fleet.handle(connected(own)) == failures()
+        assert (fleet.iot.statuses[thiefs], fleet.iot.attached[THING]) == ("REVOKED", {own})
+        assert fleet.handle(connected(thiefs)) == failures()
+        assert (fleet.device.certificate, fleet.device.condemned) == (own, {thiefs})
+        assert fleet.suspicions() == [(THING, "condemned_certificate", thiefs)]
+
+    def test_two_holders_of_a_name_are_reported(self, fleet: Fleet) -> None:
+        old, new = fleet.certificate(), fleet.certificate()
+        fleet.write(PROVISIONED, certificate=new, replaced=frozenset({old}))
+        fleet.write(fleet.device, certificate_since_ms=NOW_MS - 500 - HANDOVER_MS)
+        assert fleet.handle(connected(old)) == failures()
+        assert fleet.suspicions() == []
+        fleet.write(fleet.device, certificate_since_ms=NOW_MS - 501 - HANDOVER_MS)
+        assert fleet.handle(connected(old)) == failures()
+        assert fleet.suspicions() == [(THING, "two_holders", old)]
+        takeover = json.dumps({"thing": THING, "certificate": new, "cause": "DUPLICATE_CLIENTID"})
+        lifecycle = {"clientId": THING, "principalIdentifier": new, "disconnectReason": "DUPLICATE_CLIENTID"}
+        both = takeover, rule_failure(json.dumps(lifecycle).encode())
+        messages = [message(str(at), both[at % 2]) for at in range(2 * MOST_TAKEOVERS)]
+        assert fleet.handle(*messages, message("x", takeover.replace(THING, "home-2"))) == failures()
+        assert fleet.suspicions() == [(THING, "two_holders", new)]
 
     def test_a_redriven_connection_counts(self, fleet: Fleet) -> None:
         new = fleet.certificate()
-        fleet.write(made(THING, NOW_MS), pending=new)
+        fleet.write(made(THING, NOW_MS), candidates=asked(new))
         lifecycle = {"clientId": THING, "principalIdentifier": new, "eventType": "connected"}
         assert fleet.handle(message("m1", rule_failure(json.dumps(lifecycle).encode()))) == failures()
         assert fleet.device.certificate == new
 
     def test_a_connection_with_the_old_certificate_retires_nothing(self, fleet: Fleet) -> None:
         old, new = fleet.certificate(), fleet.certificate()
-        device = replace(PROVISIONED, certificate=old, pending=new)
+        device = replace(PROVISIONED, certificate=old, candidates=asked(new))
         fleet.write(device)
         assert fleet.handle(connected(old)) == failures()
         assert (fleet.graces(), fleet.iot.attached[THING]) == ([], {old, new})
@@ -171,7 +243,7 @@ class TestRotation:
 
     def test_an_outdated_end_of_a_grace_period_retires_nothing(self, fleet: Fleet) -> None:
         current, taken_back = fleet.certificate(), fleet.certificate()
-        fleet.write(made(THING, NOW_MS), certificate=current, pending=taken_back)
+        fleet.write(made(THING, NOW_MS), certificate=current, candidates=asked(taken_back))
         late = json.dumps({"thing": THING, "retire": [current, taken_back]})
         unknown = json.dumps({"thing": "home-2", "retire": [current]})
         assert fleet.handle(message("1", late), message("2", unknown)) == failures()
@@ -182,10 +254,11 @@ class TestRotation:
         fleet.write(decommissioned(made(THING, NOW_MS), "", NOW_MS))
         assert fleet.handle(connected(late)) == failures()
         assert (fleet.iot.statuses[late], fleet.iot.attached[THING]) == ("INACTIVE", set())
+        assert fleet.suspicions() == [(THING, "decommissioned_device", late)]
 
     def test_a_quarantined_device_that_connects_is_locked_out_and_can_be_released(self, fleet: Fleet) -> None:
         old, in_flight = fleet.certificate(), fleet.certificate()
-        device = replace(PROVISIONED, certificate=old, pending=in_flight)
+        device = replace(PROVISIONED, certificate=old, candidates=asked(in_flight))
         fleet.write(quarantined(device, frozenset({old}), "it floods", NOW_MS))
         assert fleet.handle(connected(in_flight)) == failures()
         assert (fleet.iot.statuses[in_flight], fleet.iot.attached[THING]) == ("INACTIVE", {old, in_flight})
@@ -200,9 +273,9 @@ class TestRotation:
 
     def test_a_message_that_is_malformed_or_without_time_is_redelivered_alone(self, fleet: Fleet) -> None:
         new = fleet.certificate()
-        fleet.write(made(THING, NOW_MS), pending=new)
+        fleet.write(made(THING, NOW_MS), candidates=asked(new))
         assert fleet.handle(connected(new), remaining_ms=29_999) == failures(new)
-        assert fleet.device.pending == new
+        assert fleet.device.pending == (new,)
         bad = [message(id, body) for id, body in (("1", "?"), ("2", "{}"), ("3", "[]"))]
         assert fleet.handle(*bad, connected(new)) == failures("1", "2", "3")
         assert fleet.device.certificate == new

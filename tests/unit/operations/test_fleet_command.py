@@ -14,7 +14,7 @@ import pytest
 from edge.reports import Heading
 from eventplane.device_reports import DISCARDED, HEARTBEAT
 from eventplane.downlink import table as desired
-from eventplane.fleet import FLEET_TABLE, REGISTRY, Device, LifecycleState, made
+from eventplane.fleet import FLEET_TABLE, REGISTRY, Candidate, Device, LifecycleState, made
 from eventplane.presence import PRESENCE, DeviceState, Line, Sighting
 from eventplane.presence import Heartbeat as PresenceHeartbeat
 from eventplane.records import Records
@@ -370,6 +370,8 @@ NOBODY = "no device is called 'home-1'"
         (["groups", "home-1", "pilot"], NOBODY),
         (["quarantine", "home-1"], NOBODY),
         (["release", "home-1"], NOBODY),
+        (["condemn", "home-1", "f" * 64], NOBODY),
+        (["recover", "home-1"], NOBODY),
         (["decommission", "home-1"], NOBODY),
         (["decommission", "home-1", "--dry-run"], NOBODY),
         (["register", "claim-1"], "cannot be a device's name"),
@@ -390,6 +392,7 @@ def test_what_cannot_be_done_is_one_error(
         ("allow-replacement", LifecycleState.MADE, "the claim registers it as it is"),
         ("quarantine", LifecycleState.DECOMMISSIONED, "'home-1' is decommissioned"),
         ("release", LifecycleState.DECOMMISSIONED, "'home-1' is decommissioned"),
+        ("recover", LifecycleState.DECOMMISSIONED, "'home-1' is decommissioned"),
     ],
 )
 def test_a_device_in_another_state_is_left_alone(
@@ -496,7 +499,7 @@ def test_a_quarantined_device_is_off_until_its_release(
         made("home-1", 1),
         state=PROVISIONED,
         certificate=own,
-        pending=next_one,
+        candidates=(Candidate(next_one, 1, own),),
         replaced=frozenset({replaced}),
     )
     registry.write(before)
@@ -540,3 +543,56 @@ def test_a_device_that_was_registered_by_hand_is_in_service_after_its_release(
     assert run("fleet", "release", "by-hand")[0] == 0
     assert device(registry, "by-hand").state is PROVISIONED, "the claim could take its place"
     assert things.state(own) == ACTIVE
+
+
+REVOKED = ("REVOKED", False)
+
+
+@pytest.mark.lost_answers
+@pytest.mark.parametrize("is_quarantined", [False, True])
+def test_a_condemned_certificate_is_off_for_good(
+    registry: Records[Device], things: Things, run: Run, run_json: RunJson, is_quarantined: bool
+) -> None:
+    own, bad = things.certificate("home-1"), things.certificate("home-1")
+    registry.write(replace(made("home-1", 1), state=PROVISIONED, certificate=bad, replaced=frozenset({own})))
+    if is_quarantined:
+        assert run("fleet", "quarantine", "home-1")[0] == 0
+    for _ in range(2):
+        status, out, _ = run("fleet", "condemn", "home-1", bad)
+        assert (status, f"revoke and detach certificate {bad}" in out) == (0, True)
+        assert (things.state(bad), bad in things.iot.attached["home-1"]) == (REVOKED, False)
+    assert set(things.cut) == {"home-1"}
+    assert run_json("fleet", "show", "home-1")["condemned"] == [bad]
+    # Also where the registry of an earlier day was restored.
+    for restored in (device(registry), replace(device(registry), suspended=frozenset({bad}))):
+        registry.force(restored)
+        for command in ("quarantine", "release"):
+            assert run("fleet", command, "home-1")[0] == 0
+            assert things.state(bad)[0] == "REVOKED"
+    status, _, err = run("fleet", "condemn", "home-1", "f" * 64)
+    assert (status, "fleet show" in err) == (1, True)
+
+
+@pytest.mark.lost_answers
+@pytest.mark.parametrize("is_kept", [False, True])
+def test_after_a_theft_the_device_is_back_with_one_command(
+    registry: Records[Device], things: Things, run: Run, run_json: RunJson, is_kept: bool
+) -> None:
+    # The registry retired the device's own certificate, as the thief connected with its successor.
+    own, thiefs, more = (things.certificate("home-1") for _ in range(3))
+    things.iot.update_certificate(certificateId=own, newStatus="INACTIVE")
+    things.iot.detach_thing_principal(thingName="home-1", principal=own)
+    known = replace(made("home-1", 1), state=PROVISIONED, certificate=thiefs, former=(own,))
+    registry.write(replace(known, candidates=(Candidate(more, 1, thiefs),)))
+    assert run("fleet", "quarantine", "home-1", "--why", "stolen")[0] == 0
+    keep = ["--keep", own] if is_kept else []
+    for _ in range(2):
+        assert run("fleet", "recover", "home-1", *keep)[0] == 0
+        assert [things.state(each) for each in (thiefs, more)] == [REVOKED] * 2
+        assert things.iot.attached["home-1"] == ({own} if is_kept else set())
+    shown = run_json("fleet", "show", "home-1")
+    assert (shown["state"], shown["certificate"]) == ("provisioned", own if is_kept else None)
+    assert (shown["replaceable_until"] is None) is is_kept
+    assert things.state(own)[0] == ("ACTIVE" if is_kept else "REVOKED")
+    assert things.cut[-1] == "home-1"
+    assert run("fleet", "recover", "home-1", "--keep", thiefs)[0] == 1
