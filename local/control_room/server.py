@@ -1,9 +1,9 @@
 """The control room's server: the page, the plane's state as JSON, and what its buttons do.
 
 It listens on the loopback interface only. Other users of the machine can reach it all the same: every path
-begins with a secret, which is drawn at the start. A page of another origin can send requests to it, and a name
-that an attacker's server resolves to 127.0.0.1 makes them look like our own: every request must name this
-server as its host, and one that changes something must come from this page.
+begins with a secret, which is drawn at the start. So can a page of another origin, whose name may resolve to
+127.0.0.1: every request must name this server as its host, and one that changes something must come from this
+page.
 """
 
 from __future__ import annotations
