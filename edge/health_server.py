@@ -38,9 +38,13 @@ MAX_HEAD_BYTES = 4096
 
 _REQUEST_LINE = re.compile(rb"([A-Z]{1,16}) (/[!-~]*) HTTP/1\.[01]")
 _HEAD_END = re.compile(rb"\r?\n\r?\n")
+_HOST = re.compile(rb"(?im)^host:[ \t]*(.*?)(?::[0-9]+)?[ \t]*\r?$")
+_ORIGIN = re.compile(rb"(?im)^origin:")
+_LOOPBACK = frozenset({b"127.0.0.1", b"localhost", b"[::1]"})
 _REASONS = {
     200: "OK",
     400: "Bad Request",
+    403: "Forbidden",
     404: "Not Found",
     405: "Method Not Allowed",
     503: "Service Unavailable",
@@ -82,6 +86,16 @@ def read_path(received: bytes) -> str | Response:
     if found[1] != b"GET":
         return Response(405, "only GET is answered here\n")
     return found[2].partition(b"?")[0].decode("ascii")
+
+
+def is_from_page(received: bytes, *, is_local: bool) -> bool:
+    """Return whether a web page sent the request: by its origin, or to a name that it had resolved to us.
+
+    An endpoint that `is_local` is on the loopback interface; any other may be called by any name.
+    """
+    host = _HOST.search(received)
+    is_renamed = is_local and host is not None and host[1].lower() not in _LOOPBACK
+    return is_renamed or _ORIGIN.search(received) is not None
 
 
 class Snapshot(NamedTuple):
@@ -159,6 +173,7 @@ class HealthServer:
     def __init__(self, host: str, port: int, pages: Mapping[str, Callable[[], Response]]) -> None:
         self._pages = pages
         self._closed = threading.Event()
+        self._is_local = host in ("127.0.0.1", "localhost", "::1")
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self._listener = socket.create_server((host, port), family=family, backlog=_QUEUED)
         self.port: int = self._listener.getsockname()[1]
@@ -201,6 +216,8 @@ class HealthServer:
         path = read_path(received)
         if isinstance(path, Response):
             return path
+        if is_from_page(received, is_local=self._is_local):
+            return Response(403, "web pages are not served; ask this address by its number\n")
         page = self._pages.get(path)
         return page() if page else Response(404, f"there are: {', '.join(self._pages)}\n")
 

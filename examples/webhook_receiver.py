@@ -1,8 +1,9 @@
 """An HTTPS endpoint for a webhook: check the signature, store the event once, then answer.
 
 Run it as `python examples/webhook_receiver.py`; it needs Python alone. KEYS has the signing keys, separated
-by spaces: during a rotation the old one and the new one. RECEIVED is its database, PORT its port (0: any),
-CERTIFICATE a PEM file with certificate and key. Without that it speaks HTTP, for a proxy that speaks TLS.
+by spaces: during a rotation the old one and the new one. RECEIVED is its database, HOST its address (by
+default 127.0.0.1), PORT its port (0: any), CERTIFICATE a PEM file with certificate and key. Without that it
+speaks HTTP, for a proxy that speaks TLS.
 """
 
 import json
@@ -45,7 +46,9 @@ class Receiver(BaseHTTPRequestHandler):
         self.end_headers()
 
 
-server = ThreadingHTTPServer(("", int(os.environ.get("PORT", "8443"))), Receiver)
+server = ThreadingHTTPServer(
+    (os.environ.get("HOST", "127.0.0.1"), int(os.environ.get("PORT", "8443"))), Receiver
+)
 if certificate := os.environ.get("CERTIFICATE"):
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(certificate)

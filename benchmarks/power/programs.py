@@ -15,8 +15,9 @@ from random import Random
 import edge.spool.database
 from benchmarks.power.workload import LOG_BYTES, Workload, state
 from edge import durable
+from edge.provisioning import UnreachableError
 from edge.provisioning.exchange import Created, Exchange
-from edge.provisioning.renewal import Identity, Renewal
+from edge.provisioning.renewal import MOST_TRIES, Identity, Renewal
 from edge.spool import BEFORE_EVERYTHING, Spool, StoredEvent
 from edge.spool.database import PAGE_BYTES
 from edge.system import SYSTEM
@@ -89,15 +90,21 @@ class _Cloud:
         on_created(Created("new", "key", exchange.first))
         _print("registered")
 
-    def try_pair(self, *_: object) -> None:
+    def try_pair(self, pair: Path) -> None:
+        if "new" not in pair.read_text():
+            raise UnreachableError("home-1", "never registered")
         _print("proven")
 
 
 def renew(path: Path) -> None:
-    """Replace the device's pair of key and certificate by a new one."""
+    """Replace the device's pair of key and certificate by a new one, and one that was not answered."""
     durable.write(path, b"old")
+    identity = Identity(path)
+    identity.stage("key", "lost")
     _print("issued")
-    Renewal(Identity(path), _Cloud(), "fleet", "home-1", 1.0, None).attempt(0.0)
+    renewal = Renewal(identity, _Cloud(), "fleet", "home-1", 1.0, None)
+    renewal.refusals = MOST_TRIES
+    renewal.attempt(0.0)
 
 
 def key(number: int) -> bytes:

@@ -1,13 +1,15 @@
 """Renews the device's certificate when it is due, so that the device always has a usable one.
 
 Key and certificate are in one file, so that one rename replaces both: after a power cut at any moment there
-is the old pair or the new one. The next pair is in a file beside it until a connection with it succeeded.
+is the old pair or the new one. New pairs are in files beside it until a connection with one of them has
+succeeded, so that the device has the one that the cloud put in force.
 """
 
 from __future__ import annotations
 
 import contextlib
 import logging
+import re
 import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -23,14 +25,19 @@ from edge.provisioning import (
     NotAcceptedError,
     RejectedError,
     UnreachableError,
+    WrongThingError,
 )
 from edge.provisioning.exchange import Created, Exchange
 
 _log = logging.getLogger(__name__)
 
 MOST_TRIES = 3
-"""Connections that are tried with a registered pair, one in each attempt, before another pair is requested: a
-policy that was just attached is not in force everywhere at once."""
+"""Attempts that try the unproven pairs before another is requested: a policy that was just attached is not in
+force everywhere at once."""
+
+MOST_UNPROVEN = 8
+"""Unproven pairs that are kept. Each is left by a registration without an answer, after `MOST_TRIES` attempts
+in which none of the others connected."""
 
 _OPENSSL_TIMEOUT_S = 60.0
 """An elliptic curve key takes milliseconds; a device that has just booted may lack randomness."""
@@ -40,12 +47,15 @@ _NAME_CHARACTERS = 64
 it: the template and the policies know the device by its client id."""
 
 
+_UNPROVEN = re.compile(r"\.next(?:-([0-9]+))?")
+"""The suffix of an unproven pair's file. The oldest has no number: 0.3.0 knows only this one."""
+
+
 class Identity:
-    """The pair at `path` (PEM: key, certificate), and the one at `next_path` that is not proven yet."""
+    """The pair at `path` (PEM: key, certificate), and newer ones beside it that are not proven yet."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.next_path = path.with_name(path.name + ".next")
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
@@ -65,15 +75,48 @@ class Identity:
             # Absent, unreadable or damaged: in each case it cannot be used to connect.
             return None
 
-    def stage(self, private_key: str, certificate: str) -> None:
-        """Store a pair beside the one in use, durably. Raises `IdentityFileError`."""
-        with self._named_errors():
-            durable.write(self.next_path, f"{private_key.strip()}\n{certificate.strip()}\n".encode())
+    def unproven(self) -> list[Path]:
+        """Return the files of the unproven pairs, the oldest first."""
+        return list(self._unproven().values())
 
-    def adopt(self) -> None:
-        """Replace the pair in use by the staged one. Raises `IdentityFileError`."""
+    def stage(self, private_key: str, certificate: str) -> Path:
+        """Store a pair as the newest unproven one, durably; return its file. Raises `IdentityFileError`."""
+        kept = self._unproven()
+        number = f"-{max(kept) + 1}" if kept else ""
+        staged = self.path.with_name(f"{self.path.name}.next{number}")
         with self._named_errors():
-            durable.move(self.next_path, self.path)
+            durable.write(staged, f"{private_key.strip()}\n{certificate.strip()}\n".encode())
+        # The first stays, as in the registry: those that were asked for later may all have been refused.
+        self.drop(self.unproven()[1 : 1 - MOST_UNPROVEN])
+        return staged
+
+    def drop(self, pairs: list[Path]) -> None:
+        """Delete unproven `pairs`, durably. Raises `IdentityFileError`."""
+        if not pairs:
+            return
+        with self._named_errors():
+            for each in pairs:
+                each.unlink(missing_ok=True)
+            durable.sync(self.path.parent)
+
+    def adopt(self, proven: Path) -> None:
+        """Replace the pair in use by the `proven` one, and delete older ones. Raises `IdentityFileError`.
+
+        Newer ones stay: the proven one may be in force only until they are.
+        """
+        unproven = self.unproven()
+        # First: after a power cut an older one must not be tried in the place of the proven one.
+        self.drop(unproven[: unproven.index(proven)])
+        with self._named_errors():
+            durable.move(proven, self.path)
+
+    def _unproven(self) -> dict[int, Path]:
+        found = {
+            int(match[1] or 0): each
+            for each in self.path.parent.glob("*")
+            if each.stem == self.path.name and (match := _UNPROVEN.fullmatch(each.suffix))
+        }
+        return dict(sorted(found.items()))
 
     @contextlib.contextmanager
     def _named_errors(self) -> Iterator[None]:
@@ -136,22 +179,22 @@ class Renewal:
         self._thing = thing
         self._max_age_s = max_age_s
         self._make_key = make_key
-        self._refusals = 0
+        self.refusals = 0
+        """Attempts in a row in which no unproven pair connected."""
 
     def attempt(self, now_s: float) -> Outcome:
         """Renew the certificate if it is due at `now_s` (Unix seconds). Raises `ProvisioningError`."""
-        if self._identity.next_path.exists():
+        if self._identity.unproven():
             # Left by a power cut, or by an attempt whose certificate was not in force yet.
             try:
                 return self._prove()
             except NotAcceptedError:
-                self._refusals += 1
-                if self._refusals < MOST_TRIES:
+                self.refusals += 1
+                if self.refusals < MOST_TRIES:
                     raise
-        elif not self._is_due(now_s):
+        if not self._is_due(now_s):
             return Outcome.VALID
         self._obtain()
-        self._refusals = 0
         return self._prove()
 
     def _is_due(self, now_s: float) -> bool:
@@ -180,19 +223,32 @@ class Renewal:
         own = self._make_key(self._thing) if self._make_key else None
         exchange = Exchange(self._template, self._thing, own.request if own else None)
 
+        staged: list[Path] = []
+
         def store(created: Created) -> None:
             private_key = own.private_key if own else created.private_key
-            self._identity.stage(private_key or "", created.certificate)
+            staged.append(self._identity.stage(private_key or "", created.certificate))
+            self.refusals = 0
 
-        self._cloud.run(exchange, store, pair)
+        try:
+            self._cloud.run(exchange, store, pair)
+        except (RejectedError, WrongThingError):
+            # It was never tried, and will not be: it takes no room from those that may be in force.
+            self._identity.drop(staged)
+            raise
 
     def _prove(self) -> Outcome:
-        try:
-            self._cloud.try_pair(self._identity.next_path)
-        except UnreachableError as error:
-            raise NotAcceptedError(error.reason) from error
-        self._identity.adopt()
-        return Outcome.RENEWED
+        """Use the newest unproven pair that connects. Raises `NotAcceptedError` with the newest's reason."""
+        refusals: list[UnreachableError] = []
+        for pair in reversed(self._identity.unproven()):
+            try:
+                self._cloud.try_pair(pair)
+            except UnreachableError as error:
+                refusals.append(error)
+            else:
+                self._identity.adopt(pair)
+                return Outcome.RENEWED
+        raise NotAcceptedError(refusals[0].reason) from refusals[0]
 
 
 def make_signing_request(thing: str) -> SigningRequest:

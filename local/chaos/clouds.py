@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Final
 
 from contract.publish import Publisher, find_deployment
-from eventplane.contract import Contract
+from contract.scaffold import copy_contract, new_participant
+from eventplane.contract import Contract, ParticipantKind
 from eventplane.ordering import is_numbered
 from eventplane.presence import PRESENCE
 from eventplane.records import Records
@@ -32,7 +33,7 @@ from local.chaos.faults import Fault, at_once, freeze, kill
 from local.chaos.schedule import SERVICES
 from local.chaos.worker import ARCHIVE, ARRIVALS, CONTRACT, READY, arrivals_file
 from local.cloud import CloudEndpoint
-from local.deploy import ROOT
+from local.deploy import ROOT, start_synthesis
 from local.emulator import kill_functions, queued_messages, start_emulator
 from local.mosquitto import start_cloud_broker
 from local.plane import ROUTERS, SOURCE_QUEUES, VISIBILITY_S, deploy_plane, leads_to_inbox
@@ -266,6 +267,33 @@ class Emulated(Cloud):
     def fetch_archive(self) -> Path:
         self._plane.fetch_archive(self._archive)
         return self._archive
+
+
+class Redeployable(Emulated):
+    """The plane in the emulated cloud, which is deployed again in the middle of traffic.
+
+    Each deployment adds a participant, and so gives every function another contract with its code: old and
+    new processes work side by side until CloudFormation has replaced the last function.
+    """
+
+    def __init__(self, supervisor: Supervisor, contract: Contract) -> None:
+        super().__init__(supervisor, contract)
+        self._folder = supervisor.run_dir.resolve() / "deployments"
+        self._contract_file = copy_contract(self._folder / "contract")
+        self._deployments = 0
+
+    def faults(self) -> dict[str, Fault]:
+        return super().faults() | {"deployment": Fault(self._deploy)}
+
+    def _deploy(self) -> None:
+        self._deployments += 1
+        guest = f"guest-{self._deployments}"
+        new_participant(self._contract_file, guest, ParticipantKind.CLOUD_SERVICE).write()
+        with Supervisor(self._folder / guest) as supervisor:
+            context = {"contract": str(self._contract_file)}
+            cloud = self._plane.cloud
+            synthesis = start_synthesis(supervisor, cloud.account, cloud.region, context=context)
+            deploy_plane(supervisor, cloud, synthesis)
 
 
 BROKEN_INBOX: Final = "family-app"

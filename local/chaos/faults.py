@@ -70,6 +70,11 @@ def kill(*children: Child) -> Fault:
     return Fault(start, heal)
 
 
+def restart_storm(homes: Sequence[Home]) -> Fault:
+    """Kill every process of all homes, as when the power of a region fails: all come back at one moment."""
+    return kill(*(child for home in homes for child in home.children))
+
+
 def freeze(*children: Child) -> Fault:
     """Stop processes with all their connections (SIGSTOP), and let them go on."""
 

@@ -24,7 +24,7 @@ from local.chaos.alarms import Watched
 from local.chaos.arrivals import Arrivals
 from local.chaos.clouds import Cloud
 from local.chaos.counters import Times, given_up, not_stored, sent_again
-from local.chaos.faults import InjectedFault, Injector, changed, faults_of
+from local.chaos.faults import InjectedFault, Injector, changed, faults_of, restart_storm
 from local.chaos.load import CarerMessages, Sender, TimedLog
 from local.chaos.scenarios import Scenario
 from local.chaos.schedule import ScheduleError, chosen
@@ -149,11 +149,11 @@ def run(scenario: Scenario, seed: int, output: Path, kinds: Sequence[str] = ()) 
         ]
         names = [home.name for home in homes]
         versions = [contract, changed(contract, "batching_delay_ms", 100)]
-        in_cloud = cloud.faults()
+        in_common = cloud.faults() | {"restart-storm": restart_storm(homes)}
         faults = {
             (kind, number): fault
             for number, (home, sender) in enumerate(zip(homes, senders, strict=True))
-            for kind, fault in (faults_of(home, sender, versions, cloud.put_contract) | in_cloud).items()
+            for kind, fault in (faults_of(home, sender, versions, cloud.put_contract) | in_common).items()
         }
         kinds = chosen(kinds or scenario.kinds, {kind for kind, _ in faults})
         strikes = scenario.plan(seed, kinds, scenario.homes, scenario.seconds)

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Final
 
 from eventplane.contract import Contract
-from local.chaos.clouds import Cloud, Emulated, Faulty, StandIn
+from local.chaos.clouds import Cloud, Emulated, Faulty, Redeployable, StandIn
 from local.chaos.faults import changed, with_order
 from local.chaos.load import ALARMS, FAMILY, READINGS, Load
 from local.chaos.schedule import KINDS, Mode, Pace, PlannedFault, cloud_faults_plan, every, schedule
@@ -107,6 +107,17 @@ MILLION: Final = Scenario("million", 2, Load(500_000, 1_500, 500), _PAIRS, Stand
 CLOUD: Final = Scenario("cloud", 2, Load(7_000, 50, 50), _SINGLY, Emulated, seconds=140)
 """Singly, in the deployed plane: functions and consumers are killed as well."""
 
+DEPLOYMENT: Final = Scenario(
+    "deployment",
+    3,
+    Load(5_400, 30, 25),
+    lambda _seed, kinds, _homes, seconds: every(seconds, kinds, 90.0, 0.5),
+    Redeployable,
+    seconds=180,
+    kinds=("deployment", "restart-storm"),
+)
+"""The plane is deployed again in the middle of traffic, and all homes come back at one moment."""
+
 CLOUD_FAULTS: Final = Scenario(
     "cloud-faults",
     2,
@@ -136,6 +147,7 @@ SCENARIOS: Final = {
         PAIRS,
         TOGETHER,
         CLOUD,
+        DEPLOYMENT,
         PAPER,
         PAPER_BEST_EFFORT,
         MILLION,

@@ -1,8 +1,9 @@
 """The control room's server: the page, the plane's state as JSON, and what its buttons do.
 
-It listens on the loopback interface only. A page of another origin can send requests to it all the same, and
-a name that an attacker's server resolves to 127.0.0.1 makes them look like our own: every request must name
-this server as its host, and one that changes something must come from this page.
+It listens on the loopback interface only. Other users of the machine can reach it all the same: every path
+begins with a secret, which is drawn at the start. So can a page of another origin, whose name may resolve to
+127.0.0.1: every request must name this server as its host, and one that changes something must come from this
+page.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from hashlib import sha256
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from secrets import compare_digest, token_urlsafe
 from typing import Any, Final
 
 from contract import pages
@@ -42,6 +44,8 @@ BUTTONS: Final = {
 _IDLE_S: Final = 30.0
 """A connection that sends no request for so long is closed."""
 
+_SECRET_BYTES: Final = 16
+
 
 class PortTakenError(LocalError):
     """Something else listens on the port."""
@@ -63,6 +67,12 @@ class ControlRoom(BackgroundServer):
         except OSError:
             raise PortTakenError(port) from None
         super().__init__("control room", server)
+        self._secret = server.secret
+
+    @property
+    def url(self) -> str:
+        """The page's address, with the secret that opens it."""
+        return f"{super().url}/{self._secret}/"
 
 
 class _Server(ThreadingHTTPServer):
@@ -72,6 +82,7 @@ class _Server(ThreadingHTTPServer):
     def __init__(self, plane: Plane, port: int) -> None:
         self.plane = plane
         self.page, self.policy = _page()
+        self.secret = token_urlsafe(_SECRET_BYTES)
         super().__init__((LOOPBACK, port), _Handler)
         self.hosts = frozenset(f"{name}:{self.server_port}" for name in (LOOPBACK, "localhost"))
 
@@ -88,12 +99,10 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         if not self._is_allowed():
             return
-        if self.path == "/":
+        if self._place == "":
             self._send(HTTPStatus.OK, self.server.page.encode(), "text/html; charset=utf-8")
-        elif self.path == "/state":
+        elif self._place == "state":
             self._answer(lambda: asdict(self.server.plane.state()))
-        elif self.path == "/favicon.ico":
-            self._send(HTTPStatus.NO_CONTENT, b"", "image/x-icon")
         else:
             self._refuse(HTTPStatus.NOT_FOUND, "there is nothing here")
 
@@ -106,14 +115,19 @@ class _Handler(BaseHTTPRequestHandler):
     def _change(self, change: Callable[[Fault], None]) -> None:
         if not self._is_allowed(needs_origin=True):
             return
-        if self.command == "POST" and self.path == "/alarm":
+        if self.command == "POST" and self._place == "alarm":
             self._answer(lambda: {"id": self.server.plane.send_alarm()})
             return
-        folder, _, name = self.path.rpartition("/")
-        if folder != "/faults" or name not in list(Fault):
+        folder, _, name = self._place.rpartition("/")
+        if folder != "faults" or name not in list(Fault):
             self._refuse(HTTPStatus.NOT_FOUND, "there is nothing here")
             return
         self._answer(lambda: change(Fault(name)))
+
+    @property
+    def _place(self) -> str:
+        """The path after the secret."""
+        return self.path.partition("/")[2].partition("/")[2]
 
     def _is_allowed(self, *, needs_origin: bool = False) -> bool:
         host = self.headers.get("Host", "")
@@ -123,6 +137,10 @@ class _Handler(BaseHTTPRequestHandler):
         origin = self.headers.get("Origin")
         if origin != f"http://{host}" and (needs_origin or origin is not None):
             self._refuse(HTTPStatus.FORBIDDEN, f"requests from {origin or 'elsewhere'} are not taken")
+            return False
+        secret, slash, _ = self.path.removeprefix("/").partition("/")
+        if not slash or not compare_digest(secret.encode(), self.server.secret.encode()):
+            self._refuse(HTTPStatus.FORBIDDEN, "open the address that `make up` printed")
             return False
         return True
 

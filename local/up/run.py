@@ -125,7 +125,7 @@ def up(
             contract_version=plane.contract.version,
             home=home.name,
             broker_port=home.broker.port,
-            control_room=f"{room.url}/",
+            control_room=room.url,
             contract_file=str(contract_file),
             webhooks=webhooks,
         )

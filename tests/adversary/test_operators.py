@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -11,12 +13,15 @@ from eventplane.dead_letter import DEAD_LETTER_TYPE, Refusal, dead_letter
 from eventplane.envelope import Envelope, write_event
 from eventplane.ingest import IngestFrame, frame_text
 from eventplane.topics import basic_ingest_topic, device_topic, urgent_rule
-from local.things import Thing
+from local.things import Thing, provision
 from tests.adversary.conftest import Attempt
 from tests.adversary.forgeries import PULSE, SHUT, down
 from tests.adversary.world import ALARM, HELP, READING, THIEF, VICTIM, VOICE, World, new_id
 from tests.integration.downlink import MESSAGE
 from tests.integration.mqtt import TestClient
+
+DEVICES, ALARMS = 12, 50
+"""Stolen devices, and what each sends: a tenth of what one may send in a minute."""
 
 FRAMES = 700
 """More publishes than a device may send in a minute (stacks/config.py)."""
@@ -105,3 +110,36 @@ def test_a_flood(world: World, attempt: Attempt, intruder: Thing, flood_of: str)
     freed = world.operator("fleet", "release", intruder.name)
     assert freed.returncode == 0, freed.stderr
     assert world.comes(lambda: not TestClient.of_thing(intruder).is_refused())
+
+
+def test_a_flood_over_many_devices(world: World, attempt: Attempt, tmp_path: Path) -> None:
+    """thieves of 12 devices: raise 600 false alarms at once, each at a rate that a device may have"""
+    policy, rule = world.plane.outputs["DevicePolicy"], world.plane.outputs["IngestRule"]
+    names = [f"flood-{number}" for number in range(DEVICES)]
+    things = [provision(world.cloud, each, policy=policy, directory=tmp_path / each) for each in names]
+    assert world.operator("fleet", "register", *names).returncode == 0
+    flood = {
+        name: [
+            write_event({"id": new_id(), "source": f"/homes/{name}/service", "type": ALARM}, HELP)
+            for _ in range(ALARMS)
+        ]
+        for name in names
+    }
+
+    def raise_alarms(thing: Thing) -> bool:
+        topic = basic_ingest_topic(urgent_rule(rule), thing.name)
+        with TestClient.of_thing(thing) as device:
+            return device.publish_all(topic, (each.json.encode() for each in flood[thing.name]))
+
+    with ThreadPoolExecutor(DEVICES) as workers:
+        sent = workers.map(raise_alarms, things)
+        alarms = [world.calls_for_help() for _ in range(3)]
+        attempt.refused(all(map(world.is_heard, alarms)), "an alarm was not heard")
+        assert all(sent)
+    expected = {(name, each.id) for name, events in flood.items() for each in events}
+
+    def got() -> set[tuple[object, str]]:
+        found = world.inboxes.events["alarm-centre"]
+        return {(each.attributes.get("senderdevice"), each.id) for each in found} & expected
+
+    attempt.reported(world.comes(lambda: got() == expected), f"{len(expected - got())} without their sender")

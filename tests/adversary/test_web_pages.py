@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import http.client
-from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 
 from tests.adversary.conftest import Attempt
 from tests.adversary.world import World
+from tests.listeners import elsewhere, listeners
 
 PAGE = {"Origin": "https://evil.example", "Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"}
 IMAGE = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors", "Sec-Fetch-Dest": "image"}
@@ -26,9 +26,6 @@ UPGRADE = {
     "Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA==",
 }
 BUCKET = "/eventplane-local-archive-000000000000-us-east-1"
-
-LISTENS = "0A"
-"""The state of a listening socket in Linux's tables."""
 
 
 def signed(key: str) -> dict[str, str]:
@@ -85,10 +82,5 @@ def test_a_web_page_reaches_the_emulated_cloud(world: World, attempt: Attempt, s
 def test_its_mqtt_listener_is_on_the_loopback_interface(world: World, attempt: Attempt) -> None:
     """neighbour: in the developer's network, connect to the emulated cloud as a device"""
     attempt.untraced("nothing listens there")
-    listening = {
-        fields[1].partition(":")[0]
-        for table in (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
-        for fields in map(str.split, table.read_text().splitlines()[1:])
-        if fields[1].endswith(f":{world.cloud.mqtt_port:04X}") and fields[3] == LISTENS
-    }
-    attempt.refused(listening == {"0100007F"}, listening)
+    found = {each for each in listeners() if each[1] == world.cloud.mqtt_port}
+    attempt.refused(len(found) == 1 and not elsewhere(found), found)

@@ -16,6 +16,7 @@ from contract.scaffold import copy_contract
 from local.deploy import ROOT
 from local.up.folder import Folder, NotUpError, Running
 from tests.eventually import eventually
+from tests.listeners import only_the_loopback_interface  # noqa: F401 - a fixture for every test here
 
 SECONDS = 480.0
 """How long the plane may take to come up on a busy machine."""
@@ -31,6 +32,12 @@ class Desk:
         self._process: subprocess.Popen[bytes] | None = None
         self.project.mkdir()
         copy_contract(self.project / "contract")
+
+    @property
+    def pid(self) -> int:
+        """The process of the plane, which has been started."""
+        assert self._process is not None
+        return self._process.pid
 
     @property
     def running(self) -> Running:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from http import HTTPStatus
+from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 from uuid import uuid4
 
 import pytest
@@ -24,6 +28,7 @@ from tests.browser import Page
 from tests.e2e.conftest import Desk, state
 from tests.eventually import eventually
 from tests.integration.mqtt import TestClient
+from tests.listeners import elsewhere, listeners
 
 READING = "org.eventplane.health.reading.v1"
 ROOM_S = 150.0
@@ -125,6 +130,38 @@ def test_nothing_is_lost_in_the_end(running: Running) -> None:
         return bool(is_over and counters["ended"] and not counters["lost"])
 
     assert eventually(is_complete, ROOM_S, every_s=0.5)
+
+
+FOREIGN = ({"Host": "evil.example"}, {"Origin": "https://evil.example"}, {"Origin": "null"})
+
+
+def test_every_listener_is_on_the_loopback_interface_and_serves_no_web_page(
+    running: Running, desk: Desk
+) -> None:
+    found = listeners(desk.pid)
+    assert {urlsplit(url).port for url in (running.control_room, running.cloud.url)} <= {
+        port for _, port in found
+    }
+    assert elsewhere(found) == []
+    paths = ("/", "/healthz", "/metrics", urlsplit(running.control_room).path, "/?Action=ListQueues")
+    served = [
+        (port, path, headers)
+        for _, port in found
+        for path in paths
+        for headers in FOREIGN
+        if status(port, path, headers) not in (None, HTTPStatus.FORBIDDEN)
+    ]
+    assert served == []
+
+
+def status(port: int, path: str, headers: Mapping[str, str]) -> int | None:
+    """What a web page gets, None where nobody speaks HTTP."""
+    with closing(HTTPConnection(LOOPBACK, port, timeout=10)) as connection:
+        try:
+            connection.request("GET", path, headers=dict(headers))
+            return connection.getresponse().status
+        except (OSError, HTTPException):
+            return None
 
 
 def test_a_second_one_says_where_the_first_is(running: Running, desk: Desk) -> None:

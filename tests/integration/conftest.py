@@ -21,6 +21,7 @@ from tests.browser import Page
 from tests.endpoint import EndpointServer
 from tests.integration import downlink
 from tests.integration.cloud import HOOKED, Archive, Inboxes, grown_contract, output_of
+from tests.listeners import only_the_loopback_interface  # noqa: F401 - a fixture for every test here
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,7 @@ from edge.health_status import Finding, Health
 from edge.settings import HealthSettings
 from tests.unit.edge.statuses import WELL
 
-GOOD = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
+GOOD = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1:9100\r\n\r\n"
 
 
 def fail() -> Response:
@@ -55,6 +55,11 @@ def test_a_page_is_served(server: HealthServer) -> None:
     [
         (b"GET /healthz?verbose HTTP/1.0\r\n\r\n", 200),
         (b"GET /healthz HTTP/1.1\n\n", 200),
+        (b"GET /healthz HTTP/1.1\r\nhost: LocalHost\r\n\r\n", 200),
+        (b"GET /healthz HTTP/1.1\r\nHost: evil.example:9100\r\n\r\n", 403),
+        (b"GET /healthz HTTP/1.1\nhost:evil.example\n\n", 403),
+        (GOOD.replace(b"Host", b"Origin: https://evil.example\r\nHost"), 403),
+        (GOOD.replace(b"Host", b"origin: null\r\nHost"), 403),
         (b"GET / HTTP/1.1\r\n\r\n", 404),
         (b"GET /healthz/ HTTP/1.1\r\n\r\n", 404),
         (b"HEAD /healthz HTTP/1.1\r\n\r\n", 405),

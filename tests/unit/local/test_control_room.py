@@ -25,10 +25,10 @@ def room(plane: FakePlane) -> Iterator[ControlRoom]:
 
 
 class Answer:
-    def __init__(self, room: ControlRoom, method: str, path: str, **headers: str) -> None:
-        address = urlsplit(room.url)
+    def __init__(self, url: str, method: str, path: str, **headers: str) -> None:
+        address = urlsplit(url)
         connection = HTTPConnection(str(address.hostname), address.port, timeout=10)
-        connection.request(method, path, headers=headers)
+        connection.request(method, address.path + path, headers=headers)
         answer = connection.getresponse()
         self.status, self.headers, self.text = answer.status, answer.headers, answer.read().decode()
         connection.close()
@@ -49,8 +49,24 @@ class Answer:
 def test_other_hosts_and_origins_are_refused(
     room: ControlRoom, plane: FakePlane, method: str, headers: dict[str, str]
 ) -> None:
-    for path in ("/", "/state", "/alarm", "/faults/network"):
-        answer = Answer(room, method, path, **headers)
+    assert_refused(plane, room.url, method, **headers)
+
+
+@pytest.mark.parametrize("method", ["GET", "POST", "DELETE"])
+def test_a_request_without_the_secret_of_this_start_is_refused(
+    room: ControlRoom, plane: FakePlane, method: str
+) -> None:
+    base, secret = room.url.rstrip("/").rsplit("/", 1)
+    with ControlRoom(plane) as other:
+        assert other.url.rsplit("/", 2)[1] != secret
+    for path in ("", secret[:-1], f"{secret}x", f"?{secret}"):
+        assert_refused(plane, f"{base}/{path}/", method, Origin=base)
+    assert Answer(base, "GET", f"/{secret}").status == 403
+
+
+def assert_refused(plane: FakePlane, url: str, method: str, **headers: str) -> None:
+    for path in ("", "state", "alarm", "faults/network", "favicon.ico"):
+        answer = Answer(url, method, path, **headers)
         assert answer.status == 403
         assert "error" in json.loads(answer.text)
         assert "Access-Control-Allow-Origin" not in answer.headers
@@ -60,13 +76,13 @@ def test_other_hosts_and_origins_are_refused(
 
 @pytest.mark.parametrize("method", ["POST", "DELETE"])
 def test_a_change_without_an_origin_is_refused(room: ControlRoom, plane: FakePlane, method: str) -> None:
-    assert Answer(room, method, "/faults/network").status == 403
-    assert Answer(room, method, "/alarm").status == 403
+    assert Answer(room.url, method, "faults/network").status == 403
+    assert Answer(room.url, method, "alarm").status == 403
     assert plane.asked == []
 
 
 def test_the_page_runs_its_own_script_only_and_is_in_no_frame(room: ControlRoom) -> None:
-    answer = Answer(room, "GET", "/")
+    answer = Answer(room.url, "GET", "")
     policy = answer.headers["Content-Security-Policy"]
     assert "default-src 'none'" in policy
     assert "frame-ancestors 'none'" in policy

@@ -1,0 +1,84 @@
+"""On which TCP addresses a test run and the processes that it started listen."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from ipaddress import IPv4Address, IPv6Address, ip_address
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from local.background import Background
+
+_PROC: Final = Path("/proc")
+_LISTENS: Final = "0A"
+_EVERY_S: Final = 0.5
+
+Listener = tuple[IPv4Address | IPv6Address, int]
+"""Address and port."""
+
+
+def listeners(root: int | None = None) -> set[Listener]:
+    """Return those of the process `root`, by default this one, and of all that it started."""
+    sockets = {each for pid in _tree(os.getpid() if root is None else root) for each in _sockets(pid)}
+    rows = [
+        line.split()
+        for table in ("tcp", "tcp6")
+        for line in (_PROC / "net" / table).read_text().splitlines()[1:]
+    ]
+    return {_listener(row[1]) for row in rows if row[3] == _LISTENS and row[9] in sockets}
+
+
+def elsewhere(found: set[Listener]) -> list[Listener]:
+    """Return those that are not on the loopback interface."""
+    return [each for each in found if not (getattr(each[0], "ipv4_mapped", None) or each[0]).is_loopback]
+
+
+class _Watch(Background):
+    def __init__(self) -> None:
+        super().__init__("listeners")
+        self.found: set[Listener] = set()
+
+    def _run(self) -> None:
+        while not self._ending.wait(_EVERY_S):
+            self.found |= listeners()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def only_the_loopback_interface() -> Iterator[None]:
+    """Nothing that these tests start listens anywhere else."""
+    with _Watch() as watch:
+        yield
+    assert elsewhere(watch.found) == []
+
+
+def _tree(root: int) -> Iterator[int]:
+    children: dict[int, list[int]] = {}
+    for stat in _PROC.glob("[0-9]*/stat"):
+        with suppress(OSError):
+            parent = int(stat.read_text().rpartition(")")[2].split()[1])
+            children.setdefault(parent, []).append(int(stat.parent.name))
+    waiting = [root]
+    while waiting:
+        pid = waiting.pop()
+        waiting += children.get(pid, [])
+        yield pid
+
+
+def _sockets(pid: int) -> Iterator[str]:
+    """The numbers of the sockets that a process has open, while it lives."""
+    with suppress(OSError):
+        for each in (_PROC / str(pid) / "fd").iterdir():
+            with suppress(OSError):
+                if (name := str(each.readlink())).startswith("socket:["):
+                    yield name[len("socket:[") : -1]
+
+
+def _listener(text: str) -> Listener:
+    """Read `0100007F:1F90`: words of 32 bits in the machine's order, and a port."""
+    address, _, port = text.partition(":")
+    words = [bytes.fromhex(address[at : at + 8])[::-1] for at in range(0, len(address), 8)]
+    return ip_address(b"".join(words)), int(port, 16)

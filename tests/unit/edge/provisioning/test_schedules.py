@@ -1,0 +1,264 @@
+"""No schedule of up to six cuts locks a device out of a cloud that follows the registry's own rules."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.power.cuts import in_memory
+from edge.provisioning import ProvisioningError, RejectedError, UnreachableError
+from edge.provisioning.exchange import Created, Exchange
+from edge.provisioning.renewal import MOST_TRIES, Identity, Outcome, Renewal
+from eventplane.fleet import (
+    Device,
+    LifecycleState,
+    RefusedError,
+    RegistrationRequest,
+    made,
+    quarantined,
+    registered,
+    released,
+    retired,
+    seen,
+)
+from eventplane.topics import CLAIM_CLIENT_PREFIX, RENEWAL_CLIENT_PREFIX
+from tests.examples import examples
+from tests.unit.edge.provisioning.test_renewal import NOW, certificate
+
+MOST_CUTS = {True: 6, False: 4} if examples(100) == 100 else {True: 3, False: 2}
+"""In a schedule, if the registry hears of a connection at once, or late: then there are more states."""
+
+THING, OWN = "home-1", "identity.pem"
+NOW_MS = int(NOW.timestamp()) * 1_000
+
+
+class PowerCutError(BaseException):
+    """The power goes: nothing more is done."""
+
+
+@cache
+def text(number: int) -> str:
+    """A certificate; only the first is old."""
+    start = NOW - timedelta(days=0 if number else 400)
+    return certificate(start, NOW + timedelta(days=9_000)).strip()
+
+
+@cache
+def id_of(pair: str) -> str:
+    """The registry's id of the certificate in `pair`."""
+    return next(f"c{each}" for each in range(1_000) if text(each) in pair)
+
+
+@dataclass(frozen=True)
+class State:
+    """The device's files, what its process remembers, and what the cloud knows.
+
+    `reports` are connections that the registry has not heard of.
+    """
+
+    files: dict[str, str]
+    device: Device
+    active: frozenset[str]
+    reports: tuple[str, ...] = ()
+    refusals: int = 0
+    issued: int = 1
+
+    @property
+    def key(self) -> str:
+        """The same for states that differ in the numbers of their certificates only."""
+        files = sorted((name, id_of(pair)) for name, pair in self.files.items())
+        known = repr((files, replace(self.device, registrations=0), self.reports, self.refusals))
+        known += str(sorted(each for each in self.active if f"'{each}'" in known))
+        numbers = sorted(set(re.findall(r"'c(\d+)'", known)), key=int)
+        return re.sub(r"'c(\d+)'", lambda found: f"<{numbers.index(found[1])}>", known)
+
+    def reported(self) -> State:
+        """The registry has heard of every connection."""
+        device = self.device
+        for each in self.reports:
+            device = seen(device, each, NOW_MS)
+        return replace(self, device=device, reports=())
+
+    def toggled(self) -> State:
+        """An operator quarantines the device, or releases it."""
+        is_out = self.device.state is LifecycleState.QUARANTINED
+        device = self.device
+        device = released(device, NOW_MS) if is_out else quarantined(device, frozenset(), "lost", NOW_MS)
+        return replace(self, device=device)
+
+    def a_day_later(self) -> State:
+        """What is replaced is deactivated, and the day's registrations are counted anew. The clock stays."""
+        heard = self.reported()
+        gone = heard.device.replaced
+        device = replace(retired(heard.device, gone), day=0)
+        return replace(heard, device=device, active=self.active - gone)
+
+
+class Cloud:
+    """The cloud of one attempt, in which the `cut`-th of all possible cuts happens; None: none."""
+
+    def __init__(self, state: State, cut: int | None, *, is_prompt: bool) -> None:
+        self.state = state
+        self.possible = 0
+        self._cut = cut
+        self._is_prompt = is_prompt
+
+    def can_be_cut(self, *cuts: type[BaseException]) -> None:
+        """Raise the cut that happens here, if one does."""
+        for each in cuts:
+            self.possible += 1
+            if self.possible == self._cut:
+                raise each(THING, "a cut")
+
+    def run(
+        self, exchange: Exchange, on_created: Callable[[Created], None], pair: Path | None = None
+    ) -> None:
+        asking = self._connect(pair) if pair else "claim"
+        offered, issued = f"c{self.state.issued}", self.state.issued + 1
+        self.state = replace(self.state, issued=issued)
+        on_created(Created(text(issued - 1), "key", exchange.first))
+        self.can_be_cut(UnreachableError)
+        client = (RENEWAL_CLIENT_PREFIX if pair else CLAIM_CLIENT_PREFIX) + THING
+        # A device asks after some attempts only: meanwhile the registry has heard of its connections.
+        state = self.state.reported()
+        try:
+            device = registered(state.device, RegistrationRequest(THING, client, asking, offered), NOW_MS)
+        except RefusedError as error:
+            self.can_be_cut(UnreachableError)
+            raise RejectedError("register", 403, "AccessDenied", error.refusal) from error
+        self.state = replace(state, device=device, active=state.active | {offered})
+        self.can_be_cut(UnreachableError)
+
+    def try_pair(self, pair: Path) -> None:
+        own = self._connect(pair)
+        earlier = self.state.reports
+        state = replace(self.state, reports=earlier if earlier[-1:] == (own,) else (*earlier, own))
+        self.state = state.reported() if self._is_prompt else state
+        self.can_be_cut(UnreachableError)
+
+    def _connect(self, pair: Path) -> str:
+        self.can_be_cut(PowerCutError)
+        own = id_of(pair.read_text())
+        if own not in self.state.active or self.state.device.state is LifecycleState.QUARANTINED:
+            raise UnreachableError(THING, "bad certificate")
+        self.can_be_cut(UnreachableError)
+        return own
+
+
+_CLAIM = RegistrationRequest(THING, CLAIM_CLIENT_PREFIX + THING, "claim", "c0")
+_MADE = made(THING, NOW_MS)
+STARTS = {
+    "claim": State({}, _MADE, frozenset()),
+    "renewal": State(
+        {OWN: text(0)}, seen(registered(_MADE, _CLAIM, NOW_MS), "c0", NOW_MS), frozenset({"c0"})
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """How an attempt ended, in which so many cuts were `possible`."""
+
+    possible: int
+    outcome: Outcome | None
+    state: State
+
+
+Attempting = Callable[..., Attempt]
+
+
+def cuttable(operation: Callable[..., Any], running: list[Cloud]) -> Callable[..., Any]:
+    """The operation on the names of files, before which the power can be cut."""
+
+    def call(*arguments: Any, **options: Any) -> Any:
+        for each in running:
+            each.can_be_cut(PowerCutError)
+        return operation(*arguments, **options)
+
+    return call
+
+
+@pytest.fixture(params=[True, False], ids=["the registry hears at once", "the registry hears late"])
+def is_prompt(request: pytest.FixtureRequest) -> bool:
+    return bool(request.param)
+
+
+@pytest.fixture
+def attempt(is_prompt: bool, monkeypatch: pytest.MonkeyPatch) -> Attempting:
+    """Make one attempt in a state, with the cut of that number."""
+    running: list[Cloud] = []
+    # States of one key go on in the same way.
+    known: dict[tuple[str, int | None], Attempt] = {}
+
+    for name in ("replace", "unlink"):
+        monkeypatch.setattr(os, name, cuttable(getattr(os, name), running))
+
+    def make(folder: Path, state: State, cut: int | None) -> Attempt:
+        for name, pair in state.files.items():
+            (folder / name).write_text(pair)
+        cloud = Cloud(state, cut, is_prompt=is_prompt)
+        renewal = Renewal(Identity(folder / OWN), cloud, "fleet", THING, 365 * 86_400.0, None)
+        renewal.refusals = state.refusals
+        outcome, refusals = None, 0  # its process has ended
+        running.append(cloud)
+        try:
+            outcome = renewal.attempt(NOW.timestamp())
+        except ProvisioningError:
+            refusals = min(renewal.refusals, MOST_TRIES)
+        except PowerCutError:
+            pass
+        running.clear()
+        files = {each.name: each.read_text() for each in folder.iterdir() if each.suffix != ".unfinished"}
+        return Attempt(cloud.possible, outcome, replace(cloud.state, files=files, refusals=refusals))
+
+    def once(state: State, cut: int | None = None) -> Attempt:
+        if (state.key, cut) not in known:
+            with in_memory() as folder:
+                known[state.key, cut] = make(folder, state, cut)
+        return known[state.key, cut]
+
+    return once
+
+
+@pytest.mark.parametrize("start", STARTS)
+def test_no_schedule_of_six_cuts_locks_a_device_out(attempt: Attempting, start: str, is_prompt: bool) -> None:
+    known: set[str] = set()
+    waiting = [STARTS[start]]
+    for cuts in range(MOST_CUTS[is_prompt] + 1):
+        new: list[State] = []
+        while waiting:
+            state = waiting.pop()
+            if state.key not in known:
+                known.add(state.key)
+                new.append(state)
+                waiting += [attempt(state).state, state.a_day_later(), state.toggled()]
+        locked_out = [each for each in new if not comes_back(attempt, each)]
+        assert not locked_out, f"{len(locked_out)} of {len(new)} states of {cuts} cuts: {locked_out[0]}"
+        waiting = [
+            attempt(state, cut).state for state in new for cut in range(1, attempt(state).possible + 1)
+        ]
+
+
+def comes_back(attempt: Attempting, state: State) -> bool:
+    """Whether the device has its own certificate after three days without a cut."""
+    if state.device.state is LifecycleState.QUARANTINED:
+        state = state.toggled()
+    for _ in range(2):
+        state = state.a_day_later()
+        for _ in range(MOST_TRIES + 1):
+            done = attempt(state)
+            state = done.state
+            if done.outcome:
+                break
+    own = id_of(state.files[OWN]) if OWN in state.files else ""
+    # The forwarder connects with it, if it can.
+    heard = replace(state, reports=(own,) if own in state.active else ()).a_day_later()
+    return own == heard.device.certificate and own in heard.active
