@@ -24,6 +24,10 @@ OTHER_TYPES = "(other types)"
 OTHER_CHANNELS = "(other channels)"
 
 
+SESSION_LOST = "session_lost"
+"""The reason where the home's broker had forgotten our session. It counts how often: the messages are unknown."""
+
+
 class NotStored(NamedTuple):
     """Events that never got a number: refused, or given up by a best-effort channel."""
 

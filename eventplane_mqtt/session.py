@@ -513,7 +513,6 @@ def _connect(endpoint: Endpoint, password: bytes | None) -> bytes:
         endpoint.client_id,
         clean=endpoint.clean_session,
         keepalive_s=endpoint.keepalive_s,
-        session_expiry_s=0 if endpoint.clean_session else endpoint.session_expiry_s,
         max_packet_bytes=endpoint.max_packet_bytes,
         username=endpoint.login.username if endpoint.login else None,
         password=password,

@@ -145,7 +145,7 @@ def write_reply(request: Envelope, reply: Reply, time: str) -> Envelope:
         CAUSATION_ID: request.id,
     }
     if EXPIRY_TIME in asked:
-        # Without `time` a device leaves the expiry to the cloud: its clock is not the asker's. When the request
+        # Without `time` a device leaves the expiry to the cloud: its clock is not the asker's. When a request
         # of a device ends, a router has said in the cloud's time.
         attributes[EXPIRY_TIME] = asked.get(DELIVER_BY, asked[EXPIRY_TIME])
     else:
