@@ -25,7 +25,7 @@ OTHER_CHANNELS = "(other channels)"
 
 
 SESSION_LOST = "session_lost"
-"""The reason where the home's broker had forgotten our session. It counts how often: the messages are unknown."""
+"""Why messages in our forgotten session at the home's broker are lost: counts how often, not the messages."""
 
 
 class NotStored(NamedTuple):
