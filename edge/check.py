@@ -9,11 +9,15 @@ from pathlib import Path
 from shutil import which
 
 from edge.certificate import read_validity
+from edge.decision import RECENT_EVENTS
 from edge.errors import SettingProblem
 from edge.health_status import EXPIRES_SOON_S
+from edge.parts import has_part
 from edge.settings import CloudSettings, LocalSettings, ProvisioningSettings, Settings
 from eventplane_mqtt import Login
-from eventplane_mqtt.endpoint import PasswordFileError, is_private
+from eventplane_mqtt.endpoint import MAX_PACKET_BYTES, PasswordFileError, is_on_this_device, is_private
+
+DEBIAN_PROFILE = Path("/etc/mosquitto/mosquitto.conf")
 
 
 class _NoPassphraseError(Exception):
@@ -47,6 +51,22 @@ def awaits_provisioning(settings: Settings) -> bool:
     except OSError:
         return False  # unknown; reading it will report why
     return False
+
+
+def broker_warnings(local: LocalSettings) -> list[str]:
+    """Return what the broker's profile costs a forwarder; without `local.profile` Debian's, if there."""
+    if local.profile is None and not (is_on_this_device(local.host) and has_part("discovery")):
+        return []
+    # A build may leave the part out; then there is no such setting.
+    from eventplane_mqtt.discovery import ProfileError
+    from eventplane_mqtt.discovery.profile import limit_warnings
+
+    profile = local.profile or DEBIAN_PROFILE
+    try:
+        found = limit_warnings(profile, RECENT_EVENTS, MAX_PACKET_BYTES)
+    except ProfileError as error:
+        found = [str(error)] if local.profile else []
+    return [f"{profile}: {each}" for each in found]
 
 
 def expires_soon(cloud: CloudSettings, now: datetime) -> str | None:

@@ -122,7 +122,7 @@ def _run(options: Options) -> int:
 
 
 def _check(options: Options) -> int:
-    from edge.check import awaits_provisioning, expires_soon, file_problems
+    from edge.check import awaits_provisioning, broker_warnings, expires_soon, file_problems
     from edge.contract_updates import read_contract
     from edge.system import SYSTEM
 
@@ -138,6 +138,8 @@ def _check(options: Options) -> int:
         print("warning: there is no certificate yet; provisioning has to bring it")
     elif warning := expires_soon(settings.cloud, now):
         print(f"warning: {warning}")
+    for each in broker_warnings(settings.local):
+        print(f"warning: {each}")
     return os.EX_OK
 
 

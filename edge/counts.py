@@ -24,6 +24,10 @@ OTHER_TYPES = "(other types)"
 OTHER_CHANNELS = "(other channels)"
 
 
+SESSION_LOST = "session_lost"
+"""Why messages in our forgotten session at the home's broker are lost: counts how often, not the messages."""
+
+
 class NotStored(NamedTuple):
     """Events that never got a number: refused, or given up by a best-effort channel."""
 

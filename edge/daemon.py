@@ -12,7 +12,6 @@ from contextlib import closing, nullcontext
 from edge.certificate import CertificateFile
 from edge.components import make_links
 from edge.contract_updates import ActiveContract, active_contract, keep_contract
-from edge.decision import RECENT_EVENTS
 from edge.errors import SettingProblem
 from edge.forwarder import Forwarder, Message, Stop
 from edge.health_server import HealthServer, Snapshots, pages
@@ -23,7 +22,6 @@ from edge.system import SYSTEM
 from edge.systemd import ServiceManager
 from edge.without_disk import DiskWatch
 from eventplane.contract import Contract
-from eventplane_mqtt.endpoint import MAX_PACKET_BYTES
 from eventplane_mqtt.mailbox import Mailbox
 
 _log = logging.getLogger(__name__)
@@ -105,17 +103,11 @@ def run(
 
 def _warn_of_limits(settings: Settings) -> None:
     """Log which limits of Mosquitto's profile do not agree with the forwarder's."""
-    if settings.local.profile is None:
-        return
-    from eventplane_mqtt.discovery import ProfileError
-    from eventplane_mqtt.discovery.profile import limit_warnings
+    if settings.local.profile is not None:
+        from edge.check import broker_warnings  # which a device without a profile need not hold
 
-    try:
-        found = limit_warnings(settings.local.profile, RECENT_EVENTS, MAX_PACKET_BYTES)
-    except ProfileError as error:
-        found = [str(error)]
-    for each in found:
-        _log.warning("%s: %s", settings.local.profile, each)
+        for each in broker_warnings(settings.local):
+            _log.warning("%s", each)
 
 
 def _listen_to_signals(mailbox: Mailbox[Posted]) -> None:

@@ -11,21 +11,22 @@ from typing import NamedTuple
 
 from edge.delivery_queues import BEST_EFFORT_RANK, UNSTORED_RANK, VolatileEvent
 from edge.interest import Interest
-from edge.numbering import RecentKeys, expires_ms, lifetime_ms, stamp, stamp_positions
+from edge.numbering import RecentKeys, expires_ms, stamp, stamp_positions
 from edge.spool import StoredEvent
 from eventplane.contract import Channel, Contract, Place, Priority, Route
 from eventplane.dead_letter import Refusal, dead_letter
 from eventplane.device_reports import key_digest, router_source
 from eventplane.envelope import Envelope, parse_event
 from eventplane.errors import EnvelopeError
-from eventplane.guarantee import is_promised
+from eventplane.guarantee import is_expired, is_promised, lifetime_ms
 from eventplane.limits import MAX_EVENT_BYTES
+from eventplane.names import EXPIRY_TIME, LIFETIME_ATTRIBUTES, REPLY_TYPE
 from eventplane.ordering import OrderedInboxes, next_positions
 from eventplane.reasons import Reason
 from eventplane.router import Router
 from eventplane.sender import Sender
 from eventplane.sending import SendingRights, stamp_sender
-from eventplane.values import timestamp
+from eventplane.values import timestamp, timestamp_ms
 
 RECENT_EVENTS = 65_536
 """Among how many stored events a repetition is recognised at least: as many as MQTT has packet ids.
@@ -139,7 +140,8 @@ class Decider:
         self, payload: bytes, channel: Channel, number: SequenceNumber, pending: Container[bytes]
     ) -> Decision:
         """Raises `EnvelopeError` for a message that becomes a dead letter."""
-        event = stamp_sender(parse_event(payload), Sender(service=channel.participant))
+        said = parse_event(payload).without(LIFETIME_ATTRIBUTES)
+        event = stamp_sender(self._dated(said), Sender(service=channel.participant))
         key = key_digest(event.key)
         if key in pending or key in self._recent:
             return Decision()
@@ -166,6 +168,17 @@ class Decider:
         if arrival is not None and priority is Priority.URGENT:
             unstored = _volatile(destinations, event, key, UNSTORED_RANK)
         return Decision(key, arrival, volatile, None, event.type, unstored, unwanted)
+
+    def _dated(self, event: Envelope) -> Envelope:
+        """Return `event` with a `time` by the clock of the device, if its lifetime is unknown without.
+
+        Not a reply, whose `expirytime` is of the asker's clock, nor what would be over by this clock at once.
+        """
+        attributes, now = event.attributes, self.timestamp()
+        is_known = EXPIRY_TIME not in attributes or "time" in attributes or event.type == REPLY_TYPE
+        if is_known or is_expired(event, timestamp_ms(now)):
+            return event
+        return event.with_attributes({"time": now})
 
     def decide_downlink(self, event: Envelope, channel: Channel, number: SequenceNumber) -> DownlinkDecision:
         """Decide on an `event` from the cloud: it never goes back to the cloud, even if a route leads there.

@@ -233,11 +233,11 @@ class VolatileQueue(DeliveryQueue):
         self._events: dict[Delivery, VolatileEvent] = {}
         self._in_flight: dict[Delivery, PendingDelivery] = {}
 
-    def put(self, event: VolatileEvent) -> None:
-        """Add `event`; drop the oldest ones when there are too many."""
+    def put(self, event: VolatileEvent, uptime_ms: int) -> None:
+        """Add `event`, which came at `uptime_ms`; drop the oldest ones when there are too many."""
         delivery = Delivery(self._destination, self._rank, self.added + 1)
         self._events[delivery] = event
-        self._add(PendingDelivery(delivery, event.json, None, 0))
+        self._add(PendingDelivery(delivery, event.json, None, uptime_ms))
         while len(self._ahead) > MOST_EVENTS or self._characters > MOST_CHARACTERS:
             self._drop_first(OVERFLOW)
 
@@ -352,7 +352,7 @@ class DeliveryQueues:
                     continue
                 self._sent_unstored.add(mark)
             if event.rank == UNSTORED_RANK or is_up(event.destination):
-                self._volatile[event.destination, event.rank].put(event)
+                self._volatile[event.destination, event.rank].put(event, self.spool.clock())
             else:
                 self._ended(event, OFFLINE)
 

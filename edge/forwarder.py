@@ -15,7 +15,7 @@ from typing import Protocol
 
 from edge.commit import GroupCommit
 from edge.components import Components, Dependencies
-from edge.counts import Counts
+from edge.counts import SESSION_LOST, Counts, NotStored
 from edge.errors import SpoolCorruptError, SpoolError, SpoolUnavailableError
 from edge.interest import Interest
 from edge.planning import Batch, Plan
@@ -30,7 +30,7 @@ from eventplane.conversation.questions import HandlersQuestion, StateQuestion
 from eventplane.downlink.device import AckStatus
 from eventplane.reasons import Reason
 from eventplane.receipts import write_receipts
-from eventplane.topics import receipt_topic
+from eventplane.topics import OUTBOXES, receipt_topic
 from eventplane_mqtt.link import Link
 from eventplane_mqtt.mailbox import Acknowledged, Connected, Disconnected, LinkName, Received
 from eventplane_mqtt.mailbox import Message as MqttMessage
@@ -315,7 +315,8 @@ class Forwarder:
             case Acknowledged():
                 self._take_acknowledged(message, batch, now)
             case Connected(link, generation):
-                self._links[link].connected(generation, now)
+                if self._links[link].connected(generation, now) and link is LinkName.LOCAL:
+                    self._expect_session(batch)
             case Disconnected(link, generation, reason):
                 if self._links[link].disconnected(generation, reason, now):
                     self._rewind(link, batch)
@@ -323,6 +324,17 @@ class Forwarder:
                 self._next = message
             case Stop():
                 self._stopping = True
+
+    def _expect_session(self, batch: Batch) -> None:
+        """Count it as a loss of nobody knows how much if the home's broker has forgotten our session."""
+        had_one = self._local.connects > 1 or self._given_spool.origin.kind in ("resumed", "recovered")
+        if had_one and not self._local.resumed:
+            batch.ignored[NotStored(OUTBOXES, "", SESSION_LOST)] += 1
+            _log.error(
+                "the home's broker had forgotten the forwarder's session: an unknown number of messages that "
+                "waited there is lost, but for those with receipts, which come again; see that its database "
+                "is on a disk and that persistent_client_expiration is not set"
+            )
 
     def _take_acknowledged(self, message: Acknowledged, batch: Batch, now: float) -> None:
         if message.generation != self._links[message.link].generation:

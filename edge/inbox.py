@@ -9,6 +9,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 from edge.delivery_queues import DeliveryQueues
+from edge.numbering import text_for_service
 from edge.spool import Delivery, PendingDelivery
 from eventplane.contract import Channel, Priority
 from eventplane.receipts import Receipt, digest
@@ -100,7 +101,7 @@ class InboxPump:
             is_urgent = rank <= Priority.URGENT.rank
             window = self._window if is_urgent else self._ordinary_window
             for pending in queue.peek(max(0, window - self._in_flight)):
-                payload = pending.json.encode("utf-8")
+                payload = text_for_service(pending, self._queues.spool.clock).encode("utf-8")
                 mid = self._link.publish(self._topic, payload)
                 key = digest(payload) if self.channel.receipts else mid
                 self._sent.setdefault(key, []).append(_Sent(pending, now, is_urgent))

@@ -1,9 +1,8 @@
 """What the device adds to its knowledge of an event: number, lifetime, and whether it came before.
 
-A lifetime is an event's `expirytime` minus its `time`: both come from one clock, so the difference is right
-however wrong that clock is. An `expirytime` without a `time` is left to the cloud, which has a clock to
-trust. Time during which the device was switched off counts as 0: it may deliver an expired event, and the
-cloud still checks `expirytime`; it never expires an event early.
+A lifetime (`eventplane.guarantee.lifetime_ms`) counts from the acceptance, by the uptime clock. What is sent
+says how much of it is left, so that the next hop counts on. Time during which the device was switched off
+counts as 0: it may deliver an expired event, and never expires one early.
 """
 
 from __future__ import annotations
@@ -11,15 +10,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from edge.spool import PendingDelivery
+from edge.uptime_clock import UptimeClock
 from eventplane.contract import Channel
 from eventplane.envelope import Envelope, parse_event, reserved
 from eventplane.errors import EnvelopeError
-from eventplane.guarantee import BY_CHANNEL, BY_EVENT
+from eventplane.guarantee import (
+    BY_CHANNEL,
+    BY_EVENT,
+    lifetime_ms,
+    with_sent_time,
+    with_uptime_limit,
+)
 from eventplane.limits import MAX_SENT_EVENT_BYTES, MAX_UPLINK_EVENT_BYTES
-from eventplane.names import EPOCH, ORDER, ORDER_EPOCH, SEQUENCE, SEQUENCE_DIGITS
+from eventplane.names import EPOCH, EXPIRY_TIME, ORDER, ORDER_EPOCH, SEQUENCE, SEQUENCE_DIGITS
 from eventplane.ordering import positions_text
 from eventplane.reasons import Reason
-from eventplane.values import timestamp_ms
 
 _BUCKETS = 4_096
 """Of a few hundred bytes each when the memory is full."""
@@ -56,14 +61,6 @@ def _checked(stamped: Envelope) -> Envelope:
     return stamped
 
 
-def lifetime_ms(event: Envelope) -> int | None:
-    """Return the milliseconds from `time` to `expirytime`, at least 0; None if one of the two is missing."""
-    time, expirytime = event.attributes.get("time"), event.attributes.get("expirytime")
-    if time is None or expirytime is None:
-        return None
-    return max(0, timestamp_ms(str(expirytime)) - timestamp_ms(str(time)))
-
-
 def expires_ms(now_ms: int, lifetime: int | None, *channels: Channel) -> int | None:
     """Return when a delivery over `channels`, stored at `now_ms`, expires at the earliest; None: never."""
     bounds = [channel.expiry_s * 1000 for channel in channels if channel.expiry_s is not None]
@@ -74,13 +71,36 @@ def expires_ms(now_ms: int, lifetime: int | None, *channels: Channel) -> int | N
 
 def why_expired(waiting: PendingDelivery) -> str:
     """Return the reason for the record: the event's own limit or a channel's."""
+    own, expired_at = _with_end(waiting), waiting.expires_ms
+    return BY_EVENT if own and expired_at is not None and own[1] <= expired_at else BY_CHANNEL
+
+
+def text_for_cloud(pending: PendingDelivery, now_ms: int) -> str:
+    """Return the event's text as it goes up at `now_ms`: with the rest of its lifetime, where it has one."""
+    if (found := _with_end(pending)) is None:
+        return pending.json
+    event, ends_ms = found
+    return with_sent_time(event, max(0, ends_ms - now_ms)).json
+
+
+def text_for_service(pending: PendingDelivery, clock: UptimeClock) -> str:
+    """Return the event's text as it goes to a service here: with the uptime at which it expires."""
+    if (found := _with_end(pending)) is None:
+        return pending.json
+    event, ends_ms = found
+    return with_uptime_limit(event, *clock.moment(ends_ms)).json
+
+
+def _with_end(pending: PendingDelivery) -> tuple[Envelope, int] | None:
+    """Return the event and when its lifetime ends, ms of the uptime clock; None if that is not known."""
+    if EXPIRY_TIME not in pending.json:
+        return None
     try:
-        lifetime = lifetime_ms(parse_event(waiting.json))
-    except EnvelopeError:  # nothing of ours, or damaged: then it can only have been the channel
-        return BY_CHANNEL
-    expired_at = waiting.expires_ms
-    own = lifetime is not None and expired_at is not None and waiting.stored_ms + lifetime <= expired_at
-    return BY_EVENT if own else BY_CHANNEL
+        event = parse_event(pending.json)
+    except EnvelopeError:  # nothing of ours, or damaged
+        return None
+    lifetime = lifetime_ms(event)
+    return None if lifetime is None else (event, pending.stored_ms + lifetime)
 
 
 class LatestKeys:

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from edge.counts import Counts
 from edge.delivery_queues import DeliveryQueues, UplinkQueue
+from edge.numbering import text_for_cloud
 from edge.packing import MOST_GATHERED, PROBE, BatchingDelays, pack_first, pack_one
 from edge.poison import PoisonDetector
 from edge.publishing import Pace, Publish, Publisher, Remedy, remedy, wire_size
@@ -258,7 +259,9 @@ class Uplink:
     def _send(self, pending: Sequence[PendingDelivery], now: float, *, urgent: bool) -> tuple[Delivery, ...]:
         """Publish as many of `pending` as fit one payload and return them; none if the pace forbids it."""
         topic = self._topics.of(urgent=urgent)
-        payload, count = self._pack([each.json for each in pending], self._settings.payload_bytes)
+        uptime_ms = self._queues.spool.clock()
+        texts = [text_for_cloud(each, uptime_ms) for each in pending]
+        payload, count = self._pack(texts, self._settings.payload_bytes)
         size = wire_size(topic, payload)
         if not urgent:
             self._usual_size = size  # so that a batch that has to wait is packed only once

@@ -31,6 +31,10 @@ class UptimeClock:
     def __call__(self) -> int:
         return self._now().ms + self._offset_ms
 
+    def moment(self, uptime_ms: int) -> Uptime:
+        """Return the moment of this boot at which this clock shows `uptime_ms` milliseconds."""
+        return Uptime(self._now().boot, uptime_ms - self._offset_ms)
+
     def uptime(self) -> Uptime:
         """Return the moment to keep together with the milliseconds."""
         return self._now()

@@ -105,6 +105,8 @@ class DiskWatch:
         spool = self._spool(on_disk=True)
         if self.failure is not None:
             _log.warning("the spool is on its disk again, after %.0f s without it", now - self._failed_at)
+        if spool.origin.kind == "created" and spool.origin.damage:
+            _log.error("%s", spool.origin.damage)
         self.failure, self._reported_at, self._works_since = None, None, now
         return spool
 
@@ -115,6 +117,7 @@ class DiskWatch:
             capacity_bytes=self._settings.spool_capacity_bytes,
             capacity_deliveries=self._settings.spool_capacity_deliveries,
             on_disk=on_disk,
+            thing=self._settings.thing,
         )
 
     def _failed(self, error: SpoolError, now: float) -> None:

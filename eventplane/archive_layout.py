@@ -72,6 +72,7 @@ _MEANINGS: Final = {
     "message_id": "the queue message that held it",
     "index": "its place in that message, from 0",
     "event": "the event's exact JSON text; null for a malformed item",
+    "expires_at_ms": "when the event expires by the clock of its acceptance, Unix milliseconds; null: never",
     "original_base64": "the bytes of a malformed item",
     "refusal": "why it is malformed",
     "dead_letter_reason": "why a dead letter was written, as `deadletterreason` has it; null for others",
@@ -276,10 +277,11 @@ out, since it can be made of the event."""
 
 TAP_FOLDER: Final = Folder(
     name=TAP,
-    version=4,
+    version=5,
     row="one item that IoT Core accepted from a device: `TapRecord`",
     written_by="archive writer",
-    columns=(*_columns(TapRecord), DIGEST),
+    # A column keeps its place.
+    columns=(*_columns(TapRecord)[:-1], DIGEST, *_columns(TapRecord)[-1:]),
     compaction=Compaction(
         identity=("message_id", "index"),
         order=("source", "accepted_at_ms", "message_id", "index"),

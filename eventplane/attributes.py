@@ -197,6 +197,8 @@ RULES: Final[dict[str, _Rule]] = {
     "expirytime": _IS_TIMESTAMP,
     "recordedtime": _IS_TIMESTAMP,
     "replayedtime": _IS_TIMESTAMP,
+    "senttime": _IS_TIMESTAMP,
+    "deliverby": _IS_TIMESTAMP,
     "sequence": _NOT_EMPTY,
     "partitionkey": _NOT_EMPTY,
     "orderin": _NOT_EMPTY,

@@ -7,8 +7,9 @@ from typing import Final
 
 from eventplane.contract import Channel, Contract, DeliveryGuarantee, Route
 from eventplane.envelope import Envelope
+from eventplane.names import DELIVER_BY, EXPIRY_TIME, SENT_TIME, UPTIME_LIMIT
 from eventplane.plane_types import PLANE_TYPES
-from eventplane.values import timestamp_ms
+from eventplane.values import MAX_TIME_MS, timestamp_ms, timestamp_of_ms
 
 DELIVERY_GUARANTEE: Final = "deliveryguarantee"
 """The attribute by which an event asks for less; `eventplane.attributes` accepts `best_effort` only."""
@@ -25,7 +26,7 @@ NOT_REPEATED: Final = "best_effort_not_repeated"
 DROP_REASONS: Final = (FAILED, NOT_REPEATED)
 """The reasons that only a delivery at best effort can have."""
 
-BY_EVENT: Final = "expirytime"
+BY_EVENT: Final = EXPIRY_TIME
 BY_CHANNEL: Final = "channel_expiry"
 """The reasons of an expiry: what the event says, or what a channel it takes says."""
 
@@ -86,30 +87,73 @@ def is_promised(contract: Contract, event: Envelope, over: Channel, route: Route
     return guarantee_of(contract, event, over, route) is DeliveryGuarantee.AT_LEAST_ONCE
 
 
-def is_expired(event: Envelope, now_ms: int) -> bool:
-    """Whether `event` has an `expirytime`, and it is not later than `now_ms` (Unix milliseconds)."""
-    expirytime = event.attributes.get("expirytime")
-    return expirytime is not None and timestamp_ms(str(expirytime)) <= now_ms
+def lifetime_ms(event: Envelope) -> int | None:
+    """Return the milliseconds that `event` had left when the hop before sent it; None where that is unknown.
 
-
-def is_expired_on_device(event: Envelope, now_ms: int, uptime_ms: int) -> bool:
-    """Whether `event` has expired by the clock of a device that has been up for `uptime_ms` milliseconds.
-
-    The clock may have been set since the event was written, as when a device without a battery starts. So
-    only an event whose `time` lies within the uptime can have expired: time switched off counts as 0.
+    They are `expirytime` minus `senttime`, or else `time`, and at least 0: all of one clock, so that the
+    difference is right however wrong the clock is.
     """
-    time = event.attributes.get("time")
-    if time is None or not is_expired(event, now_ms):
-        return False
-    return timestamp_ms(str(time)) >= now_ms - uptime_ms
+    expires = _time_of(event, EXPIRY_TIME)
+    since = _time_of(event, SENT_TIME if SENT_TIME in event.attributes else "time")
+    return None if expires is None or since is None else max(0, expires - since)
+
+
+def expires_at_ms(event: Envelope, accepted_at_ms: int) -> int | None:
+    """Return when `event`, accepted at `accepted_at_ms`, expires by the clock of the acceptance; None: never.
+
+    Both in Unix milliseconds. Its lifetime counts from the acceptance, unless a router has said `deliverby`.
+    Where the lifetime is unknown its `expirytime` counts, which is all that there is.
+    """
+    if EXPIRY_TIME not in event.attributes:
+        return None
+    if DELIVER_BY in event.attributes:
+        return _time_of(event, DELIVER_BY)
+    lifetime = lifetime_ms(event)
+    return _time_of(event, EXPIRY_TIME) if lifetime is None else min(accepted_at_ms + lifetime, MAX_TIME_MS)
+
+
+def with_sent_time(event: Envelope, left_ms: int) -> Envelope:
+    """Return `event` with a `senttime` that says it has `left_ms` left; as it is without an expiry."""
+    expires = _time_of(event, EXPIRY_TIME)
+    if expires is None:
+        return event
+    return event.with_attributes({SENT_TIME: timestamp_of_ms(expires - left_ms)})
+
+
+def is_expired(event: Envelope, now_ms: int) -> bool:
+    """Return whether `event` has expired at `now_ms` (Unix milliseconds) of the clock of its times."""
+    ends_ms = _time_of(event, DELIVER_BY) or _time_of(event, EXPIRY_TIME)
+    return ends_ms is not None and ends_ms <= now_ms
+
+
+def _time_of(event: Envelope, name: str) -> int | None:
+    value = event.attributes.get(name)
+    return None if value is None else timestamp_ms(str(value))
+
+
+def with_uptime_limit(event: Envelope, boot: str, limit_ms: int) -> Envelope:
+    """Return `event` with the uptime, milliseconds, of the `boot` of a device at which it expires."""
+    return event.with_attributes({UPTIME_LIMIT: f"{limit_ms} {boot}"})
+
+
+def is_expired_on_device(event: Envelope, boot: str, uptime_ms: int) -> bool:
+    """Return whether `event` has expired on a device that has been up for `uptime_ms` since `boot`.
+
+    Its forwarder says until when, by the one clock that all programs of a boot share and nobody can set. Time
+    before this boot counts as 0, as does what another machine says.
+    """
+    limit, _, of_boot = str(event.attributes.get(UPTIME_LIMIT, "")).partition(" ")
+    return limit.isdecimal() and of_boot == boot and int(limit) <= uptime_ms
 
 
 def why_expired(event: Envelope, now_ms: int, accepted_at_ms: int, *channels: Channel) -> str | None:
-    """Why `event` is not to be delivered over `channels` any more, None while it is; times in Unix ms.
+    """Return why `event` is not to be delivered over `channels` any more, None while it is; times in Unix ms.
 
-    A channel's `expiry_s` counts from `accepted_at_ms`, when the event came to the place that decides.
+    Its lifetime and a channel's `expiry_s` count from `accepted_at_ms`, when the event came to the place that
+    decides; `now_ms` is of the same clock.
     """
-    if is_expired(event, now_ms):
+    ends_ms = expires_at_ms(event, accepted_at_ms)
+    if ends_ms is not None and ends_ms <= now_ms:
         return BY_EVENT
     bound_ms = channel_expiry_ms(*channels)
     return BY_CHANNEL if bound_ms is not None and accepted_at_ms + bound_ms <= now_ms else None

@@ -17,6 +17,8 @@ from eventplane.batch import unpack
 from eventplane.device_reports import short_digest
 from eventplane.envelope import Envelope
 from eventplane.errors import EnvelopeError
+from eventplane.guarantee import expires_at_ms
+from eventplane.names import SENT_TIME
 from eventplane.reasons import Reason
 from eventplane.sender import PLANE_CLIENT, SENDER_DEVICE
 from eventplane.values import MAX_TIME_MS, whole_number
@@ -29,12 +31,16 @@ RULE_SELECT = (
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """One item of a payload, `index` from 0: an event, or malformed bytes and the reason."""
+    """One item of a payload, `index` from 0: an event, or malformed bytes and the reason.
+
+    `expires_at_ms` is when the event expires by the clock of its acceptance, Unix milliseconds; None: never.
+    """
 
     index: int
     event: Envelope | None
     original: bytes
     error: EnvelopeError | None
+    expires_at_ms: int | None = None
 
     @property
     def digest(self) -> str | None:
@@ -70,7 +76,9 @@ class IngestFrame:
         try:
             for item in unpack(self.payload):
                 if isinstance(item, Envelope):
-                    yield Accepted(index, item, item.json.encode("utf-8"), None)
+                    # Each sending states it anew, so it is not of the event, nor of the event's digest.
+                    event, ends_ms = item.without((SENT_TIME,)), expires_at_ms(item, self.accepted_at_ms)
+                    yield Accepted(index, event, event.json.encode("utf-8"), None, ends_ms)
                 else:
                     yield Accepted(index, None, *item)
                 index += 1

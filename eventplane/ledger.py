@@ -49,7 +49,7 @@ class TapRecord:
 
     `client_id` is the device and `principal` the certificate that brought it. `event` is the event's exact
     JSON text; an item that is none has `event` null, its bytes in `original_base64` and the `refusal` reason.
-    `message_id` and `index` name the place it came in.
+    `message_id` and `index` name the place it came in. The event expires at `expires_at_ms`; None: never.
     """
 
     accepted_at_ms: int
@@ -62,6 +62,7 @@ class TapRecord:
     original_base64: str | None
     refusal: str | None
     principal: str = ""
+    expires_at_ms: int | None = None
 
 
 class Basis(StrEnum):
@@ -233,4 +234,5 @@ def _tap_record(frame: IngestFrame, item: Accepted, message_id: str, archived_at
         original_base64=None if item.event else base64.b64encode(item.original).decode("ascii"),
         refusal=item.error.reason if item.error else None,
         principal=frame.principal,
+        expires_at_ms=item.expires_at_ms,
     )

@@ -67,6 +67,7 @@ _ASKER: Final = "the program that asks or replies"
 _DEVICE: Final = "the device"
 _COUNTER: Final = "the device; the client library of a cloud service"
 _ROUTER: Final = "the cloud's router"
+_HOP: Final = "the device; the downlink"
 _FIRST_HOP: Final = "the first hop of the plane"
 _REPLAY: Final = "the replay"
 _DOWNLINK: Final = "the downlink"
@@ -78,12 +79,12 @@ ATTRIBUTES: Final[Mapping[str, tuple[str, str]]] = {
     "source": (_SENDER, "The context of the event. A claim: the sender is what the transport says."),
     "type": (_SENDER, "What happened; routes, `sends` and priorities go by it."),
     "subject": (_SENDER, "What of the source the event is about."),
-    "time": (_SENDER, "When it happened."),
+    "time": (_SENDER, "When it happened. A device adds its own where an `expirytime` has none."),
     "datacontenttype": (_SENDER, "The media type of the data; absent: JSON."),
     "dataschema": (_SENDER, "The schema of the data, checked where the contract has a `schema_check`."),
     "severitynumber": (_SENDER, "Gives the priority that the contract leaves open."),
     "severitytext": (_SENDER, "Carried."),
-    "expirytime": (_SENDER, "From then on the event is not delivered."),
+    "expirytime": (_SENDER, "Minus `time`: the lifetime, after which the event is not delivered."),
     "deliveryguarantee": (_SENDER, "Delivers the event at best effort, wherever it goes."),
     "partitionkey": (_SENDER, "The message group of a FIFO queue."),
     "sequence": (_SENDER, "Carried."),
@@ -110,6 +111,15 @@ ATTRIBUTES: Final[Mapping[str, tuple[str, str]]] = {
     "orderin": (_COUNTER, "The event's positions in inboxes that keep an order."),
     "orderepoch": (_COUNTER, "Of a cloud service: the epoch in which positions count."),
     "routerhops": (_ROUTER, "How often the event was sent on; stops loops."),
+    "senttime": (
+        _HOP,
+        "The present by the clock of the event's `time` when the hop sent it; the next hop takes it off.",
+    ),
+    "uptimelimit": (
+        _DEVICE,
+        "In the inbox of a service on the device: the uptime, ms, at which it expires, and of which boot.",
+    ),
+    "deliverby": (_ROUTER, "When the event expires, by the clock of the cloud's queues."),
     "replayedtime": (_REPLAY, "Marks a copy that was sent again, and when."),
     "deadletterreason": (_DEAD_LETTER, "The reason of a dead letter, for filters."),
     "downkind": (_DOWNLINK, "Whether it is a state or a command."),
@@ -154,7 +164,20 @@ CAUSATION_ID: Final = "causationid"
 """Of a reply: the `id` of the request."""
 
 EXPIRY_TIME: Final = "expirytime"
-"""Of requests and replies: when the asker stops waiting."""
+"""When the event expires by the sender's clock. Of requests and replies: when the asker stops waiting."""
+
+# The attributes by which hops count the lifetime of an event (docs/adr/0046-lifetimes.md).
+
+SENT_TIME: Final = "senttime"
+"""On the way between device and cloud: the present by the clock of the event's `time`, when it was sent."""
+
+UPTIME_LIMIT: Final = "uptimelimit"
+"""In the inbox of a service on a device: the uptime at which it expires, and the boot: `<ms> <boot id>`."""
+
+DELIVER_BY: Final = "deliverby"
+"""In the cloud: when the event expires, by the clock of the cloud's queues."""
+
+LIFETIME_ATTRIBUTES: Final = (SENT_TIME, UPTIME_LIMIT, DELIVER_BY)
 
 REPLY_TYPE: Final = "org.eventplane.conversation.reply.v1"
 """The `type` of every reply."""

@@ -9,7 +9,7 @@ from eventplane.contract import Channel, Contract, Participant, ParticipantKind
 from eventplane.dead_letter import DEAD_LETTER_TYPE, Refusal
 from eventplane.device_reports import forwarder_source, router_source
 from eventplane.envelope import Envelope, reserved
-from eventplane.names import DOWNLINK, EPOCH, ORDER, ORDER_EPOCH, REPLY_TYPE, SEQUENCE
+from eventplane.names import DOWNLINK, EPOCH, LIFETIME_ATTRIBUTES, ORDER, ORDER_EPOCH, REPLY_TYPE, SEQUENCE
 from eventplane.plane_types import DEVICE_REPORTS, DEVICE_STATES, OWNERS
 from eventplane.reasons import Reason
 from eventplane.sender import SENDER_ATTRIBUTES, SENDER_DEVICE, SENDER_SERVICE, THE_PLANE, Sender
@@ -45,7 +45,7 @@ def sent_again(event: Envelope) -> Envelope:
     """
     if not SENDER_ATTRIBUTES.intersection(event.attributes):
         return event
-    return event.without((*SENDER_ATTRIBUTES, EPOCH, SEQUENCE, ORDER, ORDER_EPOCH))
+    return event.without((*SENDER_ATTRIBUTES, EPOCH, SEQUENCE, ORDER, ORDER_EPOCH, *LIFETIME_ATTRIBUTES))
 
 
 class SendingRights:

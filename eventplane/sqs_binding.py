@@ -248,6 +248,7 @@ class QueueClock:
     def __init__(self, clock: Callable[[], int]) -> None:
         self._clock = clock
         self._skew_ms = 0
+        self._most_ahead_ms: int | None = None
 
     @property
     def skew_ms(self) -> int:
@@ -262,8 +263,21 @@ class QueueClock:
             if message.attempt == 1 and message.received_at_ms is not None
         ]
         if received:
-            ahead_ms = self._clock() - max(received)
+            self._most_ahead_ms = ahead_ms = self._clock() - max(received)
             self._skew_ms = ahead_ms if abs(ahead_ms) > CLOCK_TOLERANCE_MS else 0
+
+    def at_least(self, message: ReceivedMessage) -> int:
+        """Return a time, Unix milliseconds, that is not later than the present by the queue's clock.
+
+        Expiry goes by it. This machine's clock counts only for a message that is received again, and once a
+        first receive has shown how far it may be ahead.
+        """
+        received_ms = message.received_at_ms
+        if received_ms is None:
+            return self()
+        if message.attempt == 1 or self._most_ahead_ms is None:
+            return received_ms
+        return max(received_ms, self._clock() - self._most_ahead_ms)
 
     def __call__(self) -> int:
         return self._clock() - self._skew_ms

@@ -311,7 +311,6 @@ def sqs_client(settings: ClientSettings, environment: str, on_notice: Listener) 
             aws_client("dynamodb"), resource_name(environment, INTEREST_TABLE), settings.participant
         ),
         conversations=_conversations(settings, contract, environment, transport, on_notice),
-        has_expired=transport.has_expired,
     )
 
 

@@ -217,8 +217,8 @@ class MqttTransport:
         self._loop.start()
 
     def has_expired(self, event: Envelope) -> bool:
-        """Return whether an event has expired, as far as this device's clock can be trusted."""
-        return is_expired_on_device(event, self._system.now_ms(), self._system.uptime_ms())
+        """Return whether an event has expired by the uptime of this device."""
+        return is_expired_on_device(event, *self._system.uptime())
 
     @property
     def up(self) -> bool:

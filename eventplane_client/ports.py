@@ -29,7 +29,8 @@ class Message:
 
     Messages of one `group` keep their order (None: no order). `age_s` is the seconds since its first delivery
     (None: unknown); `retries` the schedule that its router gave it. A queue in the cloud says when it was
-    `sent_at_ms` and first `received_at_ms` (Unix milliseconds), and over which `route` it came. `waited_s` is
+    `sent_at_ms` and first `received_at_ms`, and over which `route` it came; now it was received at
+    `present_ms` or later by the queue's clock (each in Unix milliseconds). `waited_s` is
     for how long it has waited for its order elsewhere, seconds. `redrive` is the mark with which an operator
     sent it back; None for what a router sent. The mark `is_shared` if it is not for this event alone.
     `hidden_s` is how long it is hidden unless it is extended, seconds; None for `Transport.visibility_s`.
@@ -41,6 +42,7 @@ class Message:
     group: str | None = None
     sent_at_ms: int | None = None
     received_at_ms: int | None = None
+    present_ms: int | None = None
     route: str | None = None
     waited_s: float = 0.0
     redrive: str | None = None

@@ -13,7 +13,7 @@ from eventplane.conversation.messages import Failure, Reply, Status, is_request,
 from eventplane.dead_letter import DEAD_LETTER_TYPE, Refusal
 from eventplane.envelope import Envelope, parse_event
 from eventplane.errors import EnvelopeError
-from eventplane.guarantee import is_expired
+from eventplane.guarantee import expires_at_ms, is_expired
 from eventplane.ordering import Stream, position_in
 from eventplane.reasons import Outcome, Reason
 from eventplane.retries import URGENT, RetrySchedule, is_reported
@@ -79,7 +79,8 @@ class ReaderOptions(TypedDict, total=False):
 class Reader:
     """Reads for `participant`. `filter` is None for what needs none. One thread at a time.
 
-    What `has_expired` is not handed out, and ends; without it the machine's clock decides. `retries` gives
+    What `has_expired` is not handed out, and ends; without it the queue's clock decides, or this machine's
+    where the transport does not tell that. `retries` gives
     the schedule of an event whose message has none.
     """
 
@@ -112,7 +113,7 @@ class Reader:
         self._on_doubt = on_doubt
         self._telemetry = telemetry or NoTelemetry()
         self._system = system
-        self._has_expired = has_expired or (lambda event: is_expired(event, system.now_ms()))
+        self._judge = has_expired
         self._buffer: deque[Delivery] = deque()
         self._cannot_claim = False
         self._taken = 0  # from the buffer, since the last reception
@@ -366,7 +367,7 @@ class Reader:
 
     def _may_go(self, delivery: Delivery, verdict: Verdict) -> bool:
         match verdict:
-            case Verdict.NEW | Verdict.DOUBT if self._has_expired(delivery.event):
+            case Verdict.NEW | Verdict.DOUBT if self._has_expired(delivery):
                 self._expire(delivery)
             case Verdict.NEW:
                 # By a lasting filter the attempts before were never handed out: they prove nothing.
@@ -388,6 +389,16 @@ class Reader:
             case Verdict.DOUBT:
                 return self._decide(delivery)
         return False
+
+    def _has_expired(self, delivery: Delivery) -> bool:
+        event, message = delivery.event, delivery.message
+        if self._judge:
+            return self._judge(event)
+        if message.sent_at_ms is None or message.present_ms is None:
+            return is_expired(event, self._system.now_ms())
+        ends_ms = expires_at_ms(event, message.sent_at_ms)
+        held_ms = 1_000 * (self._system.monotonic() - delivery.received_s)
+        return ends_ms is not None and ends_ms <= message.present_ms + held_ms
 
     def _expire(self, delivery: Delivery) -> None:
         """End what came too late; also what was in hand at a crash, since nobody may handle it any more."""

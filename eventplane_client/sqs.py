@@ -14,7 +14,6 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from eventplane.contract.participants import REPLIES
 from eventplane.envelope import Envelope
-from eventplane.guarantee import is_expired
 from eventplane.limits import MAX_SENT_EVENT_BYTES
 from eventplane.reasons import Reason
 from eventplane.resource_names import FIFO_SUFFIX, queue_name
@@ -219,12 +218,16 @@ class SqsTransport:
         if self.visibility_s and (again := [each for each in found if hidden_s and each.attempt > 1]):
             self.extend(again)
         # By SQS's own clock where it tells: this machine's may be minutes wrong.
-        now_ms = _answered_at_ms(answer) or self._clock()
-        return [replace(each, age_s=_age_s(each, now_ms)) for each in found]
-
-    def has_expired(self, event: Envelope) -> bool:
-        """Return whether `event` has expired by the queue's clock: this machine's may be wrong."""
-        return is_expired(event, self._clock())
+        answered_at_ms = _answered_at_ms(answer)
+        now_ms = answered_at_ms or self._clock()
+        return [
+            replace(
+                each,
+                age_s=_age_s(each, now_ms),
+                present_ms=answered_at_ms or self._clock.at_least(each),
+            )
+            for each in found
+        ]
 
     def acknowledge(self, messages: Sequence[Message], *, refused: str | None = None) -> list[Message]:  # noqa: ARG002
         return self._each(self._sqs.delete_message_batch, messages)

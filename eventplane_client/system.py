@@ -12,6 +12,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Final, Protocol
 
 from eventplane.randomness import RandomBytes
@@ -37,13 +38,21 @@ def start_thread(name: str, run: Callable[[], None]) -> Thread:
     return thread
 
 
+def _uptime() -> tuple[str, int]:
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    return boot, time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
+
+
 @dataclass(frozen=True, slots=True)
 class System:
-    """`monotonic` seconds for every interval, and the wall clock `time_ns`, nanoseconds of Unix time."""
+    """`monotonic` seconds for every interval, and the wall clock `time_ns`, nanoseconds of Unix time.
+
+    `uptime` gives the id of the machine's boot, and the milliseconds since then.
+    """
 
     monotonic: Callable[[], float]
     time_ns: Callable[[], int]
-    uptime_ms: Callable[[], int]
+    uptime: Callable[[], tuple[str, int]]
     random_bytes: RandomBytes
     start_thread: Callable[[str, Callable[[], None]], Thread]
     lock: Callable[[], Lock]
@@ -66,7 +75,7 @@ class System:
 SYSTEM: Final = System(
     time.monotonic,
     time.time_ns,
-    lambda: time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000,
+    _uptime,
     os.urandom,
     start_thread,
     threading.RLock,

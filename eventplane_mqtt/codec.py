@@ -36,6 +36,7 @@ _OVERSIZE_HEAD_BYTES: Final = 0xFFFF + 16 * 1024
 OVERSIZE_BYTES."""
 
 _MAX_LENGTH = 268_435_455
+_NEVER = 0xFFFFFFFF  # of a session (MQTT 5.0, section 3.1.2.11.2)
 
 
 _NAMES: Final = (
@@ -394,12 +395,11 @@ def encode_connect(
     *,
     clean: bool,
     keepalive_s: int,
-    session_expiry_s: int = 0,
     max_packet_bytes: int = _MAX_LENGTH,
     username: str | None = None,
     password: bytes | None = None,
 ) -> bytes:
-    """Encode CONNECT; `session_expiry_s` and `max_packet_bytes` exist in MQTT 5 only.
+    """Encode CONNECT; `max_packet_bytes` exists in MQTT 5 only. A session that is not clean never expires.
 
     MQTT 3.1.1 has no password without a username. Raises `UnsendableError`.
     """
@@ -414,7 +414,7 @@ def encode_connect(
         payload += _binary(password)
     properties = b""
     if is_5:
-        expiry = _property(SESSION_EXPIRY, session_expiry_s) if session_expiry_s else b""
+        expiry = b"" if clean else _property(SESSION_EXPIRY, _NEVER)
         properties = _sized(expiry + _property(MAXIMUM_PACKET_SIZE, max_packet_bytes))
     head = b"\x00\x04MQTT" + bytes((version, flags)) + keepalive_s.to_bytes(2, "big")
     return b"\x10" + _sized(head + properties + payload)

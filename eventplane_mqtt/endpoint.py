@@ -150,13 +150,11 @@ class Endpoint:
 
     `host` is a name, an address or the path of a Unix socket, where `port` means nothing.
 
-    `keepalive_s` (0: none, at most 65535), `connect_timeout_s` and `session_expiry_s` in seconds.
+    `keepalive_s` (0: none, at most 65535) and `connect_timeout_s` in seconds.
 
     Without `needs_subscriptions` a connection is up even if the broker refuses the subscriptions.
 
-    In MQTT 3.1.1 a session that is not clean lasts as long as the broker likes, in MQTT 5 for
-    `session_expiry_s` after the connection. No setting: the home's broker is spoken to in MQTT 3.1.1, where
-    its own `persistent_client_expiration` counts, and the cloud gets clean sessions.
+    A session that is not clean lasts as long as the broker likes: we ask for no end by its clock.
     """
 
     host: str
@@ -170,7 +168,6 @@ class Endpoint:
     tls: TlsFiles | PinnedCertificate | None = None
     login: Login | None = None
     protocol: Literal["3.1.1", "5"] = "3.1.1"
-    session_expiry_s: int = 7 * 24 * 3600
     max_packet_bytes: int = MAX_PACKET_BYTES
 
     @property

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
 from eventplane_mqtt.endpoint import BrokerAddress
 from eventplane_mqtt.mailbox import LinkName, Share
+from eventplane_mqtt.reasons import HUNG_UP
 
 _log = logging.getLogger(__name__)
 
@@ -40,6 +42,12 @@ DialAddress = Callable[[BrokerAddress, int], BrokerConnection]
 _HURRIED_FAILURES = 2
 """Failures in a row after which the delay no longer grows while something urgent waits: 1 to 5 s to IoT Core,
 which accepts one CONNECT a second from a device. Ours."""
+
+
+_TAKEOVERS = 3
+_TAKEOVERS_S = 60.0
+"""So many ends without a reason within so many seconds look like a second program with our client id. Ours:
+two that take the session from each other do it about once a second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +115,7 @@ class Link:
         self._act_at = 0.0
         self._hurried_at = 0.0
         self._last_reason = ""
+        self._hung_up: deque[float] = deque(maxlen=_TAKEOVERS)
 
     @property
     def complaint(self) -> str | None:
@@ -212,6 +221,13 @@ class Link:
         return self._connection is not None and generation == self.generation
 
     def _drop(self, reason: str, now: float) -> None:
+        if self.up and HUNG_UP in reason:
+            self._hung_up.append(now)
+            if len(self._hung_up) == _TAKEOVERS and now - self._hung_up[0] <= _TAKEOVERS_S:
+                reason += (
+                    f", {_TAKEOVERS} times within {_TAKEOVERS_S:.0f} s: as if another program connects with "
+                    "the same client id; give each copy of a service its id, and each device its certificate"
+                )
         # A connection that drops at once counts as a failed attempt.
         if self.up and now - self.up_since >= self._backoff.max_s:
             self._failures = 0

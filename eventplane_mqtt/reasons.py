@@ -59,6 +59,9 @@ _NO_IDENTITY: Final = (
 _OF_IDENTITY: Final = frozenset({0x85, 0x86, 0x87, 0x8A})
 """The broker does not accept our identity."""
 
+HUNG_UP: Final = "the broker hung up"
+"""All that is known of an end without a reason, as MQTT 3.1.1 has it."""
+
 _REMEDIES: Final = {
     0x84: "use the other protocol version",
     0x8E: "another connection uses client id {client_id!r}; give each client its own",

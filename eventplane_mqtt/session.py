@@ -307,12 +307,12 @@ class Session:
         if self._phase is _Phase.CLOSING:
             self.end("closed")
         elif error is not None or self._phase is _Phase.UP:
-            self.end(f"connection lost: {error or 'the broker hung up'}")
+            self.end(f"connection lost: {error or reasons.HUNG_UP}")
         elif self._phase is _Phase.CONNECTING:
             # IoT Core refuses in this way.
-            self.end(f"the broker hung up instead of CONNACK; {reasons.identity(self._endpoint)}")
+            self.end(f"{reasons.HUNG_UP} instead of CONNACK; {reasons.identity(self._endpoint)}")
         else:
-            self.end("the broker hung up instead of SUBACK; see its access rules")
+            self.end(f"{reasons.HUNG_UP} instead of SUBACK; see its access rules")
 
     def deadline(self) -> float | None:
         """Return when `tick` has something to do, None for never."""
@@ -513,7 +513,6 @@ def _connect(endpoint: Endpoint, password: bytes | None) -> bytes:
         endpoint.client_id,
         clean=endpoint.clean_session,
         keepalive_s=endpoint.keepalive_s,
-        session_expiry_s=0 if endpoint.clean_session else endpoint.session_expiry_s,
         max_packet_bytes=endpoint.max_packet_bytes,
         username=endpoint.login.username if endpoint.login else None,
         password=password,

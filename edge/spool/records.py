@@ -126,6 +126,8 @@ class DeviceState(NamedTuple):
 class SpoolOrigin(NamedTuple):
     """How the spool came to be. A recovered one has `salvaged` events of `lost_epoch`, as far as known.
 
+    A created one whose `damage` is not '' took the place of another thing's.
+
     At most `lost` events of that epoch are lost (None: unknown), with numbers within `lost_ranges`.
     """
 

@@ -125,19 +125,46 @@ def finish_recovery(path: Path, capacity_bytes: int, system: System) -> None:
         marker_of(path).touch()
         recovered.unlink()
         return
+    _set_aside(path, system)
+    # From its first moment on the new one has its note; the repetition of a cut exchange finds it there.
+    with contextlib.suppress(FileNotFoundError):
+        durable.move(note_of(new), note_of(path))
+    durable.move(recovered, path)
+    _prune(path, capacity_bytes)
+
+
+def owner_of(path: Path) -> Path:
+    """Return the path of the file that names the thing whose spool it is."""
+    return path.with_name(path.name + ".owner")
+
+
+def set_aside_of_another(path: Path, thing: str, capacity_bytes: int, system: System) -> str:
+    """Set the spool at `path` aside unless it is of `thing`; return what was done, '' for nothing.
+
+    Whose a spool without an owner's file is, which an earlier version left, nobody knows: it stays.
+    """
+    try:
+        owner = owner_of(path).read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        return ""
+    if owner == thing:
+        return ""
+    aside = _set_aside(path, system)
+    note_of(path).unlink(missing_ok=True)
+    _prune(path, capacity_bytes)
+    return f"the spool there was of {owner!r:.150}: it is kept as {aside.name}, and nothing of it is sent"
+
+
+def _set_aside(path: Path, system: System) -> Path:
     aside = _aside(path, system)
     for side in ("-wal", ""):
         with contextlib.suppress(FileNotFoundError):
             Path(f"{path}{side}").replace(f"{aside}{side}")
     Path(f"{path}-shm").unlink(missing_ok=True)
     marker_of(path).unlink(missing_ok=True)
-    # The recovered file must never meet the damaged one's log.
+    # Another file at this place must never meet its log.
     durable.sync(path.parent)
-    # From its first moment on the new one has its note; the repetition of a cut exchange finds it there.
-    with contextlib.suppress(FileNotFoundError):
-        durable.move(note_of(new), note_of(path))
-    durable.move(recovered, path)
-    _prune(path, capacity_bytes)
+    return aside
 
 
 @contextlib.contextmanager

@@ -44,7 +44,13 @@ from edge.spool.records import (
     SpoolOrigin,
     StoredEvent,
 )
-from edge.spool.recovery import finish_recovery, marker_of, recover
+from edge.spool.recovery import (
+    finish_recovery,
+    marker_of,
+    owner_of,
+    recover,
+    set_aside_of_another,
+)
 from edge.spool.space import Space, reserve_of, written_bytes
 from edge.spool.tables import (
     DeviceStates,
@@ -87,6 +93,8 @@ class _Change:
 class Spool:
     """The store at `path`, created when it is not there. Opening takes the same time however much is in it.
 
+    It is of one `thing` (None: of anybody): that of another is set aside, and a new one begins.
+
     With `on_disk` False it is in memory and stays empty: it refuses every event and state as a full one does,
     and its pressure is 1.0.
 
@@ -103,8 +111,11 @@ class Spool:
         capacity_bytes: int = CAPACITY_BYTES,
         capacity_deliveries: int = CAPACITY_DELIVERIES,
         on_disk: bool = True,
+        thing: str | None = None,
     ) -> None:
         self.path = path
+        self._thing = thing
+        self._set_aside = ""
         self.is_on_disk = on_disk
         self._capacities = capacity_bytes, capacity_deliveries
         self._system = system
@@ -311,12 +322,16 @@ class Spool:
         in_use = SpoolError(path, "another forwarder writes it", "stop that one first")
         undo.enter_context(durable.only_one(path, in_use))
         finish_recovery(path, capacity_bytes, self._system)
+        if self._thing is not None:
+            self._set_aside = set_aside_of_another(path, self._thing, capacity_bytes, self._system)
         try:
             self._open_without_room(undo)
         except SpoolCorruptError as error:
             recover(path, error.damage, self._system)
             finish_recovery(path, capacity_bytes, self._system)
             self._open_without_room(undo)
+        if self._thing is not None and (self._set_aside or not owner_of(path).exists()):
+            durable.write(owner_of(path), self._thing.encode())
 
     def _open_without_room(self, undo: contextlib.ExitStack) -> None:
         """A start on a full disk takes the reserve."""
@@ -345,7 +360,7 @@ class Spool:
                     announced = self._check_new(note)
                     clock = UptimeClock(self._system.uptime)
                     with transaction(self._db):
-                        create(self._db, SpoolOrigin("created"), clock, announced.epoch)
+                        create(self._db, SpoolOrigin("created", self._set_aside), clock, announced.epoch)
                 self._load(path)
                 _check_commits(note, self._device)
             # A process that was killed may have left a commit, or a name, that a power cut still undoes; what

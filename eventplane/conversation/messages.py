@@ -12,7 +12,15 @@ from eventplane.envelope import Envelope, write_event
 from eventplane.errors import EnvelopeError, EventPlaneError
 from eventplane.guarantee import DELIVERY_GUARANTEE
 from eventplane.limits import MAX_DETAIL_CHARACTERS, MAX_REPLY_BYTES
-from eventplane.names import CAUSATION_ID, CORRELATION_ID, EXPIRY_TIME, REPLY_DEVICE, REPLY_TO, REPLY_TYPE
+from eventplane.names import (
+    CAUSATION_ID,
+    CORRELATION_ID,
+    DELIVER_BY,
+    EXPIRY_TIME,
+    REPLY_DEVICE,
+    REPLY_TO,
+    REPLY_TYPE,
+)
 from eventplane.reasons import Reason
 from eventplane.sender import Sender
 
@@ -137,8 +145,9 @@ def write_reply(request: Envelope, reply: Reply, time: str) -> Envelope:
         CAUSATION_ID: request.id,
     }
     if EXPIRY_TIME in asked:
-        # Without `time` a device leaves the expiry to the cloud: its clock is not the asker's.
-        attributes[EXPIRY_TIME] = asked[EXPIRY_TIME]
+        # Without `time` a device leaves the expiry to the cloud: its clock is not the asker's. When a request
+        # of a device ends, a router has said in the cloud's time.
+        attributes[EXPIRY_TIME] = asked.get(DELIVER_BY, asked[EXPIRY_TIME])
     else:
         attributes["time"] = time
     if REPLY_DEVICE in asked:

@@ -21,6 +21,7 @@ from eventplane.downlink.wire import (
     read_version,
 )
 from eventplane.envelope import Envelope
+from eventplane.guarantee import expires_at_ms
 from eventplane.limits import MAX_DOWNLINK_EVENT_BYTES
 from eventplane.names import REPLY_TYPE
 from eventplane.reasons import Reason
@@ -195,6 +196,6 @@ def _expires_at_ms(event: Envelope, kind: Downlink, accepted_at_ms: int, expiry_
     if kind is Downlink.STATE:
         return None
     ends = [] if expiry_s is None else [accepted_at_ms + 1_000 * expiry_s]
-    if "expirytime" in event.attributes:
-        ends.append(timestamp_ms(str(event.attributes["expirytime"])))
+    if (own := expires_at_ms(event, accepted_at_ms)) is not None:
+        ends.append(own)
     return min(ends, default=None)

@@ -16,6 +16,8 @@ from typing import Final, NamedTuple
 
 from eventplane.contract import Downlink
 from eventplane.downlink.wire import DownlinkError, stamped
+from eventplane.envelope import parse_event
+from eventplane.guarantee import with_sent_time
 from eventplane.reasons import Outcome, Reason
 
 MAX_DELETES: Final = 8
@@ -174,10 +176,13 @@ class Ended:
     detail: str
 
 
-def transmission(item: Desired, message: Message) -> str:
-    """Return `message` as it goes to the device, an event in JSON format."""
+def transmission(item: Desired, message: Message, now_ms: int) -> str:
+    """Return `message` as it goes to the device at `now_ms`, an event in JSON format with what is left."""
+    text = message.text
+    if message.expires_at_ms is not None:
+        text = with_sent_time(parse_event(text), max(0, message.expires_at_ms - now_ms)).json
     return stamped(
-        message.text,
+        text,
         kind=item.kind,
         key=item.key,
         uid=message.uid,

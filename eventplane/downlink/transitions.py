@@ -250,7 +250,7 @@ def transmit(item: Desired, now_ms: int, is_present: bool, ended: tuple[Ended, .
         sent=message.identity,
         due_at_ms=now_ms + wait_ms,
     )
-    return Step(item, publish=transmission(item, message), ended=ended)
+    return Step(item, publish=transmission(item, message, now_ms), ended=ended)
 
 
 def settled(item: Desired, state: State, now_ms: int) -> Desired:

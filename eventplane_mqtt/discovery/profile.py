@@ -106,6 +106,11 @@ def limit_warnings(file: Path, most_in_flight: int, most_bytes: int) -> list[str
     reader.read(str(file), _text(file))
     limits = {**_LIMITS, **reader.limits}
     found = []
+    if reader.expires_at:
+        found.append(
+            f"{reader.expires_at}: Mosquitto deletes sessions by the wall clock, whose step would delete the "
+            "forwarder's with all that waits: remove persistent_client_expiration"
+        )
     if not 0 < limits["max_inflight_messages"] <= most_in_flight:
         found.append(
             f"more than {most_in_flight:,} messages may be in flight, and more than that are not recognised "
@@ -131,6 +136,7 @@ def limit_warnings(file: Path, most_in_flight: int, most_bytes: int) -> list[str
 class _ProfileReader:
     def __init__(self, included: Included) -> None:
         self.limits: dict[str, int] = {}
+        self.expires_at = ""
         self._included = included
         self._default = _Draft()
         self._drafts: list[_Draft] = []
@@ -150,6 +156,8 @@ class _ProfileReader:
             elif word == "include_dir" and not nested:
                 for each, inner in self._included(_needed(word, value, where)):
                     self.read(each, inner, nested=True)
+            elif word == "persistent_client_expiration":
+                self.expires_at = where
             elif word in _LIMITS:
                 # Mosquitto itself refuses what is not a number.
                 self.limits[word] = int(value) if value.isdecimal() else _LIMITS[word]

@@ -111,7 +111,8 @@ def _tapped(record: Record, window: Window, routes: Routes, number: Number) -> T
         unread = MISSING_MEMBER
     if not has_time:
         unread = IMPOSSIBLE_TIME
-    stated, raw = record.values[-1], None if event is None else event.encode()
+    stated, ends_ms = record.values[-2:]
+    own_end_ms, raw = read["expirytime"], None if event is None else event.encode()
     data = [texts[name] for name in ("data", "data_base64") if name in texts]
     # Without one of these it is not judged.
     known: dict[str, Any] = {name: texts.get(name) for name in ("source", "id", "type")}
@@ -130,7 +131,7 @@ def _tapped(record: Record, window: Window, routes: Routes, number: Number) -> T
         partition=texts.get("partitionkey"),
         dead_letter_reason=texts.get("deadletterreason"),
         recorded_at_ms=read["recordedtime"],
-        expires_at_ms=read["expirytime"],
+        expires_at_ms=ends_ms if own_end_ms is not None and is_time(ends_ms) else own_end_ms,
         hops=read[ROUTER_HOPS],
         asks_best_effort=bool(read[DELIVERY_GUARANTEE]),
         names_sender=SENDER_DEVICE in texts,

@@ -128,7 +128,11 @@ def tap_rows(rows: DataFrame, window: Window, routes: Column, keys: DataFrame | 
         "partition": texts["partitionkey"],
         "dead_letter_reason": texts["deadletterreason"],
         "recorded_at_ms": sf.col("read_recordedtime"),
-        "expires_at_ms": sf.col("read_expirytime"),
+        # Of what an older archive writer wrote, the event's own time is all that there is.
+        "expires_at_ms": sf.when(
+            sf.col("read_expirytime").isNotNull(),
+            sf.when(_is_time("expires_at_ms"), sf.col("expires_at_ms")).otherwise(sf.col("read_expirytime")),
+        ),
         "hops": sf.col(f"read_{ROUTER_HOPS}"),
         "asks_best_effort": sf.col(f"read_{DELIVERY_GUARANTEE}").isNotNull(),
         "names_sender": texts[SENDER_DEVICE].isNotNull(),

@@ -19,7 +19,7 @@ from eventplane.ledger import HANDOVERS, HandoverRecord, to_line
 from eventplane.limits import MAX_RECEIVES
 from eventplane.reasons import Outcome
 from eventplane.retries import is_reported
-from eventplane.sqs_binding import split
+from eventplane.sqs_binding import QueueClock, split
 from lambdas.common.archive import Archive
 from lambdas.common.aws import WORST_CALL_MS
 from lambdas.common.clock import Clock
@@ -53,7 +53,7 @@ class _Batch:
     held: dict[str, int] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class WebhookService:
     """Hands over the events of an inbox to its webhook by `delivery`, one after the other.
 
@@ -66,10 +66,15 @@ class WebhookService:
     clock: Clock
     uniform: Uniform
     _done: OrderedDict[str, None] = field(default_factory=OrderedDict, init=False)
+    _queue_clock: QueueClock = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._queue_clock = QueueClock(self.clock)
 
     def process(self, messages: Sequence[QueueMessage], invocation: Invocation) -> dict[str, int]:
         """Deliver `messages`; return the ids of those that have to come again, and in how many seconds."""
         batch = _Batch(invocation.remaining_ms)
+        self._queue_clock.observe(messages)
         self.delivery.breaker.begin()
         records: list[HandoverRecord] = []
         again: dict[str, int] = {}
@@ -130,7 +135,8 @@ class WebhookService:
         try:
             event = parse_event(message.body)
             # It may have waited for long: for the endpoint, or for a message that failed before it.
-            if reason := why_expired(event, self.clock(), message.sent_at_ms, self.letters.channel):
+            present_ms = self._queue_clock.at_least(message)
+            if reason := why_expired(event, present_ms, message.sent_at_ms, self.letters.channel):
                 logger.info("expired", **correlation(message, event), reason=reason)
                 return self._record(message, event, Outcome.EXPIRED, reason, None)
             answer = batch.failure or self.delivery.attempt(event, batch.remaining_ms)
@@ -198,7 +204,7 @@ class WebhookService:
         status: int | None,
     ) -> HandoverRecord:
         return HandoverRecord(
-            decided_at_ms=self.clock(),
+            decided_at_ms=max(self._queue_clock(), self._queue_clock.at_least(message)),
             entered_at_ms=message.sent_at_ms,
             channel=self.letters.channel.address,
             contract_version=self.letters.contract.version,

@@ -11,10 +11,11 @@ from eventplane.contract import Channel, Contract, ParticipantKind, Place, Prior
 from eventplane.dead_letter import DEAD_LETTER_TYPE, Refusal, dead_letter, letter_id, reason_in
 from eventplane.envelope import Envelope, hops_of, parse_event, sent_on
 from eventplane.errors import EnvelopeError
-from eventplane.guarantee import NOT_REPEATED, is_promised, why_expired
+from eventplane.guarantee import NOT_REPEATED, expires_at_ms, is_promised, why_expired
 from eventplane.ingest import Accepted, parse_frame
 from eventplane.ledger import Basis, LedgerRecord
 from eventplane.limits import MAX_EVENT_BYTES, MAX_SENT_EVENT_BYTES
+from eventplane.names import DELIVER_BY
 from eventplane.ordering import OrderedInboxes
 from eventplane.reasons import Outcome, Reason
 from eventplane.router import Router
@@ -52,13 +53,14 @@ class Step:
 @dataclass(frozen=True, slots=True)
 class _Entry:
     """How something came in: the queue message and its attempt, when it was accepted and first received (Unix
-    milliseconds), from which client, who sent it or put it back, and on what basis it is decided. Of what is
-    sent again by an order, `is_replay`, all is promised."""
+    milliseconds), from which client, who sent it or put it back, and on what basis it is decided. What had
+    expired at `present_ms` is over. Of what is sent again by an order, `is_replay`, all is promised."""
 
     message_id: str
     attempt: int
     accepted_at_ms: int
     received_at_ms: int | None
+    present_ms: int
     client_id: str | None
     sender: Sender
     basis: Basis = Basis.IN_FORCE
@@ -93,13 +95,18 @@ class Planner:
         self._has_frames = kind is ParticipantKind.DEVICE
         self._down = contract.device.inbox.address
 
-    def plan(self, message: QueueMessage, now_ms: int, *, is_replay: bool = False) -> Iterator[Step]:
-        """The steps of one message, at least one for each item in it; `now_ms` in Unix milliseconds.
+    def plan(
+        self, message: QueueMessage, now_ms: int, present_ms: int | None = None, *, is_replay: bool = False
+    ) -> Iterator[Step]:
+        """The steps of one message, at least one for each item in it.
 
+        `now_ms` is for records; what had expired at `present_ms` (None: at `now_ms`) is over. Both in Unix
+        milliseconds.
         In a replay everything is delivered at least once: its order is repeated until all of it is done.
         """
         self._filters.begin()
-        entry, items = self._open(message)
+        entry, items = self._open(message, now_ms if present_ms is None else present_ms)
+        now_ms = max(now_ms, entry.present_ms)
         entry = replace(entry, is_replay=is_replay)
         check = self._payloads.of_message()
         for item in items:
@@ -121,6 +128,7 @@ class Planner:
                 record.attempt,
                 record.entered_at_ms,
                 record.received_at_ms,
+                now_ms,
                 record.client_id,
                 original.sender,
                 record.basis,
@@ -133,18 +141,18 @@ class Planner:
 
     def letter(self, message: QueueMessage, letter: Envelope, now_ms: int) -> Iterator[Step]:
         """The steps of a dead `letter` that somebody else wrote about what `message` asks for."""
-        entry = _Entry(message.id, message.attempt, now_ms, message.received_at_ms, None, THE_PLANE)
+        entry = _Entry(message.id, message.attempt, now_ms, message.received_at_ms, now_ms, None, THE_PLANE)
         stamped = letter if letter.sender == THE_PLANE else stamp_sender(letter, THE_PLANE)
         return self._letter_steps(entry, stamped, now_ms)
 
-    def _open(self, message: QueueMessage) -> tuple[_Entry, Iterator[Accepted]]:
-        entry = _Entry(
-            message.id, message.attempt, message.sent_at_ms, message.received_at_ms, None, Sender()
-        )
+    def _open(self, message: QueueMessage, present_ms: int) -> tuple[_Entry, Iterator[Accepted]]:
+        sent_ms, received_ms = message.sent_at_ms, message.received_at_ms
+        entry = _Entry(message.id, message.attempt, sent_ms, received_ms, present_ms, None, Sender())
         original = message.body.encode("utf-8", "surrogatepass")
         try:
             if not self._has_frames:
-                return entry, iter([Accepted(0, parse_event(message.body), original, None)])
+                event = parse_event(message.body)
+                return entry, iter([Accepted(0, event, original, None, expires_at_ms(event, sent_ms))])
             frame = parse_frame(message.body)
         except EnvelopeError as error:
             return entry, iter([Accepted(0, None, original, error)])
@@ -181,7 +189,7 @@ class Planner:
         try:
             stamped = self._stamped(entry, event)
             outgoing = stamped if self._has_frames and not hops_of(event) else sent_on(stamped)
-            outgoing = self._ordered.valid(outgoing)
+            outgoing = _limited(self._ordered.valid(outgoing), item.expires_at_ms)
         except EnvelopeError as error:
             if error.reason == Reason.HOP_LIMIT and event.type == DEAD_LETTER_TYPE:
                 # A letter about a letter would only keep the loop going.
@@ -224,7 +232,7 @@ class Planner:
                 yield from self.dead(Step(record(route, Outcome.DELIVERED, None), event), refusal, now_ms)
             elif not is_wanted:
                 yield Step(record(route, Outcome.NO_INTEREST, Reason.NO_INTEREST), event)
-            elif why := why_expired(event, now_ms, since_ms, *channels):
+            elif why := why_expired(outgoing, entry.present_ms, since_ms, *channels):
                 yield Step(record(route, Outcome.EXPIRED, why), event)
             elif entry.is_replay or is_promised(self._contract, event, self._channel, route):
                 yield Step(record(route, Outcome.DELIVERED, None), event, outgoing)
@@ -314,3 +322,14 @@ class Planner:
             digest=digest,
             dead_letter_reason=reason_in(event) if event else None,
         )
+
+
+def _limited(event: Envelope, ends_ms: int | None) -> Envelope:
+    """Return `event` with the time until which it is to be delivered, where it does not say so itself.
+
+    Without room for that it has in its inbox the lifetime that it had when it was written.
+    """
+    if ends_ms is None or expires_at_ms(event, 0) == ends_ms:
+        return event
+    limited = event.with_attributes({DELIVER_BY: timestamp_of_ms(ends_ms)})
+    return limited if limited.bytes <= MAX_EVENT_BYTES else event

@@ -10,6 +10,7 @@ from eventplane.contract import Route
 from eventplane.dead_letter import DEAD_LETTER_TYPE, letter_id
 from eventplane.device_reports import short_digest
 from eventplane.envelope import Envelope
+from eventplane.guarantee import expires_at_ms
 from eventplane.ledger import HANDOVERS, LEDGER, TAP, HandoverRecord, LedgerRecord, TapRecord
 from eventplane.reasons import Outcome
 from eventplane.sender import PLANE, sender_in_frame
@@ -124,6 +125,7 @@ def tapped(case: Case) -> TapRecord:
         event=case.event.json,
         original_base64=None,
         refusal=None,
+        expires_at_ms=expires_at_ms(case.event, case.passage.accepted_at_ms),
     )
 
 

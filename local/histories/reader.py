@@ -115,7 +115,6 @@ class CloudReader:
             mode=Mode.EXACTLY_ONCE,
             on_notice=lambda _: None,
             on_doubt=partial(_is_open, self._handled, self.participant),
-            has_expired=transport.has_expired,
             system=system,
         )
         while True:

@@ -171,7 +171,7 @@ class Program:
         return System(
             lambda: engine.now_s,
             lambda: 1_000_000 * engine.now_ms,
-            lambda: round(1_000 * engine.now_s),
+            lambda: ("boot", round(1_000 * engine.now_s)),
             random_bytes,
             self._start_thread,
             lambda: TaskLock(engine),

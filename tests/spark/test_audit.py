@@ -114,12 +114,17 @@ def plant_refusals(archive: SmallArchive) -> None:
     del archive.ledger[-2:]
 
 
+THEN = "1970-01-01T00:00:00Z"
+
+
 def plant_ends(archive: SmallArchive) -> None:
     """Ends by expiry, guarantee and interest that hold, and the same where they do not."""
     for outcome, reason, attributes in (
         (Outcome.EXPIRED, None, {"expirytime": "2026-03-01T12:00:00.040Z"}),
         (Outcome.EXPIRED, None, {"expirytime": "2026-03-01T12:00:00.041Z"}),
         (Outcome.EXPIRED, None, {"expirytime": "2026-02-28t23:59:60z"}),
+        (Outcome.EXPIRED, None, {"time": THEN, "expirytime": "1970-01-01T00:00:00.040Z"}),
+        (Outcome.EXPIRED, None, {"time": THEN, "expirytime": "1970-01-01T00:00:00.041Z"}),
         (Outcome.DROPPED, FAILED, {"deliveryguarantee": "best_effort"}),
         (Outcome.DROPPED, FAILED, {}),
         (Outcome.NO_INTEREST, Reason.NO_INTEREST, {"room": "bath"}),

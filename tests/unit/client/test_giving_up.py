@@ -20,6 +20,7 @@ from eventplane.limits import MAX_RECEIVES
 from eventplane.reasons import Reason
 from eventplane.retries import LONGEST_S, ROUTINE, SPARE, UNSETTLED, URGENT, URGENT_S, RetrySchedule
 from eventplane.sqs_binding import DATA_TYPE, RETRIES
+from eventplane.values import timestamp_ms, timestamp_of_ms
 from eventplane_client.errors import BatchFailedError, NothingThereError, UnhandleableError
 from eventplane_client.functions import handles_events
 from eventplane_client.inbox import Inbox
@@ -251,6 +252,26 @@ def test_the_age_of_an_event_is_that_of_its_queues_clock(skew_s: int) -> None:
     world.start()
     world.run(660)
     assert len(world.letters) == 1
+
+
+@pytest.mark.parametrize("wrong_s", [-(10**9), -840, 840, 10**9])
+@pytest.mark.parametrize("time", ["1970-01-01T00:00:12Z", "2056-01-01T00:00:00Z"])
+@pytest.mark.parametrize(("waited_s", "is_late"), [(590, False), (601, True)])
+def test_a_reader_counts_a_lifetime_from_the_arrival_by_its_queues_clock(
+    wrong_s: int, time: str, waited_s: int, is_late: bool
+) -> None:
+    world = World()
+    world.system = replace(
+        world.system, time_ns=lambda: (world.aws.clock.now_ms + 1_000 * wrong_s) * 1_000_000
+    )
+    ends = timestamp_of_ms(timestamp_ms(time) + 600_000)
+    world.send(event("alarm", time=time, expirytime=ends))
+    world.send(event("said", time=time, expirytime=ends, deliverby=timestamp_of_ms(world.start_ms + 600_000)))
+    world.aws.clock.now_ms += 1_000 * waited_s
+    world.start()
+    world.run(waited_s + 5)
+    assert world.handled.keys() == (set() if is_late else {"alarm", "said"})
+    assert world.letters == []
 
 
 def exchange_is_down(_: Envelope) -> None:

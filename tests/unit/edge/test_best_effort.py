@@ -30,7 +30,7 @@ def filled(*texts: str) -> tuple[VolatileQueue, list[tuple[str, str | None]]]:
         "display.inbox", BEST_EFFORT_RANK, lambda event, reason: ends.append((event.json[:1], reason))
     )
     for text in texts:
-        queue.put(VolatileEvent("display.inbox", READING, text, b""))
+        queue.put(VolatileEvent("display.inbox", READING, text, b""), 0)
     return queue, ends
 
 

@@ -6,7 +6,11 @@ from datetime import timedelta
 
 import pytest
 
+from eventplane.envelope import parse_event
+from eventplane.guarantee import is_expired_on_device, lifetime_ms
+from eventplane.names import LIFETIME_ATTRIBUTES
 from eventplane.reasons import Outcome
+from eventplane.values import timestamp
 from eventplane_mqtt.mailbox import LinkName
 from tests.unit.edge.fakes import ALARM, Device, MakeDevice, contract, event
 
@@ -70,6 +74,61 @@ def test_it_is_sent_while_it_has_not_expired(
     offline.turn(after=1.0)
     assert offline.uplinked() == [["e"]]
     assert told(offline) == []
+
+
+WRONG_CLOCKS = [timedelta(), timedelta(minutes=-14), timedelta(days=-19_000), timedelta(days=14_000)]
+
+
+@pytest.mark.source("C4")
+@pytest.mark.parametrize("wrong_by", WRONG_CLOCKS)
+@pytest.mark.parametrize("step", [timedelta(), timedelta(days=60), timedelta(days=-60)])
+@pytest.mark.parametrize("has_time", [True, False])
+def test_what_is_sent_says_what_is_left_of_its_lifetime(
+    offline: Device, wrong_by: timedelta, step: timedelta, has_time: bool
+) -> None:
+    offline.time.wrong_by = wrong_by
+    now = offline.time.now()
+    dated = {"time": timestamp(now)} if has_time else {}
+    mortal = event("e", subject="show", expirytime=timestamp(now + timedelta(seconds=600)), **dated)
+    offline.send(mortal, event("for ever"))
+    stored = offline.waiting()[0]
+    offline.time.wrong_by += step
+    offline.turn(after=100.0)
+    back(offline)
+    offline.turn(after=1.0)
+    sent = offline.sent_up()
+    left_ms = lifetime_ms(sent[0])
+    assert [each.id for each in sent] == ["e", "for ever"]
+    assert left_ms is not None
+    assert 480_000 <= left_ms <= 500_000
+    assert "senttime" not in sent[1].attributes
+    # The text without it is what the manifest's digest is of.
+    assert sent[0].without(["senttime"]) == stored
+
+
+@pytest.mark.source("C4")
+@pytest.mark.parametrize("wrong_by", WRONG_CLOCKS)
+def test_a_service_learns_by_which_uptime_an_event_expires(device: Device, wrong_by: timedelta) -> None:
+    device.time.wrong_by = wrong_by
+    at = device.time.now()
+    ends = timestamp(at + timedelta(seconds=600))
+    device.send(event("fire", ALARM, time=timestamp(at), expirytime=ends))
+    uptime_ms = device.time.uptime().ms
+    (payload,) = device.delivered("call")
+    fire = parse_event(payload)
+    assert not is_expired_on_device(fire, "boot", uptime_ms + 599_999)
+    assert is_expired_on_device(fire, "boot", uptime_ms + 600_000)
+    device.confirm()
+    assert device.delivered("call") == [payload]
+
+
+@pytest.mark.parametrize("name", LIFETIME_ATTRIBUTES)
+def test_what_a_sender_says_of_hops_is_taken_off(device: Device, name: str) -> None:
+    device.send(event("e", **SHORT, **{name: "2001-01-01T00:01:39Z"}))
+    device.turn(after=1.0)
+    (sent,) = device.sent_up()
+    assert lifetime_ms(sent) == 99_000
+    assert sent.attributes.keys() & set(LIFETIME_ATTRIBUTES) <= {"senttime"}
 
 
 def test_what_is_read_ahead_can_still_expire(make: MakeDevice) -> None:

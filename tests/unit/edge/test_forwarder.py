@@ -34,6 +34,27 @@ def test_what_arrived_is_stored_then_acknowledged_in_order_with_one_message_of_r
     assert device.spool.backlog() == {"device.outbox": 3}
 
 
+def test_a_session_that_the_broker_has_forgotten_is_reported(device: Device) -> None:
+    lost = ("eventplane/+/outbox", "session_lost")
+    assert device.not_stored()[lost] == 0
+    for times in (1, 2, 3):
+        if times == 2:
+            device.restart(connected=False)
+        else:
+            device.disconnect(LOCAL)
+        device.local.last.resumed = False
+        device.connect(LOCAL)
+        device.turn(after=61.0)
+        assert device.not_stored()[lost] == times
+
+
+def test_a_first_connection_has_no_session_to_miss(make: MakeDevice) -> None:
+    device = make(connected=False, settled=False)
+    device.local.last.resumed = False
+    device.connect(LOCAL)
+    assert not device.not_stored()
+
+
 def test_no_message_of_receipts_is_larger_than_the_broker_takes(device: Device) -> None:
     sent = device.from_service(event("e"))
     device.turn(*[sent] * 5_000)

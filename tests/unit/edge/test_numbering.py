@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from edge.numbering import MOST_URGENT, RecentKeys, lifetime_ms, why_expired
+from edge.numbering import MOST_URGENT, RecentKeys, why_expired
 from edge.spool import Delivery, PendingDelivery
 from eventplane.device_reports import KEY_BYTES, key_digest
 from eventplane.guarantee import BY_CHANNEL, BY_EVENT
@@ -47,23 +47,6 @@ def test_source_and_id_both_count() -> None:
 
 
 T0, T5 = "2024-01-01T00:00:00Z", "2024-01-01T00:00:05.250Z"
-
-
-@pytest.mark.parametrize(
-    ("attributes", "expected"),
-    [
-        ({}, None),
-        ({"time": T0}, None),
-        ({"expirytime": T5}, None),
-        ({"time": T0, "expirytime": T5}, 5250),
-        ({"time": "1970-01-01T00:00:00Z", "expirytime": "1970-01-01T01:00:05+01:00"}, 5000),
-        ({"time": T5, "expirytime": T0}, 0),
-    ],
-)
-def test_a_lifetime_is_a_difference_on_the_events_own_clock(
-    attributes: dict[str, str], expected: int | None
-) -> None:
-    assert lifetime_ms(event("e", **attributes)) == expected
 
 
 @pytest.mark.parametrize(

@@ -199,6 +199,34 @@ def test_the_spools_origin_is_created_until_something_is_stored(path: Path) -> N
     assert kinds == ["created", "created", "resumed"]
 
 
+@pytest.mark.parametrize("cut", [False, True])
+def test_a_spool_of_another_thing_is_kept_and_nothing_of_it_is_sent(
+    path: Path, cut: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Spool(path, SYSTEM, thing="home-1") as spool:
+        spool.commit([arrival(1)], uptime_ms=0)
+        epoch = spool.epoch
+    if cut:
+
+        def fail(*_: object) -> None:
+            raise OSError(errno.EIO, "disk I/O error")
+
+        with monkeypatch.context() as broken:
+            broken.setattr("edge.spool.log.announce", fail)
+            with pytest.raises(SpoolUnavailableError):
+                Spool(path, SYSTEM, thing="home-2")
+    with Spool(path, SYSTEM, thing="home-2") as spool:
+        assert spool.epoch != epoch
+        assert (spool.next_sequence, waiting(spool), spool.recent_keys(9)) == (1, [], [])
+        assert "of 'home-1'" in spool.origin.damage
+        spool.commit([arrival(1)], uptime_ms=0)
+    for own in ("home-2", None):
+        with Spool(path, SYSTEM, thing=own) as spool:
+            assert (spool.origin.kind, len(waiting(spool))) == ("resumed", 1)
+    aside = next(path.parent.glob("*.damaged-0001-*Z"))
+    assert read_backlog(aside) == {CLOUD: 1}
+
+
 def test_the_uptime_clock_runs_during_a_boot_and_stops_without_power(path: Path) -> None:
     with Spool(path, replace(SYSTEM, uptime=lambda: Uptime("a", 100))) as spool:
         assert spool.clock() == 0

@@ -12,6 +12,7 @@ KNOWN = {
         "principal",
         "",
         "digest",
+        "expires_at_ms",
     ],
     "ledger": [
         "decided_at_ms entered_at_ms entered_by contract_version source id type priority client_id "

@@ -16,12 +16,15 @@ from eventplane.guarantee import (
     BY_CHANNEL,
     BY_EVENT,
     decide,
+    expires_at_ms,
     guarantee_of,
     is_expired,
     is_expired_on_device,
     is_promised,
+    lifetime_ms,
     why_expired,
 )
+from eventplane.values import MAX_TIME_MS
 from tests.small_contract import small_contract
 
 BEST_EFFORT, AT_LEAST_ONCE = DeliveryGuarantee.BEST_EFFORT, DeliveryGuarantee.AT_LEAST_ONCE
@@ -111,29 +114,64 @@ def test_an_event_expires_at_its_expirytime_and_not_before() -> None:
     assert not is_expired(event(), 2**62)
 
 
-HOUR_MS = 3_600_000
-NOON_MS = 1_893_499_200_000
+T0, T5 = "2024-01-01T00:00:00Z", "2024-01-01T00:00:05.250Z"
+LONG_AGO = {"time": "1970-01-01T00:00:12Z", "expirytime": "1970-01-01T00:10:12Z"}
+
+
+@pytest.mark.parametrize(
+    ("attributes", "expected"),
+    [
+        ({}, None),
+        ({"time": T0}, None),
+        ({"expirytime": T5}, None),
+        ({"time": T0, "expirytime": T5}, 5250),
+        ({"time": "1970-01-01T00:00:00Z", "expirytime": "1970-01-01T01:00:05+01:00"}, 5000),
+        ({"time": T5, "expirytime": T0}, 0),
+        ({"time": T0, "senttime": "2024-01-01T00:00:05Z", "expirytime": T5}, 250),
+        ({"senttime": T0, "expirytime": T5}, 5250),
+    ],
+)
+def test_a_lifetime_is_a_difference_on_the_events_own_clock(
+    attributes: dict[str, str], expected: int | None
+) -> None:
+    assert lifetime_ms(event(**attributes)) == expected
 
 
 @pytest.mark.source("C4")
 @pytest.mark.parametrize(
-    ("time", "expirytime", "uptime_ms", "expired"),
+    ("attributes", "expected"),
     [
-        ("2030-01-01T11:30:00Z", "2030-01-01T12:00:00Z", HOUR_MS, True),
-        ("2030-01-01T11:30:00Z", "2030-01-01T12:00:00.001Z", HOUR_MS, False),
-        ("2030-01-01T11:00:00Z", "2030-01-01T12:00:00Z", HOUR_MS, True),
-        ("2030-01-01T10:59:59Z", "2030-01-01T12:00:00Z", HOUR_MS, False),  # it may have been switched off
-        ("1970-01-01T00:01:00Z", "1970-01-01T00:11:00Z", HOUR_MS, False),  # written before the clock was set
-        (None, "2030-01-01T11:59:00Z", HOUR_MS, False),
-        ("2030-01-01T11:30:00Z", None, HOUR_MS, False),
-        ("2030-01-01T13:00:00Z", "2030-01-01T12:00:00Z", HOUR_MS, True),  # over before it began
+        ({}, None),
+        ({"deliverby": T5}, None),
+        (LONG_AGO, 1_600_000),
+        ({**LONG_AGO, "senttime": "1970-01-01T00:10:11Z"}, 1_001_000),
+        ({**LONG_AGO, "senttime": "1970-01-01T00:11:00Z"}, 1_000_000),
+        ({"time": "9999-01-01T00:00:00Z", "expirytime": "9999-01-01T00:10:00Z"}, 1_600_000),
+        ({"time": "1970-01-01T00:00:00Z", "expirytime": "9999-12-31T23:59:59.999Z"}, MAX_TIME_MS),
+        ({"expirytime": T5}, 1_704_067_205_250),
+        ({**LONG_AGO, "deliverby": T5}, 1_704_067_205_250),
     ],
 )
-def test_on_a_device_only_what_was_written_since_it_started_can_have_expired(
-    time: str | None, expirytime: str | None, uptime_ms: int, expired: bool
+def test_an_event_expires_a_lifetime_after_its_acceptance_whatever_its_clock_is(
+    attributes: dict[str, str], expected: int | None
 ) -> None:
-    given = {name: text for name, text in (("time", time), ("expirytime", expirytime)) if text}
-    assert is_expired_on_device(event(**given), NOON_MS, uptime_ms) is expired
+    assert expires_at_ms(event(**attributes), 1_000_000) == expected
+
+
+@pytest.mark.source("C4")
+@pytest.mark.parametrize(
+    ("boot", "uptime_ms", "limit", "expired"),
+    [
+        ("b1", 5_000, "5000 b1", True),
+        ("b1", 4_999, "5000 b1", False),
+        ("b2", 9_000, "5000 b1", False),  # it was switched off, nobody knows for how long
+        ("b1", 9_000, None, False),
+        ("b1", 9_000, "soon b1", False),
+    ],
+)
+def test_on_a_device_the_uptime_decides(boot: str, uptime_ms: int, limit: str | None, expired: bool) -> None:
+    given = event(**LONG_AGO) if limit is None else event(**LONG_AGO, uptimelimit=limit)
+    assert is_expired_on_device(given, boot, uptime_ms) is expired
 
 
 def inbox(expiry_s: int | None) -> Channel:

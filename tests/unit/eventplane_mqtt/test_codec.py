@@ -48,8 +48,8 @@ def decode(data: bytes, version: int = 4) -> list[Packet]:
             "10 0e 00 04 4d 51 54 54 04 00 01 2c 00 02 6d 65",
         ),
         (
-            encode_connect(5, "me", clean=False, keepalive_s=0, session_expiry_s=3600, max_packet_bytes=1024),
-            "10 19 00 04 4d 51 54 54 05 00 00 00 0a 11 00 00 0e 10 27 00 00 04 00 00 02 6d 65",
+            encode_connect(5, "me", clean=False, keepalive_s=0, max_packet_bytes=1024),
+            "10 19 00 04 4d 51 54 54 05 00 00 00 0a 11 ff ff ff ff 27 00 00 04 00 00 02 6d 65",
         ),
         (
             encode_connect(5, "", clean=True, keepalive_s=1, max_packet_bytes=16),

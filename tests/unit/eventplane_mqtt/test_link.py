@@ -47,6 +47,30 @@ def test_a_lost_connection_is_dialled_again_after_the_backoff(link: Link, wires:
     assert wires.last.generation == 2
 
 
+@pytest.mark.parametrize(
+    ("ends_at", "reason", "is_named"),
+    [
+        ((1.0, 30.0, 59.0), "connection lost: the broker hung up", True),
+        ((1.0, 30.0, 92.0), "connection lost: the broker hung up", False),
+        ((1.0, 30.0), "connection lost: the broker hung up", False),
+        ((1.0, 30.0, 59.0), "connection lost: timed out", False),
+    ],
+)
+def test_two_programs_that_take_the_session_from_each_other_are_named(
+    link: Link,
+    wires: Wires,
+    caplog: pytest.LogCaptureFixture,
+    ends_at: tuple[float, ...],
+    reason: str,
+    is_named: bool,
+) -> None:
+    for at in ends_at:
+        link.tick(link.deadline() or 0.0)
+        link.connected(wires.last.generation, at)
+        link.disconnected(wires.last.generation, reason, at)
+    assert ("another program connects with the same client id" in caplog.text) is is_named
+
+
 def test_a_connection_that_drops_at_once_counts_as_a_failed_attempt(link: Link, wires: Wires) -> None:
     now, dialled = 0.0, []
     for _ in range(12):

@@ -197,6 +197,7 @@ def test_what_enters_in_the_cloud_is_internal(archive: SmallArchive) -> None:
     assert (report.totals["internal"], report.totals["expected"]) == (1, 0)
 
 
+THEN = "1970-01-01T00:00:00Z"
 NOON_40 = {"expirytime": "2026-03-01T12:00:00.040Z"}
 """When the router decides."""
 AGED = {
@@ -214,6 +215,9 @@ AGED = {
         ({}, NOON_40, {"outcome": "expired", "route": None}, "expired"),
         ({}, {"expirytime": "2026-03-01T12:00:00.041Z"}, {"outcome": "expired"}, "lost"),
         ({}, {}, {"outcome": "expired"}, "lost"),
+        # By no clock but that of its acceptance: a device's may be decades wrong.
+        ({}, {"time": THEN, "expirytime": "1970-01-01T00:00:00.040Z"}, {"outcome": "expired"}, "expired"),
+        ({}, {"time": THEN, "expirytime": "1970-01-01T00:00:00.041Z"}, {"outcome": "expired"}, "lost"),
         # What the core cannot read, as a leap second was once, is the router's to judge.
         ({}, {"expirytime": "2026-02-28T23:59:60Z"}, {"outcome": "expired"}, "expired"),
         ({"expiry_s": 10}, {}, AGED, "expired"),

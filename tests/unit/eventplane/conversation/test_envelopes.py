@@ -86,6 +86,8 @@ def test_a_reply_arrives_as_it_was_given(
     assert read_reply(event) == ("c1", reply)
     assert (event.attributes["replyto"], event.attributes["causationid"]) == ("button", "1")
     assert (event.attributes["expirytime"], event.attributes["todevice"]) == (DEADLINE, "home-1")
+    of_device = write_reply(request().stamped(deliverby=NOW), reply, NOW)
+    assert of_device.attributes["expirytime"] == NOW
     document = json.loads(event.json)
     document["data"]["mood"] = "a member of a later version"
     assert read_reply(parse_event(json.dumps(document))) == ("c1", reply)

@@ -162,7 +162,7 @@ def test_the_largest_event_still_fits_with_all_that_is_put_in_front() -> None:
     wanted = addressed(largest, Downlink.STATE, 10**18)
     message = replace(wanted.message, version=10**18 - 1)
     item = Desired(thing="home-1", key=wanted.key, kind=wanted.kind, fence=10**17, reset=10**13)
-    text = transmission(item, message)
+    text = transmission(item, message, NOW_MS)
     # The device numbers it as well.
     assert len(text) + 200 <= MAX_EVENT_BYTES
     assert text.endswith(largest.json[1:])

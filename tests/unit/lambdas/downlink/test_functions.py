@@ -16,7 +16,9 @@ from eventplane.downlink.table import fleet_reset, one_reset
 from eventplane.downlink.transitions import AWAY_MS, LOOK_MS, Step
 from eventplane.downlink.wire import key_of_sender
 from eventplane.envelope import parse_event, write_event
+from eventplane.guarantee import lifetime_ms
 from eventplane.records import Records
+from eventplane.values import timestamp_ms, timestamp_of_ms
 from lambdas.common.metrics import Metric
 from lambdas.common.queue_function import queue_function
 from lambdas.downlink import answers, desired, due, items, reconciler
@@ -353,6 +355,16 @@ def test_an_expired_command_is_neither_sent_nor_a_dead_letter(world: World) -> N
     world.reconcile()
     world.subscribed("home-2")
     assert (world.sent, world.reasons()) == ([], [])
+
+
+@pytest.mark.parametrize("time", ["1970-01-01T00:00:12Z", "2056-01-01T00:00:00Z"])
+def test_a_command_goes_down_with_what_is_left_of_its_lifetime(world: World, time: str) -> None:
+    ends = timestamp_of_ms(timestamp_ms(time) + 600 * S)
+    world.desire(command(1, "home-2", time=time, expirytime=ends))
+    world.clock.now_ms = START + 500 * S
+    world.subscribed("home-2")
+    ((_, sent),) = world.sent
+    assert lifetime_ms(sent.event) == 100 * S
 
 
 def test_the_work_queue_accepts_redriven_failures_of_the_rule_and_ignores_claims(world: World) -> None:

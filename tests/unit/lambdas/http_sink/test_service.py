@@ -17,6 +17,7 @@ from eventplane.endpoints import BREAK_FIRST_S
 from eventplane.envelope import Envelope, parse_event
 from eventplane.settings import SettingsError
 from eventplane.sqs_binding import pack
+from eventplane.values import timestamp_of_ms
 from lambdas.common.queue import Invocation, QueueMessage
 from lambdas.common.queue_function import queue_function
 from lambdas.http_sink import webhook as handler
@@ -33,6 +34,7 @@ from tests.unit.lambdas.http_sink.conftest import (
 from tests.unit.lambdas.http_sink.test_request import NOW_S, verify
 from tests.unit.lambdas.support import (
     ALARM,
+    NOW_MS,
     READ,
     LambdaContext,
     event,
@@ -175,6 +177,24 @@ def test_an_expired_event_is_recorded_and_not_delivered(hook: Hook) -> None:
         ("2", "expired", "channel_expiry", None),
         ("3", "expired", "expirytime", None),
     ]
+
+
+@pytest.mark.parametrize(("ahead_ms", "attempt"), [(0, 1), (840_000, 1), (840_000, 2), (-840_000, 1)])
+def test_a_webhook_counts_from_the_arrival_by_the_clock_of_its_queue(
+    hook: Hook, ahead_ms: int, attempt: int
+) -> None:
+    clock = {"time": "1970-01-01T00:00:12Z", "expirytime": "1970-01-01T00:10:12Z"}
+    left, none_left = (timestamp_of_ms(NOW_MS + ms) for ms in (1, 0))
+    given = [
+        alarm("1", attempt, age_s=599, **clock),
+        alarm("2", attempt, age_s=600, **clock),
+        alarm("3", attempt, deliverby=left, **clock),
+        alarm("4", attempt, deliverby=none_left, **clock),
+    ]
+    hook.cloud.clock.now_ms = NOW_MS + ahead_ms
+    delivered(hook, *(replace(each, received_at_ms=NOW_MS) for each in given))
+    ends = [(id, outcome) for id, outcome, *_ in hook.outcomes()]
+    assert ends == [("1", "delivered"), ("2", "expired"), ("3", "delivered"), ("4", "expired")]
 
 
 @pytest.mark.parametrize(
