@@ -210,13 +210,13 @@ class GroupNameError(EventPlaneError):
 
 
 class UnknownCertificateError(EventPlaneError):
-    """`certificate` is none that `device` can be given again."""
+    """`device` has no such `certificate`, or none that can be kept."""
 
     device: Device
     certificate: str
     message = (
-        "{certificate!r} is no certificate of {device.thing!r} that can be kept; take one that `fleet show` "
-        "names and that is not condemned, or recover the device without one"
+        "{certificate!r} is no certificate of {device.thing!r} that was not condemned; take one that "
+        "`fleet show` names"
     )
 
 
