@@ -210,13 +210,13 @@ class GroupNameError(EventPlaneError):
 
 
 class UnknownCertificateError(EventPlaneError):
-    """`certificate` is none that `device` can be given again."""
+    """`device` has no such `certificate`, or none that can be kept."""
 
     device: Device
     certificate: str
     message = (
-        "{certificate!r} is no certificate of {device.thing!r} that can be kept; take one that `fleet show` "
-        "names and that is not condemned, or recover the device without one"
+        "{certificate!r} is no certificate of {device.thing!r} that was not condemned; take one that "
+        "`fleet show` names"
     )
 
 
@@ -499,12 +499,15 @@ FLEET_TABLE: Final = "fleet"
 
 def _upgraded(item: Item) -> Item:
     # Items of early versions have no `since_ms`. Those of 0.3.0 have one candidate at most, and no holders.
-    holder = {"S": CLAIM if item["state"] == {"S": LifecycleState.MADE} else ""}
+    since_ms, state = item.get("since_ms", item["changed_at_ms"]), item["state"]["S"]
+    holder = {"S": CLAIM if state == LifecycleState.MADE else ""}
     pending = {"certificate": item.get("pending"), "at_ms": item["changed_at_ms"], "holder": holder}
     candidates = [{"M": pending}] if "pending" in item else []
     asked = [{"S": ""}] * int(item.get("registered_today", {"N": 0})["N"])
     return {
-        "since_ms": item["changed_at_ms"],
+        "since_ms": since_ms,
+        # At the latest: a renewal is never early by mistake.
+        "certificate_since_ms": since_ms if state == LifecycleState.PROVISIONED else {"N": "0"},
         "candidates": {"L": candidates},
         "asked": {"L": asked},
         **item,

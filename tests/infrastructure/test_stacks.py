@@ -109,8 +109,9 @@ RULES = {
         ["downlink-work", "downlink-work-dlq"],
     ),
     "connections": (
-        "SELECT clientId AS thing, principalIdentifier AS certificate "
-        "FROM '$aws/events/presence/connected/+'",
+        "SELECT clientId AS thing, principalIdentifier AS certificate, disconnectReason AS cause "
+        "FROM '$aws/events/presence/+/+' "
+        "WHERE eventType = 'connected' OR disconnectReason = 'DUPLICATE_CLIENTID'",
         ["connections", "connections-dlq"],
     ),
 }

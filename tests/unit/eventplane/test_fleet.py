@@ -80,39 +80,32 @@ def test_an_answer_that_was_lost_is_asked_for_again() -> None:
     assert registered(second, by_claim("a"), NOW_MS) == second
 
 
+CONDEMNED = condemned(IN_SERVICE, frozenset({"a"}), NOW_MS)
+QUARANTINED = quarantined(IN_SERVICE, frozenset({"a"}), "it floods", NOW_MS)
+ALLOWED = replaceable(QUARANTINED, NOW_MS + DAY_MS, NOW_MS)
+UNKNOWN, FOREIGN = RegistrationRefusal.UNKNOWN, RegistrationRefusal.FOREIGN_CERTIFICATE
+WRONG, ENDED = RegistrationRefusal.WRONG_CLIENT, RegistrationRefusal.DECOMMISSIONED
+
+
 @pytest.mark.parametrize(
     ("device", "application", "reason"),
     [
-        (None, by_claim("a"), RegistrationRefusal.UNKNOWN),
-        (None, by_itself("b", "a"), RegistrationRefusal.UNKNOWN),
-        (decommissioned(IN_SERVICE, "", NOW_MS), by_itself("b", "a"), RegistrationRefusal.DECOMMISSIONED),
-        (decommissioned(NEW, "", NOW_MS), by_claim("a"), RegistrationRefusal.DECOMMISSIONED),
+        (None, by_claim("a"), UNKNOWN),
+        (None, by_itself("b", "a"), UNKNOWN),
+        (decommissioned(IN_SERVICE, "", NOW_MS), by_itself("b", "a"), ENDED),
+        (decommissioned(NEW, "", NOW_MS), by_claim("a"), ENDED),
+        (ALLOWED, by_itself("b", "a"), RegistrationRefusal.QUARANTINED),
+        (ALLOWED, by_claim("b"), RegistrationRefusal.QUARANTINED),
         (IN_SERVICE, by_claim("b"), RegistrationRefusal.TAKEN),
         (replace(IN_SERVICE, replacement_until_ms=NOW_MS), by_claim("b"), RegistrationRefusal.TAKEN),
-        (IN_SERVICE, by_itself("b", "another's"), RegistrationRefusal.FOREIGN_CERTIFICATE),
-        (
-            replace(IN_SERVICE, replaced=frozenset("z")),
-            by_itself("b", "z"),
-            RegistrationRefusal.FOREIGN_CERTIFICATE,
-        ),
-        (NEW, by_itself("b", ""), RegistrationRefusal.FOREIGN_CERTIFICATE),
-        (
-            condemned(IN_SERVICE, frozenset({"a"}), NOW_MS),
-            by_itself("b", "a"),
-            RegistrationRefusal.CONDEMNED,
-        ),
+        (IN_SERVICE, by_itself("b", "another's"), FOREIGN),
+        (replace(IN_SERVICE, replaced=frozenset("z")), by_itself("b", "z"), FOREIGN),
+        (NEW, by_itself("b", ""), FOREIGN),
+        (CONDEMNED, by_itself("b", "a"), RegistrationRefusal.CONDEMNED),
         (condemned(NEW, frozenset({"b"}), NOW_MS), by_claim("b"), RegistrationRefusal.CONDEMNED),
-        (
-            NEW,
-            RegistrationRequest("home-1", "claim-home-2", "the claim's", "a"),
-            RegistrationRefusal.WRONG_CLIENT,
-        ),
-        (NEW, RegistrationRequest("home-1", "home-1", "the claim's", "a"), RegistrationRefusal.WRONG_CLIENT),
-        (
-            IN_SERVICE,
-            RegistrationRequest("home-1", "renewal-home-2", "a", "b"),
-            RegistrationRefusal.WRONG_CLIENT,
-        ),
+        (NEW, RegistrationRequest("home-1", "claim-home-2", "the claim's", "a"), WRONG),
+        (NEW, RegistrationRequest("home-1", "home-1", "the claim's", "a"), WRONG),
+        (IN_SERVICE, RegistrationRequest("home-1", "renewal-home-2", "a", "b"), WRONG),
     ],
 )
 def test_a_registration_is_refused_with_its_reason(
@@ -124,6 +117,7 @@ def test_a_registration_is_refused_with_its_reason(
 def test_a_device_renews_with_what_it_has_or_was_just_given() -> None:
     renewed = registered(IN_SERVICE, by_itself("b", "a"), NOW_MS)
     assert (renewed.certificate, renewed.pending, renewed.replaced) == ("a", ("b",), frozenset())
+    assert seen(renewed, "a", NOW_MS + 1) == renewed
     again = registered(renewed, by_itself("c", "b"), NOW_MS)
     assert (again.certificate, again.pending, again.replaced) == ("b", ("c",), {"a"})
 
@@ -169,9 +163,7 @@ def test_a_replacement_is_allowed_until_the_new_one_was_seen() -> None:
     renewed = seen(registered(asked, by_itself("thief's", "a"), NOW_MS), "thief's", NOW_MS)
     assert seen(renewed, "c", NOW_MS).certificate == "c"
     # Nor does a quarantine.
-    quarantined_now = quarantined(IN_SERVICE, frozenset({"a"}), "", NOW_MS)
-    free = released(replaceable(quarantined_now, NOW_MS + DAY_MS, NOW_MS), NOW_MS)
-    assert registered(free, by_claim("b"), NOW_MS).pending == ("b",)
+    assert registered(released(ALLOWED, NOW_MS), by_claim("b"), NOW_MS).pending == ("b",)
 
 
 def test_registrations_a_day_are_bounded() -> None:
@@ -190,11 +182,6 @@ def test_registrations_a_day_are_bounded() -> None:
     assert registered(back, by_claim("true"), NOW_MS).pending == ("true",)
 
 
-def test_a_late_report_of_another_certificate_changes_nothing() -> None:
-    renewed = registered(IN_SERVICE, by_itself("b", "a"), NOW_MS)
-    assert seen(renewed, "a", NOW_MS + 1) == renewed
-
-
 def test_a_decommissioned_device_stays_so() -> None:
     gone = decommissioned(replaceable(IN_SERVICE, NOW_MS + DAY_MS, NOW_MS), "returned", NOW_MS + 1)
     assert (gone.state, gone.reason, gone.replacement_until_ms) == (
@@ -206,6 +193,7 @@ def test_a_decommissioned_device_stays_so() -> None:
     asked = decommissioned(registered(IN_SERVICE, by_itself("b", "a"), NOW_MS), "", NOW_MS)
     assert seen(asked, "b", NOW_MS) == asked
     for step in (
+        lambda: replaceable(NEW, NOW_MS + DAY_MS, NOW_MS),
         lambda: replaceable(gone, NOW_MS + DAY_MS, NOW_MS),
         lambda: condemned(gone, frozenset({"a"}), NOW_MS),
         lambda: recovered(gone, frozenset(), None, NOW_MS, NOW_MS),
@@ -214,25 +202,11 @@ def test_a_decommissioned_device_stays_so() -> None:
             step()
 
 
-def test_a_replacement_is_for_devices_in_service() -> None:
-    with pytest.raises(LifecycleError, match="the claim registers it as it is"):
-        replaceable(NEW, NOW_MS + DAY_MS, NOW_MS)
-
-
 @pytest.mark.parametrize("name", ["", "a/b", "a+b", "#", "claim-1", "renewal-1", "x" * 121, "a\n", "\xe4"])
 def test_a_malformed_device_name_is_refused(name: str) -> None:
     with pytest.raises(DeviceNameError) as caught:
         made(name, NOW_MS)
     assert caught.value.name == name
-
-
-QUARANTINED = quarantined(IN_SERVICE, frozenset({"a"}), "it floods", NOW_MS)
-
-
-@pytest.mark.parametrize("application", [by_itself("b", "a"), by_claim("b")])
-def test_a_quarantined_device_gets_no_certificate(application: RegistrationRequest) -> None:
-    allowed = replaceable(QUARANTINED, NOW_MS + DAY_MS, NOW_MS)
-    assert refusal(allowed, application) is RegistrationRefusal.QUARANTINED
 
 
 def test_a_quarantine_is_undone_by_its_release() -> None:

@@ -318,7 +318,8 @@ class TestSnapshot:
 
     def test_an_item_without_since_ms_has_the_time_of_its_last_change(self, fleet: Fleet) -> None:
         item = REGISTRY.to_item(replace(made("home-1", 7), state=LifecycleState.PROVISIONED))
-        del item["since_ms"]
+        del item["since_ms"], item["certificate_since_ms"]
         fleet.cloud.dynamodb.put_item(TableName=TABLE, Item=item)
         snapshot.handle({}, LambdaContext())
         assert self.lines(fleet) == [asdict(FleetRecord("home-1", LifecycleState.PROVISIONED, 7))]
+        assert fleet.device.certificate_since_ms == 7
