@@ -91,8 +91,8 @@ class Event:
     another day and only these name this one, `is_elsewhere` where nothing does. `unclear` are rows about it
     that were not judged. `copies` in the tap are in the order of acceptance, `decisions` in that of time.
     `expected` are the routes of the contracts in force; of these `forwarded` had to reach an inbox,
-    `unwanted` had not. `versions` are the contracts by which it is judged, `early` the decisions that a
-    router made before it saw the contract in force.
+    `unwanted` had not. `versions` are the contracts by which it is judged, of each frame that of its last
+    decision; `early` are the decisions that a router made before it saw the contract in force.
     """
 
     def __init__(self, sender: str) -> None:
@@ -127,7 +127,7 @@ class Event:
             self.handovers.sort(key=_handover_order)
         for row in () if self.is_displaced else self.ledger:
             self._take(row, rules, dead_letters)
-        in_force = _versions(row for row in self.ledger if row.is_by_contract_in_force)
+        in_force = _last_versions([row for row in self.ledger if row.is_by_contract_in_force])
         first = self.first
         # A replay or a redrive decides for some routes, by the contract of its own time.
         known = in_force or _versions(self.early) or (_versions(self.ledger) if first is None else [])
@@ -179,14 +179,18 @@ class Event:
 
     def _expect(self, first: TapRow, rules: AuditRules) -> None:
         taken, by_version = first.routes, rules.by_version
-        others = [each for each in self.decisions if not each.row.is_by_contract_in_force]
+        others = [
+            each
+            for each in self.decisions
+            if not each.row.is_by_contract_in_force or each.row.contract_version not in self.versions
+        ]
         if len(self.versions) == 1 and not others:
             forwarded, unwanted = _parted(taken[by_version[self.versions[0]].number])
         else:
             # Copies of an event may have met routers of two versions: then the routes of both are expected.
             due = dict.fromkeys(_names(taken, rules, self.versions))
-            # What went out before the contract in force was known, or again under a later one, may go where
-            # that one does not lead.
+            # What went out before the contract in force was known, by one that was in force at an earlier
+            # attempt, or again under a later one, may go where that one does not lead.
             went = {each.route for each in others}
             versions = _versions(each.row for each in others)
             due |= dict.fromkeys(each for each in _names(taken, rules, versions) if each in went)
@@ -293,6 +297,20 @@ def decided_between(row: LedgerRow, *, is_contested: bool = False) -> DecidedBet
 
 def _versions(rows: Iterable[LedgerRow]) -> list[str]:
     return list(dict.fromkeys(row.contract_version for row in rows))
+
+
+def _last_versions(rows: Sequence[LedgerRow]) -> list[str]:
+    """Return the contracts by which each frame was decided last.
+
+    What comes again is decided anew: a route that is gone by then owes nothing more.
+    """
+    if len(versions := _versions(rows)) < 2:
+        return versions
+    decided = [(row, decided_between(row).earliest_ms) for row in rows]
+    last_ms: dict[int, int] = {}
+    for row, at_ms in decided:
+        last_ms[row.entered_at_ms] = max(at_ms, last_ms.get(row.entered_at_ms, 0))
+    return _versions(row for row, at_ms in decided if at_ms == last_ms[row.entered_at_ms])
 
 
 def _names(taken: Sequence[str], rules: AuditRules, versions: Iterable[str]) -> Iterable[str]:

@@ -14,6 +14,7 @@ MAX_REMEMBERED: Final = 50_000
 """Most deliveries that are remembered; the messages that came first are forgotten first. Ours: 20 MB."""
 
 _Delivery: TypeAlias = tuple[str, str, str, str | None, str | None]
+_DecidedBy: TypeAlias = tuple[Basis, str]
 
 
 class DeliveryMemory:
@@ -24,7 +25,7 @@ class DeliveryMemory:
 
     def __init__(self, most: int = MAX_REMEMBERED) -> None:
         self._most = most
-        self._delivered: OrderedDict[str, dict[_Delivery, Basis]] = OrderedDict()
+        self._delivered: OrderedDict[str, dict[_Delivery, _DecidedBy]] = OrderedDict()
         self._unwritten: list[LedgerRecord] = []
 
     @property
@@ -35,15 +36,16 @@ class DeliveryMemory:
     def sort_out(self, steps: Iterable[Step]) -> tuple[list[Step], list[Step]]:
         """Return the `steps` that are still to be made, and records of those that this process has made.
 
-        Only a delivery that was made on another basis is recorded again: by this one it is due as well.
+        Only a delivery that was made on another basis, or by another contract, is recorded again: by this one
+        it is due as well, and the ledger shows by which contract the message ended.
         """
         new: list[Step] = []
         known: list[Step] = []
         for step in steps:
-            basis = self._delivered.get(step.record.message_id, {}).get(_delivery(step))
-            if basis is None or step.event is None:
+            before = self._delivered.get(step.record.message_id, {}).get(_delivery(step))
+            if before is None or step.event is None:
                 new.append(step)
-            elif basis is not step.record.basis:
+            elif before != _decided_by(step):
                 known.append(replace(step, record=replace(step.record, reason=SENT_BEFORE), event=None))
         return new, known
 
@@ -60,7 +62,7 @@ class DeliveryMemory:
         for step in tried:
             if step.event is not None and step.record.message_id in failed:
                 of_message = self._delivered.setdefault(step.record.message_id, {})
-                of_message.setdefault(_delivery(step), step.record.basis)
+                of_message.setdefault(_delivery(step), _decided_by(step))
         # Without their events, of which there may be 100 KB each.
         self._unwritten = [] if is_written else [*self._unwritten, *(step.record for step in tried)]
         self._forget_the_oldest()
@@ -83,3 +85,7 @@ class DeliveryMemory:
 def _delivery(step: Step) -> _Delivery:
     record = step.record
     return record.sender, record.source, record.id, record.route, record.destination
+
+
+def _decided_by(step: Step) -> _DecidedBy:
+    return step.record.basis, step.record.contract_version

@@ -55,7 +55,7 @@ class Task(greenlet):
         self.name = name
         self.is_over = False
         self.result: Any = None
-        self.error: BaseException | None = None
+        self.error: BaseException | None = None  # type: ignore[assignment]  # greenlet has a class there
         self.chain: Mapping[str, int] = {}
         self._engine = engine
         self._work = work

@@ -75,7 +75,9 @@ class Queues(FakeSqs):
         source = next(each for each in self.queues.values() if each.redrive.get(_LETTERS) == SourceArn)
         self._moved[SourceArn] = len(letters.messages)
         for each in letters.messages:
-            source.messages.append(replace(each, receives=0, visible_ms=self.clock()))
+            # A new message: it was not received yet.
+            moved = replace(each, receives=0, first_received_ms=0, visible_ms=self.clock())
+            source.messages.append(moved)
             self.changed(source, self.clock())
         letters.messages.clear()
         return {"TaskHandle": SourceArn}

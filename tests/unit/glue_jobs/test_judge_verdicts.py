@@ -341,6 +341,30 @@ def test_copies_routed_by_two_versions_expect_the_routes_of_both(archive: SmallA
     assert (report.totals["unrouted"], report.totals["delivered"]) == (1, 1)
 
 
+@pytest.mark.parametrize("is_withdrawn", [True, False], ids=["withdrawn", "published"])
+@pytest.mark.parametrize("copied_at", [None, 1, 2])
+def test_a_frame_that_comes_again_is_owed_the_routes_of_its_last_decision(
+    archive: SmallArchive, is_withdrawn: bool, copied_at: int | None
+) -> None:
+    own, published = archive.contract, small_contract(copies=COPIES)
+    versions = (published, own) if is_withdrawn else (own, published)
+    archive.use(*reversed(versions))
+    event = archive.event(ALARM)
+    archive.accept(event)
+    for attempt, archive.contract in enumerate(versions, 1):
+        decided = {"attempt": attempt, "decided_at_ms": NOON_MS + attempt * 1_000, "message_id": "m"}
+        archive.ledger += [
+            replace(row, **decided, reason=SENT_BEFORE if row.route == "alarms" and attempt > 1 else None)
+            for row in archive.route(event)
+            if row.route == "alarms" or attempt == copied_at
+        ]
+        archive.ledger = [row for row in archive.ledger if row.message_id == "m"]
+    is_copied = copied_at == (1 if is_withdrawn else 2)
+    report = judged(archive)
+    assert report.faults() == ({} if is_withdrawn or is_copied else {"lost": 1})
+    assert report.inboxes().keys() == {"help.inbox", *(["care.inbox"] if is_copied else [])}
+
+
 def test_what_the_cloud_lost_is_sent_again_and_then_not_lost(archive: SmallArchive) -> None:
     lost, young = archive.event(), archive.event()
     archive.accept(lost)

@@ -15,6 +15,7 @@ from eventplane.batch import pack
 from eventplane.contract import Contract
 from eventplane.contract.subscription import IN_FORCE_S, new_subscription, with_subscriptions
 from eventplane.dead_letter import letter_id
+from eventplane.ledger import SENT_BEFORE
 from lambdas.common import system
 from lambdas.common.aws import PATIENT, QUICK
 from lambdas.common.queue import QueueMessage
@@ -49,6 +50,7 @@ from tests.unit.lambdas.support import (
 pytestmark = pytest.mark.source("P4")
 
 CENTRE, FAMILY, CARE = "alarm-centre.inbox", "family-app.inbox", "care-analytics.inbox"
+CARERS = "carers.inbox"
 SENT = message("m1", frame(pack([event("1", ALARM), event("2", READING)])))
 ONCE = {CENTRE: 1, FAMILY: 1, CARE: 1}
 ROWS = [("1", CENTRE, 1), ("1", FAMILY, 1), ("2", CARE, 1)]
@@ -263,6 +265,26 @@ class TestCopies:
         sqs.end()
         assert again(router, SENT, attempt=6) == frozenset()
         assert (cloud.copies(), recorded(cloud)) == (ONCE, [*ROWS[:2], ("2", CARE, 6)])
+
+    def test_what_a_message_made_before_another_contract_is_in_force_is_recorded_by_that_too(
+        self, cloud: Cloud
+    ) -> None:
+        published = with_route(cloud.contract, "new", CARERS, ALARM)
+        engines = [cloud.engine(published), cloud.engine()]
+        sqs = unable(cloud.sqs, "send_message_batch", cloud.queues[CARERS])
+        router = cloud.router(engine=lambda: engines.pop(0), sqs=sqs)
+        assert again(router, SENT) == {"m1"}
+        assert again(router, SENT, attempt=2) == frozenset()
+        assert cloud.copies() == ONCE
+        rows = cloud.ledger_rows("id", "destination", "attempt", "contract_version", "reason")
+        assert rows == sorted(
+            (*row[:2], attempt, version, reason)
+            for row in ROWS
+            for attempt, version, reason in (
+                (1, published.version, None),
+                (2, cloud.contract.version, SENT_BEFORE),
+            )
+        )
 
     def test_a_dead_letter_is_not_repeated_either(self, cloud: Cloud) -> None:
         codes = {cloud.queues[CARE]: "InvalidMessageContents", cloud.queues[CENTRE]: "Throttling"}

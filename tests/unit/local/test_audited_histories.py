@@ -13,9 +13,9 @@ from glue_jobs.delivery_audit.small import audit_small
 from local.histories import history as module
 from local.histories.history import History
 from local.histories.iot_core import IotCore
-from local.histories.oracles import audited
+from local.histories.oracles import audited, judged
 from local.histories.queues import Queues
-from local.histories.story import Decision, Story
+from local.histories.story import ALARMS, Decision, Story
 
 READING, ALARM = "org.eventplane.health.reading.v1", "org.eventplane.alarm.clinical.v1"
 CONTRACT = load_contract()
@@ -35,6 +35,33 @@ def without_urgent() -> Callable[[IotCore, str, str], None]:
             write(self, url, body)
 
     return writes
+
+
+@pytest.mark.parametrize("before", [(), (Decision(0.0, "few-receives", "urgent", 2),)], ids=["", "redriven"])
+@pytest.mark.parametrize(
+    ("begins", "ends"),
+    [
+        (Decision(8.0, "publish", text=f"{ALARMS}"), Decision(190.0, "publish")),
+        (Decision(8.0, "publish", text=f"{ALARMS}"), Decision(190.0, "publish", text=f"{ALARMS}clinical")),
+        (
+            Decision(8.0, "put", "care-analytics", text=f"first inbox {ALARMS}"),
+            Decision(190.0, "delete", "care-analytics", text="first"),
+        ),
+    ],
+    ids=["withdrawn", "replaced", "unsubscribed"],
+)
+def test_a_route_that_goes_while_a_part_of_its_messages_is_retried_owes_nothing_more(
+    before: tuple[Decision, ...], begins: Decision, ends: Decision
+) -> None:
+    alarms = [Decision(188.0 + at / 4, "say", "home-1", text=f"{ALARMS}keyword.v1") for at in range(16)]
+    history = told(*before, begins, Decision(187.0, "part", "sqs", 60.0), ends, *alarms)
+    # Some were retried by another contract than at first.
+    decided = Counter(
+        key
+        for key, _ in {((each["source"], each["id"]), each["contract_version"]) for each in history.ledger}
+    )
+    assert max(decided.values()) > 1
+    assert judged(history) == []
 
 
 @pytest.mark.parametrize(
