@@ -230,7 +230,7 @@ LAMBDA_CONCURRENCY: Final = _lambda(
     "executions at a time in a new account",
     10,
     "executions",
-    enforced=_SIMULATOR,
+    enforced=_CALLS,
     answer="TooManyRequestsException",
 )
 LAMBDA_UNRESERVED: Final = _lambda(

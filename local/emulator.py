@@ -61,6 +61,7 @@ def start_emulator(
     port: int | None = None,
     functions_call: str | None = None,
     functions_idle_s: int | None = None,
+    executions: int | None = None,
 ) -> CloudEndpoint:
     """Start a cloud on free ports, with IAM and IoT policies enforced, which keeps nothing when it ends.
 
@@ -70,6 +71,7 @@ def start_emulator(
         functions_call: where the functions send their AWS calls, by default the cloud itself.
         functions_idle_s: idle seconds after which one process of a function is kept (None: some minutes);
             concurrent events then wait for the start of another.
+        executions: of functions at a time that the account has (None: as many as this machine carries).
 
     Raises:
         ToolMissingError: the emulator is not installed.
@@ -90,7 +92,8 @@ def start_emulator(
         env=_environment(port, mqtt_port, home)
         | {"AWS_ACCESS_KEY_ID": key, "AWS_SECRET_ACCESS_KEY": secret, "EMULATOR_TOKEN": _TOKENS[url]}
         | ({"AWS_ENDPOINT_URL": functions_call} if functions_call else {})
-        | ({"LAMBDA_WARM_TTL_SECONDS": str(functions_idle_s)} if functions_idle_s else {}),
+        | ({"LAMBDA_WARM_TTL_SECONDS": str(functions_idle_s)} if functions_idle_s else {})
+        | ({"LAMBDA_ACCOUNT_CONCURRENCY": str(executions)} if executions else {}),
         cwd=home,
         ready=lambda: _get(f"{url}/_ministack/ready") is not None,
         ready_seconds=READY_SECONDS,

@@ -55,7 +55,7 @@ class Task(greenlet):
         self.name = name
         self.is_over = False
         self.result: Any = None
-        self.error: BaseException | None = None  # type: ignore[assignment]  # greenlet has a class there
+        self.failure: BaseException | None = None
         self.chain: Mapping[str, int] = {}
         self._engine = engine
         self._work = work
@@ -108,9 +108,9 @@ class Task(greenlet):
         try:
             self.result = self._work()
         except Killed as error:
-            self.error = error
+            self.failure = error
         except Exception as error:  # noqa: BLE001 - whoever waits for it looks
-            self.error = error
+            self.failure = error
         self.is_over = True
         for act in self._ends:
             self._engine.after(0.0, act)

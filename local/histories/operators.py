@@ -82,7 +82,7 @@ class Operator:
             command(account, PlaneQueues(account, ENVIRONMENT, self._cloud.contract))
 
         task = self._cloud.engine.spawn("operator", run)
-        task.when_over(lambda: self._ended(command, task.error))
+        task.when_over(lambda: self._ended(command, task.failure))
 
     def _ended(self, command: Callable[[Account, PlaneQueues], None], error: BaseException | None) -> None:
         if error is None:

@@ -66,7 +66,7 @@ class ApiLine(SignedHttp):
         if is_lost or not call.is_over:
             engine.note(self._program, f"the answer to {method} is lost", is_fault=True)
             raise ReadTimeoutError(endpoint_url=f"https://{API}")
-        if call.error is not None:
+        if call.failure is not None:
             return HttpAnswer(502, {}, None)
         return HttpAnswer(call.result.status, call.result.headers, json.loads(call.result.body))
 

@@ -68,7 +68,7 @@ class TaskFuture(Future[T]):
 
 def _end_with(task: Task, caller: Task) -> None:
     """A thread goes on after the call that started it, but not after the end of its process."""
-    if isinstance(caller.error, Killed):
+    if isinstance(caller.failure, Killed):
         task.kill()
 
 

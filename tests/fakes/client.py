@@ -37,7 +37,7 @@ class FakeClient:
     def __init_subclass__(cls) -> None:
         for name, method in list(vars(cls).items()):
             if "service" in vars(cls) and callable(method) and name in operations_of(cls.service):
-                setattr(cls, name, _checked(name, method))
+                setattr(cls, name, _checked(cls.service, name, method))
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -52,12 +52,6 @@ class FakeClient:
     def check(self, operation: str, request: dict[str, Any]) -> None:
         """Raise what boto3 raises for a request that is not valid by the service's model."""
         validate_parameters(request, operations_of(self.service)[operation].input_shape)
-
-    def within_rules(self, operation: str, method: Callable[..., Any], **request: Any) -> Any:
-        """Answer a request that keeps AWS's rules by `method`, and refuse any other as AWS does."""
-        if rule := broken_rule(self.service, operations_of(self.service)[operation].name, request):
-            raise self.refusal(rule.code, problem(rule), operation)
-        return method(self, **request)
 
     def refusal(self, code: str, message: str, operation: str, **more: Any) -> ClientError:
         """The error that boto3 raises for AWS's `code`; `more` are members of the response."""
@@ -88,13 +82,21 @@ class ScriptedClient(FakeClient):
             raise self.refusal(code, message, operation, ResponseMetadata=answered) from None
 
 
-def _checked(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+def _checked(service: str, name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+    operation = operations_of(service)[name].name
+
+    @wraps(method)
+    def answer(self: FakeClient, **request: Any) -> Any:
+        if rule := broken_rule(service, operation, request):
+            raise self.refusal(rule.code, problem(rule), operation)
+        return method(self, **request)
+
     @wraps(method)
     def call(self: FakeClient, **request: Any) -> Any:
         if not self.checks:
-            return method(self, **request)
+            return answer(self, **request)
         self.check(name, request)
-        return perform(self, name, request, partial(self.within_rules, name, method))
+        return perform(self, name, request, partial(answer, self))
 
     return call
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import subprocess
 import zipfile
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,9 +15,11 @@ import pytest
 from eventplane_aws import rules
 from eventplane_aws.rules import Rule
 from local.cloud import CloudEndpoint
-from local.emulator import PROGRAM, PYTHON
+from local.emulator import PROGRAM, PYTHON, start_emulator
+from local.process import Supervisor, kill_by_environment
 from local.things import Thing, provision
 from tests.aws_rules import CASES, FUNCTION, QUEUE, answer, make_resources
+from tests.eventually import eventually
 from tests.integration.mqtt import TestClient
 
 ANYTHING = {"Effect": "Allow", "Action": "iot:*", "Resource": "*"}
@@ -26,24 +30,32 @@ def policy(statement: dict[str, Any]) -> str:
     return json.dumps({"Version": "2012-10-17", "Statement": [statement]})
 
 
-@pytest.fixture(scope="module")
-def cloud(emulator: CloudEndpoint) -> CloudEndpoint:
-    """A cloud with what the requests are about."""
-    make_resources(emulator.client)
-    logs = emulator.client("logs")
-    logs.create_log_group(logGroupName="rules")
-    logs.create_log_stream(logGroupName="rules", logStreamName="rules")
-    role = emulator.client("iam").create_role(RoleName="rules", AssumeRolePolicyDocument=policy(LAMBDA))
+def make_function(cloud: CloudEndpoint) -> None:
+    """Create the function of the cases; it returns at once, or when somebody writes to the pipe `until`."""
+    role = cloud.client("iam").create_role(RoleName="rules", AssumeRolePolicyDocument=policy(LAMBDA))
     code = io.BytesIO()
     with zipfile.ZipFile(code, "w") as archive:
-        archive.writestr("code.py", "def handle(event, context): return ''\n")
-    emulator.client("lambda").create_function(
+        archive.writestr(
+            "code.py", "def handle(event, _):\n    open(event['until']) if 'until' in event else 0"
+        )
+    cloud.client("lambda").create_function(
         FunctionName=FUNCTION,
         Runtime="python3.11",
         Role=role["Role"]["Arn"],
         Handler="code.handle",
         Code={"ZipFile": code.getvalue()},
+        Timeout=900,
     )
+
+
+@pytest.fixture(scope="module")
+def cloud(emulator: CloudEndpoint) -> CloudEndpoint:
+    """A cloud with what the requests are about."""
+    make_resources(emulator.client)
+    make_function(emulator)
+    logs = emulator.client("logs")
+    logs.create_log_group(logGroupName="rules")
+    logs.create_log_stream(logGroupName="rules", logStreamName="rules")
     return emulator
 
 
@@ -104,3 +116,18 @@ for is_fifo, wait in ((False, 0), (False, 1), (True, 0)):
 def test_a_queue_with_all_messages_in_flight_that_may_be_gives_no_more() -> None:
     done = subprocess.run([PYTHON, "-P", "-c", FULL, PROGRAM], capture_output=True, text=True, check=False)
     assert done.stdout.splitlines() == [rules.SQS_IN_FLIGHT.code, *["{'Messages': []}"] * 2], done.stderr
+
+
+def test_a_new_account_runs_so_many_functions_at_a_time(tmp_path: Path) -> None:
+    pipe, rule = tmp_path / "until", rules.LAMBDA_CONCURRENCY
+    os.mkfifo(pipe)
+    with Supervisor(tmp_path / "run") as supervisor:
+        cloud = start_emulator(supervisor, executions=rule.most)
+        make_function(cloud)
+        request = {"FunctionName": FUNCTION, "Payload": json.dumps({"until": str(pipe)})}
+        for _ in range(rule.most):
+            assert answer(cloud.client, ("lambda", "invoke", request | {"InvocationType": "Event"})) == ""
+        assert eventually(
+            lambda: answer(cloud.client, ("lambda", "invoke", {"FunctionName": FUNCTION})) == rule.code
+        )
+        assert kill_by_environment(lambda each: each.get("AWS_ENDPOINT_URL") == cloud.url) >= rule.most
