@@ -73,7 +73,7 @@ def expires_soon(cloud: CloudSettings, now: datetime) -> str | None:
     """Return a warning if the certificate, which is valid, expires soon."""
     if cloud.identity is None:
         return None
-    left = read_validity(cloud.identity.certificate.read_text("ascii")).end - now
+    left = read_validity(cloud.identity.certificate.read_text("latin-1")).end - now
     return (
         f"{cloud.identity.certificate} expires in {left.days} days; replace it"
         if left < timedelta(seconds=EXPIRES_SOON_S)
@@ -136,7 +136,7 @@ def _ca(file: Path) -> Iterator[SettingProblem]:
 def _certificate(setting: str, file: Path, now: datetime) -> Iterator[SettingProblem]:
     remedy = "name a certificate, a PEM file"
     try:
-        validity = read_validity(file.read_text("ascii"))
+        validity = read_validity(file.read_text("latin-1"))
     except ValueError as error:
         yield SettingProblem(setting, f"{file}: {error}", remedy)
     except OSError as error:

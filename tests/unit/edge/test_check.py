@@ -20,10 +20,11 @@ from edge.check import awaits_provisioning, expires_soon, file_problems
 from edge.command_line import main
 from edge.contract_updates import read_contract
 from edge.errors import SettingProblem
+from edge.provisioning.renewal import Identity
 from edge.settings import CloudSettings, HealthSettings, LocalSettings, ProvisioningSettings, Settings
 from edge.system import SYSTEM
 from eventplane.contract import Contract
-from eventplane_mqtt import Login
+from eventplane_mqtt import Login, PinnedCertificate
 from local.certificates import Authority
 from tests.unit.edge.fakes import contract
 
@@ -168,6 +169,28 @@ def test_the_check_command_reports_all_problems_and_touches_no_spool(
     assert "setting 'contract'" in said
     assert f"chmod 600 {cloud.key}" in said
     assert not (tmp_path / "state").exists()
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "# Gerät 12, Küche\n".encode(),
+        "# Gerät 12\n".encode("latin-1"),
+        b"\xff\xfe\x00 any bytes\r\n",
+        b"# the -----BEGIN CERTIFICATE----- is below\n",
+        b"-----BEGIN X509 CRL-----\nAAAA\n-----END X509 CRL-----\n",
+    ],
+)
+@pytest.mark.parametrize("line_end", [b"\n", b"\r\n"])
+def test_a_pem_file_is_read_as_openssl_reads_it(cloud: CloudSettings, before: bytes, line_end: bytes) -> None:
+    assert cloud.certificate is not None
+    text = cloud.certificate.read_bytes()
+    cloud.certificate.write_bytes((before + text + text).replace(b"\n", line_end))
+    assert found(cloud) == []
+    assert CertificateFile(cloud.certificate, SYSTEM.now).left_s()
+    assert expires_soon(cloud, NOW) is None
+    PinnedCertificate(cloud.certificate).context()
+    assert Identity(cloud.certificate).current()
 
 
 def test_a_certificate_that_is_replaced_is_read_again(cloud: CloudSettings, tmp_path: Path) -> None:
