@@ -7,6 +7,7 @@ here: it checks more.
 
 from __future__ import annotations
 
+import pwd
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
@@ -133,10 +134,37 @@ def limit_warnings(file: Path, most_in_flight: int, most_bytes: int) -> list[str
     return found
 
 
+def unreadable_files(file: Path, user: str = "mosquitto") -> list[str]:
+    """Return the files in the profile `file` that Mosquitto's `user` cannot read, and where they are named.
+
+    2.0 opens them as root at the start and as its user at each reload, 2.1 always as its user. Raises
+    `ProfileError`.
+    """
+    reader = _ProfileReader(_included)
+    reader.read(str(file), _text(file))
+    try:
+        owner = pwd.getpwnam(user)
+        return [each for each in reader.files if not _may_read(Path(each.rpartition(" ")[2]), owner)]
+    except KeyError:
+        return []  # without its package nobody knows as whom it runs
+
+
+def _may_read(file: Path, user: pwd.struct_passwd) -> bool:
+    try:
+        found = file.stat()
+    except PermissionError:
+        return True  # unknown
+    except OSError:
+        return False
+    shift = 6 if found.st_uid == user.pw_uid else 3 if found.st_gid == user.pw_gid else 0
+    return bool(found.st_mode >> shift & 4)
+
+
 class _ProfileReader:
     def __init__(self, included: Included) -> None:
         self.limits: dict[str, int] = {}
         self.expires_at = ""
+        self.files: list[str] = []
         self._included = included
         self._default = _Draft()
         self._drafts: list[_Draft] = []
@@ -149,6 +177,8 @@ class _ProfileReader:
             word, _, value = line.strip(" \r").partition(" ")
             value = value.strip()
             where = f"{name}:{number}"
+            if word in ("password_file", "acl_file"):
+                self.files.append(f"{where}: {value}")
             if word == "listener":
                 draft = self._listener(value, where)
             elif word in ("port", "bind_address"):
