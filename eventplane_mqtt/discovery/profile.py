@@ -7,7 +7,6 @@ here: it checks more.
 
 from __future__ import annotations
 
-import pwd
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
@@ -28,6 +27,8 @@ _LIMITS: Final = {
     "message_size_limit": 0,
 }
 """The limits that concern the forwarder, with Mosquitto's defaults."""
+
+_USERS: Final = Path("/etc/passwd")
 
 Included = Callable[[str], Iterable[tuple[str, str]]]
 """Returns name and text of each file in the value of `include_dir`. Raises `ProfileError`."""
@@ -142,21 +143,20 @@ def unreadable_files(file: Path, user: str = "mosquitto") -> list[str]:
     """
     reader = _ProfileReader(_included)
     reader.read(str(file), _text(file))
-    try:
-        owner = pwd.getpwnam(user)
-        return [each for each in reader.files if not _may_read(Path(each.rpartition(" ")[2]), owner)]
-    except KeyError:
-        return []  # without its package nobody knows as whom it runs
+    users = (each.split(":") for each in _USERS.read_text("utf-8", "replace").splitlines())
+    # Without its package nobody knows as whom it runs.
+    ids = next(((int(each[2]), int(each[3])) for each in users if each[0] == user), None)
+    return [each for each in reader.files if ids and not _may_read(Path(each.rpartition(" ")[2]), *ids)]
 
 
-def _may_read(file: Path, user: pwd.struct_passwd) -> bool:
+def _may_read(file: Path, user: int, group: int) -> bool:
     try:
         found = file.stat()
     except PermissionError:
         return True  # unknown
     except OSError:
         return False
-    shift = 6 if found.st_uid == user.pw_uid else 3 if found.st_gid == user.pw_gid else 0
+    shift = 6 if found.st_uid == user else 3 if found.st_gid == group else 0
     return bool(found.st_mode >> shift & 4)
 
 
