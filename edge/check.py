@@ -61,13 +61,11 @@ def broker_warnings(local: LocalSettings) -> list[str]:
         return []
     # A build may leave the part out; then there is no such setting.
     from eventplane_mqtt.discovery import ProfileError
-    from eventplane_mqtt.discovery.profile import limit_warnings, unreadable_files
+    from eventplane_mqtt.discovery.profile import limit_warnings
 
     profile = local.profile or DEBIAN_PROFILE
     try:
         found = limit_warnings(profile, RECENT_EVENTS, MAX_PACKET_BYTES)
-        remedy = "chown mosquitto:mosquitto and chmod 600, which Mosquitto 2.0 and 2.1 both take"
-        found += [f"{each} cannot be read by Mosquitto: {remedy}" for each in unreadable_files(profile)]
     except ProfileError as error:
         found = [str(error)] if local.profile else []
     return [f"{profile}: {each}" for each in found]

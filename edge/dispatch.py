@@ -11,6 +11,7 @@ from edge.counts import NotStored
 from edge.delivery_queues import DeliveryQueues
 from edge.inbox import InboxPump
 from edge.interest import Interest
+from edge.numbering import expiring
 from edge.planning import LETTERS_EVERY_MS, MOST_LETTERS, Batch, Question, Submission
 from edge.spool import PendingDelivery
 from eventplane.contract import Channel, Contract, ParticipantKind, Priority
@@ -21,7 +22,6 @@ from eventplane.envelope import parse_event
 from eventplane.errors import EnvelopeError
 from eventplane.guarantee import BY_EVENT
 from eventplane.limits import MAX_EVENT_BYTES
-from eventplane.names import EXPIRY_TIME
 from eventplane.reasons import Outcome, Reason
 from eventplane.receipts import Receipt, ReceiptError, read_receipts
 from eventplane.sender import Sender
@@ -295,7 +295,7 @@ class Dispatcher:
                 self._take_receipt(receipt, ended, inbox, batch)
 
     def _take_receipt(self, receipt: Receipt, ended: PendingDelivery, inbox: InboxPump, batch: Batch) -> None:
-        if receipt.refused == Outcome.EXPIRED and _can_expire(ended.json):
+        if receipt.refused == Outcome.EXPIRED and expiring(ended.json):  # a reader knows no channel's expiry
             if not self._queues.end_volatile(ended.delivery, BY_EVENT):
                 self._queues.discard(ended.delivery, Outcome.EXPIRED, BY_EVENT)
             return
@@ -310,14 +310,6 @@ class Dispatcher:
 def _is_dead_letter(json: str) -> bool:
     # The text may contain the type elsewhere.
     return DEAD_LETTER_TYPE in json and parse_event(json).type == DEAD_LETTER_TYPE
-
-
-def _can_expire(json: str) -> bool:
-    """Return whether the event has an expiry of its own; a reader knows no channel's."""
-    try:
-        return EXPIRY_TIME in json and EXPIRY_TIME in parse_event(json).attributes
-    except EnvelopeError:
-        return False
 
 
 def _refusal(reason: str, service: str) -> Refusal:

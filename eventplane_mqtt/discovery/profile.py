@@ -98,16 +98,24 @@ def load_profile(file: Path) -> tuple[Listener, ...]:
     return read_profile(_text(file), str(file), _included)
 
 
-def limit_warnings(file: Path, most_in_flight: int, most_bytes: int) -> list[str]:
-    """Return what the limits in the profile `file` would cost a forwarder, each with a remedy.
+def limit_warnings(file: Path, most_in_flight: int, most_bytes: int, user: str = "mosquitto") -> list[str]:
+    """Return what the profile `file` would cost a forwarder, each with a remedy.
 
-    It recognises `most_in_flight` messages that come again, and reads packets of `most_bytes`. Raises
-    `ProfileError`.
+    It recognises `most_in_flight` messages that come again, and reads packets of `most_bytes`; Mosquitto runs
+    as `user`. Raises `ProfileError`.
     """
     reader = _ProfileReader(_included)
     reader.read(str(file), _text(file))
     limits = {**_LIMITS, **reader.limits}
-    found = []
+    users = (each.split(":") for each in _USERS.read_text("utf-8", "replace").splitlines())
+    # Without its package nobody knows as whom it runs.
+    ids = next(((int(each[2]), int(each[3])) for each in users if each[0] == user), None)
+    remedy = "chown mosquitto:mosquitto and chmod 600, which Mosquitto 2.0 and 2.1 both take"
+    found = [
+        f"{where}: {name} cannot be read by Mosquitto: {remedy}"
+        for where, name in reader.files
+        if ids and not _may_read(Path(name), *ids)
+    ]
     if reader.expires_at:
         found.append(
             f"{reader.expires_at}: Mosquitto deletes sessions by the wall clock, whose step would delete the "
@@ -135,21 +143,8 @@ def limit_warnings(file: Path, most_in_flight: int, most_bytes: int) -> list[str
     return found
 
 
-def unreadable_files(file: Path, user: str = "mosquitto") -> list[str]:
-    """Return the files in the profile `file` that Mosquitto's `user` cannot read, and where they are named.
-
-    2.0 opens them as root at the start and as its user at each reload, 2.1 always as its user. Raises
-    `ProfileError`.
-    """
-    reader = _ProfileReader(_included)
-    reader.read(str(file), _text(file))
-    users = (each.split(":") for each in _USERS.read_text("utf-8", "replace").splitlines())
-    # Without its package nobody knows as whom it runs.
-    ids = next(((int(each[2]), int(each[3])) for each in users if each[0] == user), None)
-    return [each for each in reader.files if ids and not _may_read(Path(each.rpartition(" ")[2]), *ids)]
-
-
 def _may_read(file: Path, user: int, group: int) -> bool:
+    """Return whether a user may read `file`: 2.0 opens it as root, but at a reload as its user; 2.1 as that."""
     try:
         found = file.stat()
     except PermissionError:
@@ -164,7 +159,7 @@ class _ProfileReader:
     def __init__(self, included: Included) -> None:
         self.limits: dict[str, int] = {}
         self.expires_at = ""
-        self.files: list[str] = []
+        self.files: list[tuple[str, str]] = []
         self._included = included
         self._default = _Draft()
         self._drafts: list[_Draft] = []
@@ -178,7 +173,7 @@ class _ProfileReader:
             value = value.strip()
             where = f"{name}:{number}"
             if word in ("password_file", "acl_file"):
-                self.files.append(f"{where}: {value}")
+                self.files.append((where, value))
             if word == "listener":
                 draft = self._listener(value, where)
             elif word in ("port", "bind_address"):
