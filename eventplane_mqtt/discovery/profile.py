@@ -144,7 +144,7 @@ def limit_warnings(file: Path, most_in_flight: int, most_bytes: int, user: str =
 
 
 def _may_read(file: Path, user: int, group: int) -> bool:
-    """Return whether a user may read `file`: 2.0 opens it as root, but at a reload as its user; 2.1 as that."""
+    """Return whether a user may read `file`. 2.0 opens it as root but for reloads, 2.1 always as its user."""
     try:
         found = file.stat()
     except PermissionError:
