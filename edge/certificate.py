@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
-_HEADER, _FOOTER = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
+from eventplane_mqtt.endpoint import FIRST_CERTIFICATE
 
 _SEQUENCE, _VERSION = 0x30, 0xA0
 _UTC_TIME, _GENERALIZED_TIME = 0x17, 0x18
@@ -40,7 +40,7 @@ class CertificateFile:
             if self._known != (found.st_mtime_ns, found.st_size):
                 self._known = (found.st_mtime_ns, found.st_size)
                 self._end = None
-                self._end = read_validity(self._file.read_text("ascii")).end.timestamp()
+                self._end = read_validity(self._file.read_text("latin-1")).end.timestamp()
         except (OSError, ValueError):
             return None
         return None if self._end is None else self._end - self._now().timestamp()
@@ -54,11 +54,10 @@ class _Value(NamedTuple):
 
 def read_validity(pem: str) -> Validity:
     """Return the validity of the first certificate in a PEM text. Raises `ValueError` if there is none."""
-    _, header, rest = pem.partition(_HEADER)
-    body, footer, _ = rest.partition(_FOOTER)
-    if not header or not footer:
+    found = FIRST_CERTIFICATE.search(pem)
+    if found is None:
         raise ValueError("there is no PEM certificate in it")
-    der = binascii.a2b_base64(body)
+    der = binascii.a2b_base64(found["body"])
     # Certificate > tbsCertificate > [version], serialNumber, signature, issuer, validity (RFC 5280, 4.1)
     inside = _inside(_inside(der))
     version = _read(inside)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import datetime, timedelta
 from pathlib import Path
 from shutil import which
@@ -18,6 +19,7 @@ from eventplane_mqtt import Login
 from eventplane_mqtt.endpoint import MAX_PACKET_BYTES, PasswordFileError, is_on_this_device, is_private
 
 DEBIAN_PROFILE = Path("/etc/mosquitto/mosquitto.conf")
+MOUNTS = Path("/proc/self/mountinfo")
 
 
 class _NoPassphraseError(Exception):
@@ -26,7 +28,7 @@ class _NoPassphraseError(Exception):
 
 def file_problems(settings: Settings, now: datetime) -> list[SettingProblem]:
     """Return what is wrong with the files that the settings name, at `now` of the wall clock."""
-    found = [*_password(settings.local.login), *_profile(settings.local)]
+    found = [*_spool(settings.spool), *_password(settings.local.login), *_profile(settings.local)]
     files = settings.cloud.identity
     if files is None:
         return found
@@ -73,12 +75,26 @@ def expires_soon(cloud: CloudSettings, now: datetime) -> str | None:
     """Return a warning if the certificate, which is valid, expires soon."""
     if cloud.identity is None:
         return None
-    left = read_validity(cloud.identity.certificate.read_text("ascii")).end - now
+    left = read_validity(cloud.identity.certificate.read_text("latin-1")).end - now
     return (
         f"{cloud.identity.certificate} expires in {left.days} days; replace it"
         if left < timedelta(seconds=EXPIRES_SOON_S)
         else None
     )
+
+
+def _spool(spool: Path) -> Iterator[SettingProblem]:
+    folder = spool.absolute().parent
+    kind, mounted = "", Path("/")
+    with suppress(OSError):
+        for line in MOUNTS.read_text("utf-8", "replace").splitlines():
+            place, _, about = line.partition(" - ")
+            at = Path(place.split()[4].replace("\\040", " "))
+            if folder.is_relative_to(at) and at.is_relative_to(mounted):
+                kind, mounted = about.split()[0], at  # of several at one place the last is seen
+    if kind in ("tmpfs", "ramfs"):
+        problem = f"{spool} is on {mounted}, a {kind}: a power cut loses every event that was acknowledged"
+        yield SettingProblem("spool", problem, "name a place on a disk")
 
 
 def _password(login: Login | None) -> Iterator[SettingProblem]:
@@ -136,7 +152,7 @@ def _ca(file: Path) -> Iterator[SettingProblem]:
 def _certificate(setting: str, file: Path, now: datetime) -> Iterator[SettingProblem]:
     remedy = "name a certificate, a PEM file"
     try:
-        validity = read_validity(file.read_text("ascii"))
+        validity = read_validity(file.read_text("latin-1"))
     except ValueError as error:
         yield SettingProblem(setting, f"{file}: {error}", remedy)
     except OSError as error:

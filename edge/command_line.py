@@ -32,6 +32,7 @@ USAGE = f"""usage: {PROGRAM} [run] --settings FILE
        {PROGRAM} discovery (--settings FILE | --profile FILE)
        {PROGRAM} discovery find --interfaces NAME[,NAME] [--seconds N]
        {PROGRAM} announce --settings FILE
+       {PROGRAM} broker-database --database FILE
        {PROGRAM} manifest
 
 Store the events of this device's services, and deliver them on the device and to the cloud.
@@ -43,11 +44,13 @@ commands:
   discovery         list the listeners of Mosquitto's profile, and show which one is used
   discovery find    list the brokers that are announced in the home
   announce          announce the broker in the home by DNS-SD until SIGTERM
+  broker-database   set Mosquitto's database aside if it is torn; the broker must not run
   manifest          print version, revision, contract format and Python of this build as JSON
 
 options:
   --settings FILE   the settings, TOML; docs/reference/settings.md lists them
   --profile FILE    Mosquitto's profile, mosquitto.conf
+  --database FILE   Mosquitto's database, mosquitto.db
   --interfaces ...  names of network interfaces
   --seconds N       how long to listen for announcements (3)
   --version         print the version
@@ -57,7 +60,7 @@ options:
 Options = dict[str, str]
 """Name without dashes -> value."""
 
-_OPTIONS = ("settings=", "profile=", "interfaces=", "seconds=", "version", "help")
+_OPTIONS = ("database=", "settings=", "profile=", "interfaces=", "seconds=", "version", "help")
 
 _log = logging.getLogger(__package__)
 
@@ -177,6 +180,14 @@ def _announce(options: Options) -> int:
     return announce(_load(options))
 
 
+def _broker_database(options: Options) -> int:
+    from edge.broker_database import set_aside_if_torn
+
+    if said := set_aside_if_torn(Path(options["database"])):
+        print(said, file=sys.stderr)
+    return os.EX_OK
+
+
 def _print_manifest(_: Options) -> int:
     print(json.dumps(manifest(), indent=2))
     return os.EX_OK
@@ -192,6 +203,7 @@ _COMMANDS: dict[str, tuple[tuple[frozenset[str], ...], Callable[[Options], int]]
     "discovery": ((_SETTINGS, frozenset({"profile"})), _discovery),
     "discovery find": ((_FIND, _FIND | {"seconds"}), _find),
     "announce": ((_SETTINGS,), _announce),
+    "broker-database": ((frozenset({"database"}),), _broker_database),
     "manifest": ((frozenset(),), _print_manifest),
 }
 """Command -> the sets of options that it accepts, and the function that runs it. A command imports what it

@@ -45,6 +45,8 @@ class Counts:
     Publishes to the cloud are `published`, with their events and payload bytes, repetitions included; those
     `answered` were refused or `acknowledged`.
 
+    `sessions_lost` counts how often the home's broker had forgotten our session.
+
     `not_stored` is what the next report of losses lists, `unreported` how much of it and of the discards is a
     loss.
     """
@@ -59,6 +61,7 @@ class Counts:
     published_events: int = 0
     published_bytes: int = 0
     answered: int = 0
+    sessions_lost: int = 0
     acknowledged: int = 0
     not_stored: Counter[NotStored] = field(default_factory=Counter)
     unreported: int = 0

@@ -11,7 +11,8 @@ from edge.counts import NotStored
 from edge.delivery_queues import DeliveryQueues
 from edge.inbox import InboxPump
 from edge.interest import Interest
-from edge.planning import Batch, Question, Submission
+from edge.numbering import expiring
+from edge.planning import LETTERS_EVERY_MS, MOST_LETTERS, Batch, Question, Submission
 from edge.spool import PendingDelivery
 from eventplane.contract import Channel, Contract, ParticipantKind, Priority
 from eventplane.conversation.questions import QuestionError, read_handlers_question, read_state_question
@@ -21,12 +22,12 @@ from eventplane.envelope import parse_event
 from eventplane.errors import EnvelopeError
 from eventplane.guarantee import BY_EVENT
 from eventplane.limits import MAX_EVENT_BYTES
-from eventplane.names import EXPIRY_TIME
 from eventplane.reasons import Outcome, Reason
 from eventplane.receipts import Receipt, ReceiptError, read_receipts
 from eventplane.sender import Sender
 from eventplane.sending import SendingRights
 from eventplane.topics import (
+    MISSPELT_OUTBOXES,
     OUTBOXES,
     handlers_topic,
     interest_topic,
@@ -46,12 +47,12 @@ _DEAD_LETTER_BYTES = 4096
 _SMALL_BYTES = 10 * 1024
 """No dead letter of `_DEAD_LETTER_BYTES` is larger: a smaller one was not refused for its size."""
 
-MOST_UNKNOWN = 100
+MOST_UNKNOWN = MOST_LETTERS
 """Dead letters of unknown outboxes in UNKNOWN_EVERY_S seconds; further messages are counted and reported.
 
 Ours: enough to find a misspelt topic, too few to fill a spool or the uplink's quota with them."""
 
-UNKNOWN_EVERY_S = 60.0
+UNKNOWN_EVERY_S = LETTERS_EVERY_MS / 1_000
 
 _TOPIC_CHARACTERS = 200
 """Of an unknown topic in its dead letter, which has to fit an event: MQTT allows 65,535 bytes."""
@@ -106,7 +107,8 @@ def subscriptions(contract: Contract, session: LinkName) -> tuple[str, ...]:
             for topic, (role, channel) in topics.items()
             if role is Role.OUTBOX and _may_be_urgent(channel, types, rights)
         )
-    return (OUTBOXES, *(topic for topic, (role, _) in topics.items() if role is not Role.OUTBOX))
+    others = (topic for topic, (role, _) in topics.items() if role is not Role.OUTBOX)
+    return (OUTBOXES, *MISSPELT_OUTBOXES, *others)
 
 
 def _urgent_types(contract: Contract) -> list[str]:
@@ -186,20 +188,8 @@ class Dispatcher:
         role, channel = found
         payload = message.payload
         match role:
-            case Role.OUTBOX if message.oversize:
-                # Only its beginning was kept, so no receipt can name it.
-                detail = f"{message.oversize} bytes; an event has at most {MAX_EVENT_BYTES}"
-                refusal = Refusal(Reason.TOO_LARGE, detail)
-                batch.submissions.append(Submission(payload, channel.address, channel, refusal))
-            case Role.OUTBOX if message.retained and resumed:
-                # It came when it was new. Now it may be older than all that is remembered.
-                detail = "the broker repeats it over each connection; publish events without the retain flag"
-                refusal = Refusal(Reason.RETAINED, detail)
-                batch.submissions.append(Submission(payload, channel.address, channel, refusal))
             case Role.OUTBOX:
-                batch.submissions.append(
-                    Submission(payload, channel.address, channel, answer=channel.participant)
-                )
+                self._take_outbox(message, channel, batch, resumed=resumed)
             case Role.INBOX_RECEIPTS:
                 self._take_receipts(payload, channel, batch)
             case Role.ANNOUNCEMENTS:
@@ -214,6 +204,22 @@ class Dispatcher:
                 self._take_question(payload, channel, batch, read_state_question)
             case Role.HANDLERS_QUESTIONS:
                 self._take_question(payload, channel, batch, read_handlers_question)
+
+    @staticmethod
+    def _take_outbox(message: Received, channel: Channel, batch: Batch, *, resumed: bool) -> None:
+        refusal = None
+        if not message.payload:
+            return  # it clears a retained message
+        if message.oversize:
+            # Only its beginning was kept, so no receipt can name it.
+            detail = f"{message.oversize} bytes; an event has at most {MAX_EVENT_BYTES}"
+            refusal = Refusal(Reason.TOO_LARGE, detail)
+        elif message.retained and resumed:
+            # It came when it was new. Now it may be older than all that is remembered.
+            detail = "the broker repeats it over each connection; publish events without the retain flag"
+            refusal = Refusal(Reason.RETAINED, detail)
+        answer = None if refusal else channel.participant
+        batch.submissions.append(Submission(message.payload, channel.address, channel, refusal, answer))
 
     def give_up(self, pending: PendingDelivery, channel: Channel, refusal: Refusal, batch: Batch) -> None:
         """End a delivery over `channel` that can never succeed; it becomes a dead letter.
@@ -234,6 +240,8 @@ class Dispatcher:
 
     def _take_unknown(self, message: Received, batch: Batch, now: float) -> None:
         """Take what came on no topic of the contract: an unknown outbox, or one of an earlier contract."""
+        if not message.payload:
+            return  # it clears a retained message
         if not is_outbox_topic(message.topic):
             # Receipts, questions, announcements: no events, and services repeat them without end.
             _log.warning("a message on %s ignored: the contract in force has no use for it", message.topic)
@@ -250,7 +258,10 @@ class Dispatcher:
         refusal = Refusal(
             Reason.UNKNOWN_CHANNEL, detail + "or add the participant and give the device the contract"
         )
-        batch.submissions.append(Submission(message.payload, topic, self._device.outbox, refusal))
+        _, name, *_ = topic.split("/")
+        # In a misspelt topic the name may be a participant's, which did not send this.
+        sender = name if topic == local_topic(name, self._device.outbox.box) else None
+        batch.submissions.append(Submission(message.payload, topic, self._device.outbox, refusal, sender))
 
     def _take_downlink(self, payload: bytes, batch: Batch) -> None:
         """Take an event from the cloud; one without a key cannot be answered and becomes a dead letter."""
@@ -284,7 +295,7 @@ class Dispatcher:
                 self._take_receipt(receipt, ended, inbox, batch)
 
     def _take_receipt(self, receipt: Receipt, ended: PendingDelivery, inbox: InboxPump, batch: Batch) -> None:
-        if receipt.refused == Outcome.EXPIRED and _can_expire(ended.json):
+        if receipt.refused == Outcome.EXPIRED and expiring(ended.json):  # a reader knows no channel's expiry
             if not self._queues.end_volatile(ended.delivery, BY_EVENT):
                 self._queues.discard(ended.delivery, Outcome.EXPIRED, BY_EVENT)
             return
@@ -299,14 +310,6 @@ class Dispatcher:
 def _is_dead_letter(json: str) -> bool:
     # The text may contain the type elsewhere.
     return DEAD_LETTER_TYPE in json and parse_event(json).type == DEAD_LETTER_TYPE
-
-
-def _can_expire(json: str) -> bool:
-    """Return whether the event has an expiry of its own; a reader knows no channel's."""
-    try:
-        return EXPIRY_TIME in json and EXPIRY_TIME in parse_event(json).attributes
-    except EnvelopeError:
-        return False
 
 
 def _refusal(reason: str, service: str) -> Refusal:

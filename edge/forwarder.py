@@ -17,6 +17,7 @@ from edge.commit import GroupCommit
 from edge.components import Components, Dependencies
 from edge.counts import SESSION_LOST, Counts, NotStored
 from edge.errors import SpoolCorruptError, SpoolError, SpoolUnavailableError
+from edge.health_status import LOST_SESSION_REMEDY
 from edge.interest import Interest
 from edge.planning import Batch, Plan
 from edge.reports import FIRST_MANIFEST_S, Heartbeat
@@ -329,11 +330,12 @@ class Forwarder:
         """Count it as a loss of nobody knows how much if the home's broker has forgotten our session."""
         had_one = self._local.connects > 1 or self._given_spool.origin.kind in ("resumed", "recovered")
         if had_one and not self._local.resumed:
+            self.counts.sessions_lost += 1
             batch.ignored[NotStored(OUTBOXES, "", SESSION_LOST)] += 1
             _log.error(
                 "the home's broker had forgotten the forwarder's session: an unknown number of messages that "
-                "waited there is lost, but for those with receipts, which come again; see that its database "
-                "is on a disk and that persistent_client_expiration is not set"
+                "waited there is lost, but for those with receipts, which come again; %s",
+                LOST_SESSION_REMEDY,
             )
 
     def _take_acknowledged(self, message: Acknowledged, batch: Batch, now: float) -> None:

@@ -32,6 +32,10 @@ LOCAL_DOWN_S = 60.0
 DROPPED_S = 60.0
 """How long after a dropped message the device counts as flooded: a flood drops some every second."""
 
+LOST_SESSION_REMEDY = (
+    "see Mosquitto's log for a torn database, that its database is on a disk, and that "
+    "persistent_client_expiration is not set"
+)
 _RAISE = "raise spool_capacity_bytes or spool_capacity_deliveries, whichever is used up"
 
 
@@ -88,6 +92,8 @@ class Status:
     """The version of the contract of the device's image."""
     certificate_left_s: float | None = None
     """Until the device's certificate expires, by the wall clock; None when that is not known."""
+    sessions_lost: int = 0
+    """How often, since the start, the home's broker had forgotten our session."""
 
     @property
     def pending(self) -> int:
@@ -197,6 +203,10 @@ def _links(status: Status) -> Iterator[Finding]:
             "see the log for what the broker refuses; it must know the user name of local.username with "
             "-urgent behind it, with the same password (docs/reference/device.md)",
         )
+    if status.sessions_lost:
+        problem = f"the home's broker has forgotten our session {status.sessions_lost} times since the start"
+        lost = f"{problem}, with an unknown number of messages"
+        yield Finding("session_lost", Health.DEGRADED, lost, LOST_SESSION_REMEDY)
     if local.complaint:
         problem = f"the broker's profile cannot be used, the former address stays: {local.complaint}"
         yield Finding("profile_refused", Health.DEGRADED, problem, "correct the file; no restart is needed")

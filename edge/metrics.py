@@ -148,6 +148,7 @@ class Metrics:
             contract_refused=self._contract_refused,
             image_version=self._forwarder.image.version,
             certificate_left_s=self._certificate.left_s() if self._certificate else None,
+            sessions_lost=self._forwarder.counts.sessions_lost,
         )
 
     def reading(self, status: Status, findings: Sequence[Finding] = ()) -> Reading:

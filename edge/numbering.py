@@ -91,16 +91,20 @@ def text_for_service(pending: PendingDelivery, clock: UptimeClock) -> str:
     return with_uptime_limit(event, *clock.moment(ends_ms)).json
 
 
-def _with_end(pending: PendingDelivery) -> tuple[Envelope, int] | None:
-    """Return the event and when its lifetime ends, ms of the uptime clock; None if that is not known."""
-    if EXPIRY_TIME not in pending.json:
-        return None
+def expiring(json: str) -> Envelope | None:
+    """Return the event in `json` if it has an `expirytime`; None for others, and for what is no event."""
     try:
-        event = parse_event(pending.json)
+        event = parse_event(json) if EXPIRY_TIME in json else None
     except EnvelopeError:  # nothing of ours, or damaged
         return None
-    lifetime = lifetime_ms(event)
-    return None if lifetime is None else (event, pending.stored_ms + lifetime)
+    return event if event and EXPIRY_TIME in event.attributes else None
+
+
+def _with_end(pending: PendingDelivery) -> tuple[Envelope, int] | None:
+    """Return the event and when its lifetime ends, ms of the uptime clock; None if that is not known."""
+    event = expiring(pending.json)
+    lifetime = lifetime_ms(event) if event else None
+    return None if event is None or lifetime is None else (event, pending.stored_ms + lifetime)
 
 
 class LatestKeys:

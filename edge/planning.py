@@ -23,6 +23,10 @@ from eventplane.receipts import SPOOL_FULL, Receipt, digest
 from eventplane.topics import OUTBOXES
 from eventplane_mqtt.mailbox import Received
 
+MOST_LETTERS, LETTERS_EVERY_MS = 100, 60_000
+"""Dead letters of one outbox in so many milliseconds: what it sends beyond is counted and reported. Ours:
+enough to see what is wrong."""
+
 Question = StateQuestion | HandlersQuestion
 
 
@@ -114,12 +118,16 @@ class Planner:
     def __init__(self, decider: Decider, uplink: Channel) -> None:
         self._decider = decider
         self._uplink = uplink
+        self._letters = Counter[str]()
+        self._letters_since_ms = 0
 
     def add(self, submission: Submission, plan: Plan, pressure: Pressure) -> None:
         """Add to `plan` what becomes of `submission` where `pressure` leaves room."""
         decision = self._decide(submission, plan)
         refused = decision.refused
-        if decision.arrival is not None and not _finds_room(submission, decision.arrival, pressure):
+        if refused is not None and submission.ends is None and self._is_flooded(submission, plan.uptime_ms):
+            plan.rejected[NotStored(_counted_as(submission), "", refused)] += 1
+        elif decision.arrival is not None and not _finds_room(submission, decision.arrival, pressure):
             refused = SPOOL_FULL
             plan.volatile.extend(decision.unstored)
             if submission.ends is None:
@@ -132,6 +140,14 @@ class Planner:
         if submission.answer is not None:
             answers = plan.receipts.setdefault(submission.answer, [])
             answers.append(Receipt(digest(submission.payload), refused))
+
+    def _is_flooded(self, submission: Submission, uptime_ms: int) -> bool:
+        """Return whether a known outbox had its dead letters of this while."""
+        if uptime_ms >= self._letters_since_ms + LETTERS_EVERY_MS:
+            self._letters.clear()
+            self._letters_since_ms = uptime_ms
+        self._letters[submission.address] += submission.address == submission.channel.address
+        return self._letters[submission.address] > MOST_LETTERS
 
     def _decide(self, submission: Submission, plan: Plan) -> Decision:
         payload, channel = submission.payload, submission.channel

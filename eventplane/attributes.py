@@ -199,6 +199,7 @@ RULES: Final[dict[str, _Rule]] = {
     "replayedtime": _IS_TIMESTAMP,
     "senttime": _IS_TIMESTAMP,
     "deliverby": _IS_TIMESTAMP,
+    "uptimelimit": _NOT_EMPTY,
     "sequence": _NOT_EMPTY,
     "partitionkey": _NOT_EMPTY,
     "orderin": _NOT_EMPTY,

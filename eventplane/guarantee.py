@@ -140,9 +140,12 @@ def is_expired_on_device(event: Envelope, boot: str, uptime_ms: int) -> bool:
     """Return whether `event` has expired on a device that has been up for `uptime_ms` since `boot`.
 
     Its forwarder says until when, by the one clock that all programs of a boot share and nobody can set. Time
-    before this boot counts as 0, as does what another machine says.
+    before this boot counts as 0, as does what another machine says. Without a limit only what had no lifetime
+    at all has expired.
     """
-    limit, _, of_boot = str(event.attributes.get(UPTIME_LIMIT, "")).partition(" ")
+    if UPTIME_LIMIT not in event.attributes:
+        return lifetime_ms(event) == 0
+    limit, _, of_boot = str(event.attributes[UPTIME_LIMIT]).partition(" ")
     return limit.isdecimal() and of_boot == boot and int(limit) <= uptime_ms
 
 

@@ -10,6 +10,9 @@ LOCAL_PREFIX = "eventplane"
 OUTBOXES = f"{LOCAL_PREFIX}/+/outbox"
 """The filter of every outbox on the home's Mosquitto, also of those that no contract knows."""
 
+MISSPELT_OUTBOXES = (f"/{OUTBOXES}", f"{OUTBOXES}/", f"/{OUTBOXES}/")
+"""Beside them: with a slash that does not belong there, a broker takes the message and nobody gets it."""
+
 _URGENT_RULE: Final = "_urgent"
 
 
@@ -38,8 +41,8 @@ def interest_topic(service: str) -> str:
 
 
 def is_outbox_topic(topic: str) -> bool:
-    """Whether somebody sends events on `topic`, whoever that is."""
-    match topic.split("/"):
+    """Whether somebody sends events on `topic`, whoever that is, or means to (`MISSPELT_OUTBOXES`)."""
+    match topic.removeprefix("/").removesuffix("/").split("/"):
         case [prefix, _, "outbox"]:
             return prefix == LOCAL_PREFIX
         case _:

@@ -27,7 +27,7 @@ from eventplane.envelope import Envelope, parse_event
 from eventplane.guarantee import is_expired_on_device
 from eventplane.interest.announcement import Announcement, write_announcement
 from eventplane.limits import MAX_RECEIVES
-from eventplane.reasons import Outcome
+from eventplane.reasons import Outcome, Reason
 from eventplane.receipts import SPOOL_FULL, Receipt, digest
 from eventplane.topics import (
     handlers_answer_topic,
@@ -45,6 +45,7 @@ from eventplane_client.errors import (
     MessageTooLargeError,
     NoRoomError,
     NotAskingError,
+    NotRegisteredError,
     ReceiptTimeoutError,
     RefusedError,
     RequestDroppedError,
@@ -373,6 +374,9 @@ class MqttTransport:
             raise ReceiptTimeoutError(self._participant, timeout_s)
         if receipt.refused == SPOOL_FULL:
             raise NoRoomError(self._participant)
+        if receipt.refused == Reason.UNKNOWN_CHANNEL:
+            problem = "there is no such participant on this device"
+            raise NotRegisteredError(self._participant, problem, "correct the name or the contract")
         if receipt.refused is not None:
             if receipt.refused == Outcome.UNROUTED:
                 raise UnroutedError(self._participant, "no route of the device takes it")

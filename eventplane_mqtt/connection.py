@@ -90,6 +90,7 @@ class Connection:
             endpoint, link, generation, drops=share is not None and share.drops, skips=skips
         )
         self._abandoned = False
+        self._looked_up = False
         self._unsent = memoryview(b"")
         self._send_error: OSError | None = None
         self._gather_until = 0.0
@@ -100,6 +101,12 @@ class Connection:
     def resumed(self) -> bool:
         """Whether the broker resumed a lasting session."""
         return self._session.resumed
+
+    @property
+    def unanswered(self) -> str:
+        """What has no answer yet while the connection is not up, for people."""
+        host = self._endpoint.host
+        return "CONNECT" if self._looked_up else f"the look-up of {host}: see the device's name servers"
 
     def publish(self, topic: str, payload: bytes, qos: int = 1, *, retain: bool = False) -> int:
         """Send; return the packet id, which comes back in `Acknowledged` unless the connection ends before.
@@ -284,6 +291,7 @@ class Connection:
 
     def _wait(self, file: int, events: int, deadline: float) -> None:
         """See `eventplane_mqtt.dial.Wait`."""
+        self._looked_up = True
         watch = poll()
         watch.register(self._self_pipe, POLLIN)
         watch.register(file, events)

@@ -27,7 +27,10 @@ MAX_PASSWORD_BYTES: Final = 1024
 """A longer password file is the wrong file."""
 
 _LOOPBACK: Final = re.compile(r"localhost|::1|127(\.\d{1,3}){3}")
-_FIRST_CERTIFICATE: Final = re.compile("-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
+FIRST_CERTIFICATE: Final = re.compile(
+    r"(?ms)^-----BEGIN ((?:X509 |TRUSTED )?CERTIFICATE)-----[ \r]*\n(?P<body>.*?)^-----END \1-----"
+)
+"""A certificate in a PEM file as OpenSSL finds it: on lines of its own, among comments in any encoding."""
 
 
 def is_private(found: os.stat_result) -> bool:
@@ -128,7 +131,7 @@ class PinnedCertificate:
         # The first certificate of the file is the server's, whoever signed it; the others are its signers'.
         context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
         with _naming(self.file, "name the broker's certificate, a PEM file that this program may read"):
-            found = _FIRST_CERTIFICATE.search(self.file.read_text("ascii"))
+            found = FIRST_CERTIFICATE.search(self.file.read_text("latin-1"))
             context.load_verify_locations(cadata=found[0] if found else "")
         return context
 

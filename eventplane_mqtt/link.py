@@ -21,6 +21,9 @@ class BrokerConnection(Protocol):
     @property
     def resumed(self) -> bool: ...
 
+    @property
+    def unanswered(self) -> str: ...
+
     def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> int: ...
 
     def ping(self) -> int: ...
@@ -142,7 +145,7 @@ class Link:
         if self.up or self._closed or now < self._act_at:
             return
         if self._connection is not None:
-            self.reset("no answer to CONNECT", now)
+            self.reset(f"no answer to {self._connection.unanswered}", now)
             return
         self.generation += 1
         self._act_at = now + self._give_up_s

@@ -54,6 +54,7 @@ def files(program: bytes, without: Collection[str] = ()) -> dict[str, File]:
         "usr/share/eventplane/mosquitto-access.conf": File(_read("mosquitto-access.conf")),
         "etc/eventplane/forwarder.toml": File(_read("forwarder.toml")),
         "etc/mosquitto/conf.d/eventplane.conf": File(debian_profile().encode()),
+        "usr/lib/systemd/system/mosquitto.service.d/eventplane.conf": File(_read("mosquitto-service.conf")),
         f"{DOC}/copyright": File(_read("debian/copyright")),
         f"{DOC}/changelog.gz": File(gzip.compress(_read("debian/changelog"), mtime=0)),
     }

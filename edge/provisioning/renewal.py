@@ -70,7 +70,7 @@ class Identity:
     def current(self) -> str | None:
         """Return the pair in use, None if there is none."""
         try:
-            return self.path.read_text("ascii")
+            return self.path.read_text("latin-1")
         except (OSError, ValueError):
             # Absent, unreadable or damaged: in each case it cannot be used to connect.
             return None

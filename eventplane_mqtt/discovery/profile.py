@@ -28,6 +28,8 @@ _LIMITS: Final = {
 }
 """The limits that concern the forwarder, with Mosquitto's defaults."""
 
+_USERS: Final = Path("/etc/passwd")
+
 Included = Callable[[str], Iterable[tuple[str, str]]]
 """Returns name and text of each file in the value of `include_dir`. Raises `ProfileError`."""
 
@@ -96,16 +98,24 @@ def load_profile(file: Path) -> tuple[Listener, ...]:
     return read_profile(_text(file), str(file), _included)
 
 
-def limit_warnings(file: Path, most_in_flight: int, most_bytes: int) -> list[str]:
-    """Return what the limits in the profile `file` would cost a forwarder, each with a remedy.
+def limit_warnings(file: Path, most_in_flight: int, most_bytes: int, user: str = "mosquitto") -> list[str]:
+    """Return what the profile `file` would cost a forwarder, each with a remedy.
 
-    It recognises `most_in_flight` messages that come again, and reads packets of `most_bytes`. Raises
-    `ProfileError`.
+    It recognises `most_in_flight` messages that come again, and reads packets of `most_bytes`; Mosquitto runs
+    as `user`. Raises `ProfileError`.
     """
     reader = _ProfileReader(_included)
     reader.read(str(file), _text(file))
     limits = {**_LIMITS, **reader.limits}
-    found = []
+    users = (each.split(":") for each in _USERS.read_text("utf-8", "replace").splitlines())
+    # Without its package nobody knows as whom it runs.
+    ids = next(((int(each[2]), int(each[3])) for each in users if each[0] == user), None)
+    remedy = "chown mosquitto:mosquitto and chmod 600, which Mosquitto 2.0 and 2.1 both take"
+    found = [
+        f"{where}: {name} cannot be read by Mosquitto: {remedy}"
+        for where, name in reader.files
+        if ids and not _may_read(Path(name), *ids)
+    ]
     if reader.expires_at:
         found.append(
             f"{reader.expires_at}: Mosquitto deletes sessions by the wall clock, whose step would delete the "
@@ -133,10 +143,23 @@ def limit_warnings(file: Path, most_in_flight: int, most_bytes: int) -> list[str
     return found
 
 
+def _may_read(file: Path, user: int, group: int) -> bool:
+    """Return whether a user may read `file`. 2.0 opens it as root but for reloads, 2.1 always as its user."""
+    try:
+        found = file.stat()
+    except PermissionError:
+        return True  # unknown
+    except OSError:
+        return False
+    shift = 6 if found.st_uid == user else 3 if found.st_gid == group else 0
+    return bool(found.st_mode >> shift & 4)
+
+
 class _ProfileReader:
     def __init__(self, included: Included) -> None:
         self.limits: dict[str, int] = {}
         self.expires_at = ""
+        self.files: list[tuple[str, str]] = []
         self._included = included
         self._default = _Draft()
         self._drafts: list[_Draft] = []
@@ -149,6 +172,8 @@ class _ProfileReader:
             word, _, value = line.strip(" \r").partition(" ")
             value = value.strip()
             where = f"{name}:{number}"
+            if word in ("password_file", "acl_file"):
+                self.files.append((where, value))
             if word == "listener":
                 draft = self._listener(value, where)
             elif word in ("port", "bind_address"):

@@ -38,7 +38,8 @@ class QueueMessage:
     `sent_at_ms`, and `received_at_ms` for its first receive, in Unix milliseconds by the queue's clock;
     `attempt` counts from 1; `receipt` stands for this delivery of it; `group` is the message group in a FIFO
     queue; `route` is the one that led here, where a router sent it; `redrive` is the mark with which an
-    operator sent it back. What a router delivered at best effort `is_best_effort`.
+    operator sent it back. What a router delivered at best effort `is_best_effort`. It was received at
+    `present_ms` or later (None: unknown).
     """
 
     id: str
@@ -51,6 +52,7 @@ class QueueMessage:
     redrive: str | None = None
     received_at_ms: int | None = None
     is_best_effort: bool = False
+    present_ms: int | None = None
 
     def age_s(self, now_ms: int) -> float:
         """Return the seconds since its first attempt failed; 0 at that attempt."""

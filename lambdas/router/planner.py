@@ -95,17 +95,13 @@ class Planner:
         self._has_frames = kind is ParticipantKind.DEVICE
         self._down = contract.device.inbox.address
 
-    def plan(
-        self, message: QueueMessage, now_ms: int, present_ms: int | None = None, *, is_replay: bool = False
-    ) -> Iterator[Step]:
-        """The steps of one message, at least one for each item in it.
+    def plan(self, message: QueueMessage, now_ms: int, *, is_replay: bool = False) -> Iterator[Step]:
+        """The steps of one message, at least one for each item in it; `now_ms` in Unix milliseconds.
 
-        `now_ms` is for records; what had expired at `present_ms` (None: at `now_ms`) is over. Both in Unix
-        milliseconds.
         In a replay everything is delivered at least once: its order is repeated until all of it is done.
         """
         self._filters.begin()
-        entry, items = self._open(message, now_ms if present_ms is None else present_ms)
+        entry, items = self._open(message, now_ms if message.present_ms is None else message.present_ms)
         now_ms = max(now_ms, entry.present_ms)
         entry = replace(entry, is_replay=is_replay)
         check = self._payloads.of_message()

@@ -201,9 +201,9 @@ class RouterService:
         return steps
 
     def _steps(self, engine: Engine, message: QueueMessage, now_ms: int) -> list[Step]:
-        present_ms = self._queue_clock.at_least(message)
+        message = replace(message, present_ms=self._queue_clock.at_least(message))
         try:
-            return list(engine.planner.plan(message, now_ms, present_ms))
+            return list(engine.planner.plan(message, now_ms))
         except SlowFiltersError as error:
             lighter = engine.lighter()
             kept = {each.name for each in lighter.contract.routes}
@@ -217,7 +217,7 @@ class RouterService:
             count(Metric.SUBSCRIPTION_REFUSED)
             # The ledger names this contract, so that the audit expects the same deliveries.
             self.ledger.file(lighter.contract)
-            return list(lighter.planner.plan(message, now_ms, present_ms))
+            return list(lighter.planner.plan(message, now_ms))
 
     def _write(self, facts: Sequence[Step], invocation: Invocation) -> bool:
         """Hand over `facts`, and those left of earlier invocations; return whether they are durable."""

@@ -129,6 +129,8 @@ class Dialled:
         self._flush_soon()
         return mid
 
+    unanswered = "CONNECT"
+
     def ping(self) -> int:
         mid = self._session.ping()
         self._flush_soon()

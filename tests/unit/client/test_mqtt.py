@@ -17,7 +17,13 @@ from eventplane.envelope import Envelope
 from eventplane.receipts import Receipt, digest
 from eventplane_client import Client, Inbox, connect
 from eventplane_client.connection import memory_plane
-from eventplane_client.errors import ClosedError, FlushTimeoutError, RefusedError, UnroutedError
+from eventplane_client.errors import (
+    ClosedError,
+    FlushTimeoutError,
+    NotRegisteredError,
+    RefusedError,
+    UnroutedError,
+)
 from eventplane_client.memory import MemoryPlane, MemorySubscriptions, MemoryTransport
 from eventplane_client.memory_filter import MemoryFilter
 from eventplane_client.mqtt import MqttTransport
@@ -51,6 +57,9 @@ def test_what_the_forwarder_refuses_has_a_name(
     with pytest.raises(RefusedError) as wrong:
         transport.put(event(), 1, durable=True)
     assert (type(wrong.value), wrong.value.reason) == (error, reason)
+    monkeypatch.setattr(OutboxWindow, "wait_receipt", lambda *_: Receipt("", "unknown_channel"))
+    with pytest.raises(NotRegisteredError, match="no such participant"):
+        transport.put(event(), 1, durable=True)
 
 
 @pytest.mark.parametrize("transport", ["mqtt://127.0.0.1:1", "memory:closed-while-reading"])

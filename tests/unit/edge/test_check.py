@@ -20,14 +20,25 @@ from edge.check import awaits_provisioning, expires_soon, file_problems
 from edge.command_line import main
 from edge.contract_updates import read_contract
 from edge.errors import SettingProblem
+from edge.provisioning.renewal import Identity
 from edge.settings import CloudSettings, HealthSettings, LocalSettings, ProvisioningSettings, Settings
 from edge.system import SYSTEM
 from eventplane.contract import Contract
-from eventplane_mqtt import Login
+from eventplane_mqtt import Login, PinnedCertificate
+from eventplane_mqtt.discovery.profile import limit_warnings
 from local.certificates import Authority
 from tests.unit.edge.fakes import contract
 
 NOW = datetime.now(UTC)
+
+
+@pytest.fixture(autouse=True)
+def mounts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What is mounted: a disk, whatever the tests run on."""
+    file = tmp_path / "mountinfo"
+    file.write_text("22 1 8:1 / / rw - ext4 /dev/root rw\n")
+    monkeypatch.setattr("edge.check.MOUNTS", file)
+    return file
 
 
 @pytest.fixture
@@ -168,6 +179,70 @@ def test_the_check_command_reports_all_problems_and_touches_no_spool(
     assert "setting 'contract'" in said
     assert f"chmod 600 {cloud.key}" in said
     assert not (tmp_path / "state").exists()
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "# Gerät 12, Küche\n".encode(),
+        "# Gerät 12\n".encode("latin-1"),
+        b"\xff\xfe\x00 any bytes\r\n",
+        b"# the -----BEGIN CERTIFICATE----- is below\n",
+        b"-----BEGIN X509 CRL-----\nAAAA\n-----END X509 CRL-----\n",
+    ],
+)
+@pytest.mark.parametrize("line_end", [b"\n", b"\r\n"])
+def test_a_pem_file_is_read_as_openssl_reads_it(cloud: CloudSettings, before: bytes, line_end: bytes) -> None:
+    assert cloud.certificate is not None
+    text = cloud.certificate.read_bytes()
+    cloud.certificate.write_bytes((before + text + text).replace(b"\n", line_end))
+    assert found(cloud) == []
+    assert CertificateFile(cloud.certificate, SYSTEM.now).left_s()
+    assert expires_soon(cloud, NOW) is None
+    PinnedCertificate(cloud.certificate).context()
+    assert Identity(cloud.certificate).current()
+
+
+@pytest.mark.parametrize(
+    ("folder", "more", "is_named"),
+    [
+        ("/var/lib/event plane", "", False),
+        ("/var/lib/event plane", "23 22 0:9 / /var rw shared:1 - tmpfs tmpfs rw", True),
+        ("/var/lib/event plane", "23 22 0:9 / /var/lib/event\\040plane rw - ramfs none rw", True),
+        ("/var/lib/event plane", "23 22 0:9 / /var/li rw - tmpfs tmpfs rw", False),
+        (
+            "/var/lib/event plane",
+            "23 22 0:9 / /var rw - tmpfs t rw\n24 23 8:2 / /var/lib rw - ext4 /dev/b rw",
+            False,
+        ),
+        (
+            "/var/lib/event plane",
+            "24 22 8:2 / /var rw - ext4 /dev/b rw\n23 24 0:9 / /var rw - tmpfs t rw",
+            True,
+        ),
+    ],
+)
+def test_a_spool_in_memory_is_refused(
+    cloud: CloudSettings, mounts: Path, folder: str, more: str, is_named: bool
+) -> None:
+    mounts.write_text(mounts.read_text() + more)
+    problems = file_problems(replace(settings(cloud), spool=Path(folder, "spool.db")), NOW)
+    assert [each.setting for each in problems] == ["spool"] * is_named
+
+
+@pytest.mark.parametrize(("mode", "is_named"), [(0o600, True), (0o604, False), (0o640, True), (0o644, False)])
+def test_a_file_that_the_broker_cannot_read_is_named(tmp_path: Path, mode: int, is_named: bool) -> None:
+    profile, access = tmp_path / "mosquitto.conf", tmp_path / "eventplane.acl"
+    access.write_text("")
+    access.chmod(mode)
+    profile.write_text(f"listener 1883\nacl_file {access}\n")
+
+    def is_named_for(user: str) -> bool:
+        return any(f"{profile}:2: {access} cannot" in each for each in limit_warnings(profile, 1, 1, user))
+
+    assert (is_named_for("nobody"), is_named_for("no such user")) == (is_named, False)
+    access.unlink()
+    assert is_named_for("nobody")
 
 
 def test_a_certificate_that_is_replaced_is_read_again(cloud: CloudSettings, tmp_path: Path) -> None:

@@ -27,7 +27,9 @@ from eventplane.envelope import write_event
 from tests.unit.edge.fakes import contract as home_contract
 from tools.device_image import ROOT
 
-COMMANDS = ("run", "check", "provision", "discovery", "discovery find", "announce", "manifest")
+COMMANDS = (
+    *("run", "check", "provision", "discovery", "discovery find", "announce", "broker-database", "manifest"),
+)
 
 
 @pytest.mark.source("P13")

@@ -16,7 +16,7 @@ from edge.system import SYSTEM
 from eventplane.contract import Contract
 from eventplane.device_reports import DISCARDED
 from eventplane.reasons import Reason
-from eventplane.receipts import SPOOL_FULL
+from eventplane.receipts import SPOOL_FULL, Receipt, digest
 from eventplane.topics import OUTBOXES, URGENT_CLIENT_SUFFIX, local_topic
 from eventplane_mqtt import Endpoint, Login
 from eventplane_mqtt.mailbox import LinkName, Mailbox, Received
@@ -123,7 +123,7 @@ class TestSessions:
     def test_the_first_session_has_every_outbox_and_no_other_topic_twice(self) -> None:
         first = subscriptions(shipped_contract(), LOCAL)
         assert OUTBOXES in first
-        assert not [each for each in first if each.endswith("/outbox") and each != OUTBOXES]
+        assert not [each for each in first if each.endswith("r/outbox")]
         assert len(set(first)) == len(first) > 10
 
     def test_the_urgent_user_reads_outboxes_and_writes_nothing(self) -> None:
@@ -216,6 +216,41 @@ class TestUnknownOutboxes:
         assert long.startswith(str(found["channel"]))
         assert device.local.last.acknowledged == [1]
 
+    @pytest.mark.parametrize(
+        "topic", ["/eventplane/sensor/outbox", "eventplane/sensor/outbox/", "/eventplane/x/outbox/"]
+    )
+    def test_a_slash_too_many_is_reported(self, device: Device, topic: str) -> None:
+        device.turn(over(device, LOCAL, event("e").json.encode(), topic))
+        (letter,) = letters(device)
+        assert (letter["channel"], letter["reason"], device.receipts("x")) == (topic, "unknown_channel", [])
+        assert any(_takes(each, topic) for each in subscriptions(device.contract, LOCAL))
+
+    def test_their_sender_gets_to_know_it(self, device: Device) -> None:
+        sent = over(device, LOCAL, event("e").json.encode(), STRANGE)
+        device.turn(sent)
+        assert device.receipts(STRANGE.split("/")[1]) == [
+            Receipt(digest(sent.payload), Reason.UNKNOWN_CHANNEL)
+        ]
+
+    @pytest.mark.parametrize("topic", [STRANGE, "eventplane/sensor/outbox"])
+    def test_what_clears_a_retained_message_is_no_event(self, device: Device, topic: str) -> None:
+        device.turn(*(replace(over(device, LOCAL, b"", topic), retained=each) for each in (True, False)))
+        assert (letters(device), device.local.last.acknowledged) == ([], [1, 1])
+
+    @pytest.mark.parametrize("payload", [b"no event %d", b'{"id":%d}', b"x" * 98_305 + b"%d"])
+    def test_a_flood_of_malformed_ones_on_a_known_outbox_is_counted(
+        self, device: Device, payload: bytes
+    ) -> None:
+        sent = [
+            over(device, LOCAL, payload % n, local_topic("sensor", "outbox")) for n in range(MOST_UNKNOWN + 5)
+        ]
+        device.turn(*sent)
+        assert len(letters(device)) == MOST_UNKNOWN
+        assert sum(device.not_stored().values()) == 5
+        device.send(event("good"), after=UNKNOWN_EVERY_S)
+        device.send(b"later")
+        assert len(letters(device)) == MOST_UNKNOWN + 1
+
     def test_a_flood_of_them_is_counted_and_fills_nothing(self, device: Device) -> None:
         for number in range(3 * MOST_UNKNOWN):
             device.turn(over(device, LOCAL, b"%d" % number, f"eventplane/x{number}/outbox"))
@@ -298,3 +333,8 @@ def test_an_alarm_of_a_full_spool_goes_once_though_it_comes_over_both_sessions(d
     for session in (URGENT, LOCAL):
         device.turn(over(device, session, event("fire", ALARM).json.encode()))
     assert len(device.delivered("call")) == 1
+
+
+def _takes(filter: str, topic: str) -> bool:
+    levels, given = filter.split("/"), topic.split("/")
+    return len(levels) == len(given) and all(a in ("+", b) for a, b in zip(levels, given, strict=True))

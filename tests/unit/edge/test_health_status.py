@@ -76,6 +76,7 @@ STATUSES = {
     "the cloud is back for long": (with_link(late(OLD), CLOUD, True, 60.0), "failing: late"),
     "the broker restarts": (with_link(WELL, LOCAL, False, 59.9), "degraded: local_broker_down"),
     "the broker stays away": (with_link(WELL, LOCAL, False, 60.0), "failing: local_broker_down"),
+    "the broker has forgotten us": (replace(WELL, sessions_lost=1), "degraded: session_lost"),
     "no flood": (flooded(None), "ok"),
     "a flood in the last minute": (flooded(59.9), "degraded: flooded"),
     "a flood before that": (flooded(60.0), "ok"),

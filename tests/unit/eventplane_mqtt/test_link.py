@@ -20,12 +20,16 @@ def link(wires: Wires) -> Link:
     return Link(LinkName.CLOUD, wires.dial, Backoff(1.0, 60.0, Random(1).random), connect_timeout_s=5.0)
 
 
-def test_an_attempt_without_an_answer_is_given_up(link: Link, wires: Wires) -> None:
+def test_an_attempt_without_an_answer_is_given_up(
+    link: Link, wires: Wires, caplog: pytest.LogCaptureFixture
+) -> None:
     link.tick(0.0)
+    wires.last.unanswered = "the look-up of cloud"
     link.tick(14.9)
     assert not wires.last.abandoned
     link.tick(15.0)
     assert wires.last.abandoned
+    assert "no answer to the look-up of cloud" in caplog.text
     due = link.deadline()
     assert due is not None
     link.tick(due)

@@ -52,7 +52,11 @@ def test_the_same_input_makes_the_same_bytes(
 
 def test_it_installs_every_unit_the_program_and_its_command(package: Path, tmp_path: Path) -> None:
     dpkg_deb("--extract", package, tmp_path)
-    assert {each.name for each in (tmp_path / "usr/lib/systemd/system").iterdir()} == UNITS
+    system = tmp_path / "usr/lib/systemd/system"
+    assert {each.name for each in system.iterdir()} == UNITS | {"mosquitto.service.d"}
+    check = (system / "mosquitto.service.d/eventplane.conf").read_text()
+    # A check that fails is no reason (-) not to start the broker.
+    assert f"ExecStartPre=-/usr/bin/python3 -I -S /{PROGRAM} broker-database" in check
     assert (tmp_path / "usr/bin" / NAME).resolve() == tmp_path / PROGRAM
     assert (tmp_path / PROGRAM).stat().st_mode & 0o777 == 0o755
     owners = {line.split()[1] for line in dpkg_deb("--contents", package).splitlines()}
@@ -65,7 +69,7 @@ def test_a_build_without_a_part_has_no_unit_of_it() -> None:
         for path in files(b"", ["discovery", "provisioning", "questions"])
         if "/system/" in path
     }
-    assert units == {"eventplane-forwarder.service"}
+    assert units == {"eventplane-forwarder.service", "eventplane.conf"}
 
 
 def test_what_an_administrator_edits_is_a_conffile(package: Path, tmp_path: Path) -> None:

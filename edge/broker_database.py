@@ -1,0 +1,88 @@
+"""Check the database of Mosquitto before it starts, and set a torn one aside.
+
+Mosquitto does not start with one that ends early, and drops without a word what zeros have replaced. The
+format is that of Mosquitto 2.0 and 2.1 (its src/persist.h): a header, then chunks of known lengths, and no
+checksum. So damage within a message's payload does not show, nor does an end between two chunks.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from struct import Struct
+from typing import BinaryIO, Final
+
+KEPT: Final = 3
+"""Torn files that are kept, the newest."""
+
+_MAGIC: Final = b"\0\xb5\0mosquitto db"
+_HEADER: Final = Struct(">15sII")  # magic, unused, version
+_CHUNK: Final = Struct(">II")  # kind, length
+_VERSIONS: Final = (5, 6)
+_CONFIGURATION: Final = 1
+_CHUNKS: Final = {
+    _CONFIGURATION: (Struct(">16x"), 0),
+    2: (Struct(">16xI2x3H4x"), 1),  # message: payload, client, user name, topic
+    3: (Struct(">10xH4x"), 1),  # message of a client: client
+    4: (Struct(">8x"), 0),  # retained message
+    5: (Struct(">4xHH4x"), 2),  # subscription: client, topic
+    6: (Struct(">14xH2xH4x"), 0),  # client: client, user name
+}
+"""What each kind of chunk begins with: the lengths of the texts behind it. So many of the last are not 0."""
+
+
+def set_aside_if_torn(database: Path) -> str:
+    """Set a torn database aside, so that the broker starts without it; return what to say, '' for nothing."""
+    try:
+        damage = find_damage(database)
+    except FileNotFoundError:
+        return ""
+    if not damage:
+        return ""
+    number = max((number for number, _ in _torn(database)), default=0) + 1
+    aside = database.replace(database.with_name(f"{database.name}.torn-{number}"))
+    for _, older in _torn(database)[:-KEPT]:
+        older.unlink()
+    return (
+        f"{database} is torn: {damage}. It is kept as {aside.name}, and the broker starts without it: what "
+        "waited in it is lost, but for what services with receipts send again"
+    )
+
+
+def find_damage(database: Path) -> str:
+    """Return what is torn in a database, '' for nothing or a version that is not known. Raises `OSError`."""
+    with database.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(0)
+        if size < _HEADER.size:
+            return f"it has {size} bytes"
+        magic, _, version = _HEADER.unpack(file.read(_HEADER.size))
+        if magic != _MAGIC:
+            return "it does not begin as one"
+        if version not in _VERSIONS:
+            return "" if version else "its header is cut"
+        at, kinds = _HEADER.size, {_CONFIGURATION}
+        while at < size:
+            kind, length = _read(file, _CHUNK, (0, 0))
+            at += _CHUNK.size
+            if kind not in kinds or at + length > size or not _fits(file, kind, length):
+                return f"from byte {at - _CHUNK.size} of {size} on it cannot be read"
+            at, kinds = file.seek(at + length), {*_CHUNKS}
+        return "it has no content" if len(kinds) == 1 else ""
+
+
+def _fits(file: BinaryIO, kind: int, length: int) -> bool:
+    head, needed = _CHUNKS[kind]
+    lengths = _read(file, head, (length,) * 4)
+    return head.size + sum(lengths) <= length and all(lengths[len(lengths) - needed :])
+
+
+def _read(file: BinaryIO, struct: Struct, otherwise: tuple[int, ...]) -> tuple[int, ...]:
+    content = file.read(struct.size)
+    return struct.unpack(content) if len(content) == struct.size else otherwise
+
+
+def _torn(database: Path) -> list[tuple[int, Path]]:
+    asides = database.parent.glob(f"{database.name}.torn-*")
+    found = ((each.suffix.removeprefix(".torn-"), each) for each in asides)
+    return sorted((int(number), each) for number, each in found if number.isdecimal())

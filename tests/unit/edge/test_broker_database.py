@@ -1,0 +1,70 @@
+"""The broker comes up after every power cut, and what it lost is said."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from struct import pack
+
+import pytest
+
+from edge.broker_database import KEPT, find_damage
+from edge.command_line import main
+
+
+def chunk(kind: int, head: bytes, *texts: bytes) -> bytes:
+    body = head + b"".join(texts)
+    return pack(">II", kind, len(body)) + body
+
+
+def message(number: int, payload: bytes) -> bytes:
+    lengths = pack(">IHHHHHBB", len(payload), 1, 5, 0, 5, 1883, 1, 0)
+    return chunk(2, pack("=Qq", number, 0) + lengths, b"voice", b"a/b/c", payload)
+
+
+HEAD = b"\0\xb5\0mosquitto db" + pack(">II", 0, 6)
+CHUNKS = [
+    chunk(1, bytes(16)),
+    *(message(number, b"x" * 300) for number in range(8)),
+    message(9, b""),
+    chunk(6, pack(">qIHHHH4x", 0, 0, 7, 9, 1883, 0), b"forwarder"),
+    chunk(3, pack(">QHHBBBB", 1, 1, 9, 1, 11, 0, 0), b"forwarder", b"\0"),
+    chunk(5, pack(">IHHBB2x", 0, 9, 3, 1, 0), b"forwarder", b"a/#"),
+    chunk(4, pack("=Q", 9)),
+]
+GOOD = HEAD + b"".join(CHUNKS)
+ENDS = {len(HEAD + b"".join(CHUNKS[:number])) for number in range(1, len(CHUNKS) + 1)}
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Path:
+    return tmp_path / "mosquitto.db"
+
+
+def test_a_whole_database_is_left_to_the_broker(database: Path) -> None:
+    for content in (GOOD, HEAD[:-4] + pack(">I", 7) + b"of a later version"):
+        database.write_bytes(content)
+        assert main(["broker-database", "--database", str(database)]) == os.EX_OK
+        assert database.read_bytes() == content
+    database.unlink()
+    assert main(["broker-database", "--database", str(database)]) == os.EX_OK
+
+
+def test_every_cut_and_every_block_of_zeros_over_a_head_is_found(database: Path) -> None:
+    cuts = (GOOD[:at] for at in range(len(GOOD)) if at not in ENDS)
+    zeros = (GOOD[:at] + bytes(512) + GOOD[at + 512 :] for at in range(0, len(GOOD) - 512, 16))
+    for torn in (bytes(len(GOOD)), HEAD, *cuts, *zeros):
+        database.write_bytes(torn)
+        assert find_damage(database)
+
+
+def test_a_torn_one_is_kept_and_named_and_the_oldest_go(
+    database: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for number in range(1, 13):
+        database.write_bytes(GOOD[:-number])
+        assert main(["broker-database", "--database", str(database)]) == os.EX_OK
+        assert f"kept as mosquitto.db.torn-{number}," in capsys.readouterr().err
+        assert not database.exists()
+    kept = {each.name: len(each.read_bytes()) for each in database.parent.iterdir()}
+    assert kept == {f"mosquitto.db.torn-{number}": len(GOOD) - number for number in range(13 - KEPT, 13)}
