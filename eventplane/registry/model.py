@@ -12,7 +12,7 @@ SPECVERSION: Final = "1.0-rc3"
 """The xRegistry specification whose shape the documents have."""
 
 EntityAttributes = Mapping[str, Any]
-"""Attributes of an entity, without those that follow from its place (`self`, `xid`, counts)."""
+"""Attributes of an entity, without those that follow from its place (`self`, `xid`)."""
 
 _ID: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9\-._~:@]{0,127}")
 
