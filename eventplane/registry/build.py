@@ -1,4 +1,4 @@
-"""Build the entities of a contract, group by group: channels, event types, participants and routes."""
+"""Build the registry of a contract, group by group: channels, event types, participants and routes."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from eventplane.contract.model import (
     Transport,
 )
 from eventplane.reach import Flow, Way, flows
+from eventplane.registry.document import Entities, Versions, place
 from eventplane.registry.model import (
     EXTENSION,
     SPECVERSION,
     EntityAttributes,
-    Group,
-    Registry,
-    Resource,
+    capabilities,
     entity_id,
+    model,
     xid,
 )
 from eventplane.topics import basic_ingest_topic, device_topic, local_topic
@@ -32,46 +32,47 @@ from eventplane.topics import basic_ingest_topic, device_topic, local_topic
 _RIGHTS: Final = ("may_subscribe", "may_address")
 
 
-def build_registry(contract: Contract) -> Registry:
-    """Return the registry of `contract`."""
+def build_registry(contract: Contract) -> dict[str, Any]:
+    """Return the registry of `contract` as one document."""
     flowing = flows(contract)
-    group_id = entity_id(contract.name)
-    return Registry(
-        attributes={
-            "specversion": SPECVERSION,
-            "registryid": group_id,
-            "name": contract.name,
-            "labels": {"contractversion": contract.version},
+    id, entities = entity_id(contract.name), Entities(int(contract.version[:8], 16))
+    named = {"name": contract.name}
+    return {
+        "specversion": SPECVERSION,
+        "registryid": id,
+        **named,
+        "labels": {"contractversion": contract.version},
+        "self": place("/"),
+        "xid": "/",
+        "epoch": entities.epoch,
+        "capabilities": capabilities(),
+        "modelsource": model(),
+        "endpoints": entities.groups("endpoints", _endpoints(contract, flowing)),
+        "messagegroups": {
+            id: entities.group(
+                "messagegroups",
+                id,
+                {**named, "envelope": "CloudEvents/1.0"},
+                messages=_messages(contract, flowing),
+            )
         },
-        epoch=int(contract.version[:8], 16),
-        groups={
-            "endpoints": _endpoints(contract, flowing),
-            "messagegroups": {
-                group_id: Group(
-                    {"name": contract.name, "envelope": "CloudEvents/1.0"},
-                    {"messages": _messages(contract, flowing)},
-                )
-            },
-            "participants": _participants(contract),
-            "routes": _routes(contract),
-            "schemagroups": {group_id: Group({"name": contract.name}, {"schemas": _schemas(contract)})},
-        },
-    )
+        "participants": entities.groups("participants", _participants(contract)),
+        "routes": entities.groups("routes", _routes(contract)),
+        "schemagroups": {id: entities.group("schemagroups", id, named, schemas=_schemas(contract))},
+    }
 
 
-def _endpoints(contract: Contract, flowing: Mapping[str, Flow]) -> dict[str, Group]:
+def _endpoints(contract: Contract, flowing: Mapping[str, Flow]) -> dict[str, EntityAttributes]:
     carried: dict[str, list[str]] = {}
     for name, flow in flowing.items():
         for address in _carriers(flow):
             carried.setdefault(address, []).append(name)
     return {
-        entity_id(channel.address): Group(
-            endpoint(
-                contract.participants[channel.participant],
-                channel,
-                carries=carried.get(channel.address, []),
-                messagegroup=xid("messagegroups", contract.name),
-            )
+        entity_id(channel.address): endpoint(
+            contract.participants[channel.participant],
+            channel,
+            carries=carried.get(channel.address, []),
+            messagegroup=xid("messagegroups", contract.name),
         )
         for channel in contract.channels
     }
@@ -84,61 +85,55 @@ def _carriers(flow: Flow) -> dict[str, None]:
     return dict.fromkeys(addresses)
 
 
-def _messages(contract: Contract, flowing: Mapping[str, Flow]) -> dict[str, Resource]:
+def _messages(contract: Contract, flowing: Mapping[str, Flow]) -> dict[str, Versions]:
     schemas = f"{xid('schemagroups', contract.name)}/schemas"
     return {
-        entity_id(each.name): Resource({"1": message(each, flowing[each.name], schemas)})
+        entity_id(each.name): {"1": message(each, flowing[each.name], schemas)}
         for each in contract.event_types.values()
     }
 
 
-def _schemas(contract: Contract) -> dict[str, Resource]:
+def _schemas(contract: Contract) -> dict[str, Versions]:
     return {
-        entity_id(each.name): Resource(schema_versions(each))
-        for each in contract.event_types.values()
-        if each.schemas
+        entity_id(each.name): schema_versions(each) for each in contract.event_types.values() if each.schemas
     }
 
 
-def _participants(contract: Contract) -> dict[str, Group]:
+def _participants(contract: Contract) -> dict[str, EntityAttributes]:
     written = contract_document(contract)["participants"]
     endpoints: dict[str, dict[str, str]] = {name: {} for name in contract.participants}
     for channel in contract.channels:
         endpoints[channel.participant][channel.box] = xid("endpoints", channel.address)
     return {
-        entity_id(each.name): Group(
-            {
-                "name": each.name,
-                "description": each.description,
-                EXTENSION: {
-                    "kind": each.kind,
-                    "retired": each.retired,
-                    "endpoints": endpoints[each.name],
-                    # Left out where undeclared: an empty list would mean that it sends nothing.
-                    **({} if each.sends is None else {"sends": list(each.sends)}),
-                    **({"asks": list(each.asks)} if each.asks else {}),
-                    # Its rights beyond its routes, as the contract writes them.
-                    **{name: written[each.name][name] for name in _RIGHTS if name in written[each.name]},
-                },
-            }
-        )
+        entity_id(each.name): {
+            "name": each.name,
+            "description": each.description,
+            EXTENSION: {
+                "kind": each.kind,
+                "retired": each.retired,
+                "endpoints": endpoints[each.name],
+                # Left out where undeclared: an empty list would mean that it sends nothing.
+                **({} if each.sends is None else {"sends": list(each.sends)}),
+                **({"asks": list(each.asks)} if each.asks else {}),
+                # Its rights beyond its routes, as the contract writes them.
+                **{name: written[each.name][name] for name in _RIGHTS if name in written[each.name]},
+            },
+        }
         for each in contract.participants.values()
     }
 
 
-def _routes(contract: Contract) -> dict[str, Group]:
+def _routes(contract: Contract) -> dict[str, EntityAttributes]:
     written = contract_document(contract)["routes"]
     return {
-        entity_id(each.name): Group(
-            {
-                "name": each.name,
-                EXTENSION: {
-                    **written[each.name],
-                    "to": xid("endpoints", each.destination),
-                    "decided": each.place,
-                },
-            }
-        )
+        entity_id(each.name): {
+            "name": each.name,
+            EXTENSION: {
+                **written[each.name],
+                "to": xid("endpoints", each.destination),
+                "decided": each.place,
+            },
+        }
         for each in contract.routes
     }
 

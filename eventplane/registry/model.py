@@ -1,52 +1,20 @@
-"""The entities of a registry: groups, their resources and the versions of those; and the types of each."""
+"""The types of the registry's entities, and their ids: groups, their resources and the versions of those."""
 
 from __future__ import annotations
 
 import hashlib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 SPECVERSION: Final = "1.0-rc3"
 """The xRegistry specification whose shape the documents have."""
 
 EntityAttributes = Mapping[str, Any]
-"""Attributes of an entity, without those that follow from its place (`self`, `xid`, counts)."""
+"""Attributes of an entity, without those that follow from its place (`self`, `xid`)."""
 
 _ID: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9\-._~:@]{0,127}")
-
-
-@dataclass(frozen=True, slots=True)
-class Resource:
-    """A resource with its `versions`, oldest first; the newest is the default."""
-
-    versions: Mapping[str, EntityAttributes]
-
-    @property
-    def default(self) -> str:
-        """The id of the default version."""
-        return list(self.versions)[-1]
-
-
-@dataclass(frozen=True, slots=True)
-class Group:
-    """A group with its `resources`, by their plural and their id."""
-
-    attributes: EntityAttributes
-    resources: Mapping[str, Mapping[str, Resource]] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Registry:
-    """All entities of a contract; `groups` by their plural and their id.
-
-    `epoch` changes when the contract does. It is made from the contract's version, so it does not grow.
-    """
-
-    attributes: EntityAttributes
-    epoch: int
-    groups: Mapping[str, Mapping[str, Group]]
 
 
 def entity_id(name: str) -> str:

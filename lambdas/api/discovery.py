@@ -14,7 +14,6 @@ from eventplane.contract import Contract
 from eventplane.errors import EventPlaneError
 from eventplane.function_settings import ContractSettings
 from eventplane.registry.build import build_registry
-from eventplane.registry.document import export
 from lambdas.api.errors import MEDIA_TYPE
 from lambdas.api.http import Request, Response, api_function, if_none_match_names, json_text, tag_of
 from lambdas.common.aws import tables
@@ -103,7 +102,7 @@ class InForceRegistry:
     @cached_property
     def text(self) -> str:
         """The registry as JSON."""
-        return json_text(export(build_registry(self.contract)))
+        return json_text(build_registry(self.contract))
 
 
 class DiscoveryService:

@@ -13,7 +13,6 @@ from contract.explain import outcomes
 from eventplane.contract import Contract
 from eventplane.envelope import write_event
 from eventplane.registry.build import build_registry
-from eventplane.registry.document import export
 from tests.small_contract import small_contract
 
 DEVICE_SERVICES = ("bell", "chime")
@@ -60,7 +59,7 @@ def contracts(draw: st.DrawFn) -> Contract:
 
 def entities_of(contract: Contract) -> dict[str, dict[str, Any]]:
     """Every entity by its xid; each is at the place that it names."""
-    document = json.loads(json.dumps(export(build_registry(contract))))
+    document = json.loads(json.dumps(build_registry(contract)))
     found = {value["xid"]: (at, value) for at, value in places(document) if "xid" in value}
     assert found.pop("/")[0] == "#"
     for xid, (at, value) in found.items():

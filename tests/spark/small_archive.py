@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from eventplane.attributes import AttributeValue
-from eventplane.contract import Contract, Place, compile_contract
+from eventplane.contract import Contract, Place
 from eventplane.dead_letter import DEAD_LETTER_TYPE, letter_id
 from eventplane.device_reports import short_digest
 from eventplane.envelope import Envelope, write_event
@@ -29,6 +29,7 @@ from eventplane.reasons import Outcome
 from eventplane.router import Router
 from eventplane.sender import PLANE, Sender, sender_in_frame
 from glue_jobs.delivery_audit.rules import is_time
+from tests import small_contract as contracts
 
 DAY = "2026-03-01"
 NOON_MS = 1_772_366_400_000
@@ -54,38 +55,24 @@ def small_contract(
     Readings have a schema, which is used as `schema_check` says. `inboxes` are those of `help` and `care`.
     """
     of = inboxes or {}
-    return compile_contract(
+    return contracts.small_contract(
         {
-            "format": 3,
-            "name": "small",
-            "participants": {
-                "device": {"kind": "device", "description": "A device."},
-                "help": {
-                    "kind": "cloud_service",
-                    "description": "Answers alarms.",
-                    "inbox": of.get("help", {}),
-                },
-                "care": {
-                    "kind": "cloud_service",
-                    "description": "Reads readings.",
-                    "inbox": of.get("care", {}),
-                },
-            },
-            "event_types": {
-                ALARM: {"description": "An alarm.", "priority": "urgent"},
-                READING: {
-                    "description": "A reading.",
-                    "schemas": [{"$id": "https://schemas.example.org/reading", "type": "object"}],
-                    "schema_check": schema_check,
-                },
-            },
-            "routes": {
-                "alarms": {"filter": {"exact": {"type": ALARM}}, "to": "help.inbox"},
-                "readings": {"filter": {"suffix": {"type": ".reading.v1"}}, "to": "care.inbox"},
-                **routes,
+            "device": "device",
+            "help": {"kind": "cloud_service", "inbox": of.get("help", {})},
+            "care": {"kind": "cloud_service", "inbox": of.get("care", {})},
+        },
+        {
+            "alarms": ({"exact": {"type": ALARM}}, "help.inbox"),
+            "readings": ({"suffix": {"type": ".reading.v1"}}, "care.inbox"),
+            **routes,
+        },
+        {
+            ALARM: {"priority": "urgent"},
+            READING: {
+                "schemas": [{"$id": "https://schemas.example.org/reading", "type": "object"}],
+                "schema_check": schema_check,
             },
         },
-        "test",
     )
 
 

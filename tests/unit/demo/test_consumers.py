@@ -6,7 +6,6 @@ from hashlib import sha256
 
 import pytest
 
-from eventplane.device_reports import MANIFEST, STARTED
 from eventplane.envelope import Envelope, write_event
 from local.consumers import UNREADABLE, Consumers
 from local.oracle import judge
@@ -45,21 +44,6 @@ def test_each_service_counts_what_its_own_queue_held(sqs: FakeSqs) -> None:
     assert care.received == {("/homes/h/health-service", str(number)) for number in range(25)}
     assert (care.duplicates, family.duplicates) == (1, 0)
     assert family.received == {("/homes/h/health-service", "x")}
-
-
-def test_what_a_device_reports_in_its_own_time_is_counted_apart(sqs: FakeSqs) -> None:
-    source = "/devices/h/forwarder"
-    started, manifest = (
-        write_event({"id": type_, "source": source, "type": type_}, {}).json for type_ in (STARTED, MANIFEST)
-    )
-    url = queue(sqs, "operations", manifest, manifest, started)
-    with Consumers(sqs, {"operations": url}) as consumers:
-        assert consumers.wait_until(lambda: consumers.received_total == 1, TIMEOUT_SECONDS)
-
-    arrived = consumers.arrived["operations"]
-    assert arrived.received == {(STARTED, source)}
-    assert arrived.reports == {(source, MANIFEST)}
-    assert arrived.duplicates == 1
 
 
 def test_bodies_that_are_no_events_are_unexpected_and_do_not_stop_the_rest(sqs: FakeSqs) -> None:

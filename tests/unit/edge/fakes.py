@@ -37,6 +37,7 @@ from eventplane.topics import (
 )
 from eventplane_mqtt.link import Backoff, Link
 from eventplane_mqtt.mailbox import Acknowledged, Connected, Disconnected, LinkName, Received
+from tests.small_contract import small_contract
 
 READING = "org.eventplane.reading.v1"
 ALARM = "org.eventplane.alarm.v1"
@@ -58,32 +59,21 @@ def contract(
 
     `uplink_prefix` selects what goes to the cloud.
     """
-    document = {
-        "format": 1,
-        "name": "test",
-        "participants": {
-            "device": {
-                "kind": "device",
-                "description": "d",
-                "outbox": {"batching_delay_ms": 250, **device_outbox},
-            },
-            "sensor": {"kind": "device_service", "description": "d", **(sensor or {})},
-            "call": {"kind": "device_service", "description": "d", "inbox": {"receipts": True}},
-            "display": {"kind": "device_service", "description": "d", **(display or {})},
-            "app": {"kind": "cloud_service", "description": "d"},
+    return small_contract(
+        {
+            "device": {"kind": "device", "outbox": {"batching_delay_ms": 250, **device_outbox}},
+            "sensor": {"kind": "device_service", **(sensor or {})},
+            "call": {"kind": "device_service", "inbox": {"receipts": True}},
+            "display": {"kind": "device_service", **(display or {})},
+            "app": "cloud_service",
         },
-        "event_types": {
-            ALARM: {"description": "d", "priority": "urgent"},
-            CHORE: {"description": "d", "priority": "low"},
-            HEARTBEAT: {"description": "d", "priority": "low"},
+        {
+            "calls": ({"exact": {"type": ALARM}}, "call.inbox"),
+            "shows": ({"exact": {"subject": "show"}}, "display.inbox"),
+            "up": ({"prefix": {"type": uplink_prefix}}, "device.outbox"),
         },
-        "routes": {
-            "calls": {"filter": {"exact": {"type": ALARM}}, "to": "call.inbox"},
-            "shows": {"filter": {"exact": {"subject": "show"}}, "to": "display.inbox"},
-            "up": {"filter": {"prefix": {"type": uplink_prefix}}, "to": "device.outbox"},
-        },
-    }
-    return compile_contract(document, "test")
+        {ALARM: {"priority": "urgent"}, CHORE: {"priority": "low"}, HEARTBEAT: {"priority": "low"}},
+    )
 
 
 def ordered() -> Contract:

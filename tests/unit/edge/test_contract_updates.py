@@ -29,7 +29,7 @@ from eventplane.reasons import Reason
 from tests.unit.edge.downlinks import command, state
 from tests.unit.edge.fakes import ALARM, Device, contract
 
-KEY = contract_key("test")
+KEY = contract_key("small")
 
 
 @pytest.fixture

@@ -252,7 +252,9 @@ def answers(device: Device) -> list[tuple[AckStatus, str]]:
         {"senderdevice": "other"},
     ],
 )
-@pytest.mark.parametrize("text", [state(1), command(1), state(1, contract_key("test"), type=DEVICE_CONTRACT)])
+@pytest.mark.parametrize(
+    "text", [state(1), command(1), state(1, contract_key("small"), type=DEVICE_CONTRACT)]
+)
 def test_what_no_cloud_service_sent_is_refused(device: Device, text: str, sender: dict[str, str]) -> None:
     device.send_down(by(text, **sender))
     assert answers(device) == [(AckStatus.REJECTED, "sender_not_allowed")]
@@ -261,7 +263,7 @@ def test_what_no_cloud_service_sent_is_refused(device: Device, text: str, sender
     assert device.delivered("display") == []
 
 
-@pytest.mark.parametrize("key", [contract_key("test"), contract_key("other"), UPLINK_KEY])
+@pytest.mark.parametrize("key", [contract_key("small"), contract_key("other"), UPLINK_KEY])
 @pytest.mark.parametrize("deleted", [True, False])
 def test_the_keys_that_steer_the_forwarder_are_for_their_types(
     device: Device, key: str, deleted: bool
@@ -299,7 +301,7 @@ def without_app() -> Contract:
 
 
 def test_a_contract_that_lost_a_cloud_service_does_not_lock_out_its_successor(device: Device) -> None:
-    key = contract_key("test")
+    key = contract_key("small")
     device.turn(Reload(without_app(), contract()))
     device.send_down(by(state(1), senderservice="porter"))
     device.send_down(state(2, key, type=DEVICE_CONTRACT, data=contract_document(contract())))
