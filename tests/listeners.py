@@ -21,9 +21,9 @@ Listener = tuple[IPv4Address | IPv6Address, int]
 """Address and port."""
 
 
-def listeners(root: int | None = None) -> set[Listener]:
-    """Return those of the process `root`, by default this one, and of all that it started."""
-    sockets = {each for pid in _tree(os.getpid() if root is None else root) for each in _sockets(pid)}
+def listeners() -> set[Listener]:
+    """Return those of this process and of all that it started."""
+    sockets = {each for pid in _tree() for each in _sockets(pid)}
     rows = [
         line.split()
         for table in ("tcp", "tcp6")
@@ -55,13 +55,13 @@ def only_the_loopback_interface() -> Iterator[None]:
     assert elsewhere(watch.found) == []
 
 
-def _tree(root: int) -> Iterator[int]:
+def _tree() -> Iterator[int]:
     children: dict[int, list[int]] = {}
     for stat in _PROC.glob("[0-9]*/stat"):
         with suppress(OSError):
             parent = int(stat.read_text().rpartition(")")[2].split()[1])
             children.setdefault(parent, []).append(int(stat.parent.name))
-    waiting = [root]
+    waiting = [os.getpid()]
     while waiting:
         pid = waiting.pop()
         waiting += children.get(pid, [])

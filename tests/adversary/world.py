@@ -28,7 +28,7 @@ from eventplane.errors import EnvelopeError
 from eventplane.presence import BUCKETS
 from eventplane.topics import basic_ingest_topic
 from eventplane_client import Client, ClientSettings, Inbox, connect
-from eventplane_client.errors import NothingThereError, RefusedError
+from eventplane_client.errors import NothingThereError, RefusedError, UnavailableError
 from eventplane_client.mqtt import MqttTransport
 from local.cloud import CloudEndpoint
 from local.plane import Plane as Deployed
@@ -181,7 +181,7 @@ class Inboxes:
 
         def listen(inbox: Inbox) -> None:
             while not self._stopping.is_set():
-                with suppress(NothingThereError):
+                with suppress(NothingThereError, UnavailableError):  # the emulated cloud may be busy
                     self.events[ALARM_CENTRE].append(inbox.get(1))
 
         with alarm_centre.subscribe() as inbox, ThreadPoolExecutor(1) as thread:

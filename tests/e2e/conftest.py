@@ -34,12 +34,6 @@ class Desk:
         copy_contract(self.project / "contract")
 
     @property
-    def pid(self) -> int:
-        """The process of the plane, which has been started."""
-        assert self._process is not None
-        return self._process.pid
-
-    @property
     def running(self) -> Running:
         """What is known of the plane, which is started where none is up."""
         try:

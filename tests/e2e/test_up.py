@@ -135,13 +135,10 @@ def test_nothing_is_lost_in_the_end(running: Running) -> None:
 FOREIGN = ({"Host": "evil.example"}, {"Origin": "https://evil.example"}, {"Origin": "null"})
 
 
-def test_every_listener_is_on_the_loopback_interface_and_serves_no_web_page(
-    running: Running, desk: Desk
-) -> None:
-    found = listeners(desk.pid)
-    assert {urlsplit(url).port for url in (running.control_room, running.cloud.url)} <= {
-        port for _, port in found
-    }
+def test_every_listener_is_on_the_loopback_interface_and_serves_no_web_page(running: Running) -> None:
+    found = listeners()
+    ours = {running.broker_port, *(urlsplit(url).port for url in (running.control_room, running.cloud.url))}
+    assert ours <= {port for _, port in found}
     assert elsewhere(found) == []
     paths = ("/", "/healthz", "/metrics", urlsplit(running.control_room).path, "/?Action=ListQueues")
     served = [

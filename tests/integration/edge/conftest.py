@@ -187,7 +187,7 @@ class Home:
         answer = b""
         try:
             with socket.create_connection(("127.0.0.1", self.health_port), timeout=SECONDS) as line:
-                line.sendall(f"GET {path} HTTP/1.1\r\nHost: device\r\n\r\n".encode())
+                line.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
                 while more := line.recv(65_536):
                     answer += more
         except ConnectionError:

@@ -7,9 +7,9 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -33,9 +33,7 @@ from eventplane.topics import CLAIM_CLIENT_PREFIX, RENEWAL_CLIENT_PREFIX
 from tests.examples import examples
 from tests.unit.edge.provisioning.test_renewal import NOW, certificate
 
-MOST_CUTS = {True: 6, False: 4} if examples(100) == 100 else {True: 3, False: 2}
-"""In a schedule, if the registry hears of a connection at once, or late: then there are more states."""
-
+MOST_CUTS = 6 if examples(100) == 100 else 2
 THING, OWN = "home-1", "identity.pem"
 NOW_MS = int(NOW.timestamp()) * 1_000
 
@@ -89,10 +87,9 @@ class State:
 
     def toggled(self) -> State:
         """An operator quarantines the device, or releases it."""
-        is_out = self.device.state is LifecycleState.QUARANTINED
-        device = self.device
-        device = released(device, NOW_MS) if is_out else quarantined(device, frozenset(), "lost", NOW_MS)
-        return replace(self, device=device)
+        if self.device.state is LifecycleState.QUARANTINED:
+            return replace(self, device=released(self.device, NOW_MS))
+        return replace(self, device=quarantined(self.device, frozenset(), "lost", NOW_MS))
 
     def a_day_later(self) -> State:
         """What is replaced is deactivated, and the day's registrations are counted anew. The clock stays."""
@@ -105,11 +102,10 @@ class State:
 class Cloud:
     """The cloud of one attempt, in which the `cut`-th of all possible cuts happens; None: none."""
 
-    def __init__(self, state: State, cut: int | None, *, is_prompt: bool) -> None:
+    def __init__(self, state: State, cut: int | None) -> None:
         self.state = state
         self.possible = 0
         self._cut = cut
-        self._is_prompt = is_prompt
 
     def can_be_cut(self, *cuts: type[BaseException]) -> None:
         """Raise the cut that happens here, if one does."""
@@ -139,9 +135,8 @@ class Cloud:
 
     def try_pair(self, pair: Path) -> None:
         own = self._connect(pair)
-        earlier = self.state.reports
-        state = replace(self.state, reports=earlier if earlier[-1:] == (own,) else (*earlier, own))
-        self.state = state.reported() if self._is_prompt else state
+        if self.state.reports[-1:] != (own,):
+            self.state = replace(self.state, reports=(*self.state.reports, own))
         self.can_be_cut(UnreachableError)
 
     def _connect(self, pair: Path) -> str:
@@ -163,8 +158,7 @@ STARTS = {
 }
 
 
-@dataclass(frozen=True)
-class Attempt:
+class Attempt(NamedTuple):
     """How an attempt ended, in which so many cuts were `possible`."""
 
     possible: int
@@ -175,36 +169,25 @@ class Attempt:
 Attempting = Callable[..., Attempt]
 
 
-def cuttable(operation: Callable[..., Any], running: list[Cloud]) -> Callable[..., Any]:
-    """The operation on the names of files, before which the power can be cut."""
+@pytest.fixture
+def attempt(monkeypatch: pytest.MonkeyPatch) -> Attempting:
+    """Make one attempt in a state, with the cut of that number."""
+    running: list[Cloud] = []
+    known: dict[tuple[str, int | None], Attempt] = {}
 
-    def call(*arguments: Any, **options: Any) -> Any:
+    def watched(operation: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
         for each in running:
             each.can_be_cut(PowerCutError)
         return operation(*arguments, **options)
 
-    return call
-
-
-@pytest.fixture(params=[True, False], ids=["the registry hears at once", "the registry hears late"])
-def is_prompt(request: pytest.FixtureRequest) -> bool:
-    return bool(request.param)
-
-
-@pytest.fixture
-def attempt(is_prompt: bool, monkeypatch: pytest.MonkeyPatch) -> Attempting:
-    """Make one attempt in a state, with the cut of that number."""
-    running: list[Cloud] = []
-    # States of one key go on in the same way.
-    known: dict[tuple[str, int | None], Attempt] = {}
-
+    # No other operation changes the names that are found again.
     for name in ("replace", "unlink"):
-        monkeypatch.setattr(os, name, cuttable(getattr(os, name), running))
+        monkeypatch.setattr(os, name, partial(watched, getattr(os, name)))
 
     def make(folder: Path, state: State, cut: int | None) -> Attempt:
         for name, pair in state.files.items():
             (folder / name).write_text(pair)
-        cloud = Cloud(state, cut, is_prompt=is_prompt)
+        cloud = Cloud(state, cut)
         renewal = Renewal(Identity(folder / OWN), cloud, "fleet", THING, 365 * 86_400.0, None)
         renewal.refusals = state.refusals
         outcome, refusals = None, 0  # its process has ended
@@ -220,6 +203,7 @@ def attempt(is_prompt: bool, monkeypatch: pytest.MonkeyPatch) -> Attempting:
         return Attempt(cloud.possible, outcome, replace(cloud.state, files=files, refusals=refusals))
 
     def once(state: State, cut: int | None = None) -> Attempt:
+        # States of one key go on in the same way.
         if (state.key, cut) not in known:
             with in_memory() as folder:
                 known[state.key, cut] = make(folder, state, cut)
@@ -229,17 +213,17 @@ def attempt(is_prompt: bool, monkeypatch: pytest.MonkeyPatch) -> Attempting:
 
 
 @pytest.mark.parametrize("start", STARTS)
-def test_no_schedule_of_six_cuts_locks_a_device_out(attempt: Attempting, start: str, is_prompt: bool) -> None:
+def test_no_schedule_of_six_cuts_locks_a_device_out(attempt: Attempting, start: str) -> None:
     known: set[str] = set()
     waiting = [STARTS[start]]
-    for cuts in range(MOST_CUTS[is_prompt] + 1):
+    for cuts in range(MOST_CUTS + 1):
         new: list[State] = []
         while waiting:
             state = waiting.pop()
             if state.key not in known:
                 known.add(state.key)
                 new.append(state)
-                waiting += [attempt(state).state, state.a_day_later(), state.toggled()]
+                waiting += [attempt(state).state, state.reported(), state.a_day_later(), state.toggled()]
         locked_out = [each for each in new if not comes_back(attempt, each)]
         assert not locked_out, f"{len(locked_out)} of {len(new)} states of {cuts} cuts: {locked_out[0]}"
         waiting = [
