@@ -36,11 +36,7 @@ class MqttCloud:
         Either has a client id of its own, so that the forwarder stays connected. `on_created` is called
         before the certificate is registered, and has to store it.
         """
-        if pair is None:
-            client_id, tls = CLAIM_CLIENT_PREFIX + self.thing, self.claim
-        else:
-            client_id, tls = RENEWAL_CLIENT_PREFIX + self.thing, TlsFiles(self.claim.ca, pair, pair)
-        with self._connect(client_id, tls, exchange.topics) as connection:
+        with self._connect_beside(pair, exchange.topics) as connection:
             connection.wait_connected(self.settings.connect_timeout_s)
             request = exchange.first
             while True:
@@ -57,6 +53,24 @@ class MqttCloud:
         """
         with self._connect(self.thing, TlsFiles(self.claim.ca, pair, pair), ()) as connection:
             connection.wait_connected(self.settings.connect_timeout_s)
+
+    def accepts(self, pair: Path | None) -> bool:
+        """Whether a connection with the device's `pair`, without one as the claim, succeeds.
+
+        The forwarder stays connected.
+        """
+        try:
+            with self._connect_beside(pair, ()) as connection:
+                connection.wait_connected(self.settings.connect_timeout_s)
+        except UnreachableError:
+            return False
+        return True
+
+    def _connect_beside(self, pair: Path | None, topics: tuple[str, ...]) -> _BlockingConnection:
+        if pair is None:
+            return self._connect(CLAIM_CLIENT_PREFIX + self.thing, self.claim, topics)
+        own = TlsFiles(self.claim.ca, pair, pair)
+        return self._connect(RENEWAL_CLIENT_PREFIX + self.thing, own, topics)
 
     def _connect(self, client_id: str, tls: TlsFiles, topics: tuple[str, ...]) -> _BlockingConnection:
         return _BlockingConnection(

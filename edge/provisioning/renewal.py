@@ -143,6 +143,8 @@ class Cloud(Protocol):
 
     def try_pair(self, pair: Path) -> None: ...
 
+    def accepts(self, pair: Path | None) -> bool: ...
+
 
 class Outcome(StrEnum):
     """The result of an attempt."""
@@ -192,9 +194,13 @@ class Renewal:
                 self.refusals += 1
                 if self.refusals < MOST_TRIES:
                     raise
-        if not self._is_due(now_s):
+        if self._is_due(now_s):
+            self._obtain()
+        elif self._is_refused():
+            # Not with the pair: a line that came back meanwhile would make it an early renewal.
+            self._ask(None)
+        else:
             return Outcome.VALID
-        self._obtain()
         return self._prove()
 
     def _is_due(self, now_s: float) -> bool:
@@ -209,6 +215,13 @@ class Renewal:
             return True
         _log.info("the certificate is valid for %d more days", (validity.end.timestamp() - now_s) // 86_400)
         return is_due(validity, now_s, self._max_age_s)
+
+    def _is_refused(self) -> bool:
+        """Whether the cloud accepts the claim but not the pair in use: somebody condemned it."""
+        if self._cloud.accepts(self._identity.path) or not self._cloud.accepts(None):
+            return False
+        _log.warning("the cloud refuses the certificate; asking for another with the claim")
+        return True
 
     def _obtain(self) -> None:
         """Request a pair as the device; without a usable certificate, as the claim."""

@@ -44,6 +44,7 @@ def certificate(not_before: datetime, not_after: datetime, name: str = "home-1")
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 OLD = certificate(NOW - timedelta(days=300), NOW + timedelta(days=60), "old")
 GOOD = certificate(NOW - timedelta(days=1), NOW + timedelta(days=300), "good")
+CONDEMNED = certificate(NOW - timedelta(days=1), NOW + timedelta(days=300), "condemned")
 
 CLAIM = "the claim"
 
@@ -84,6 +85,9 @@ class FakeCloud:
             raise UnreachableError("home-1", "not authorised")
         if not accepts(self, pair):
             raise UnreachableError("home-1", "bad certificate")
+
+    def accepts(self, pair: Path | None) -> bool:
+        return self.reachable and (pair is None or accepts(self, pair))
 
     def _reach(self) -> None:
         if not self.reachable:
@@ -133,7 +137,12 @@ def test_what_is_missing_old_or_damaged_is_replaced(
 
 @pytest.mark.parametrize(
     ("before", "refuses_own", "asked_with"),
-    [(OLD, False, [OLD]), ("damaged", False, ["damaged", CLAIM]), (OLD, True, [OLD, CLAIM])],
+    [
+        (OLD, False, [OLD]),
+        ("damaged", False, ["damaged", CLAIM]),
+        (OLD, True, [OLD, CLAIM]),
+        (CONDEMNED, False, [CLAIM]),
+    ],
 )
 def test_a_device_asks_with_its_certificate_and_with_the_claim_if_that_is_of_no_use(
     identity: Identity, cloud: FakeCloud, before: str, refuses_own: bool, asked_with: list[str]

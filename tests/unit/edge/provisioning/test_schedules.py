@@ -139,6 +139,16 @@ class Cloud:
             self.state = replace(self.state, reports=(*self.state.reports, own))
         self.can_be_cut(UnreachableError)
 
+    def accepts(self, pair: Path | None) -> bool:
+        try:
+            if pair:
+                self._connect(pair)
+            else:
+                self.can_be_cut(UnreachableError)
+        except UnreachableError:
+            return False
+        return True
+
     def _connect(self, pair: Path) -> str:
         self.can_be_cut(PowerCutError)
         own = id_of(pair.read_text())
