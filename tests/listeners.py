@@ -17,6 +17,9 @@ _PROC: Final = Path("/proc")
 _LISTENS: Final = "0A"
 _EVERY_S: Final = 0.5
 
+BY_DESIGN: Final[set[int]] = set()
+"""Ports of brokers with a profile that a test is about: they listen where it says, for a moment."""
+
 Listener = tuple[IPv4Address | IPv6Address, int]
 """Address and port."""
 
@@ -52,7 +55,7 @@ def only_the_loopback_interface() -> Iterator[None]:
     """Nothing that these tests start listens anywhere else."""
     with _Watch() as watch:
         yield
-    assert elsewhere(watch.found) == []
+    assert [each for each in elsewhere(watch.found) if each[1] not in BY_DESIGN] == []
 
 
 def _tree() -> Iterator[int]:

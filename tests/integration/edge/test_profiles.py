@@ -18,6 +18,7 @@ from local.certificates import Authority
 from local.mosquitto import find_mosquitto
 from local.ports import free_port
 from local.process import Supervisor
+from tests.listeners import BY_DESIGN
 from tests.odd_profiles import ODD_PROFILES, Odd
 from tests.unit.eventplane_mqtt.probe import Probe
 
@@ -28,6 +29,7 @@ REFUSED = [each for each in ODD_PROFILES if not each.address and each.mosquitto_
 def write_profile(odd: Odd, folder: Path) -> tuple[Path, Callable[[str], str]]:
     """The file, and how what stands in a text for a port or folder is filled in."""
     port, other = free_port(), free_port()
+    BY_DESIGN.update((port, other))
 
     def filled(text: str) -> str:
         return text.replace("PORT", str(port)).replace("OTHER", str(other)).replace("FOLDER", str(folder))
