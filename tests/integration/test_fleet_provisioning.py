@@ -81,7 +81,9 @@ class HomeDevice:
         """One attempt. Raises `ProvisioningError`."""
         # The emulator does not answer signing requests: the cloud makes the key.
         template = self.fleet.outputs["ProvisioningTemplate"]
-        renewal = Renewal(Identity(self.pair), self._cloud(self.name), template, self.name, self.max_age_s, None)
+        renewal = Renewal(
+            Identity(self.pair), self._cloud(self.name), template, self.name, self.max_age_s, None
+        )
         return renewal.attempt(time.time())
 
     def ask_for(self, name: str) -> None:
