@@ -51,7 +51,8 @@ class Task(greenlet):
     """
 
     def __init__(self, engine: Engine, name: str, work: Callable[[], Any]) -> None:
-        super().__init__()
+        # Its end goes on with what is due, not in the middle of the task that began it.
+        super().__init__(parent=engine.hub)
         self.name = name
         self.is_over = False
         self.result: Any = None

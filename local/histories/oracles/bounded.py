@@ -35,7 +35,10 @@ def judged(history: History) -> Iterator[Finding]:
             continue  # an order that failed for an hour is the operator's to repeat
         if queue.messages and (name.endswith("-dlq") or name == "last-resort"):
             yield Finding(f"dead letters in {name}", str(len(queue.messages)))
-        elif queue.messages and name in (
+            continue
+        # What was put off when it was sent is not late.
+        due = [each for each in queue.messages if each.receives or each.visible_ms <= history.engine.now_ms]
+        if due and name in (
             "ingest",
             "urgent",
             "tap",
@@ -44,4 +47,4 @@ def judged(history: History) -> Iterator[Finding]:
             "work",
             SUBSCRIBED,
         ):
-            yield Finding(f"left in {name}", str(len(queue.messages)))
+            yield Finding(f"left in {name}", str(len(due)))
