@@ -128,11 +128,15 @@ def _known(history: History) -> Iterator[Statement]:
 
 
 def _by_readers(history: History) -> Iterator[Statement]:
-    """What readers in the cloud gave up, of which the ledger has the dead letter."""
+    """What readers in the cloud gave up, of which the ledger has the dead letter.
+
+    The ledger does not say which endpoint gave up: those that are subscribed have an oracle of their own.
+    """
     received = {each["id"].partition(".")[0] for each in history.ledger if each["type"] == DEAD_LETTER_TYPE}
     for key, letter in letters_about(history):
         owner, _, box = letter["channel"].partition(".")
-        is_readers = box == "inbox" and not history.contract.participants[owner].kind.is_on_device
+        is_on_device = history.contract.participants[owner].kind.is_on_device
+        is_readers = box == "inbox" and owner != SUBSCRIBERS and not is_on_device
         if is_readers and letter_id(str(Sender(**letter["sender"])), *key) in received:
             yield _GIVEN_UP, *key, letter["channel"]
 
