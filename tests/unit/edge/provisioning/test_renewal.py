@@ -264,7 +264,7 @@ def test_a_power_cut_at_any_time_leaves_a_pair_that_works(tmp_path: Path) -> Non
         outcomes = [_outcome(it) for _ in range(MOST_TRIES)]
         assert Outcome.RENEWED in outcomes
         assert accepts(cloud, path)
-        assert "old" not in path.read_text()
+        assert path.read_text() != "old"  # random base64 may contain the word
 
 
 DAY_S = 86_400
