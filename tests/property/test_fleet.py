@@ -16,6 +16,7 @@ from eventplane.fleet import (
     RegistrationRequest,
     condemned,
     decommissioned,
+    ending,
     made,
     quarantined,
     reactivated,
@@ -103,7 +104,7 @@ class Life(RuleBasedStateMachine):
 
     def end(self, certificates: frozenset[str]) -> None:
         self.active -= certificates
-        self.device = retired(self.device, certificates)
+        self.device = retired(ending(self.device, certificates), certificates)
 
     @property
     def held(self) -> set[str]:

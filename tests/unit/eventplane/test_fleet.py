@@ -25,6 +25,7 @@ from eventplane.fleet import (
     UnknownCertificateError,
     condemned,
     decommissioned,
+    ending,
     grouped,
     has_two_holders,
     is_early,
@@ -132,7 +133,7 @@ def test_whichever_certificate_of_a_renewal_is_seen_is_the_one_in_use_until_the_
         known = seen(unknown, second, NOW_MS)
         assert (unknown.certificate, unknown.replaced) == (first, {"a", second})
         assert (known.certificate, known.replaced) == (second, {"a", first})
-        after = retired(unknown, unknown.replaced)
+        after = retired(ending(unknown, unknown.replaced), unknown.replaced)
         assert (after.pending, after.former) == ((), tuple(sorted({"a", second})))
         assert seen(after, second, NOW_MS) == after
 
@@ -281,6 +282,8 @@ def test_after_a_theft_the_device_is_back_and_the_thiefs_key_is_never_good_again
         else registered(back, by_claim("b"), NOW_MS)
     )
     assert recovered(back, frozenset(), keep, until_ms, NOW_MS) == back
+    renewal = by_itself("b", "a")
+    assert not (keep and is_early(registered(back, renewal, NOW_MS), renewal, NOW_MS, DAY_MS))
     later = released(quarantined(back, frozenset({"thief's"}), "", NOW_MS), NOW_MS)
     assert "thief's" not in later.suspended
     for wrong in ("thief's", "another's"):

@@ -249,6 +249,22 @@ class TestRotation:
         assert fleet.handle(message("1", late), message("2", unknown)) == failures()
         assert fleet.iot.attached[THING] == {current, taken_back}
 
+    def test_what_ends_does_not_come_into_use_meanwhile(
+        self, fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        own, other = fleet.certificate(), fleet.certificate()
+        fleet.write(PROVISIONED, certificate=own, candidates=asked(other), replaced=frozenset({other}))
+        update = fleet.iot.update_certificate
+
+        def while_it_connects(**request: Any) -> Any:
+            assert fleet.handle(connected(other)) == failures()
+            return update(**request)
+
+        monkeypatch.setattr(fleet.iot, "update_certificate", while_it_connects)
+        over = message("1", json.dumps({"thing": THING, "retire": [other]}))
+        assert fleet.handle(over) == failures()
+        assert fleet.iot.statuses[fleet.device.certificate or ""] == "ACTIVE"
+
     def test_a_decommissioned_device_that_connects_is_locked_out(self, fleet: Fleet) -> None:
         late = fleet.certificate()
         fleet.write(decommissioned(made(THING, NOW_MS), "", NOW_MS))

@@ -22,6 +22,7 @@ from eventplane.fleet import (
     LifecycleState,
     RefusedError,
     RegistrationRequest,
+    ending,
     made,
     quarantined,
     registered,
@@ -95,7 +96,7 @@ class State:
         """What is replaced is deactivated, and the day's registrations are counted anew. The clock stays."""
         heard = self.reported()
         gone = heard.device.replaced
-        device = replace(retired(heard.device, gone), day=0)
+        device = replace(retired(ending(heard.device, gone), gone), day=0)
         return replace(heard, device=device, active=self.active - gone)
 
 
