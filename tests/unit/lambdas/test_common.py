@@ -406,10 +406,14 @@ def test_a_router_ten_minutes_ahead_expires_events_by_the_queue_s_time(
     assert (rows, counted) == ([(outcome, NOW_MS, NOW_MS)] * 2, ["ClockSkew"])
 
 
-CLOCKS = ["1970-01-01T00:00:12Z", timestamp_of_ms(NOW_MS - 14 * MINUTE_MS), "2056-01-01T00:00:00Z"]
+CLOCKS = [
+    {"time": "1970-01-01T00:00:12Z"},
+    {"time": timestamp_of_ms(NOW_MS - 14 * MINUTE_MS), "deliverby": "9999-12-31T23:59:59Z"},
+    {"time": "2056-01-01T00:00:00Z", "deliverby": "1970-01-01T00:00:00Z", "uptimelimit": "1 b"},
+]
 
 
-@pytest.mark.parametrize("time", CLOCKS)
+@pytest.mark.parametrize("said", CLOCKS)
 @pytest.mark.parametrize(
     ("waited_ms", "ahead_ms", "attempt", "outcome"),
     [
@@ -423,15 +427,19 @@ CLOCKS = ["1970-01-01T00:00:12Z", timestamp_of_ms(NOW_MS - 14 * MINUTE_MS), "205
     ],
 )
 def test_an_event_of_any_clock_expires_a_lifetime_after_its_acceptance(
-    cloud: Cloud, time: str, waited_ms: int, ahead_ms: int, attempt: int, outcome: str
+    cloud: Cloud, said: dict[str, str], waited_ms: int, ahead_ms: int, attempt: int, outcome: str
 ) -> None:
-    alarm = event("1", ALARM, time=time, expirytime=timestamp_of_ms(timestamp_ms(time) + 10 * MINUTE_MS))
+    ends = timestamp_of_ms(timestamp_ms(said["time"]) + 10 * MINUTE_MS)
+    alarm = event("1", ALARM, **said, expirytime=ends)
     cloud.clock.now_ms += ahead_ms
     accepted_ms = NOW_MS - waited_ms
     body = frame_text(IngestFrame(alarm.json.encode(), "t", "home-1", "certificate", accepted_ms))
     assert cloud.route(replace(message("m1", body, attempt), received_at_ms=NOW_MS)) == frozenset()
     inbox = parse_event(cloud.bodies("alarm-centre.inbox")[0]) if outcome == "delivered" else None
     assert inbox is None or inbox.attributes["deliverby"] == timestamp_of_ms(accepted_ms + 10 * MINUTE_MS)
+    assert inbox is None or "uptimelimit" not in inbox.attributes
+    (tapped,) = tap_records(parse_frame(body), "m1", NOW_MS)
+    assert tapped.expires_at_ms == accepted_ms + 10 * MINUTE_MS
     assert {row[0] for row in cloud.ledger_rows("outcome")} == {outcome}
 
 
