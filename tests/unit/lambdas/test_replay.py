@@ -89,9 +89,7 @@ def tap_line(
     return to_line(record)
 
 
-def tapped(
-    cloud: Cloud, *events: Envelope, accepted_at_ms: int = ACCEPTED_MS, ends_ms: Any = None
-) -> None:
+def tapped(cloud: Cloud, *events: Envelope, accepted_at_ms: int = ACCEPTED_MS, ends_ms: Any = None) -> None:
     """The tap's file has `events`, and a line that is no record."""
     lines = [tap_line(each, at, at_ms=accepted_at_ms, ends_ms=ends_ms) for at, each in enumerate(events)]
     write(cloud, [*lines, "no record"])
