@@ -349,10 +349,10 @@ def ending(device: Device, certificates: frozenset[str]) -> Device:
 
 
 def retired(device: Device, certificates: frozenset[str]) -> Device:
-    """The device after `certificates`, which were `ending` before, were deactivated permanently."""
+    """The device after `certificates` were deactivated permanently."""
     former = (*device.former, *sorted(certificates & device.replaced - device.condemned))
     return replace(
-        device,
+        ending(device, certificates),
         replaced=device.replaced - certificates,
         former=former[-MAX_FORMER:],
         suspended=device.suspended - certificates,

@@ -16,7 +16,6 @@ from eventplane.fleet import (
     RegistrationRequest,
     condemned,
     decommissioned,
-    ending,
     made,
     quarantined,
     reactivated,
@@ -104,7 +103,7 @@ class Life(RuleBasedStateMachine):
 
     def end(self, certificates: frozenset[str]) -> None:
         self.active -= certificates
-        self.device = retired(ending(self.device, certificates), certificates)
+        self.device = retired(self.device, certificates)
 
     @property
     def held(self) -> set[str]:

@@ -22,7 +22,6 @@ from eventplane.fleet import (
     UnknownCertificateError,
     condemned,
     decommissioned,
-    ending,
     grouped,
     is_early,
     locked_out,
@@ -128,7 +127,7 @@ def test_whichever_certificate_of_a_renewal_is_seen_is_the_one_in_use_until_the_
         known = seen(unknown, second, NOW_MS)
         assert (unknown.certificate, unknown.replaced) == (first, {"a", second})
         assert (known.certificate, known.replaced) == (second, {"a", first})
-        after = retired(ending(unknown, unknown.replaced), unknown.replaced)
+        after = retired(unknown, unknown.replaced)
         assert (after.pending, after.former) == ((), tuple(sorted({"a", second})))
         assert seen(after, second, NOW_MS) == after
 

@@ -22,7 +22,6 @@ from eventplane.fleet import (
     LifecycleState,
     RefusedError,
     RegistrationRequest,
-    ending,
     made,
     quarantined,
     registered,
@@ -96,7 +95,7 @@ class State:
         """What is replaced is deactivated, and the day's registrations are counted anew. The clock stays."""
         heard = self.reported()
         gone = heard.device.replaced
-        device = replace(retired(ending(heard.device, gone), gone), day=0)
+        device = replace(retired(heard.device, gone), day=0)
         return replace(heard, device=device, active=self.active - gone)
 
 
