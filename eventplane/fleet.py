@@ -210,13 +210,13 @@ class GroupNameError(EventPlaneError):
 
 
 class UnknownCertificateError(EventPlaneError):
-    """`device` has no such `certificate`, or none that can be kept."""
+    """`device` has no such `certificate`, or it cannot be active any more."""
 
     device: Device
     certificate: str
     message = (
-        "{certificate!r} is no certificate of {device.thing!r} that was not condemned; take one that "
-        "`fleet show` names"
+        "{certificate!r} is no certificate of {device.thing!r}, or was condemned or revoked; take another "
+        "that `fleet show` names"
     )
 
 
