@@ -210,13 +210,13 @@ class GroupNameError(EventPlaneError):
 
 
 class UnknownCertificateError(EventPlaneError):
-    """`device` has no such `certificate`, or none that can be kept."""
+    """`device` has no such `certificate`, or it cannot be active any more."""
 
     device: Device
     certificate: str
     message = (
-        "{certificate!r} is no certificate of {device.thing!r} that was not condemned; take one that "
-        "`fleet show` names"
+        "{certificate!r} is no certificate of {device.thing!r}, or was condemned or revoked; take another "
+        "that `fleet show` names"
     )
 
 
@@ -340,12 +340,19 @@ def taken_over(device: Device, now_ms: int) -> Device:
     return replace(device, takeover_window=window, takeovers=takeovers + 1)
 
 
+def ending(device: Device, certificates: frozenset[str]) -> Device:
+    """The device, of whose `certificates` those that are replaced cannot come into use any more."""
+    ends = certificates & device.replaced
+    return replace(
+        device, candidates=tuple(each for each in device.candidates if each.certificate not in ends)
+    )
+
+
 def retired(device: Device, certificates: frozenset[str]) -> Device:
     """The device after `certificates` were deactivated permanently."""
     former = (*device.former, *sorted(certificates & device.replaced - device.condemned))
     return replace(
-        device,
-        candidates=tuple(each for each in device.candidates if each.certificate not in certificates),
+        ending(device, certificates),
         replaced=device.replaced - certificates,
         former=former[-MAX_FORMER:],
         suspended=device.suspended - certificates,
@@ -392,7 +399,8 @@ def recovered(device: Device, active: frozenset[str], keep: str | None, until_ms
         left,
         state=LifecycleState.PROVISIONED if keep else left.state,
         certificate=keep,
-        certificate_since_ms=now_ms,
+        # Since when it uses another, nobody knows: its renewal is not early by mistake.
+        certificate_since_ms=device.certificate_since_ms if keep == device.certificate else 0,
         candidates=(),
         replaced=left.replaced - {keep or ""},
         former=(),

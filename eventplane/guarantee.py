@@ -122,7 +122,7 @@ def with_sent_time(event: Envelope, left_ms: int) -> Envelope:
 
 def is_expired(event: Envelope, now_ms: int) -> bool:
     """Return whether `event` has expired at `now_ms` (Unix milliseconds) of the clock of its times."""
-    ends_ms = _time_of(event, DELIVER_BY) or _time_of(event, EXPIRY_TIME)
+    ends_ms = _time_of(event, DELIVER_BY if DELIVER_BY in event.attributes else EXPIRY_TIME)
     return ends_ms is not None and ends_ms <= now_ms
 
 

@@ -18,7 +18,7 @@ from eventplane.device_reports import short_digest
 from eventplane.envelope import Envelope
 from eventplane.errors import EnvelopeError
 from eventplane.guarantee import expires_at_ms
-from eventplane.names import SENT_TIME
+from eventplane.names import DELIVER_BY, SENT_TIME
 from eventplane.reasons import Reason
 from eventplane.sender import PLANE_CLIENT, SENDER_DEVICE
 from eventplane.values import MAX_TIME_MS, whole_number
@@ -77,7 +77,9 @@ class IngestFrame:
             for item in unpack(self.payload):
                 if isinstance(item, Envelope):
                     # Each sending states it anew, so it is not of the event, nor of the event's digest.
-                    event, ends_ms = item.without((SENT_TIME,)), expires_at_ms(item, self.accepted_at_ms)
+                    event = item.without((SENT_TIME,))
+                    # Only a router says `deliverby`: a device that did could make its event live for ever.
+                    ends_ms = expires_at_ms(item.without((DELIVER_BY,)), self.accepted_at_ms)
                     yield Accepted(index, event, event.json.encode("utf-8"), None, ends_ms)
                 else:
                     yield Accepted(index, None, *item)

@@ -113,13 +113,13 @@ ATTRIBUTES: Final[Mapping[str, tuple[str, str]]] = {
     "routerhops": (_ROUTER, "How often the event was sent on; stops loops."),
     "senttime": (
         _HOP,
-        "The present by the clock of the event's `time` when the hop sent it; the next hop takes it off.",
+        "The present by the clock of the event's `time` when the hop sent it. The router takes it off.",
     ),
     "uptimelimit": (
         _DEVICE,
         "In the inbox of a service on the device: the uptime, ms, at which it expires, and of which boot.",
     ),
-    "deliverby": (_ROUTER, "When the event expires, by the clock of the cloud's queues."),
+    "deliverby": (_ROUTER, "When it expires, by the clock of the cloud's queues. A sender's is ignored."),
     "replayedtime": (_REPLAY, "Marks a copy that was sent again, and when."),
     "deadletterreason": (_DEAD_LETTER, "The reason of a dead letter, for filters."),
     "downkind": (_DOWNLINK, "Whether it is a state or a command."),

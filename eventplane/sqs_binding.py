@@ -247,13 +247,13 @@ class QueueClock:
 
     def __init__(self, clock: Callable[[], int]) -> None:
         self._clock = clock
-        self._skew_ms = 0
         self._most_ahead_ms: int | None = None
 
     @property
     def skew_ms(self) -> int:
         """How far this machine's clock is ahead, milliseconds; negative: behind, 0: within the tolerance."""
-        return self._skew_ms
+        ahead_ms = self._most_ahead_ms or 0
+        return ahead_ms if abs(ahead_ms) > CLOCK_TOLERANCE_MS else 0
 
     def observe(self, messages: Iterable[ReceivedMessage]) -> None:
         """Compare the clocks by those of `messages` that are received for the first time."""
@@ -263,8 +263,7 @@ class QueueClock:
             if message.attempt == 1 and message.received_at_ms is not None
         ]
         if received:
-            self._most_ahead_ms = ahead_ms = self._clock() - max(received)
-            self._skew_ms = ahead_ms if abs(ahead_ms) > CLOCK_TOLERANCE_MS else 0
+            self._most_ahead_ms = self._clock() - max(received)
 
     def at_least(self, message: ReceivedMessage) -> int:
         """Return a time, Unix milliseconds, that is not later than the present by the queue's clock.
@@ -280,4 +279,4 @@ class QueueClock:
         return max(received_ms, self._clock() - self._most_ahead_ms)
 
     def __call__(self) -> int:
-        return self._clock() - self._skew_ms
+        return self._clock() - self.skew_ms

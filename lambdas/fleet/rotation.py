@@ -14,6 +14,7 @@ from eventplane.fleet import (
     REGISTRY,
     Device,
     LifecycleState,
+    ending,
     has_two_holders,
     locked_out,
     retired,
@@ -146,16 +147,17 @@ class CertificateRotation:
         return self.store.change(lambda found: seen(found or device, certificate, at_ms), device.thing)
 
     def _retire(self, thing: str, certificates: frozenset[str]) -> None:
-        device = self.store.read(thing)
+        known = self.store.read(thing)
         # A certificate in use is never in `replaced`.
-        done = device.replaced & certificates if device else frozenset()
-        if device is None or not done:
+        if known is None or not known.replaced & certificates:
             return
+        # First: a candidate could come into use while it is deactivated.
+        device = self.store.change(lambda found: ending(found or known, certificates), thing)
+        done = device.replaced & certificates
         for certificate in sorted(done):
             self.certificates.retire(thing, certificate, is_condemned=certificate in device.condemned)
             logger.info("certificate retired", thing=thing, certificate=certificate)
             mark("CertificateRetired")
-        known = device
         self.store.change(lambda found: retired(found or known, done), thing)
 
 

@@ -34,7 +34,7 @@ from eventplane.replay import (
     parse_order,
 )
 from eventplane.sender import sender_in_frame
-from eventplane.values import timestamp_of_ms
+from eventplane.values import MAX_TIME_MS, timestamp_of_ms
 from lambdas.common.aws import error_code
 from lambdas.common.log import logger
 from lambdas.common.metrics import Metric, count
@@ -56,13 +56,15 @@ class TapFileGoneError(EventPlaneError):
 
 @dataclass(frozen=True, slots=True)
 class Tapped:
-    """An event as the tap has it; `accepted_at_ms` in Unix milliseconds."""
+    """An event as the tap has it; it expires at `expires_at_ms`, None: never, or nobody said. Times are Unix
+    milliseconds."""
 
     key: EventKey
     text: str
     topic: str
     client_id: str
     accepted_at_ms: int
+    expires_at_ms: int | None
 
 
 class TapFiles:
@@ -109,13 +111,14 @@ def _event(line: bytes) -> Tapped | None:
     text = record["event"]
     if text is None:
         return None
-    members = json.loads(text)
+    members, ends_ms = json.loads(text), record.get("expires_at_ms")
     return Tapped(
         key=(str(sender_in_frame(record["client_id"], members)), members["source"], members["id"]),
         text=text,
         topic=record["topic"],
         client_id=record["client_id"],
         accepted_at_ms=record["accepted_at_ms"],
+        expires_at_ms=ends_ms if isinstance(ends_ms, int) and 0 <= ends_ms <= MAX_TIME_MS else None,
     )
 
 
@@ -253,7 +256,8 @@ def _routes_of(order: WindowOrder, contract: Contract) -> set[str]:
 
 
 def _planned(planner: Planner, message: QueueMessage, event: Tapped, now_ms: int) -> list[Step]:
-    return list(planner.plan(_as_routed(message, event), now_ms, is_replay=True))
+    routed = _as_routed(message, event)
+    return list(planner.plan(routed, now_ms, is_replay=True, ends_ms=event.expires_at_ms))
 
 
 def _as_routed(message: QueueMessage, event: Tapped) -> QueueMessage:

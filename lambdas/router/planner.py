@@ -15,7 +15,7 @@ from eventplane.guarantee import NOT_REPEATED, expires_at_ms, is_promised, why_e
 from eventplane.ingest import Accepted, parse_frame
 from eventplane.ledger import Basis, LedgerRecord
 from eventplane.limits import MAX_EVENT_BYTES, MAX_SENT_EVENT_BYTES
-from eventplane.names import DELIVER_BY
+from eventplane.names import DELIVER_BY, LIFETIME_ATTRIBUTES
 from eventplane.ordering import OrderedInboxes
 from eventplane.reasons import Outcome, Reason
 from eventplane.router import Router
@@ -95,10 +95,13 @@ class Planner:
         self._has_frames = kind is ParticipantKind.DEVICE
         self._down = contract.device.inbox.address
 
-    def plan(self, message: QueueMessage, now_ms: int, *, is_replay: bool = False) -> Iterator[Step]:
+    def plan(
+        self, message: QueueMessage, now_ms: int, *, is_replay: bool = False, ends_ms: int | None = None
+    ) -> Iterator[Step]:
         """The steps of one message, at least one for each item in it; `now_ms` in Unix milliseconds.
 
-        In a replay everything is delivered at least once: its order is repeated until all of it is done.
+        In a replay everything is delivered at least once: its order is repeated until all of it is done. Its
+        event expires at `ends_ms`, as the tap has it; None: a lifetime after its acceptance.
         """
         self._filters.begin()
         entry, items = self._open(message, now_ms if message.present_ms is None else message.present_ms)
@@ -106,6 +109,7 @@ class Planner:
         entry = replace(entry, is_replay=is_replay)
         check = self._payloads.of_message()
         for item in items:
+            item = item if ends_ms is None else replace(item, expires_at_ms=ends_ms)
             if (sender := self._sender(entry, item.event)) != entry.sender:
                 entry = replace(entry, sender=sender)
             if item.error is not None:
@@ -148,7 +152,8 @@ class Planner:
         try:
             if not self._has_frames:
                 event = parse_event(message.body)
-                return entry, iter([Accepted(0, event, original, None, expires_at_ms(event, sent_ms))])
+                ends_ms = expires_at_ms(event.without(LIFETIME_ATTRIBUTES), sent_ms)
+                return entry, iter([Accepted(0, event, original, None, ends_ms)])
             frame = parse_frame(message.body)
         except EnvelopeError as error:
             return entry, iter([Accepted(0, None, original, error)])
@@ -321,10 +326,11 @@ class Planner:
 
 
 def _limited(event: Envelope, ends_ms: int | None) -> Envelope:
-    """Return `event` with the time until which it is to be delivered, where it does not say so itself.
+    """Return `event` with the time until which it is to be delivered, and nothing that its sender says of it.
 
-    Without room for that it has in its inbox the lifetime that it had when it was written.
+    Without room for that, or need, it has in its inbox the lifetime that it had when it was written.
     """
+    event = event.without(LIFETIME_ATTRIBUTES)
     if ends_ms is None or expires_at_ms(event, 0) == ends_ms:
         return event
     limited = event.with_attributes({DELIVER_BY: timestamp_of_ms(ends_ms)})

@@ -57,6 +57,10 @@ class DeviceAccess:
         """Return those of the `known` certificates, and of the attached ones, that open a connection."""
         return frozenset(each for each in known | self.attached(thing) if self._status(each) == "ACTIVE")
 
+    def can_activate(self, certificate: str) -> bool:
+        """Return whether `certificate` exists and nobody revoked it."""
+        return self._status(certificate) in ("ACTIVE", "INACTIVE")
+
     def suspend(self, device: Device) -> list[Step]:
         """Return the steps that take the device off: its certificates first, so that it cannot come back."""
         certificates = sorted(device.suspended)

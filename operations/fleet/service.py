@@ -137,6 +137,8 @@ class Fleet:
         now_ms = self.clock()
 
         def step(found: Device) -> Device:
+            if keep and not self.access.can_activate(keep):
+                raise UnknownCertificateError(found, keep)
             active = self.access.active(thing, found.certificates)
             return recovered(found, active, keep, now_ms + days * _DAY_MS, now_ms)
 

@@ -7,14 +7,11 @@ from dataclasses import replace
 import pytest
 
 from eventplane.fleet import (
-    HANDOVER_MS,
     MAX_CANDIDATES,
     MAX_CONDEMNED,
     MAX_FORMER,
     MAX_HOLDERS_A_DAY,
     MAX_REGISTRATIONS_A_DAY,
-    MOST_TAKEOVERS,
-    TAKEOVER_WINDOW_MS,
     Device,
     DeviceNameError,
     LifecycleError,
@@ -26,7 +23,6 @@ from eventplane.fleet import (
     condemned,
     decommissioned,
     grouped,
-    has_two_holders,
     is_early,
     locked_out,
     made,
@@ -38,7 +34,6 @@ from eventplane.fleet import (
     replaceable,
     retired,
     seen,
-    taken_over,
 )
 
 NOW_MS = 1_767_225_600_000
@@ -281,6 +276,8 @@ def test_after_a_theft_the_device_is_back_and_the_thiefs_key_is_never_good_again
         else registered(back, by_claim("b"), NOW_MS)
     )
     assert recovered(back, frozenset(), keep, until_ms, NOW_MS) == back
+    renewal = by_itself("b", "a")
+    assert not (keep and is_early(registered(back, renewal, NOW_MS), renewal, NOW_MS, DAY_MS))
     later = released(quarantined(back, frozenset({"thief's"}), "", NOW_MS), NOW_MS)
     assert "thief's" not in later.suspended
     for wrong in ("thief's", "another's"):
@@ -295,45 +292,3 @@ def test_what_is_condemned_and_what_was_retired_is_bounded() -> None:
     with pytest.raises(LifecycleError, match="another name"):
         condemned(full, frozenset({"a"}), NOW_MS)
     assert retired(replace(IN_SERVICE, replaced=ids), ids).former == tuple(sorted(ids))[-MAX_FORMER:]
-
-
-@pytest.mark.parametrize(
-    ("certificate", "after_ms", "is_news"),
-    [
-        ("a", HANDOVER_MS, False),
-        ("a", HANDOVER_MS + 1, True),
-        ("thief's", DAY_MS, False),
-        ("x", DAY_MS, False),
-    ],
-)
-def test_a_certificate_that_comes_back_shows_two_holders(
-    certificate: str, after_ms: int, is_news: bool
-) -> None:
-    assert has_two_holders(STOLEN, certificate, NOW_MS + after_ms) is is_news
-
-
-def test_takeovers_are_counted_by_window() -> None:
-    device = IN_SERVICE
-    for number in range(MOST_TAKEOVERS):
-        device = taken_over(device, NOW_MS)
-        assert device.takeovers == number + 1
-    assert taken_over(device, NOW_MS) == device
-    assert taken_over(device, NOW_MS + TAKEOVER_WINDOW_MS).takeovers == 1
-
-
-@pytest.mark.parametrize(
-    ("application", "since_ms", "age_days", "is_news"),
-    [
-        (by_itself("b", "a"), NOW_MS, 49, True),
-        (by_itself("b", "a"), NOW_MS, 50, False),
-        (by_itself("b", "a"), 0, 1, False),
-        (by_claim("b"), NOW_MS, 1, False),
-    ],
-)
-def test_a_renewal_in_the_first_half_of_a_certificates_life_is_early(
-    application: RegistrationRequest, since_ms: int, age_days: int, is_news: bool
-) -> None:
-    now_ms = NOW_MS + age_days * DAY_MS
-    device = replace(IN_SERVICE, certificate_since_ms=since_ms, replacement_until_ms=now_ms + 1)
-    asked = registered(device, application, now_ms)
-    assert is_early(asked, application, now_ms, 100 * DAY_MS) is is_news

@@ -112,6 +112,7 @@ def test_an_event_expires_at_its_expirytime_and_not_before() -> None:
     short = event(expirytime="1970-01-01T00:00:01Z")
     assert [is_expired(short, now_ms) for now_ms in (999, 1_000)] == [False, True]
     assert not is_expired(event(), 2**62)
+    assert is_expired(event(expirytime="2024-01-01T00:00:00Z", deliverby="1970-01-01T00:00:00Z"), 0)
 
 
 T0, T5 = "2024-01-01T00:00:00Z", "2024-01-01T00:00:05.250Z"

@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 from eventplane.contract import Contract
 from eventplane.device_reports import short_digest
 from eventplane.envelope import parse_event, write_event
-from eventplane.guarantee import GUARANTEE_HINT, with_sent_time
+from eventplane.guarantee import GUARANTEE_HINT
 from eventplane.ingest import IngestFrame, frame_text, parse_frame
 from eventplane.ledger import tap_records
 from eventplane.sqs_binding import CLOCK_TOLERANCE_MS, QueueClock, to_message
@@ -406,10 +406,15 @@ def test_a_router_ten_minutes_ahead_expires_events_by_the_queue_s_time(
     assert (rows, counted) == ([(outcome, NOW_MS, NOW_MS)] * 2, ["ClockSkew"])
 
 
-CLOCKS = ["1970-01-01T00:00:12Z", timestamp_of_ms(NOW_MS - 14 * MINUTE_MS), "2056-01-01T00:00:00Z"]
+CLOCKS = [
+    {"time": "1970-01-01T00:00:12Z"},
+    {"time": timestamp_of_ms(NOW_MS - 14 * MINUTE_MS), "deliverby": "9999-12-31T23:59:59Z"},
+    {"time": "2056-01-01T00:00:00Z", "deliverby": "1970-01-01T00:00:00Z", "uptimelimit": "1 b"},
+    {"time": "1970-01-01T00:00:12Z", "senttime": "1970-01-01T00:05:12Z"},  # five minutes on its device
+]
 
 
-@pytest.mark.parametrize("time", CLOCKS)
+@pytest.mark.parametrize("said", CLOCKS)
 @pytest.mark.parametrize(
     ("waited_ms", "ahead_ms", "attempt", "outcome"),
     [
@@ -423,26 +428,18 @@ CLOCKS = ["1970-01-01T00:00:12Z", timestamp_of_ms(NOW_MS - 14 * MINUTE_MS), "205
     ],
 )
 def test_an_event_of_any_clock_expires_a_lifetime_after_its_acceptance(
-    cloud: Cloud, time: str, waited_ms: int, ahead_ms: int, attempt: int, outcome: str
+    cloud: Cloud, said: dict[str, str], waited_ms: int, ahead_ms: int, attempt: int, outcome: str
 ) -> None:
-    alarm = event("1", ALARM, time=time, expirytime=timestamp_of_ms(timestamp_ms(time) + 10 * MINUTE_MS))
+    ends = timestamp_of_ms(timestamp_ms(said.get("senttime", said["time"])) + 10 * MINUTE_MS)
+    alarm = event("1", ALARM, **said, expirytime=ends)
     cloud.clock.now_ms += ahead_ms
     accepted_ms = NOW_MS - waited_ms
     body = frame_text(IngestFrame(alarm.json.encode(), "t", "home-1", "certificate", accepted_ms))
     assert cloud.route(replace(message("m1", body, attempt), received_at_ms=NOW_MS)) == frozenset()
     inbox = parse_event(cloud.bodies("alarm-centre.inbox")[0]) if outcome == "delivered" else None
     assert inbox is None or inbox.attributes["deliverby"] == timestamp_of_ms(accepted_ms + 10 * MINUTE_MS)
-    assert {row[0] for row in cloud.ledger_rows("outcome")} == {outcome}
-
-
-def test_the_time_on_the_device_is_of_the_lifetime_and_not_of_the_event(cloud: Cloud) -> None:
-    long_ago = event("1", ALARM, time="1970-01-01T00:00:12Z", expirytime="1970-01-01T00:10:12Z")
-    sent = with_sent_time(long_ago, MINUTE_MS)
-    assert cloud.route(message("m1", frame(sent))) == frozenset()
-    (row, *_) = cloud.decisions()
-    assert row["digest"] == short_digest(long_ago.json.encode())
-    inbox = parse_event(cloud.bodies("alarm-centre.inbox")[0])
-    assert inbox.attributes["deliverby"] == timestamp_of_ms(row["entered_at_ms"] + MINUTE_MS)
-    assert "senttime" not in inbox.attributes
-    (tapped,) = tap_records(parse_frame(frame(sent)), "m1", NOW_MS)
-    assert (tapped.event, tapped.expires_at_ms) == (long_ago.json, row["entered_at_ms"] + MINUTE_MS)
+    assert inbox is None or not {"senttime", "uptimelimit"} & inbox.attributes.keys()
+    own = alarm.without(["senttime"]).json
+    (tapped,) = tap_records(parse_frame(body), "m1", NOW_MS)
+    assert (tapped.event, tapped.expires_at_ms) == (own, accepted_ms + 10 * MINUTE_MS)
+    assert {*cloud.ledger_rows("outcome", "digest")} == {(outcome, short_digest(own.encode()))}

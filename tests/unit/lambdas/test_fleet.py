@@ -19,6 +19,7 @@ from eventplane.fleet import (
     HANDOVER_MS,
     MOST_TAKEOVERS,
     REGISTRY,
+    TAKEOVER_WINDOW_MS,
     Candidate,
     Device,
     FleetRecord,
@@ -141,24 +142,28 @@ class TestHook:
         assert fleet.suspicions() == []
 
     @pytest.mark.parametrize(
-        ("since_ms", "suspicion", "is_allowed"),
+        ("client", "since_ms", "suspicion", "is_allowed"),
         [
-            (NOW_MS - 1, "early_renewal", True),
-            (NOW_MS - 50 * 86_400_000, None, True),
-            (None, "condemned_certificate", False),
+            ("renewal", NOW_MS - 50 * 86_400_000 + 1, "early_renewal", True),
+            ("renewal", NOW_MS - 50 * 86_400_000, None, True),
+            ("renewal", 0, None, True),
+            ("claim", NOW_MS - 1, None, True),
+            ("renewal", None, "condemned_certificate", False),
         ],
     )
     def test_a_renewal_that_a_thief_may_ask_for_is_reported_with_the_devices_name(
         self,
         fleet: Fleet,
         capsys: pytest.CaptureFixture[str],
+        client: str,
         since_ms: int | None,
         suspicion: str | None,
         is_allowed: bool,
     ) -> None:
-        device = replace(PROVISIONED, certificate="own", certificate_since_ms=since_ms or 0)
-        fleet.write(device if since_ms else condemned(device, frozenset({"own"}), NOW_MS))
-        event = {**self.asked(), "clientId": f"renewal-{THING}", "claimCertificateId": "own"}
+        device = replace(PROVISIONED, certificate="own", replacement_until_ms=NOW_MS + 1)
+        is_bad = frozenset({"own"} if since_ms is None else ())
+        fleet.write(condemned(device, is_bad, NOW_MS), certificate_since_ms=since_ms or 0)
+        event = {**self.asked(), "clientId": f"{client}-{THING}", "claimCertificateId": "own"}
         assert hook.handle(event, LambdaContext()) == {"allowProvisioning": is_allowed}
         assert fleet.suspicions() == ([(THING, suspicion, "own")] if suspicion else [])
         assert ("KeySuspected" in capsys.readouterr().out) is bool(suspicion)
@@ -217,12 +222,15 @@ class TestRotation:
         assert fleet.handle(connected(old)) == failures()
         assert fleet.suspicions() == []
         fleet.write(fleet.device, certificate_since_ms=NOW_MS - 501 - HANDOVER_MS)
-        assert fleet.handle(connected(old)) == failures()
+        assert fleet.handle(*map(connected, (old, new, "f" * 64))) == failures()
         assert fleet.suspicions() == [(THING, "two_holders", old)]
         takeover = json.dumps({"thing": THING, "certificate": new, "cause": "DUPLICATE_CLIENTID"})
         lifecycle = {"clientId": THING, "principalIdentifier": new, "disconnectReason": "DUPLICATE_CLIENTID"}
         both = takeover, rule_failure(json.dumps(lifecycle).encode())
         messages = [message(str(at), both[at % 2]) for at in range(2 * MOST_TAKEOVERS)]
+        window_before = replace(messages[0], sent_at_ms=NOW_MS - 2 * TAKEOVER_WINDOW_MS)
+        assert fleet.handle(window_before, *messages[1:MOST_TAKEOVERS]) == failures()
+        assert (fleet.suspicions(), fleet.device.takeovers) == ([], MOST_TAKEOVERS - 1)
         assert fleet.handle(*messages, message("x", takeover.replace(THING, "home-2"))) == failures()
         assert fleet.suspicions() == [(THING, "two_holders", new)]
 
@@ -248,6 +256,22 @@ class TestRotation:
         unknown = json.dumps({"thing": "home-2", "retire": [current]})
         assert fleet.handle(message("1", late), message("2", unknown)) == failures()
         assert fleet.iot.attached[THING] == {current, taken_back}
+
+    def test_what_ends_does_not_come_into_use_meanwhile(
+        self, fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        own, other = fleet.certificate(), fleet.certificate()
+        fleet.write(PROVISIONED, certificate=own, candidates=asked(other), replaced=frozenset({other}))
+        update = fleet.iot.update_certificate
+
+        def while_it_connects(**request: Any) -> Any:
+            assert fleet.handle(connected(other)) == failures()
+            return update(**request)
+
+        monkeypatch.setattr(fleet.iot, "update_certificate", while_it_connects)
+        over = message("1", json.dumps({"thing": THING, "retire": [other]}))
+        assert fleet.handle(over) == failures()
+        assert fleet.iot.statuses[fleet.device.certificate or ""] == "ACTIVE"
 
     def test_a_decommissioned_device_that_connects_is_locked_out(self, fleet: Fleet) -> None:
         late = fleet.certificate()

@@ -44,6 +44,7 @@ FILE = "tap/date=2025-12-31/hour=23/a.json.gz"
 DAY_MS = 86_400_000
 ACCEPTED_MS = NOW_MS - DAY_MS
 CARE, INBOX = "readings-to-care-analytics", "care-analytics.inbox"
+WEEK = {"time": "2025-01-01T00:00:00Z", "expirytime": "2025-01-08T00:00:00Z"}
 MARK = "2026-01-01T00:00:00.000Z"
 
 Replay = Callable[..., frozenset[str]]
@@ -81,14 +82,16 @@ def replay(cloud: Cloud) -> Replay:
     return replay
 
 
-def tap_line(event: Envelope, index: int = 0, client: str = "home-1", at_ms: int = ACCEPTED_MS) -> str:
-    topic = f"devices/{client}/outbox"
-    return to_line(TapRecord(at_ms, at_ms, client, topic, f"m-{client}", index, event.json, None, None))
+def tap_line(
+    event: Envelope, index: int = 0, client: str = "home-1", at_ms: int = ACCEPTED_MS, ends_ms: Any = None
+) -> str:
+    record = TapRecord(at_ms, at_ms, client, "t", f"m-{client}", index, event.json, None, None, "", ends_ms)
+    return to_line(record)
 
 
-def tapped(cloud: Cloud, *events: Envelope, accepted_at_ms: int = ACCEPTED_MS) -> None:
+def tapped(cloud: Cloud, *events: Envelope, accepted_at_ms: int = ACCEPTED_MS, ends_ms: Any = None) -> None:
     """The tap's file has `events`, and a line that is no record."""
-    lines = [tap_line(each, index, at_ms=accepted_at_ms) for index, each in enumerate(events)]
+    lines = [tap_line(each, at, at_ms=accepted_at_ms, ends_ms=ends_ms) for at, each in enumerate(events)]
     write(cloud, [*lines, "no record"])
 
 
@@ -175,18 +178,20 @@ def test_a_best_effort_event_is_replayed_at_least_once(cloud: Cloud, replay: Rep
 
 
 @pytest.mark.parametrize(
-    ("late", "age_days", "reason"),
+    ("late", "age_days", "ends_ms", "reason"),
     [
-        (event("1", expirytime="2025-12-31T12:00:00Z"), 1, "expirytime"),
-        (event("1"), 8, "channel_expiry"),  # counts from when it was accepted
+        (event("1", expirytime="2025-12-31T12:00:00Z"), 1, None, "expirytime"),
+        (event("1", **WEEK), 8, "soon", "expirytime"),
+        (event("1", **WEEK), 1, NOW_MS, "expirytime"),  # it was on its device for six days
+        (event("1"), 8, None, "channel_expiry"),  # counts from when it was accepted
     ],
 )
 @pytest.mark.lost_answers
 def test_an_event_that_expired_meanwhile_is_recorded_and_not_sent(
-    cloud: Cloud, replay: Replay, late: Envelope, age_days: int, reason: str
+    cloud: Cloud, replay: Replay, late: Envelope, age_days: int, ends_ms: object, reason: str
 ) -> None:
     accepted_ms = NOW_MS - age_days * DAY_MS
-    tapped(cloud, late, accepted_at_ms=accepted_ms)
+    tapped(cloud, late, accepted_at_ms=accepted_ms, ends_ms=ends_ms)
     assert replay(owed(cloud, late, at_ms=accepted_ms)) == frozenset()
     assert cloud.ledger_rows("outcome", "reason", "entered_at_ms") == [("expired", reason, accepted_ms)]
     assert cloud.copies() == {}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 from typing import Any
 
 import pytest
@@ -17,6 +16,7 @@ from eventplane.ingest import OPERATOR
 from eventplane.limits import MAX_HOPS
 from eventplane.sender import Sender
 from eventplane.sending import without_stamp
+from eventplane.values import timestamp_of_ms
 from tests.golden_digests import DIGESTS, SHORT
 from tests.unit.lambdas.support import (
     ALARM,
@@ -140,11 +140,15 @@ def test_the_ledger_says_of_what_an_operator_puts_back_that_he_did(cloud: Cloud)
 
 @pytest.mark.source("P2")
 def test_a_service_outbox_holds_one_event_a_message(cloud: Cloud) -> None:
-    sent = event("1", "org.eventplane.home.message.v1")
+    lifetime = {"time": "2056-01-01T00:00:00Z", "expirytime": "2056-01-01T00:01:00Z"}
+    forged = {"senttime": "1970-01-01T00:00:00Z", "deliverby": "9999-12-31T23:59:59Z", "uptimelimit": "1 b"}
+    sent = event("1", "org.eventplane.home.message.v1", **lifetime, **forged)
     assert cloud.route(message("m1", sent.json), source="carers.outbox") == frozenset()
 
-    (received,) = cloud.bodies("device.inbox")
-    assert json.loads(received)["senderservice"] == "carers"
+    (received,) = map(parse_event, cloud.bodies("device.inbox"))
+    assert received.attributes["senderservice"] == "carers"
+    assert received.attributes["deliverby"] == timestamp_of_ms(NOW_MS + 59_500)
+    assert not {"senttime", "uptimelimit"} & received.attributes.keys()
     entered = cloud.ledger_rows("entered_by", "entered_at_ms", "client_id", "sender")
     assert entered == [("carers.outbox", NOW_MS - 500, None, "carers")]
 

@@ -59,7 +59,6 @@ SENT = event("17")
 ALARM = event("17", "org.eventplane.alarm.clinical.v1")
 OWN = Sender(service="somebody-of-an-older-contract")
 BYTES = b'{"source": "/homes/1/health", "id": "17"}'
-OTHER_BYTES = BYTES.replace(b"homes/1", b"homes/3")
 REPORT = device_letter(BYTES, "missing_attribute", "health-service.outbox", "d")
 DELIVERED = ledger_line(SENT, Outcome.DELIVERED, route=ROUTE)
 REFUSED = ledger_line(SENT, Outcome.DEAD_LETTERED, reason="payload_invalid")
