@@ -138,24 +138,32 @@ def owner_of(path: Path) -> Path:
     return path.with_name(path.name + ".owner")
 
 
-def set_aside_of_another(path: Path, thing: str, capacity_bytes: int, system: System) -> str:
-    """Set the spool at `path` aside unless it is of `thing`; return what was done, '' for nothing.
+def take_over(path: Path, thing: str, capacity_bytes: int, system: System) -> str:
+    """Write down that the spool at `path` is of `thing`; set that of another aside. Raises `OSError`.
 
-    Whose a spool without an owner's file is, which an earlier version left, nobody knows: it stays.
+    Returns what a new spool there has to report of that, '' for nothing. Whose a spool without an owner's file
+    is, which an earlier version left, nobody knows: it stays, and also needs no room for that file.
     """
-    try:
-        owner = owner_of(path).read_text(encoding="utf-8", errors="replace")
-    except FileNotFoundError:
-        return ""
+    owner = said = ""
+    with contextlib.suppress(FileNotFoundError):
+        owner, _, said = owner_of(path).read_text(encoding="utf-8", errors="replace").partition("\n")
     if owner == thing:
-        return ""
-    aside = _set_aside(path, system)
-    note_of(path).unlink(missing_ok=True)
-    _prune(path, capacity_bytes)
-    return f"the spool there was of {owner!r:.150}: it is kept as {aside.name}, and nothing of it is sent"
+        return said
+    if owner:
+        _set_aside(path, system)
+        note_of(path).unlink(missing_ok=True)
+        _prune(path, capacity_bytes)
+        said = f"the spool there was of {owner!r:.150}: it is kept beside it, and nothing of it is sent"
+    try:
+        # Before there is a new one: while this fails, a repetition must find nothing more to set aside.
+        durable.write(owner_of(path), f"{thing}\n{said}".encode())
+    except OSError:
+        if owner:
+            raise
+    return said
 
 
-def _set_aside(path: Path, system: System) -> Path:
+def _set_aside(path: Path, system: System) -> None:
     aside = _aside(path, system)
     for side in ("-wal", ""):
         with contextlib.suppress(FileNotFoundError):
@@ -164,7 +172,6 @@ def _set_aside(path: Path, system: System) -> Path:
     marker_of(path).unlink(missing_ok=True)
     # Another file at this place must never meet its log.
     durable.sync(path.parent)
-    return aside
 
 
 @contextlib.contextmanager

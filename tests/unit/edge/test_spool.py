@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from edge import reports
+from edge import durable, reports
 from edge.errors import SpoolCorruptError, SpoolError, SpoolFullError, SpoolUnavailableError
 from edge.spool import (
     BEFORE_EVERYTHING,
@@ -199,21 +199,24 @@ def test_the_spools_origin_is_created_until_something_is_stored(path: Path) -> N
     assert kinds == ["created", "created", "resumed"]
 
 
-@pytest.mark.parametrize("cut", [False, True])
+@pytest.mark.parametrize("without_room", ["", ".owner", ".commits"])
 def test_a_spool_of_another_thing_is_kept_and_nothing_of_it_is_sent(
-    path: Path, cut: bool, monkeypatch: pytest.MonkeyPatch
+    path: Path, without_room: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    write = durable.write
+
+    def write_some(file: Path, content: bytes) -> None:
+        if file.suffix == without_room:
+            raise OSError(errno.ENOSPC, "no space left on device")
+        write(file, content)
+
     with Spool(path, SYSTEM, thing="home-1") as spool:
         spool.commit([arrival(1)], uptime_ms=0)
         epoch = spool.epoch
-    if cut:
-
-        def fail(*_: object) -> None:
-            raise OSError(errno.EIO, "disk I/O error")
-
-        with monkeypatch.context() as broken:
-            broken.setattr("edge.spool.log.announce", fail)
-            with pytest.raises(SpoolUnavailableError):
+    with monkeypatch.context() as full:
+        full.setattr(durable, "write", write_some)
+        for _ in range(5 if without_room else 0):
+            with pytest.raises(SpoolFullError):
                 Spool(path, SYSTEM, thing="home-2")
     with Spool(path, SYSTEM, thing="home-2") as spool:
         assert spool.epoch != epoch
@@ -223,8 +226,23 @@ def test_a_spool_of_another_thing_is_kept_and_nothing_of_it_is_sent(
     for own in ("home-2", None):
         with Spool(path, SYSTEM, thing=own) as spool:
             assert (spool.origin.kind, len(waiting(spool))) == ("resumed", 1)
-    aside = next(path.parent.glob("*.damaged-0001-*Z"))
+    (aside,) = path.parent.glob("*.damaged-*Z")
     assert read_backlog(aside) == {CLOUD: 1}
+
+
+def test_the_events_of_an_earlier_version_need_no_room_for_their_owner(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Spool(path, SYSTEM) as spool:
+        spool.commit([arrival(1)], uptime_ms=0)
+
+    def fail(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "no space left on device")
+
+    with monkeypatch.context() as full:
+        full.setattr(durable, "write", fail)
+        with Spool(path, SYSTEM, thing="home-1") as spool:
+            assert waiting(spool) == ["{}"]
 
 
 def test_the_uptime_clock_runs_during_a_boot_and_stops_without_power(path: Path) -> None:
