@@ -18,7 +18,9 @@ KEPT: Final = 3
 _MAGIC: Final = b"\0\xb5\0mosquitto db"
 _HEADER: Final = Struct(">15sII")  # magic, unused, version
 _CHUNK: Final = Struct(">II")  # kind, length
-_VERSIONS: Final = (5, 6)
+_VERSION: Final = 6
+"""What 2.0 and 2.1 write. They also read 5, whose heads are shorter: that of 1.6, before an upgrade."""
+
 _CONFIGURATION: Final = 1
 _CHUNKS: Final = {
     _CONFIGURATION: (Struct(">16x"), 0),
@@ -59,7 +61,7 @@ def find_damage(database: Path) -> str:
         magic, _, version = _HEADER.unpack(file.read(_HEADER.size))
         if magic != _MAGIC:
             return "it does not begin as one"
-        if version not in _VERSIONS:
+        if version != _VERSION:
             return "" if version else "its header is cut"
         at, kinds = _HEADER.size, {_CONFIGURATION}
         while at < size:

@@ -42,7 +42,8 @@ def database(tmp_path: Path) -> Path:
 
 
 def test_a_whole_database_is_left_to_the_broker(database: Path) -> None:
-    for content in (GOOD, HEAD[:-4] + pack(">I", 7) + b"of a later version"):
+    earlier = HEAD[:-1] + b"\5" + CHUNKS[0] + chunk(6, pack(">qIHH", 0, 0, 7, 9), b"forwarder")
+    for content in (GOOD, earlier, HEAD[:-1] + b"\7of a later version"):
         database.write_bytes(content)
         assert main(["broker-database", "--database", str(database)]) == os.EX_OK
         assert database.read_bytes() == content

@@ -23,13 +23,13 @@ def fail() -> Response:
 
 @pytest.fixture
 def server() -> Iterator[HealthServer]:
-    it = HealthServer("127.0.0.1", 0, {"/healthz": lambda: Response(200, "well\n"), "/bug": fail})
+    it = HealthServer("127.0.0.9", 0, {"/healthz": lambda: Response(200, "well\n"), "/bug": fail})
     yield it
     it.close()
 
 
 def connect(server: HealthServer) -> socket.socket:
-    return socket.create_connection(("127.0.0.1", server.port), timeout=30)
+    return socket.create_connection(("127.0.0.9", server.port), timeout=30)
 
 
 def ask(server: HealthServer, request: bytes) -> bytes:
@@ -130,7 +130,7 @@ def test_a_page_that_fails_ends_only_its_connection(
 def test_a_port_that_is_taken_costs_the_endpoint_and_nothing_else(
     server: HealthServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with _endpoint(HealthSettings(port=server.port), Snapshots(lambda: None)) as endpoint:
+    with _endpoint(HealthSettings(host="127.0.0.9", port=server.port), Snapshots(lambda: None)) as endpoint:
         assert endpoint is None
     assert "set health.port to a free port" in caplog.text
 
