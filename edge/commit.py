@@ -139,6 +139,7 @@ class CommitLoop:
         else:
             self._defer_ends(plan, ends)
         self._remember(plan)
+        by.planner.committed(plan)
         if plan.states:
             self._queues.withdraw(plan.replaced)
         for kind, count in batch.ignored.items():

@@ -312,7 +312,7 @@ class Forwarder:
                 # Whether a session was resumed matters, and is known, for the current connection only.
                 link = self._links[message.link]
                 resumed = message.retained and link.generation == message.generation and link.resumed
-                self._components.dispatcher.take(message, batch, now, resumed=resumed)
+                self._components.dispatcher.take(message, batch, resumed=resumed)
             case Acknowledged():
                 self._take_acknowledged(message, batch, now)
             case Connected(link, generation):
