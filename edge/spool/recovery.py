@@ -238,6 +238,10 @@ def _checksum(path: Path) -> int:
 
 
 def _aside(path: Path, system: System) -> Path:
+    for log in path.parent.glob(f"{path.name}.damaged-*-wal"):
+        whole = log.with_name(log.name.removesuffix("-wal"))
+        if not (whole.exists() or log_of(path).exists()):
+            return whole  # the power was cut before the database followed its log
     number = max((number for number, _ in _asides(path)), default=0) + 1
     stamp = system.now().strftime("%Y%m%dT%H%M%SZ")
     return path.with_name(f"{path.name}.damaged-{number:04d}-{stamp}")
