@@ -71,7 +71,7 @@ class Plan:
     (`dropped`); and the `states` of the cloud's state. `numbers` are the arrivals' in ordered inboxes.
 
     To do afterwards: remember `keys`, send `volatile` events and the `receipts` of each service, and count
-    dead letters by address and reason (`refused`) and by outbox (`letters`), events without room (`rejected`),
+    dead letters by address and reason (`refused`) and by outbox (`letters`), what is not stored (`rejected`),
     events that their reader does not handle (`not_wanted`), and what came down (`downlink_outcomes`).
     """
 

@@ -141,8 +141,8 @@ def owner_of(path: Path) -> Path:
 def take_over(path: Path, thing: str, capacity_bytes: int, system: System) -> str:
     """Write down that the spool at `path` is of `thing`; set that of another aside. Raises `OSError`.
 
-    Returns what a new spool there has to report of that, '' for nothing. Whose a spool without an owner's file
-    is, which an earlier version left, nobody knows: it stays, and also needs no room for that file.
+    Returns what a new spool there has to report of that, '' for nothing. A spool without an owner's file was
+    left by an earlier version. Its owner is unknown, so it stays, even if that file finds no room.
     """
     owner = said = ""
     with contextlib.suppress(FileNotFoundError):
@@ -155,7 +155,7 @@ def take_over(path: Path, thing: str, capacity_bytes: int, system: System) -> st
         _prune(path, capacity_bytes)
         said = f"the spool there was of {owner!r:.150}: it is kept beside it, and nothing of it is sent"
     try:
-        # Before there is a new one: while this fails, a repetition must find nothing more to set aside.
+        # Before the new spool exists: if this fails, the next attempt must find nothing more to set aside.
         durable.write(owner_of(path), f"{thing}\n{said}".encode())
     except OSError:
         if owner:
