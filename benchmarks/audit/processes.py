@@ -67,7 +67,7 @@ def _resident_kib(pid: int) -> int:
 
 
 def children(pid: int) -> list[int]:
-    """Return what a process has started and what still runs of it, by process id."""
+    """Return the ids of the running processes that a process started itself."""
     try:
         texts = [path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/children")]
     except OSError:
