@@ -149,7 +149,7 @@ class Planner:
         self._letters.update(plan.letters)
 
     def _is_flooded(self, outbox: str, plan: Plan) -> bool:
-        """Return whether `outbox` had its dead letters of this while."""
+        """Return whether `outbox` has used up the dead letters of the present interval."""
         if plan.uptime_ms >= self._letters_since_ms + LETTERS_EVERY_MS:
             self._letters.clear()
             self._letters_since_ms = plan.uptime_ms

@@ -153,7 +153,8 @@ def take_over(path: Path, thing: str, capacity_bytes: int, system: System) -> st
         _set_aside(path, system)
         note_of(path).unlink(missing_ok=True)
         _prune(path, capacity_bytes)
-        said = f"the spool there was of {owner!r:.150}: it is kept beside it, and nothing of it is sent"
+        kept = f"{path.name}.damaged-*"
+        said = f"there was a spool of {owner!r:.150}: it is kept as {kept}, and none of its events is sent"
     try:
         # Before the new spool exists: if this fails, the next attempt must find nothing more to set aside.
         durable.write(owner_of(path), f"{thing}\n{said}".encode())

@@ -8,7 +8,7 @@ from struct import pack
 
 import pytest
 
-from edge.broker_database import KEPT, find_damage
+from edge.broker_database import KEPT, KEPT_BYTES, find_damage
 from edge.command_line import main
 
 
@@ -59,13 +59,25 @@ def test_every_cut_and_every_block_of_zeros_over_a_head_is_found(database: Path)
         assert find_damage(database)
 
 
+def test_one_that_cannot_be_read_is_named(database: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    database.mkdir()
+    assert main(["broker-database", "--database", str(database)]) == os.EX_IOERR
+    assert "run this as root" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("most_bytes", "count"), [(KEPT_BYTES, KEPT), (2 * len(GOOD), 2), (1, 1)])
 def test_a_torn_one_is_kept_and_named_and_the_oldest_go(
-    database: Path, capsys: pytest.CaptureFixture[str]
+    database: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    most_bytes: int,
+    count: int,
 ) -> None:
+    monkeypatch.setattr("edge.broker_database.KEPT_BYTES", most_bytes)
     for number in range(1, 13):
         database.write_bytes(GOOD[:-number])
         assert main(["broker-database", "--database", str(database)]) == os.EX_OK
         assert f"kept as mosquitto.db.torn-{number}," in capsys.readouterr().err
         assert not database.exists()
     kept = {each.name: len(each.read_bytes()) for each in database.parent.iterdir()}
-    assert kept == {f"mosquitto.db.torn-{number}": len(GOOD) - number for number in range(13 - KEPT, 13)}
+    assert kept == {f"mosquitto.db.torn-{number}": len(GOOD) - number for number in range(13 - count, 13)}
