@@ -34,7 +34,7 @@ _CHUNKS: Final = {
 
 
 def set_aside_if_torn(database: Path) -> str:
-    """Set a torn database aside, so that the broker starts; return a report, '' for none. Raises `OSError`."""
+    """Set a torn database aside for the broker's start. Return a report, '' for none, or raise `OSError`."""
     try:
         damage = find_damage(database)
     except FileNotFoundError:

@@ -51,7 +51,7 @@ class Batch:
     """The input of one turn: `submissions`, events from the cloud (`downlinks`), deliveries that are `done`.
 
     After the commit the messages in `acknowledge` are acknowledged, the `questions` of services answered, and
-    what was `ignored` is counted.
+    it is counted if the home's broker has forgotten our session (`session_lost`).
     """
 
     submissions: list[Submission] = field(default_factory=list)
@@ -59,7 +59,7 @@ class Batch:
     done: list[Delivery] = field(default_factory=list)
     acknowledge: list[Received] = field(default_factory=list)
     questions: list[Question] = field(default_factory=list)
-    ignored: Counter[NotStored] = field(default_factory=Counter)
+    session_lost: bool = False
 
 
 @dataclass(slots=True)

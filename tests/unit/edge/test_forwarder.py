@@ -3,19 +3,20 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from edge.errors import SpoolError
+from edge.errors import SpoolCorruptError, SpoolError
 from edge.forwarder import Stop
-from edge.spool import StoredEvent
+from edge.spool import Spool, StoredEvent
 from eventplane.device_reports import DISCARDED, MANIFEST
 from eventplane.envelope import Envelope, parse_event
 from eventplane.names import EPOCH, SEQUENCE
 from eventplane.reasons import Outcome
 from eventplane.receipts import SPOOL_FULL, Receipt, digest, write_receipts
 from eventplane_client.mqtt import MAX_MESSAGE_BYTES
-from eventplane_mqtt.mailbox import LinkName
+from eventplane_mqtt.mailbox import Connected, LinkName
 from tests.unit.edge.downlinks import state
 from tests.unit.edge.fakes import ALARM, DEAD_LETTER, Device, MakeDevice, event, ordered
 
@@ -34,7 +35,31 @@ def test_what_arrived_is_stored_then_acknowledged_in_order_with_one_message_of_r
     assert device.spool.backlog() == {"device.outbox": 3}
 
 
-def test_a_session_that_the_broker_has_forgotten_is_reported(device: Device) -> None:
+@pytest.fixture(params=[False, True])
+def failing(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> list[SpoolError]:
+    """What the next commits raise: without or with an error of the disk at each connection."""
+    commit, errors = Spool.commit, list[SpoolError]()
+
+    def fail(spool: Spool, *arguments: Any, **options: Any) -> None:
+        if request.param and errors:
+            raise errors.pop()
+        commit(spool, *arguments, **options)
+
+    monkeypatch.setattr(Spool, "commit", fail)
+    return errors
+
+
+def connect_without_session(device: Device, failing: list[SpoolError]) -> None:
+    device.local.last.resumed = False
+    failing.append(SpoolCorruptError(device.path, "a bad page"))
+    generation = device.links[LOCAL].generation
+    device.turn(Connected(LOCAL, generation), device.from_service(event(f"e{generation}")))
+    device.turn(after=61.0)
+
+
+def test_a_session_that_the_broker_has_forgotten_is_reported(
+    device: Device, failing: list[SpoolError]
+) -> None:
     lost = ("eventplane/+/outbox", "session_lost")
     assert device.not_stored()[lost] == 0
     for times in (1, 2, 3):
@@ -42,16 +67,14 @@ def test_a_session_that_the_broker_has_forgotten_is_reported(device: Device) -> 
             device.restart(connected=False)
         else:
             device.disconnect(LOCAL)
-        device.local.last.resumed = False
-        device.connect(LOCAL)
-        device.turn(after=61.0)
+        connect_without_session(device, failing)
         assert device.not_stored()[lost] == times
+    assert device.forwarder.counts.sessions_lost == 2
 
 
-def test_a_first_connection_has_no_session_to_miss(make: MakeDevice) -> None:
+def test_a_first_connection_has_no_session_to_miss(make: MakeDevice, failing: list[SpoolError]) -> None:
     device = make(connected=False, settled=False)
-    device.local.last.resumed = False
-    device.connect(LOCAL)
+    connect_without_session(device, failing)
     assert not device.not_stored()
 
 
