@@ -8,7 +8,7 @@ from struct import pack
 
 import pytest
 
-from edge.broker_database import KEPT, KEPT_BYTES, find_damage
+from edge.broker_database import KEPT, find_damage, set_aside_if_torn
 from edge.command_line import main
 
 
@@ -65,19 +65,17 @@ def test_one_that_cannot_be_read_is_named(database: Path, capsys: pytest.Capture
     assert "run this as root" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("most_bytes", "count"), [(KEPT_BYTES, KEPT), (2 * len(GOOD), 2), (1, 1)])
 def test_a_torn_one_is_kept_and_named_and_the_oldest_go(
-    database: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    most_bytes: int,
-    count: int,
+    database: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("edge.broker_database.KEPT_BYTES", most_bytes)
     for number in range(1, 13):
         database.write_bytes(GOOD[:-number])
         assert main(["broker-database", "--database", str(database)]) == os.EX_OK
         assert f"kept as mosquitto.db.torn-{number}," in capsys.readouterr().err
         assert not database.exists()
     kept = {each.name: len(each.read_bytes()) for each in database.parent.iterdir()}
-    assert kept == {f"mosquitto.db.torn-{number}": len(GOOD) - number for number in range(13 - count, 13)}
+    assert kept == {f"mosquitto.db.torn-{number}": len(GOOD) - number for number in range(13 - KEPT, 13)}
+    monkeypatch.setattr("edge.broker_database.KEPT_BYTES", 2 * len(GOOD))
+    database.write_bytes(GOOD[:-1])
+    assert "13," in set_aside_if_torn(database)
+    assert len(list(database.parent.iterdir())) == 2

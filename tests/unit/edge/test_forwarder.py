@@ -3,13 +3,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
 from edge.errors import SpoolCorruptError, SpoolError
 from edge.forwarder import Stop
-from edge.spool import Spool, StoredEvent
+from edge.spool import StoredEvent
 from eventplane.device_reports import DISCARDED, MANIFEST
 from eventplane.envelope import Envelope, parse_event
 from eventplane.names import EPOCH, SEQUENCE
@@ -35,30 +34,21 @@ def test_what_arrived_is_stored_then_acknowledged_in_order_with_one_message_of_r
     assert device.spool.backlog() == {"device.outbox": 3}
 
 
-@pytest.fixture(params=[False, True])
-def failing(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> list[SpoolError]:
-    """What the next commits raise: without or with an error of the disk at each connection."""
-    commit, errors = Spool.commit, list[SpoolError]()
+def connect_without_session(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first attempt to commit what comes with the connection fails."""
 
-    def fail(spool: Spool, *arguments: Any, **options: Any) -> None:
-        if request.param and errors:
-            raise errors.pop()
-        commit(spool, *arguments, **options)
+    def fail(*_: object, **__: object) -> None:
+        raise SpoolCorruptError(device.path, "a bad page")
 
-    monkeypatch.setattr(Spool, "commit", fail)
-    return errors
-
-
-def connect_without_session(device: Device, failing: list[SpoolError]) -> None:
     device.local.last.resumed = False
-    failing.append(SpoolCorruptError(device.path, "a bad page"))
+    monkeypatch.setattr(device.spool, "commit", fail)
     generation = device.links[LOCAL].generation
     device.turn(Connected(LOCAL, generation), device.from_service(event(f"e{generation}")))
     device.turn(after=61.0)
 
 
 def test_a_session_that_the_broker_has_forgotten_is_reported(
-    device: Device, failing: list[SpoolError]
+    device: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lost = ("eventplane/+/outbox", "session_lost")
     assert device.not_stored()[lost] == 0
@@ -67,14 +57,14 @@ def test_a_session_that_the_broker_has_forgotten_is_reported(
             device.restart(connected=False)
         else:
             device.disconnect(LOCAL)
-        connect_without_session(device, failing)
+        connect_without_session(device, monkeypatch)
         assert device.not_stored()[lost] == times
     assert device.forwarder.counts.sessions_lost == 2
 
 
-def test_a_first_connection_has_no_session_to_miss(make: MakeDevice, failing: list[SpoolError]) -> None:
+def test_a_first_connection_has_no_session_to_miss(make: MakeDevice, monkeypatch: pytest.MonkeyPatch) -> None:
     device = make(connected=False, settled=False)
-    connect_without_session(device, failing)
+    connect_without_session(device, monkeypatch)
     assert not device.not_stored()
 
 

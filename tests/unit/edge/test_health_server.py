@@ -92,23 +92,21 @@ def test_a_client_that_hangs_up_early_harms_nobody(server: HealthServer) -> None
     assert ask(server, GOOD).startswith(b"HTTP/1.1 200")
 
 
-@pytest.mark.parametrize(("sent", "answer"), [(b"GET /healthz HTTP/1.1\r\n", b""), (GOOD, b"H")])
-def test_a_client_that_is_slow_or_never_hangs_up_does_not_keep_the_next_one_waiting(
-    server: HealthServer, monkeypatch: pytest.MonkeyPatch, sent: bytes, answer: bytes
+@pytest.mark.parametrize(
+    ("sent", "answer", "clients"),
+    [(b"GET /healthz HTTP/1.1\r\n", b"", 1), (GOOD, b"H", 1), (b"", b"", module._QUEUED)],
+    ids=["slow", "never hangs up", "silent"],
+)
+def test_clients_that_linger_do_not_keep_the_next_one_waiting(
+    server: HealthServer, monkeypatch: pytest.MonkeyPatch, sent: bytes, answer: bytes, clients: int
 ) -> None:
-    monkeypatch.setattr(module, "CONNECTION_S", 0.05)
-    with connect(server) as other:
-        other.sendall(sent)
+    monkeypatch.setattr(module, "CONNECTION_S", 0.02)
+    with contextlib.ExitStack() as others:
+        for _ in range(clients):
+            other = others.enter_context(connect(server))
+            other.sendall(sent)
         assert ask(server, GOOD).startswith(b"HTTP/1.1 200")
         assert other.recv(1) == answer
-
-
-def test_a_queue_of_silent_clients_passes(server: HealthServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "CONNECTION_S", 0.02)
-    with contextlib.ExitStack() as silent:
-        for _ in range(module._QUEUED):
-            silent.enter_context(connect(server))
-        assert ask(server, GOOD).startswith(b"HTTP/1.1 200")
 
 
 def test_a_page_that_fails_ends_only_its_connection(
