@@ -1,6 +1,6 @@
 """Check the database of Mosquitto before it starts, and set a torn one aside.
 
-Mosquitto does not start with one that ends early, and drops without a word what zeros have replaced. The
+Mosquitto does not start with one that ends early, and silently drops what zeros have replaced. The
 format is that of Mosquitto 2.0 and 2.1 (its src/persist.h): a header, then chunks of known lengths, and no
 checksum. So damage within a message's payload does not show, nor does an end between two chunks.
 """
@@ -12,13 +12,15 @@ from pathlib import Path
 from struct import Struct
 from typing import BinaryIO, Final
 
-KEPT: Final = 3
-"""Torn files that are kept, the newest."""
+KEPT, KEPT_BYTES = 3, 64 * 1024 * 1024
+"""Torn files that are kept: the newest, and as many before it as are no more in number and bytes together."""
 
 _MAGIC: Final = b"\0\xb5\0mosquitto db"
 _HEADER: Final = Struct(">15sII")  # magic, unused, version
 _CHUNK: Final = Struct(">II")  # kind, length
-_VERSIONS: Final = (5, 6)
+_VERSION: Final = 6
+"""What 2.0 and 2.1 write. They also read 5, whose heads are shorter: that of 1.6, before an upgrade."""
+
 _CONFIGURATION: Final = 1
 _CHUNKS: Final = {
     _CONFIGURATION: (Struct(">16x"), 0),
@@ -32,7 +34,7 @@ _CHUNKS: Final = {
 
 
 def set_aside_if_torn(database: Path) -> str:
-    """Set a torn database aside, so that the broker starts without it; return what to say, '' for nothing."""
+    """Set a torn database aside for the broker's start. Return a report, '' for none, or raise `OSError`."""
     try:
         damage = find_damage(database)
     except FileNotFoundError:
@@ -41,11 +43,14 @@ def set_aside_if_torn(database: Path) -> str:
         return ""
     number = max((number for number, _ in _torn(database)), default=0) + 1
     aside = database.replace(database.with_name(f"{database.name}.torn-{number}"))
-    for _, older in _torn(database)[:-KEPT]:
-        older.unlink()
+    size = 0
+    for place, (_, torn) in enumerate(reversed(_torn(database))):
+        size += torn.stat().st_size
+        if place and (place >= KEPT or size > KEPT_BYTES):
+            torn.unlink()
     return (
-        f"{database} is torn: {damage}. It is kept as {aside.name}, and the broker starts without it: what "
-        "waited in it is lost, but for what services with receipts send again"
+        f"{database} is torn: {damage}. It is kept as {aside.name}, and the broker starts without it: the "
+        "messages in it are lost, except those that services with receipts send again"
     )
 
 
@@ -59,7 +64,7 @@ def find_damage(database: Path) -> str:
         magic, _, version = _HEADER.unpack(file.read(_HEADER.size))
         if magic != _MAGIC:
             return "it does not begin as one"
-        if version not in _VERSIONS:
+        if version != _VERSION:
             return "" if version else "its header is cut"
         at, kinds = _HEADER.size, {_CONFIGURATION}
         while at < size:

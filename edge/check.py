@@ -84,7 +84,7 @@ def expires_soon(cloud: CloudSettings, now: datetime) -> str | None:
 
 
 def _spool(spool: Path) -> Iterator[SettingProblem]:
-    folder = spool.absolute().parent
+    folder = spool.resolve().parent
     kind, mounted = "", Path("/")
     with suppress(OSError):
         for line in MOUNTS.read_text("utf-8", "replace").splitlines():

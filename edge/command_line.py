@@ -183,7 +183,13 @@ def _announce(options: Options) -> int:
 def _broker_database(options: Options) -> int:
     from edge.broker_database import set_aside_if_torn
 
-    if said := set_aside_if_torn(Path(options["database"])):
+    database = options["database"]
+    try:
+        said = set_aside_if_torn(Path(database))
+    except OSError as error:
+        print(f"{database}: {error}; run this as root, and see that its disk works", file=sys.stderr)
+        return os.EX_IOERR
+    if said:
         print(said, file=sys.stderr)
     return os.EX_OK
 

@@ -139,10 +139,11 @@ class CommitLoop:
         else:
             self._defer_ends(plan, ends)
         self._remember(plan)
+        by.planner.committed(plan)
         if plan.states:
             self._queues.withdraw(plan.replaced)
-        for kind, count in batch.ignored.items():
-            self._counts.lost(kind, count)
+        if batch.session_lost:
+            self._counts.session_lost()
         self._counts.rejected(plan.rejected)
         self._counts.not_wanted(plan.not_wanted)
         self._reporter.stored(made, now)

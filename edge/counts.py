@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from edge.spool import Discard
 from eventplane.reasons import Outcome, Reason
+from eventplane.topics import OUTBOXES
 
 MOST_KINDS = 100
 """Different kinds of events that `not_stored` distinguishes; a report of them has to fit an event."""
@@ -22,7 +23,6 @@ MOST_CHARACTERS = 100
 
 OTHER_TYPES = "(other types)"
 OTHER_CHANNELS = "(other channels)"
-
 
 SESSION_LOST = "session_lost"
 """Why messages in our forgotten session at the home's broker are lost: counts how often, not the messages."""
@@ -70,6 +70,11 @@ class Counts:
         """Count events that never got a number."""
         self._note(kind, count)
         self.unreported += count
+
+    def session_lost(self) -> None:
+        """Count that the home's broker had forgotten our session, with an unknown number of messages."""
+        self.sessions_lost += 1
+        self.lost(NotStored(OUTBOXES, "", SESSION_LOST))
 
     def not_wanted(self, kinds: Mapping[NotStored, int]) -> None:
         """Count deliveries that were left out because no reader handles them: reported, but no loss."""

@@ -7,12 +7,11 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum, auto
 
-from edge.counts import NotStored
 from edge.delivery_queues import DeliveryQueues
 from edge.inbox import InboxPump
 from edge.interest import Interest
 from edge.numbering import expiring
-from edge.planning import LETTERS_EVERY_MS, MOST_LETTERS, Batch, Question, Submission
+from edge.planning import Batch, Question, Submission
 from edge.spool import PendingDelivery
 from eventplane.contract import Channel, Contract, ParticipantKind, Priority
 from eventplane.conversation.questions import QuestionError, read_handlers_question, read_state_question
@@ -46,13 +45,6 @@ _DEAD_LETTER_BYTES = 4096
 
 _SMALL_BYTES = 10 * 1024
 """No dead letter of `_DEAD_LETTER_BYTES` is larger: a smaller one was not refused for its size."""
-
-MOST_UNKNOWN = MOST_LETTERS
-"""Dead letters of unknown outboxes in UNKNOWN_EVERY_S seconds; further messages are counted and reported.
-
-Ours: enough to find a misspelt topic, too few to fill a spool or the uplink's quota with them."""
-
-UNKNOWN_EVERY_S = LETTERS_EVERY_MS / 1_000
 
 _TOPIC_CHARACTERS = 200
 """Of an unknown topic in its dead letter, which has to fit an event: MQTT allows 65,535 bytes."""
@@ -170,10 +162,8 @@ class Dispatcher:
         self._inboxes = inboxes
         self._queues = queues
         self._interest = interest
-        self._unknown = 0
-        self._unknown_since = float("-inf")
 
-    def take(self, message: Received, batch: Batch, now: float, *, resumed: bool = False) -> None:
+    def take(self, message: Received, batch: Batch, *, resumed: bool = False) -> None:
         """Sort `message` into `batch`; whatever it is, it is acknowledged once the batch is committed.
 
         `resumed`: it came over a session that existed before this connection.
@@ -183,7 +173,7 @@ class Dispatcher:
             self._take_downlink(message.payload, batch)
             return
         if (found := self._topics.get(message.topic)) is None:
-            self._take_unknown(message, batch, now)
+            self._take_unknown(message, batch)
             return
         role, channel = found
         payload = message.payload
@@ -238,20 +228,13 @@ class Dispatcher:
             Submission(original, channel.address, channel, refusal, ends=pending.delivery)
         )
 
-    def _take_unknown(self, message: Received, batch: Batch, now: float) -> None:
+    def _take_unknown(self, message: Received, batch: Batch) -> None:
         """Take what came on no topic of the contract: an unknown outbox, or one of an earlier contract."""
         if not message.payload:
             return  # it clears a retained message
         if not is_outbox_topic(message.topic):
             # Receipts, questions, announcements: no events, and services repeat them without end.
             _log.warning("a message on %s ignored: the contract in force has no use for it", message.topic)
-            return
-        if now >= self._unknown_since + UNKNOWN_EVERY_S:
-            self._unknown, self._unknown_since = 0, now
-        self._unknown += 1
-        if self._unknown > MOST_UNKNOWN:
-            # By the filter: a million topics must not become a million counters.
-            batch.ignored[NotStored(OUTBOXES, "", Reason.UNKNOWN_CHANNEL)] += 1
             return
         topic = message.topic[:_TOPIC_CHARACTERS]
         detail = f"no participant of the contract has the outbox {topic!r}; correct the topic, "

@@ -15,7 +15,7 @@ from typing import Protocol
 
 from edge.commit import GroupCommit
 from edge.components import Components, Dependencies
-from edge.counts import SESSION_LOST, Counts, NotStored
+from edge.counts import Counts
 from edge.errors import SpoolCorruptError, SpoolError, SpoolUnavailableError
 from edge.health_status import LOST_SESSION_REMEDY
 from edge.interest import Interest
@@ -31,7 +31,7 @@ from eventplane.conversation.questions import HandlersQuestion, StateQuestion
 from eventplane.downlink.device import AckStatus
 from eventplane.reasons import Reason
 from eventplane.receipts import write_receipts
-from eventplane.topics import OUTBOXES, receipt_topic
+from eventplane.topics import receipt_topic
 from eventplane_mqtt.link import Link
 from eventplane_mqtt.mailbox import Acknowledged, Connected, Disconnected, LinkName, Received
 from eventplane_mqtt.mailbox import Message as MqttMessage
@@ -312,7 +312,7 @@ class Forwarder:
                 # Whether a session was resumed matters, and is known, for the current connection only.
                 link = self._links[message.link]
                 resumed = message.retained and link.generation == message.generation and link.resumed
-                self._components.dispatcher.take(message, batch, now, resumed=resumed)
+                self._components.dispatcher.take(message, batch, resumed=resumed)
             case Acknowledged():
                 self._take_acknowledged(message, batch, now)
             case Connected(link, generation):
@@ -330,8 +330,7 @@ class Forwarder:
         """Count it as a loss of nobody knows how much if the home's broker has forgotten our session."""
         had_one = self._local.connects > 1 or self._given_spool.origin.kind in ("resumed", "recovered")
         if had_one and not self._local.resumed:
-            self.counts.sessions_lost += 1
-            batch.ignored[NotStored(OUTBOXES, "", SESSION_LOST)] += 1
+            batch.session_lost = True
             _log.error(
                 "the home's broker had forgotten the forwarder's session: an unknown number of messages that "
                 "waited there is lost, but for those with receipts, which come again; %s",

@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from edge.health_status import Finding, Health, Status, overall, to_json
 from edge.metrics import CONTENT_TYPE, Families, render
+from eventplane_mqtt.endpoint import is_on_this_device
 
 _log = logging.getLogger(__name__)
 
@@ -40,7 +41,6 @@ _REQUEST_LINE = re.compile(rb"([A-Z]{1,16}) (/[!-~]*) HTTP/1\.[01]")
 _HEAD_END = re.compile(rb"\r?\n\r?\n")
 _HOST = re.compile(rb"(?im)^host:[ \t]*(.*?)(?::[0-9]+)?[ \t]*\r?$")
 _ORIGIN = re.compile(rb"(?im)^origin:")
-_LOOPBACK = frozenset({b"127.0.0.1", b"localhost", b"[::1]"})
 _REASONS = {
     200: "OK",
     400: "Bad Request",
@@ -94,8 +94,8 @@ def is_from_page(received: bytes, *, is_local: bool) -> bool:
     An endpoint that `is_local` is on the loopback interface; any other may be called by any name.
     """
     host = _HOST.search(received)
-    is_renamed = is_local and host is not None and host[1].lower() not in _LOOPBACK
-    return is_renamed or _ORIGIN.search(received) is not None
+    name = host[1].decode("latin-1").lower().strip("[]") if host else "localhost"
+    return (is_local and not is_on_this_device(name)) or _ORIGIN.search(received) is not None
 
 
 class Snapshot(NamedTuple):
@@ -173,7 +173,7 @@ class HealthServer:
     def __init__(self, host: str, port: int, pages: Mapping[str, Callable[[], Response]]) -> None:
         self._pages = pages
         self._closed = threading.Event()
-        self._is_local = host in ("127.0.0.1", "localhost", "::1")
+        self._is_local = is_on_this_device(host)
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self._listener = socket.create_server((host, port), family=family, backlog=_QUEUED)
         self.port: int = self._listener.getsockname()[1]

@@ -24,8 +24,8 @@ from eventplane.topics import OUTBOXES
 from eventplane_mqtt.mailbox import Received
 
 MOST_LETTERS, LETTERS_EVERY_MS = 100, 60_000
-"""Dead letters of one outbox in so many milliseconds: what it sends beyond is counted and reported. Ours:
-enough to see what is wrong."""
+"""Dead letters of one outbox, or of all unknown ones, in so many milliseconds: what comes beyond is counted
+and reported. Ours: enough to see what is wrong or to find a misspelt topic, too few to fill a spool."""
 
 Question = StateQuestion | HandlersQuestion
 
@@ -51,7 +51,7 @@ class Batch:
     """The input of one turn: `submissions`, events from the cloud (`downlinks`), deliveries that are `done`.
 
     After the commit the messages in `acknowledge` are acknowledged, the `questions` of services answered, and
-    what was `ignored` is counted.
+    it is counted if the home's broker has forgotten our session (`session_lost`).
     """
 
     submissions: list[Submission] = field(default_factory=list)
@@ -59,7 +59,7 @@ class Batch:
     done: list[Delivery] = field(default_factory=list)
     acknowledge: list[Received] = field(default_factory=list)
     questions: list[Question] = field(default_factory=list)
-    ignored: Counter[NotStored] = field(default_factory=Counter)
+    session_lost: bool = False
 
 
 @dataclass(slots=True)
@@ -71,8 +71,8 @@ class Plan:
     (`dropped`); and the `states` of the cloud's state. `numbers` are the arrivals' in ordered inboxes.
 
     To do afterwards: remember `keys`, send `volatile` events and the `receipts` of each service, and count
-    dead letters by address and reason (`refused`), events without room (`rejected`), events that their
-    reader does not handle (`not_wanted`), and what came down (`downlink_outcomes`).
+    dead letters by address and reason (`refused`) and by outbox (`letters`), what is not stored (`rejected`),
+    events that their reader does not handle (`not_wanted`), and what came down (`downlink_outcomes`).
     """
 
     start: SequenceNumber
@@ -88,6 +88,7 @@ class Plan:
     volatile: list[VolatileEvent] = field(default_factory=list)
     receipts: dict[str, list[Receipt]] = field(default_factory=dict)
     refused: Counter[tuple[str, str]] = field(default_factory=Counter)
+    letters: Counter[str] = field(default_factory=Counter)
     rejected: Counter[NotStored] = field(default_factory=Counter)
     not_wanted: Counter[NotStored] = field(default_factory=Counter)
     downlink_outcomes: Counter[str] = field(default_factory=Counter)
@@ -124,30 +125,35 @@ class Planner:
     def add(self, submission: Submission, plan: Plan, pressure: Pressure) -> None:
         """Add to `plan` what becomes of `submission` where `pressure` leaves room."""
         decision = self._decide(submission, plan)
-        refused = decision.refused
-        if refused is not None and submission.ends is None and self._is_flooded(submission, plan.uptime_ms):
-            plan.rejected[NotStored(_counted_as(submission), "", refused)] += 1
+        refused, counted_as = decision.refused, _counted_as(submission)
+        is_new = decision.arrival is not None and submission.ends is None
+        if refused is not None and is_new and self._is_flooded(counted_as, plan):
+            plan.rejected[NotStored(counted_as, "", refused)] += 1
         elif decision.arrival is not None and not _finds_room(submission, decision.arrival, pressure):
             refused = SPOOL_FULL
             plan.volatile.extend(decision.unstored)
             if submission.ends is None:
-                plan.rejected[NotStored(_counted_as(submission), decision.type, SPOOL_FULL)] += 1
+                plan.rejected[NotStored(counted_as, decision.type, SPOOL_FULL)] += 1
         else:
             _keep(decision, plan)
             if refused is not None:
                 plan.refused[submission.address, refused] += 1
+                plan.letters[counted_as] += is_new
         self._end(submission, refused, plan)
         if submission.answer is not None:
             answers = plan.receipts.setdefault(submission.answer, [])
             answers.append(Receipt(digest(submission.payload), refused))
 
-    def _is_flooded(self, submission: Submission, uptime_ms: int) -> bool:
-        """Return whether a known outbox had its dead letters of this while."""
-        if uptime_ms >= self._letters_since_ms + LETTERS_EVERY_MS:
+    def committed(self, plan: Plan) -> None:
+        """Count the dead letters of `plan`."""
+        self._letters.update(plan.letters)
+
+    def _is_flooded(self, outbox: str, plan: Plan) -> bool:
+        """Return whether `outbox` has used up the dead letters of the present interval."""
+        if plan.uptime_ms >= self._letters_since_ms + LETTERS_EVERY_MS:
             self._letters.clear()
-            self._letters_since_ms = uptime_ms
-        self._letters[submission.address] += submission.address == submission.channel.address
-        return self._letters[submission.address] > MOST_LETTERS
+            self._letters_since_ms = plan.uptime_ms
+        return self._letters[outbox] + plan.letters[outbox] >= MOST_LETTERS
 
     def _decide(self, submission: Submission, plan: Plan) -> Decision:
         payload, channel = submission.payload, submission.channel

@@ -153,13 +153,14 @@ class Link:
         self._connection = self._dial(self.generation)
 
     def connected(self, generation: int, now: float) -> bool:
-        """Note that a connection is up; False for an earlier one."""
+        """Note that a connection is up, once or again; False for an earlier one."""
         if not self._is_current(generation):
             return False
-        self.up = True
-        self.up_since = now
-        self.connects += 1
-        _log.info("%s broker connected (connection %d)", self.name, generation)
+        if not self.up:
+            self.up = True
+            self.up_since = now
+            self.connects += 1
+            _log.info("%s broker connected (connection %d)", self.name, generation)
         return True
 
     def disconnected(self, generation: int, reason: str, now: float) -> bool:

@@ -11,6 +11,7 @@ from typing import Final
 
 import pytest
 
+from benchmarks.audit.processes import children
 from local.background import Background
 
 _PROC: Final = Path("/proc")
@@ -59,16 +60,10 @@ def only_the_loopback_interface() -> Iterator[None]:
 
 
 def _tree() -> Iterator[int]:
-    children: dict[int, list[int]] = {}
-    for stat in _PROC.glob("[0-9]*/stat"):
-        with suppress(OSError):
-            parent = int(stat.read_text().rpartition(")")[2].split()[1])
-            children.setdefault(parent, []).append(int(stat.parent.name))
     waiting = [os.getpid()]
     while waiting:
-        pid = waiting.pop()
-        waiting += children.get(pid, [])
-        yield pid
+        yield (pid := waiting.pop())
+        waiting += children(pid)
 
 
 def _sockets(pid: int) -> Iterator[str]:

@@ -53,7 +53,7 @@ def _cpu_s(pid: int) -> float:
         times = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:15]
     except OSError:
         return 0.0
-    return sum(map(int, times)) / _TICKS_S + sum(_cpu_s(child) for child in _children(pid))
+    return sum(map(int, times)) / _TICKS_S + sum(_cpu_s(child) for child in children(pid))
 
 
 def _resident_kib(pid: int) -> int:
@@ -63,10 +63,11 @@ def _resident_kib(pid: int) -> int:
     except OSError:
         return 0
     own = next((int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS:")), 0)
-    return own + sum(_resident_kib(child) for child in _children(pid))
+    return own + sum(_resident_kib(child) for child in children(pid))
 
 
-def _children(pid: int) -> list[int]:
+def children(pid: int) -> list[int]:
+    """Return the ids of the running processes that a process started itself."""
     try:
         texts = [path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/children")]
     except OSError:

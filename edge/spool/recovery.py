@@ -138,24 +138,33 @@ def owner_of(path: Path) -> Path:
     return path.with_name(path.name + ".owner")
 
 
-def set_aside_of_another(path: Path, thing: str, capacity_bytes: int, system: System) -> str:
-    """Set the spool at `path` aside unless it is of `thing`; return what was done, '' for nothing.
+def take_over(path: Path, thing: str, capacity_bytes: int, system: System) -> str:
+    """Write down that the spool at `path` is of `thing`; set that of another aside. Raises `OSError`.
 
-    Whose a spool without an owner's file is, which an earlier version left, nobody knows: it stays.
+    Returns what a new spool there has to report of that, '' for nothing. A spool without an owner's file was
+    left by an earlier version. Its owner is unknown, so it stays, even if that file finds no room.
     """
-    try:
-        owner = owner_of(path).read_text(encoding="utf-8", errors="replace")
-    except FileNotFoundError:
-        return ""
+    owner = said = ""
+    with contextlib.suppress(FileNotFoundError):
+        owner, _, said = owner_of(path).read_text(encoding="utf-8", errors="replace").partition("\n")
     if owner == thing:
-        return ""
-    aside = _set_aside(path, system)
-    note_of(path).unlink(missing_ok=True)
-    _prune(path, capacity_bytes)
-    return f"the spool there was of {owner!r:.150}: it is kept as {aside.name}, and nothing of it is sent"
+        return said
+    if owner:
+        _set_aside(path, system)
+        note_of(path).unlink(missing_ok=True)
+        _prune(path, capacity_bytes)
+        kept = f"{path.name}.damaged-*"
+        said = f"there was a spool of {owner!r:.150}: it is kept as {kept}, and none of its events is sent"
+    try:
+        # Before the new spool exists: if this fails, the next attempt must find nothing more to set aside.
+        durable.write(owner_of(path), f"{thing}\n{said}".encode())
+    except OSError:
+        if owner:
+            raise
+    return said
 
 
-def _set_aside(path: Path, system: System) -> Path:
+def _set_aside(path: Path, system: System) -> None:
     aside = _aside(path, system)
     for side in ("-wal", ""):
         with contextlib.suppress(FileNotFoundError):
@@ -164,7 +173,6 @@ def _set_aside(path: Path, system: System) -> Path:
     marker_of(path).unlink(missing_ok=True)
     # Another file at this place must never meet its log.
     durable.sync(path.parent)
-    return aside
 
 
 @contextlib.contextmanager
@@ -231,6 +239,10 @@ def _checksum(path: Path) -> int:
 
 
 def _aside(path: Path, system: System) -> Path:
+    for log in path.parent.glob(f"{path.name}.damaged-*-wal"):
+        whole = log.with_name(log.name.removesuffix("-wal"))
+        if not (whole.exists() or log_of(path).exists()):
+            return whole  # the power was cut before the database followed its log
     number = max((number for number, _ in _asides(path)), default=0) + 1
     stamp = system.now().strftime("%Y%m%dT%H%M%SZ")
     return path.with_name(f"{path.name}.damaged-{number:04d}-{stamp}")

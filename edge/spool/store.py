@@ -44,13 +44,7 @@ from edge.spool.records import (
     SpoolOrigin,
     StoredEvent,
 )
-from edge.spool.recovery import (
-    finish_recovery,
-    marker_of,
-    owner_of,
-    recover,
-    set_aside_of_another,
-)
+from edge.spool.recovery import finish_recovery, marker_of, recover, take_over
 from edge.spool.space import Space, reserve_of, written_bytes
 from edge.spool.tables import (
     DeviceStates,
@@ -115,7 +109,6 @@ class Spool:
     ) -> None:
         self.path = path
         self._thing = thing
-        self._set_aside = ""
         self.is_on_disk = on_disk
         self._capacities = capacity_bytes, capacity_deliveries
         self._system = system
@@ -322,16 +315,12 @@ class Spool:
         in_use = SpoolError(path, "another forwarder writes it", "stop that one first")
         undo.enter_context(durable.only_one(path, in_use))
         finish_recovery(path, capacity_bytes, self._system)
-        if self._thing is not None:
-            self._set_aside = set_aside_of_another(path, self._thing, capacity_bytes, self._system)
         try:
             self._open_without_room(undo)
         except SpoolCorruptError as error:
             recover(path, error.damage, self._system)
             finish_recovery(path, capacity_bytes, self._system)
             self._open_without_room(undo)
-        if self._thing is not None and (self._set_aside or not owner_of(path).exists()):
-            durable.write(owner_of(path), self._thing.encode())
 
     def _open_without_room(self, undo: contextlib.ExitStack) -> None:
         """A start on a full disk takes the reserve."""
@@ -343,8 +332,9 @@ class Spool:
 
     def _open(self, undo: contextlib.ExitStack) -> None:
         """Raises `SpoolCorruptError` for all damage that shows without reading everything."""
-        path = self.path
+        path, (capacity_bytes, _) = self.path, self._capacities
         with self._errors("cannot be opened"), contextlib.ExitStack() as attempt:
+            said = take_over(path, self._thing, capacity_bytes, self._system) if self._thing else ""
             if marker_of(path).exists():
                 damage = marker_of(path).read_text(encoding="utf-8", errors="replace")
                 raise SpoolCorruptError(path, damage or "it was found damaged while it was used")
@@ -360,7 +350,7 @@ class Spool:
                     announced = self._check_new(note)
                     clock = UptimeClock(self._system.uptime)
                     with transaction(self._db):
-                        create(self._db, SpoolOrigin("created", self._set_aside), clock, announced.epoch)
+                        create(self._db, SpoolOrigin("created", said), clock, announced.epoch)
                 self._load(path)
                 _check_commits(note, self._device)
             # A process that was killed may have left a commit, or a name, that a power cut still undoes; what

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from pwd import getpwnam
 from typing import Final
 
 from eventplane_mqtt.discovery import ProfileError
@@ -27,8 +29,6 @@ _LIMITS: Final = {
     "message_size_limit": 0,
 }
 """The limits that concern the forwarder, with Mosquitto's defaults."""
-
-_USERS: Final = Path("/etc/passwd")
 
 Included = Callable[[str], Iterable[tuple[str, str]]]
 """Returns name and text of each file in the value of `include_dir`. Raises `ProfileError`."""
@@ -107,9 +107,9 @@ def limit_warnings(file: Path, most_in_flight: int, most_bytes: int, user: str =
     reader = _ProfileReader(_included)
     reader.read(str(file), _text(file))
     limits = {**_LIMITS, **reader.limits}
-    users = (each.split(":") for each in _USERS.read_text("utf-8", "replace").splitlines())
-    # Without its package nobody knows as whom it runs.
-    ids = next(((int(each[2]), int(each[3])) for each in users if each[0] == user), None)
+    ids = None
+    with suppress(KeyError):  # without its package nobody knows as whom it runs
+        ids = getpwnam(user)[2:4]
     remedy = "chown mosquitto:mosquitto and chmod 600, which Mosquitto 2.0 and 2.1 both take"
     found = [
         f"{where}: {name} cannot be read by Mosquitto: {remedy}"

@@ -133,6 +133,15 @@ def test_a_client_gets_so_many_publishes_before_it_acknowledges_one(cloud: Cloud
     assert len(device.answers) == rules.IOT_UNACKNOWLEDGED.most
 
 
+def run(cloud: Cloud, process: Any, bodies: list[str], **size: int) -> None:
+    """Let a function process messages in batches of a `size`."""
+    wired: Any = lambda _: QueueReader(process)  # noqa: E731
+    Function(cloud, "reader", cloud.work, wired, replace(PLANE.downlink.reader, **size))
+    for each in bodies:
+        cloud.sqs.send_message(QueueUrl=cloud.work, MessageBody=each)
+    cloud.engine.run(1_000.0)
+
+
 def test_a_batch_of_a_function_fits_a_call(cloud: Cloud) -> None:
     batches: list[int] = []
 
@@ -140,12 +149,7 @@ def test_a_batch_of_a_function_fits_a_call(cloud: Cloud) -> None:
         batches.append(sum(len(each.body) for each in messages))
         return frozenset()
 
-    size = replace(PLANE.downlink.reader, batch_size=100, batch_window_s=10)
-    wired: Any = lambda _: QueueReader(process)  # noqa: E731
-    Function(cloud, "reader", cloud.work, wired, size)
-    for _ in range(8):
-        cloud.sqs.send_message(QueueUrl=cloud.work, MessageBody="x" * rules.SQS_MESSAGE.most)
-    cloud.engine.run(60.0)
+    run(cloud, process, ["x" * rules.SQS_MESSAGE.most] * 8, batch_size=100, batch_window_s=10)
     assert [each // rules.SQS_MESSAGE.most for each in batches] == [6, 2]
     assert max(batches) <= rules.LAMBDA_BATCH.most
 
@@ -162,12 +166,7 @@ def test_a_new_account_runs_so_many_functions_at_a_time_and_the_others_later(clo
         heard += len(messages)
         return frozenset()
 
-    size = replace(PLANE.downlink.reader, batch_size=1, max_concurrency=100)
-    wired: Any = lambda _: QueueReader(process)  # noqa: E731
-    Function(cloud, "reader", cloud.work, wired, size)
-    for _ in range(2 * rules.LAMBDA_CONCURRENCY.most):
-        cloud.sqs.send_message(QueueUrl=cloud.work, MessageBody="x")
-    cloud.engine.run(1_000.0)
+    run(cloud, process, ["x"] * (2 * rules.LAMBDA_CONCURRENCY.most), batch_size=1, max_concurrency=100)
     assert most == rules.LAMBDA_CONCURRENCY.most
     assert heard == 2 * rules.LAMBDA_CONCURRENCY.most
     throttled = [each for each in cloud.engine.notes if each.text == rules.LAMBDA_CONCURRENCY.answer]

@@ -8,7 +8,7 @@ from struct import pack
 
 import pytest
 
-from edge.broker_database import KEPT, find_damage
+from edge.broker_database import KEPT, find_damage, set_aside_if_torn
 from edge.command_line import main
 
 
@@ -42,7 +42,8 @@ def database(tmp_path: Path) -> Path:
 
 
 def test_a_whole_database_is_left_to_the_broker(database: Path) -> None:
-    for content in (GOOD, HEAD[:-4] + pack(">I", 7) + b"of a later version"):
+    earlier = HEAD[:-1] + b"\5" + CHUNKS[0] + chunk(6, pack(">qIHH", 0, 0, 7, 9), b"forwarder")
+    for content in (GOOD, earlier, HEAD[:-1] + b"\7of a later version"):
         database.write_bytes(content)
         assert main(["broker-database", "--database", str(database)]) == os.EX_OK
         assert database.read_bytes() == content
@@ -58,8 +59,14 @@ def test_every_cut_and_every_block_of_zeros_over_a_head_is_found(database: Path)
         assert find_damage(database)
 
 
+def test_one_that_cannot_be_read_is_named(database: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    database.mkdir()
+    assert main(["broker-database", "--database", str(database)]) == os.EX_IOERR
+    assert "run this as root" in capsys.readouterr().err
+
+
 def test_a_torn_one_is_kept_and_named_and_the_oldest_go(
-    database: Path, capsys: pytest.CaptureFixture[str]
+    database: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(1, 13):
         database.write_bytes(GOOD[:-number])
@@ -68,3 +75,7 @@ def test_a_torn_one_is_kept_and_named_and_the_oldest_go(
         assert not database.exists()
     kept = {each.name: len(each.read_bytes()) for each in database.parent.iterdir()}
     assert kept == {f"mosquitto.db.torn-{number}": len(GOOD) - number for number in range(13 - KEPT, 13)}
+    monkeypatch.setattr("edge.broker_database.KEPT_BYTES", 2 * len(GOOD))
+    database.write_bytes(GOOD[:-1])
+    assert "13," in set_aside_if_torn(database)
+    assert len(list(database.parent.iterdir())) == 2

@@ -230,6 +230,15 @@ def test_a_spool_in_memory_is_refused(
     assert [each.setting for each in problems] == ["spool"] * is_named
 
 
+def test_a_spool_behind_a_link_into_memory_is_refused(
+    cloud: CloudSettings, mounts: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "memory")
+    mounts.write_text(f"{mounts.read_text()}23 22 0:9 / {tmp_path}/memory rw - tmpfs t rw")
+    (problem,) = file_problems(replace(settings(cloud), spool=tmp_path / "link" / "spool.db"), NOW)
+    assert "spool.db is on" in str(problem)
+
+
 @pytest.mark.parametrize(("mode", "is_named"), [(0o600, True), (0o604, False), (0o640, True), (0o644, False)])
 def test_a_file_that_the_broker_cannot_read_is_named(tmp_path: Path, mode: int, is_named: bool) -> None:
     profile, access = tmp_path / "mosquitto.conf", tmp_path / "eventplane.acl"

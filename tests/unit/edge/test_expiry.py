@@ -38,42 +38,30 @@ def told(device: Device) -> list[tuple[str, str, str, int]]:
 
 
 @pytest.mark.source("N4", "C4")
-def test_what_expired_while_the_cloud_was_away_is_counted_and_not_sent(offline: Device) -> None:
+@pytest.mark.parametrize("restarts", [False, True])
+def test_what_expired_while_the_cloud_was_away_is_counted_and_not_sent(
+    offline: Device, restarts: bool
+) -> None:
     offline.send(event("old", **SHORT), event("good"))
-    offline.turn(after=100.0)
+    if restarts:
+        offline.crash()
+        offline.time.seconds += 99.0
+        offline.start()
+    offline.turn(after=1.0 if restarts else 100.0)
     back(offline)
     offline.turn(after=1.0)
-    assert offline.uplinked() == [["good"]]
+    assert offline.uplinked()[0][0] == "good"
     assert told(offline) == [("device.outbox", Outcome.EXPIRED, "expirytime", 1)]
     assert offline.forwarder.counts.discards == {(Outcome.EXPIRED, "expirytime"): 1}
 
 
 @pytest.mark.source("C4")
-@pytest.mark.parametrize(
-    ("attributes", "seconds", "jump"),
-    [
-        (SHORT, 30.0, timedelta()),
-        ({"expirytime": "2001-01-01T00:00:00Z"}, 1_000.0, timedelta()),
-        (SHORT, 0.0, timedelta(days=9000)),
-        (SHORT, 0.0, timedelta(days=-9000)),
-    ],
-    ids=[
-        "its time lasts",
-        "without a time of its own the cloud decides",
-        "the wall clock jumps ahead",
-        "the wall clock jumps back",
-    ],
-)
-def test_it_is_sent_while_it_has_not_expired(
-    offline: Device, attributes: dict[str, str], seconds: float, jump: timedelta
-) -> None:
-    offline.send(event("e", **attributes))
-    offline.time.wrong_by = jump
-    offline.turn(after=seconds)
+def test_without_a_time_of_its_own_the_cloud_decides(offline: Device) -> None:
+    offline.send(event("e", expirytime="2001-01-01T00:00:00Z"))
+    offline.turn(after=1_000.0)
     back(offline)
     offline.turn(after=1.0)
-    assert offline.uplinked() == [["e"]]
-    assert told(offline) == []
+    assert (offline.uplinked(), told(offline)) == ([["e"]], [])
 
 
 WRONG_CLOCKS = [timedelta(), timedelta(minutes=-14), timedelta(days=-19_000), timedelta(days=14_000)]
@@ -81,7 +69,7 @@ WRONG_CLOCKS = [timedelta(), timedelta(minutes=-14), timedelta(days=-19_000), ti
 
 @pytest.mark.source("C4")
 @pytest.mark.parametrize("wrong_by", WRONG_CLOCKS)
-@pytest.mark.parametrize("step", [timedelta(), timedelta(days=60), timedelta(days=-60)])
+@pytest.mark.parametrize("step", [timedelta(), timedelta(days=9_000), timedelta(days=-9_000)])
 @pytest.mark.parametrize("has_time", [True, False])
 def test_what_is_sent_says_what_is_left_of_its_lifetime(
     offline: Device, wrong_by: timedelta, step: timedelta, has_time: bool
@@ -98,7 +86,7 @@ def test_what_is_sent_says_what_is_left_of_its_lifetime(
     offline.turn(after=1.0)
     sent = offline.sent_up()
     left_ms = lifetime_ms(sent[0])
-    assert [each.id for each in sent] == ["e", "for ever"]
+    assert ([each.id for each in sent], told(offline)) == (["e", "for ever"], [])
     assert left_ms is not None
     assert 480_000 <= left_ms <= 500_000
     assert "senttime" not in sent[1].attributes
@@ -148,17 +136,6 @@ def test_what_the_cloud_sent_back_can_still_expire(device: Device) -> None:
     assert device.uplinked()[1:] == [["good"]]
     device.turn(after=1.0)
     assert told(device) == [("device.outbox", Outcome.EXPIRED, "expirytime", 1)]
-
-
-def test_the_life_goes_on_across_a_restart(offline: Device) -> None:
-    offline.send(event("e", **SHORT))
-    offline.crash()
-    offline.time.seconds += 99.0
-    offline.start()
-    offline.turn(after=1.0)
-    back(offline)
-    offline.turn(after=1.0)
-    assert told(offline) == [("device.outbox", Outcome.EXPIRED, "expirytime", 1)]
 
 
 def test_each_destination_has_its_own_expiry(make: MakeDevice) -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from edge.errors import SpoolError
+from edge.errors import SpoolCorruptError, SpoolError
 from edge.forwarder import Stop
 from edge.spool import StoredEvent
 from eventplane.device_reports import DISCARDED, MANIFEST
@@ -15,7 +15,7 @@ from eventplane.names import EPOCH, SEQUENCE
 from eventplane.reasons import Outcome
 from eventplane.receipts import SPOOL_FULL, Receipt, digest, write_receipts
 from eventplane_client.mqtt import MAX_MESSAGE_BYTES
-from eventplane_mqtt.mailbox import LinkName
+from eventplane_mqtt.mailbox import Connected, LinkName
 from tests.unit.edge.downlinks import state
 from tests.unit.edge.fakes import ALARM, DEAD_LETTER, Device, MakeDevice, event, ordered
 
@@ -34,7 +34,22 @@ def test_what_arrived_is_stored_then_acknowledged_in_order_with_one_message_of_r
     assert device.spool.backlog() == {"device.outbox": 3}
 
 
-def test_a_session_that_the_broker_has_forgotten_is_reported(device: Device) -> None:
+def connect_without_session(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first attempt to commit what comes with the connection fails."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise SpoolCorruptError(device.path, "a bad page")
+
+    device.local.last.resumed = False
+    monkeypatch.setattr(device.spool, "commit", fail)
+    generation = device.links[LOCAL].generation
+    device.turn(Connected(LOCAL, generation), device.from_service(event(f"e{generation}")))
+    device.turn(after=61.0)
+
+
+def test_a_session_that_the_broker_has_forgotten_is_reported(
+    device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
     lost = ("eventplane/+/outbox", "session_lost")
     assert device.not_stored()[lost] == 0
     for times in (1, 2, 3):
@@ -42,16 +57,14 @@ def test_a_session_that_the_broker_has_forgotten_is_reported(device: Device) -> 
             device.restart(connected=False)
         else:
             device.disconnect(LOCAL)
-        device.local.last.resumed = False
-        device.connect(LOCAL)
-        device.turn(after=61.0)
+        connect_without_session(device, monkeypatch)
         assert device.not_stored()[lost] == times
+    assert device.forwarder.counts.sessions_lost == 2
 
 
-def test_a_first_connection_has_no_session_to_miss(make: MakeDevice) -> None:
+def test_a_first_connection_has_no_session_to_miss(make: MakeDevice, monkeypatch: pytest.MonkeyPatch) -> None:
     device = make(connected=False, settled=False)
-    device.local.last.resumed = False
-    device.connect(LOCAL)
+    connect_without_session(device, monkeypatch)
     assert not device.not_stored()
 
 

@@ -23,13 +23,13 @@ def fail() -> Response:
 
 @pytest.fixture
 def server() -> Iterator[HealthServer]:
-    it = HealthServer("127.0.0.1", 0, {"/healthz": lambda: Response(200, "well\n"), "/bug": fail})
+    it = HealthServer("127.0.0.9", 0, {"/healthz": lambda: Response(200, "well\n"), "/bug": fail})
     yield it
     it.close()
 
 
 def connect(server: HealthServer) -> socket.socket:
-    return socket.create_connection(("127.0.0.1", server.port), timeout=30)
+    return socket.create_connection(("127.0.0.9", server.port), timeout=30)
 
 
 def ask(server: HealthServer, request: bytes) -> bytes:
@@ -92,31 +92,21 @@ def test_a_client_that_hangs_up_early_harms_nobody(server: HealthServer) -> None
     assert ask(server, GOOD).startswith(b"HTTP/1.1 200")
 
 
-def test_a_slow_client_is_cut_off_and_the_next_one_served(
-    server: HealthServer, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("sent", "answer", "clients"),
+    [(b"GET /healthz HTTP/1.1\r\n", b"", 1), (GOOD, b"H", 1), (b"", b"", module._QUEUED)],
+    ids=["slow", "never hangs up", "silent"],
+)
+def test_clients_that_linger_do_not_keep_the_next_one_waiting(
+    server: HealthServer, monkeypatch: pytest.MonkeyPatch, sent: bytes, answer: bytes, clients: int
 ) -> None:
-    monkeypatch.setattr(module, "CONNECTION_S", 0.05)
-    with connect(server) as slow:
-        slow.sendall(b"GET /healthz HTTP/1.1\r\n")
-        assert ask(server, GOOD).startswith(b"HTTP/1.1 200")
-        assert slow.recv(1) == b""
-
-
-def test_a_client_that_never_hangs_up_does_not_keep_the_next_one_waiting(
-    server: HealthServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "CONNECTION_S", 0.05)
-    with connect(server) as clinging:
-        clinging.sendall(GOOD)
-        assert ask(server, GOOD).startswith(b"HTTP/1.1 200")
-
-
-def test_a_queue_of_silent_clients_passes(server: HealthServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "CONNECTION_S", 0.02)
-    with contextlib.ExitStack() as silent:
-        for _ in range(module._QUEUED):
-            silent.enter_context(connect(server))
+    with contextlib.ExitStack() as others:
+        for _ in range(clients):
+            other = others.enter_context(connect(server))
+            other.sendall(sent)
         assert ask(server, GOOD).startswith(b"HTTP/1.1 200")
+        assert other.recv(1) == answer
 
 
 def test_a_page_that_fails_ends_only_its_connection(
@@ -130,7 +120,7 @@ def test_a_page_that_fails_ends_only_its_connection(
 def test_a_port_that_is_taken_costs_the_endpoint_and_nothing_else(
     server: HealthServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with _endpoint(HealthSettings(port=server.port), Snapshots(lambda: None)) as endpoint:
+    with _endpoint(HealthSettings(host="127.0.0.9", port=server.port), Snapshots(lambda: None)) as endpoint:
         assert endpoint is None
     assert "set health.port to a free port" in caplog.text
 

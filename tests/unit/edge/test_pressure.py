@@ -9,6 +9,7 @@ import pytest
 
 from edge.counts import NotStored
 from edge.errors import SpoolFullError
+from edge.planning import MOST_LETTERS
 from eventplane.contract import Contract
 from eventplane.device_reports import DISCARDED
 from eventplane.envelope import parse_event
@@ -221,6 +222,16 @@ def test_a_full_disk_refuses_what_it_cannot_keep_and_crashes_nothing(
     device.send(event("e0"))
     assert device.receipts()[-1].refused is None
     assert "has room again" in caplog.text
+
+
+def test_dead_letters_that_found_no_room_take_none_from_later_ones(
+    device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = FullDisk(device, monkeypatch, lambda *_: False)
+    device.send(*(b"full %d" % number for number in range(MOST_LETTERS)))
+    disk.fits = lambda *_: True
+    device.send(*(b"room %d" % number for number in range(MOST_LETTERS)), after=6.0)
+    assert device.forwarder.counts.dead_letters.total() == MOST_LETTERS
 
 
 def test_deliveries_go_on_while_the_disk_is_full_and_bring_space_back(

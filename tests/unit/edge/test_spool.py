@@ -1,14 +1,16 @@
 from __future__ import annotations
 
 import errno
+import shutil
 import sqlite3
 import stat
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from edge import reports
+from edge import durable, reports
 from edge.errors import SpoolCorruptError, SpoolError, SpoolFullError, SpoolUnavailableError
 from edge.spool import (
     BEFORE_EVERYTHING,
@@ -199,31 +201,58 @@ def test_the_spools_origin_is_created_until_something_is_stored(path: Path) -> N
     assert kinds == ["created", "created", "resumed"]
 
 
-@pytest.mark.parametrize("cut", [False, True])
+@pytest.mark.parametrize("without_room", ["", ".owner", ".commits"])
 def test_a_spool_of_another_thing_is_kept_and_nothing_of_it_is_sent(
-    path: Path, cut: bool, monkeypatch: pytest.MonkeyPatch
+    path: Path, without_room: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    write, full = durable.write, {without_room}
+
+    def write_some(file: Path, content: bytes) -> None:
+        if file.suffix in full:
+            raise OSError(errno.ENOSPC, "no space left on device")
+        write(file, content)
+
     with Spool(path, SYSTEM, thing="home-1") as spool:
         spool.commit([arrival(1)], uptime_ms=0)
         epoch = spool.epoch
-    if cut:
-
-        def fail(*_: object) -> None:
-            raise OSError(errno.EIO, "disk I/O error")
-
-        with monkeypatch.context() as broken:
-            broken.setattr("edge.spool.log.announce", fail)
-            with pytest.raises(SpoolUnavailableError):
-                Spool(path, SYSTEM, thing="home-2")
+    monkeypatch.setattr(durable, "write", write_some)
+    for _ in range(5 if without_room else 0):
+        with pytest.raises(SpoolFullError):
+            Spool(path, SYSTEM, thing="home-2")
+    full.clear()
     with Spool(path, SYSTEM, thing="home-2") as spool:
         assert spool.epoch != epoch
         assert (spool.next_sequence, waiting(spool), spool.recent_keys(9)) == (1, [], [])
         assert "of 'home-1'" in spool.origin.damage
         spool.commit([arrival(1)], uptime_ms=0)
-    for own in ("home-2", None):
+    full.add(".owner")
+    for own in ("home-2", None, "home-3"):
         with Spool(path, SYSTEM, thing=own) as spool:
             assert (spool.origin.kind, len(waiting(spool))) == ("resumed", 1)
-    aside = next(path.parent.glob("*.damaged-0001-*Z"))
+        path.with_name("spool.db.owner").unlink(missing_ok=True)  # as an earlier version left it
+    (aside,) = path.parent.glob("*.damaged-*Z")
+    assert read_backlog(aside) == {CLOUD: 1}
+
+
+def test_a_power_cut_while_a_spool_is_set_aside_leaves_its_log_beside_it(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Spool(path, SYSTEM, thing="home-1") as spool:
+        spool.commit([arrival(1)], uptime_ms=0)
+        cut = shutil.copytree(path.parent, tmp_path / "cut") / path.name
+    move = Path.replace
+
+    def move_some(source: Path, target: str) -> Path:
+        if source == cut:
+            raise KeyboardInterrupt
+        return move(source, target)
+
+    with monkeypatch.context() as power:
+        power.setattr(Path, "replace", move_some)
+        with pytest.raises(KeyboardInterrupt):
+            Spool(cut, SYSTEM, thing="home-2")
+    Spool(cut, replace(SYSTEM, now=lambda: datetime(2027, 1, 1, tzinfo=UTC)), thing="home-2").close()
+    (aside,) = cut.parent.glob("*.damaged-*Z")
     assert read_backlog(aside) == {CLOUD: 1}
 
 
