@@ -149,28 +149,6 @@ class SendWindow:
         return self._held_back.popleft() if self._held_back else None
 
 
-class PendingPings:
-    """PINGREQs without an answer: a PINGRESP has no id, but they come in order."""
-
-    def __init__(self) -> None:
-        self._last = MAX_ID
-        self._unanswered: deque[int] = deque()
-
-    def keepalive(self) -> None:
-        """PINGREQ was sent for the keepalive."""
-        self._unanswered.append(0)
-
-    def new_id(self) -> int:
-        """PINGREQ was sent for a caller; return its number, which is no packet id."""
-        self._last += 1
-        self._unanswered.append(self._last)
-        return self._last
-
-    def answered(self) -> int:
-        """Return the number of the oldest; 0 for the keepalive's, and for an answer to nothing."""
-        return self._unanswered.popleft() if self._unanswered else 0
-
-
 class ReceiveWindow:
     """The packet ids of the broker's messages that we have not acknowledged yet."""
 
@@ -233,7 +211,9 @@ class Session:
         self.resumed = False
         self._sent = SendWindow()
         self._received = ReceiveWindow()
-        self._pings = PendingPings()
+        # PINGREQs without an answer, 0 for the keepalive's: a PINGRESP has no id, but they come in order.
+        self._pings: deque[int] = deque()
+        self._last_ping = MAX_ID
         self._filters: dict[int, tuple[str, ...]] = {}
         self._refused: list[str] = []
         self._max_packet_bytes: float = float("inf")
@@ -281,7 +261,9 @@ class Session:
         if self.ended is not None or self._phase is not _Phase.UP:
             return 0
         self._outgoing.append(codec.PINGREQ)
-        return self._pings.new_id()
+        self._last_ping += 1  # no packet id
+        self._pings.append(self._last_ping)
+        return self._last_ping
 
     def acknowledge(self, mid: int) -> None:
         """Send PUBACK for a message of this session; ignore any other."""
@@ -343,7 +325,7 @@ class Session:
         if self._keepalive.is_dead(now):
             self.end(f"no answer to PINGREQ within {self._keepalive.interval_s} s")
         elif self._keepalive.ask(now):
-            self._pings.keepalive()
+            self._pings.append(0)
             self._outgoing.append(codec.PINGREQ)
 
     def receive(self, data: bytes, now: float, room: float = _ANY, room_for_qos_0: float = _ANY) -> None:
@@ -442,7 +424,7 @@ class Session:
             self._outgoing.append(held_back)
 
     def _take_pingresp(self) -> None:
-        if mid := self._pings.answered():
+        if mid := self._pings.popleft() if self._pings else 0:
             self._messages.append(Acknowledged(self._link, self._generation, mid))
         else:
             self._keepalive.answered()
