@@ -467,14 +467,16 @@ METRICS = (
         _disk_free_bytes,
         (HeartbeatKey("disk_free_bytes"),),
     ),
-    Metric("eventplane_spool_used_bytes", "Room that the spool takes.", lambda it: it.spool.used_bytes),
+    Metric("eventplane_spool_used_bytes", "Room that the spool takes.", lambda it: it.spool.space.used_bytes),
     Metric(
-        "eventplane_spool_capacity_bytes", "Room that the spool may take.", lambda it: it.spool.capacity_bytes
+        "eventplane_spool_capacity_bytes",
+        "Room that the spool may take.",
+        lambda it: it.spool.space.capacity_bytes,
     ),
     Metric(
         "eventplane_spool_capacity_deliveries",
         "Deliveries that may be pending.",
-        lambda it: it.spool.capacity_deliveries,
+        lambda it: it.spool.space.capacity_deliveries,
     ),
     Metric(
         "eventplane_spool_pressure",

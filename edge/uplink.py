@@ -95,11 +95,6 @@ class Uplink:
         self.pump(now)
 
     @property
-    def idle(self) -> bool:
-        """Whether every publish is acknowledged."""
-        return not self._publisher
-
-    @property
     def unacknowledged(self) -> int:
         """The number of publishes without a PUBACK."""
         return len(self._publisher)

@@ -271,7 +271,7 @@ class TestUnknownOutboxes:
         self, make: MakeDevice
     ) -> None:
         device = make()
-        device.resize(device.spool.used_bytes)
+        device.resize(device.spool.space.used_bytes)
         for minute in range(30):
             topics = [f"eventplane/{minute}-{n}-{'x' * 300}/outbox" for n in range(MOST_UNKNOWN)]
             device.turn(*(over(device, LOCAL, b"{}", topic) for topic in topics), after=UNKNOWN_EVERY_S)
@@ -329,7 +329,7 @@ class TestPayloads:
 
 
 def test_an_alarm_of_a_full_spool_goes_once_though_it_comes_over_both_sessions(device: Device) -> None:
-    device.resize(device.spool.used_bytes)
+    device.resize(device.spool.space.used_bytes)
     for session in (URGENT, LOCAL):
         device.turn(over(device, session, event("fire", ALARM).json.encode()))
     assert len(device.delivered("call")) == 1

@@ -291,9 +291,9 @@ def test_a_stop_states_all_that_was_stored_and_sends_it(device: Device) -> None:
 
 def test_losses_are_reported_before_the_last_manifest_so_that_it_states_them(device: Device) -> None:
     device.send(event("e"))
-    device.resize(device.spool.used_bytes)
+    device.resize(device.spool.space.used_bytes)
     device.send(event("full"))
-    device.resize(100 * device.spool.capacity_bytes)
+    device.resize(100 * device.spool.space.capacity_bytes)
     stop(device)
     *_, report, manifest = device.sent_up()
     assert (report.type, manifest.type) == (DISCARDED, MANIFEST)

@@ -91,7 +91,7 @@ class TestUnstored:
     def full(self, make: MakeDevice) -> Device:
         """No byte of room is left, and no broker is there."""
         device = make(connected=False)
-        device.resize(device.spool.used_bytes)
+        device.resize(device.spool.space.used_bytes)
         return device
 
     def test_they_go_over_a_changed_uplink_and_once(self, full: Device) -> None:

@@ -33,7 +33,7 @@ DELIVERED = FIRE.stamped(senderservice="sensor")
 def full(make: MakeDevice) -> Device:
     """Both brokers are there, and no byte of room is left."""
     device = make()
-    device.resize(device.spool.used_bytes)
+    device.resize(device.spool.space.used_bytes)
     return device
 
 
@@ -67,7 +67,7 @@ def test_it_goes_before_all_that_is_stored(make: MakeDevice) -> None:
     device.connect(CLOUD)
     for n in range(5):
         device.send(event(f"a{n}", ALARM))
-    device.resize(device.spool.used_bytes)
+    device.resize(device.spool.space.used_bytes)
     device.connect(LOCAL)
     assert device.ids_at("call") == ["a0", "a1", "a2"]
     device.offer(FIRE)
@@ -149,7 +149,7 @@ def test_the_refusal_of_an_unstored_event_becomes_a_dead_letter(full: Device) ->
 def test_a_best_effort_inbox_gets_it_too(make: MakeDevice) -> None:
     plane = contract(display={"inbox": {"delivery_guarantee": "best_effort"}})
     device = make(plane=plane)
-    device.resize(device.spool.used_bytes)
+    device.resize(device.spool.space.used_bytes)
     assert device.offer(event("fire", ALARM, subject="show")) == [FULL]
     assert len(device.delivered("display")) == len(device.delivered("call")) == 1
 
