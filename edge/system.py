@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -22,14 +23,9 @@ def system_uptime() -> Uptime:
     return Uptime(_boot(), time.clock_gettime_ns(time.CLOCK_BOOTTIME) // _NS_PER_MS)
 
 
-_boot_id: list[str] = []
-
-
+@cache
 def _boot() -> str:
-    # It cannot change while we run; the file is read once.
-    if not _boot_id:
-        _boot_id.append(_BOOT_ID.read_text(encoding="ascii").strip())
-    return _boot_id[0]
+    return _BOOT_ID.read_text(encoding="ascii").strip()
 
 
 @dataclass(frozen=True, slots=True)

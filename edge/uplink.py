@@ -232,7 +232,7 @@ class Uplink:
         """Return whether a batch of `count` ordinary events has to go; if not, see to being woken."""
         if count >= self._most or self._queue.more or self._poison.size or self._is_flushing:
             return True
-        if self._publisher.ordinary or self._waiting_since is None:
+        if self._publisher.ordinary_bytes or self._waiting_since is None:
             return False
         due_at = self._waiting_since + self._delay_s
         if now >= due_at and self._delays and self._queues.spool.pressure < MOST_GATHERED:

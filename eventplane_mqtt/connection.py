@@ -16,8 +16,7 @@ from time import monotonic
 from typing import Final
 
 from eventplane_mqtt.dial import dial
-from eventplane_mqtt.endpoint import Endpoint, place
-from eventplane_mqtt.errors import MqttError
+from eventplane_mqtt.endpoint import Endpoint, MqttError, place
 from eventplane_mqtt.mailbox import Disconnected, LinkName, Message, Received, Share
 from eventplane_mqtt.session import Session, Skips
 from eventplane_mqtt.transport import CHUNK_BYTES, Transport

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
-from eventplane_mqtt.errors import MqttError
+from eventplane.errors import EventPlaneError
 
 if TYPE_CHECKING:
     import ssl
@@ -31,6 +31,10 @@ FIRST_CERTIFICATE: Final = re.compile(
     r"(?ms)^-----BEGIN ((?:X509 |TRUSTED )?CERTIFICATE)-----[ \r]*\n(?P<body>.*?)^-----END \1-----"
 )
 """A certificate in a PEM file as OpenSSL finds it: on lines of its own, among comments in any encoding."""
+
+
+class MqttError(EventPlaneError):
+    """Base of the errors of the protocol, of a broker's discovery, and of a connection's files."""
 
 
 def is_private(found: os.stat_result) -> bool:
