@@ -9,7 +9,6 @@ import pytest
 
 from contract.acl import FORWARDER, acl
 from edge.components import first_session_has_it, make_links
-from edge.counts import NotStored
 from edge.decision import NO_ATTRIBUTES
 from edge.dispatch import MOST_UNKNOWN, UNKNOWN_EVERY_S, UrgentHint, subscriptions
 from edge.system import SYSTEM
@@ -198,12 +197,16 @@ class TestSessions:
 
 class TestUnknownOutboxes:
     @pytest.mark.source("F5")
-    def test_they_become_dead_letters_that_name_topic_and_remedy(self, device: Device) -> None:
-        device.turn(over(device, LOCAL, event("e").json.encode(), STRANGE))
+    def test_they_become_dead_letters_that_name_topic_and_remedy_and_their_sender_gets_to_know_it(
+        self, device: Device
+    ) -> None:
+        sent = over(device, LOCAL, event("e").json.encode(), STRANGE)
+        device.turn(sent)
         (letter,) = letters(device)
         assert letter["channel"] == STRANGE
         assert STRANGE in str(letter["detail"])
         assert "correct the topic" in str(letter["detail"])
+        assert device.receipts("sensr") == [Receipt(digest(sent.payload), Reason.UNKNOWN_CHANNEL)]
         assert device.local.last.acknowledged == [1]
 
     @pytest.mark.parametrize("letter", ["x", "é", '"'])
@@ -224,13 +227,6 @@ class TestUnknownOutboxes:
         (letter,) = letters(device)
         assert (letter["channel"], letter["reason"], device.receipts("x")) == (topic, "unknown_channel", [])
         assert any(_takes(each, topic) for each in subscriptions(device.contract, LOCAL))
-
-    def test_their_sender_gets_to_know_it(self, device: Device) -> None:
-        sent = over(device, LOCAL, event("e").json.encode(), STRANGE)
-        device.turn(sent)
-        assert device.receipts(STRANGE.split("/")[1]) == [
-            Receipt(digest(sent.payload), Reason.UNKNOWN_CHANNEL)
-        ]
 
     @pytest.mark.parametrize("topic", [STRANGE, "eventplane/sensor/outbox"])
     def test_what_clears_a_retained_message_is_no_event(self, device: Device, topic: str) -> None:
@@ -259,13 +255,6 @@ class TestUnknownOutboxes:
         device.turn(after=UNKNOWN_EVERY_S)
         device.turn(over(device, LOCAL, b"later", STRANGE))
         assert len(letters(device)) == MOST_UNKNOWN + 1
-
-    def test_what_was_counted_is_reported(self, device: Device) -> None:
-        flood = [over(device, LOCAL, b"%d" % number, STRANGE) for number in range(MOST_UNKNOWN + 5)]
-        device.turn(*flood)
-        assert device.forwarder.counts.not_stored == {NotStored(OUTBOXES, "", Reason.UNKNOWN_CHANNEL): 5}
-        device.turn(after=61.0)
-        assert device.not_stored() == {(OUTBOXES, Reason.UNKNOWN_CHANNEL): 5}
 
     def test_without_room_they_are_one_kind_of_loss_however_many_topics_there_are(
         self, make: MakeDevice
@@ -326,13 +315,6 @@ class TestPayloads:
         (letter,) = letters(device)
         assert "3000000 bytes" in str(letter["detail"])
         assert device.local.last.acknowledged == [message.mid]
-
-
-def test_an_alarm_of_a_full_spool_goes_once_though_it_comes_over_both_sessions(device: Device) -> None:
-    device.resize(device.spool.space.used_bytes)
-    for session in (URGENT, LOCAL):
-        device.turn(over(device, session, event("fire", ALARM).json.encode()))
-    assert len(device.delivered("call")) == 1
 
 
 def _takes(filter: str, topic: str) -> bool:

@@ -8,7 +8,6 @@ import pytest
 
 from edge.errors import SpoolError
 from edge.forwarder import Stop
-from edge.spool import StoredEvent
 from eventplane.device_reports import DISCARDED, MANIFEST
 from eventplane.envelope import Envelope, parse_event
 from eventplane.names import EPOCH, SEQUENCE
@@ -232,15 +231,6 @@ class TestInbox:
         device.turn(device.receipt_of("call", nonsense))
         assert device.spool.backlog()["call.inbox"] == 1
         assert len(device.local.last.acknowledged) == 2
-
-
-@pytest.mark.source("P-W3")
-def test_events_without_a_route_are_logged_at_the_start(
-    device: Device, caplog: pytest.LogCaptureFixture
-) -> None:
-    device.spool.commit([StoredEvent(2, 1, "{}", {"retired.inbox": None}, bytes(16))], uptime_ms=0)
-    device.restart(connected=False)
-    assert "1 event(s) wait for retired.inbox" in caplog.text
 
 
 def test_a_stop_lets_deliveries_in_flight_end(device: Device) -> None:

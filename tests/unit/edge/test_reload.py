@@ -58,6 +58,7 @@ class TestReload:
         device.send(event("e", subject="show"))
         assert len(device.delivered("display")) == 1
 
+    @pytest.mark.source("P-W3")
     def test_events_without_a_route_are_kept_and_logged(
         self, device: Device, caplog: pytest.LogCaptureFixture
     ) -> None:

@@ -19,7 +19,7 @@ from eventplane.attributes import priority_of
 from eventplane.device_reports import DISK_FAILED, HEARTBEAT
 from eventplane.envelope import parse_event
 from eventplane.receipts import Receipt, digest, write_receipts
-from eventplane_mqtt.mailbox import Disconnected, LinkName
+from eventplane_mqtt.mailbox import LinkName
 from tests.unit.edge.disks import SmallDisk, fill_the_rest
 from tests.unit.edge.fakes import ALARM, CHORE, READING, Device, MakeDevice, contract, event
 
@@ -168,16 +168,6 @@ def test_it_works_on_a_disk_that_is_really_full(small_disk: SmallDisk) -> None:
     assert device.ids_at("call")[-1] == "fire"
     assert "devicesequence" not in parse_event(device.delivered("call")[-1]).attributes
     device.crash()
-
-
-def test_an_alarm_waits_for_a_connection_and_goes_without_a_repetition(full: Device) -> None:
-    full.turn(Disconnected(CLOUD, full.cloud_link.generation, "gone"))
-    assert full.offer(FIRE) == [FULL]
-    full.confirm()
-    full.redial(CLOUD)
-    assert (full.ids_at("call"), full.uplinked()) == (["fire"], [["fire"]])
-    assert full.offer(FIRE) == [FULL]
-    assert (full.ids_at("call"), full.uplinked()) == (["fire"], [["fire"]])
 
 
 class Disk:
