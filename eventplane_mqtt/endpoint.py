@@ -49,11 +49,10 @@ def is_private(found: os.stat_result) -> bool:
 class _FileError(MqttError):
     """The file at `path` cannot be used: `problem` is what is wrong, `remedy` what to do."""
 
-    def __init__(self, path: Path, problem: str, remedy: str) -> None:
-        super().__init__(f"{path} cannot be used: {problem}; {remedy}")
-        self.path = path
-        self.problem = problem
-        self.remedy = remedy
+    path: Path
+    problem: str
+    remedy: str
+    message = "{path} cannot be used: {problem}; {remedy}"
 
 
 class TlsFileError(_FileError):
