@@ -23,7 +23,7 @@ from edge.reports import FIRST_MANIFEST_S, Heartbeat, Reporter
 from edge.settings import Settings
 from edge.spool import Spool
 from edge.system import System
-from edge.uplink import Topics, Uplink
+from edge.uplink import Uplink
 from eventplane.contract import Channel, Contract, Forward, Place
 from eventplane.topics import URGENT_CLIENT_SUFFIX, urgent_rule
 from eventplane_mqtt import Connection, Endpoint, Login
@@ -231,10 +231,12 @@ def _local_inboxes(contract: Contract) -> list[Channel]:
     return [contract.channel(address) for address in addresses if address != contract.device.outbox.address]
 
 
-def _topics(settings: Settings) -> Topics:
+def _topics(settings: Settings) -> dict[bool, str]:
+    """Return where urgent events go, and others."""
     cloud = settings.cloud
     template, rule = cloud.topic.replace("{thing}", settings.thing), cloud.rule or ""
-    return Topics(template.replace("{rule}", rule), template.replace("{rule}", urgent_rule(rule)))
+    rules = {True: urgent_rule(rule), False: rule}
+    return {urgent: template.replace("{rule}", name) for urgent, name in rules.items()}
 
 
 def make_links(
