@@ -164,15 +164,6 @@ def test_a_start_warns_of_limits_in_the_profile_that_do_not_agree(
     assert "No such file" in caplog.text
 
 
-def test_a_missing_library_is_named(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setitem(sys.modules, "zeroconf", None)
-    monkeypatch.delitem(sys.modules, "eventplane_mqtt.discovery.dns_sd", raising=False)
-    assert main(["announce", "--settings", "announced.toml"]) == os.EX_CONFIG
-    assert "install python3-zeroconf" in capsys.readouterr().err
-
-
 @pytest.fixture
 def _no_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parts.PathFinder, "find_spec", lambda *_: None)
