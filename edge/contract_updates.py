@@ -153,11 +153,11 @@ def _delivered(spool: Spool, image: Contract) -> Contract | SettingProblem | Non
         delivered = _read(parse_event(stored.json))
     except (ContractError, ValueError, zlib.error) as error:
         # An older program after a newer one: the file is of its own time.
-        refused: str | None = str(error)
+        refused = str(error)
     else:
         # Of another image, or from before there was a floor.
-        refused = _lost_alarms(image, delivered)
-        if refused is None:
+        refused = _lost_alarms(image, delivered) or ""
+        if not refused:
             return delivered
     return SettingProblem("contract", refused, "send another contract")
 

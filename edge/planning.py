@@ -101,11 +101,6 @@ class Plan:
         numbers = ChainMap(self.numbers, counted) if self.numbers else counted  # type: ignore[arg-type]
         return SequenceNumber(sequence + len(self.arrivals), uptime_ms, numbers)
 
-    @property
-    def uptime_ms(self) -> int:
-        """When the batch is stored, in milliseconds of uptime."""
-        return self.start.uptime_ms
-
     def store(self, arrival: StoredEvent) -> None:
         """Add the `arrival` with the number `next`."""
         self.arrivals.append(arrival)
@@ -125,7 +120,7 @@ class Planner:
         """Add to `plan` what becomes of `submission` where `pressure` leaves room."""
         decision = self._decide(submission, plan)
         refused = decision.refused
-        if refused is not None and submission.ends is None and self._is_flooded(submission, plan.uptime_ms):
+        if refused is not None and submission.ends is None and self._is_flooded(submission, plan):
             plan.rejected[NotStored(_counted_as(submission), "", refused)] += 1
         elif decision.arrival is not None and not _finds_room(submission, decision.arrival, pressure):
             refused = SPOOL_FULL
@@ -141,8 +136,9 @@ class Planner:
             answers = plan.receipts.setdefault(submission.answer, [])
             answers.append(Receipt(digest(submission.payload), refused))
 
-    def _is_flooded(self, submission: Submission, uptime_ms: int) -> bool:
+    def _is_flooded(self, submission: Submission, plan: Plan) -> bool:
         """Return whether a known outbox had its dead letters of this while."""
+        uptime_ms = plan.start.uptime_ms
         if uptime_ms >= self._letters_since_ms + LETTERS_EVERY_MS:
             self._letters.clear()
             self._letters_since_ms = uptime_ms
