@@ -209,7 +209,7 @@ class CommitLoop:
         """Commit the ends that need no dead letter, without the arrivals; return whether there was room."""
         discards = [*self._queues.discards.values(), *plan.dropped]
         try:
-            self._spool.commit([], ends, discards, uptime_ms=plan.uptime_ms)
+            self._spool.commit([], ends, discards, uptime_ms=plan.start.uptime_ms)
         except SpoolFullError:
             self._retry_at = now + RETRY_S
             return False
@@ -251,12 +251,12 @@ class CommitLoop:
             arrivals,
             [*ends, *plan.replaced],
             [*self._queues.discards.values(), *plan.dropped, *plan.dead_lettered],
-            uptime_ms=plan.uptime_ms,
+            uptime_ms=plan.start.uptime_ms,
             states=list(plan.states.values()),
             close_manifests=made.manifest,
             close_loss_reports=made.losses,
         )
-        self._queues.stored(arrivals, plan.uptime_ms)
+        self._queues.stored(arrivals, plan.start.uptime_ms)
 
     def _note_full(self, error: SpoolFullError, now: float) -> None:
         if not self._full:

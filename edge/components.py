@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from edge.commit import CommitLoop, ContractParts
 from edge.counts import Counts
@@ -16,14 +16,14 @@ from edge.downlink import DownlinkReceiver, uplink_interest
 from edge.inbox import InboxPump
 from edge.interest import Interest
 from edge.numbering import RecentKeys
-from edge.parts import NoAnswers, has_part
+from edge.parts import Answers, has_part
 from edge.planning import Planner
 from edge.pressure import Pressure
 from edge.reports import FIRST_MANIFEST_S, Heartbeat, Reporter
 from edge.settings import Settings
 from edge.spool import Spool
 from edge.system import System
-from edge.uplink import Topics, Uplink
+from edge.uplink import Uplink
 from eventplane.contract import Channel, Contract, Forward, Place
 from eventplane.topics import URGENT_CLIENT_SUFFIX, urgent_rule
 from eventplane_mqtt import Connection, Endpoint, Login
@@ -32,9 +32,6 @@ from eventplane_mqtt.endpoint import BrokerAddress
 from eventplane_mqtt.link import Backoff, BrokerConnection, Link
 from eventplane_mqtt.mailbox import LinkName, Mailbox, Message, Share
 from eventplane_mqtt.session import Skips
-
-if TYPE_CHECKING:
-    from edge.questions import Answers
 
 _log = logging.getLogger(__name__)
 
@@ -75,7 +72,7 @@ class Components:
     uplink: Uplink
     contract_parts: ContractParts
     dispatcher: Dispatcher
-    answers: Answers | NoAnswers
+    answers: Answers
 
     def __init__(
         self,
@@ -174,13 +171,13 @@ class Components:
         self.follow_uplink_interest()
         self._warn_of_unrouted()
 
-    def _make_answers(self, contract: Contract, decider: Decider) -> Answers | NoAnswers:
+    def _make_answers(self, contract: Contract, decider: Decider) -> Answers:
         thing = self._dependencies.settings.thing
         if not has_part("questions"):
-            return NoAnswers(contract, thing)
-        from edge.questions import Answers
+            return Answers(contract, thing)
+        from edge.questions import DeviceAnswers
 
-        return Answers(contract, thing, self.spool, decider, self._dependencies.interest)
+        return DeviceAnswers(contract, thing, self.spool, decider, self._dependencies.interest)
 
     def _make_uplink(self, channel: Channel) -> None:
         deps, settings = self._dependencies, self._dependencies.settings
@@ -231,10 +228,12 @@ def _local_inboxes(contract: Contract) -> list[Channel]:
     return [contract.channel(address) for address in addresses if address != contract.device.outbox.address]
 
 
-def _topics(settings: Settings) -> Topics:
+def _topics(settings: Settings) -> dict[bool, str]:
+    """Return where urgent events go, and others."""
     cloud = settings.cloud
     template, rule = cloud.topic.replace("{thing}", settings.thing), cloud.rule or ""
-    return Topics(template.replace("{rule}", rule), template.replace("{rule}", urgent_rule(rule)))
+    rules = {True: urgent_rule(rule), False: rule}
+    return {urgent: template.replace("{rule}", name) for urgent, name in rules.items()}
 
 
 def make_links(

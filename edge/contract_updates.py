@@ -14,7 +14,6 @@ from __future__ import annotations
 import json
 import logging
 import zlib
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -22,7 +21,7 @@ from typing import Final
 from edge import durable
 from edge.errors import SettingProblem, SpoolError
 from edge.spool import Spool
-from eventplane.contract import Contract, ContractError, Downlink, Problem, load_compiled
+from eventplane.contract import Contract, ContractError, Downlink, load_compiled
 from eventplane.dead_letter import Refusal
 from eventplane.downlink.rights import CONTRACT_KEYS
 from eventplane.downlink.wire import Incoming
@@ -70,9 +69,8 @@ def why_refused(incoming: Incoming, image: Contract) -> Refusal | None:
         return Refusal(
             Reason.CONTRACT_REFUSED, f"it is the contract {contract.name!r}, the device's is {name!r}"
         )
-    if problems := _below_floor(image, contract):
-        return Refusal(Reason.CONTRACT_REFUSED, _floor_text(problems))
-    return None
+    lost = _lost_alarms(image, contract)
+    return Refusal(Reason.CONTRACT_REFUSED, lost) if lost else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,18 +155,17 @@ def _delivered(spool: Spool, image: Contract) -> Contract | SettingProblem | Non
         # An older program after a newer one: the file is of its own time.
         refused = str(error)
     else:
-        problems = _below_floor(image, delivered)
-        if not problems:
-            return delivered
         # Of another image, or from before there was a floor.
-        refused = _floor_text(problems)
+        refused = _lost_alarms(image, delivered) or ""
+        if not refused:
+            return delivered
     return SettingProblem("contract", refused, "send another contract")
 
 
 def _kept_for(image: Contract, spool: Path) -> Contract | None:
     """Return the last contract that was active over `spool`, if it has the alarms of `image`."""
     kept = last_contract(spool)
-    if kept is None or kept.name != image.name or _below_floor(image, kept):
+    if kept is None or kept.name != image.name or _lost_alarms(image, kept):
         return None
     return kept
 
@@ -177,14 +174,13 @@ def _kept(spool: Path) -> Path:
     return spool.with_name(spool.name + ".contract")
 
 
-def _below_floor(image: Contract, contract: Contract) -> Sequence[Problem]:
+def _lost_alarms(image: Contract, contract: Contract) -> str | None:
+    """Return which alarms of `image` the `contract` takes away, and the remedy; None for none."""
     # Only a device that gets a contract from the cloud spends the memory.
     from eventplane.alarm_floor import floor_problems
 
-    return floor_problems(image, contract)
-
-
-def _floor_text(problems: Sequence[Problem]) -> str:
+    if not (problems := floor_problems(image, contract)):
+        return None
     named = "; ".join(f"{each.path}: {each.message}" for each in problems[:_MOST_NAMED])
     more = f" (and {len(problems) - _MOST_NAMED} more)" if len(problems) > _MOST_NAMED else ""
     return f"it takes alarms away: {named}{more}; {problems[0].remedy}"

@@ -419,7 +419,8 @@ class DeliveryQueues:
         """
         freed = Size(0, 0)
         dropped: list[PendingDelivery] = []
-        for event in self._droppable(least_rank):
+        ranks = sorted((each.rank for each in Priority if each.rank >= least_rank), reverse=True)
+        for event in chain.from_iterable(map(self._oldest, ranks)):
             freed = freed.plus(Size(len(event[0].json), len(event)))
             dropped += event
             if freed.covers(needed) and freed.covers(wanted):
@@ -431,10 +432,6 @@ class DeliveryQueues:
                 self.discard(pending.delivery, Outcome.DROPPED, SPOOL_FULL)
         self.withdraw(pending.delivery for pending in dropped)
         return freed
-
-    def _droppable(self, least_rank: int) -> Iterator[list[PendingDelivery]]:
-        ranks = sorted((each.rank for each in Priority if each.rank >= least_rank), reverse=True)
-        return chain.from_iterable(map(self._oldest, ranks))
 
     def _oldest(self, rank: int) -> Iterator[list[PendingDelivery]]:
         """Yield events of one rank, each with all its deliveries that can be dropped."""

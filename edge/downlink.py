@@ -149,7 +149,7 @@ class DownlinkReceiver:
             return Refusal(Reason.UNROUTED, f"no route of the device takes type {incoming.event.type!r:.200}")
         if _adds_key(incoming, before) and self._spool.state_count() + plan.new_keys >= MOST_KEYS:
             return Refusal(Reason.TOO_MANY_KEYS, f"the device holds {MOST_KEYS} keys; delete some of them")
-        most, grows = self._spool.capacity_bytes // _SHARE, _growth(incoming, before)
+        most, grows = self._spool.space.capacity_bytes // _SHARE, _growth(incoming, before)
         if grows > 0 and self._spool.state_bytes() + plan.new_characters + grows > most:
             return Refusal(
                 Reason.TOO_MUCH_STATE, f"the device holds {most} bytes of states; delete or shorten some"

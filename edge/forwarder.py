@@ -107,7 +107,7 @@ class Forwarder:
         self._wait = wait
         self._contract_came = contract_came
         self._contract = contract
-        self._image = image or contract
+        self.image = image or contract
         self._dependencies = Dependencies(
             settings, links, system, heartbeat, self.counts, Interest(system.random_bytes), first_manifest_s
         )
@@ -127,11 +127,6 @@ class Forwarder:
     def disk_failure(self) -> SpoolError | None:
         """Why the spool is not on its disk, None while it is."""
         return self._disk.failure
-
-    @property
-    def image(self) -> Contract:
-        """The contract of the device's image."""
-        return self._image
 
     @property
     def uplink(self) -> Uplink:
@@ -180,8 +175,8 @@ class Forwarder:
     def _reload(self, reload: Reload) -> None:
         """Work under another contract from the next turn on; stored events stay stored."""
         self._next = None
-        self._contract, self._image = reload.contract, reload.image or self._image
-        self._components.adopt(self._contract, self._image)
+        self._contract, self.image = reload.contract, reload.image or self.image
+        self._components.adopt(self._contract, self.image)
 
     def _commit(self, messages: Sequence[Message], now: float) -> tuple[Batch, Plan]:
         batch = Batch()
@@ -242,7 +237,7 @@ class Forwarder:
             self.turn(messages)
         if self._system.monotonic() < give_up:
             self._state_last()
-        while not self.uplink.idle and self._cloud.up:
+        while self.uplink.unacknowledged and self._cloud.up:
             left = give_up - self._system.monotonic()
             if left <= 0:
                 break
@@ -294,7 +289,7 @@ class Forwarder:
 
     def _over(self, spool: Spool, before: Components | None = None) -> Components:
         """Return the parts over `spool`, or over another one if it fails."""
-        contracts = self._contract, self._image
+        contracts = self._contract, self.image
         try:
             return Components(self._dependencies, spool, *contracts, before)
         except (SpoolCorruptError, SpoolUnavailableError) as error:

@@ -54,7 +54,6 @@ class InboxPump:
         self._by_rank = queues.open(channel.address)
         # By packet id or, with receipts, by the payload's digest, which several deliveries may share.
         self._sent: dict[Hashable, list[_Sent]] = {}
-        self._in_flight = 0
 
     def rewind(self) -> None:
         """Start again from the spool, because the connection is gone."""
@@ -100,23 +99,21 @@ class InboxPump:
                 continue
             is_urgent = rank <= Priority.URGENT.rank
             window = self._window if is_urgent else self._ordinary_window
-            for pending in queue.peek(max(0, window - self._in_flight)):
+            in_flight = sum(map(len, self._sent.values()))
+            for pending in queue.peek(max(0, window - in_flight)):
                 payload = text_for_service(pending, self._queues.spool.clock).encode("utf-8")
                 mid = self._link.publish(self._topic, payload)
                 key = digest(payload) if self.channel.receipts else mid
                 self._sent.setdefault(key, []).append(_Sent(pending, now, is_urgent))
-                self._in_flight += 1
                 queue.take()
 
     def _start_over(self) -> None:
         self._sent.clear()
-        self._in_flight = 0
         for queue in self._by_rank.values():
             queue.rewind()
 
     def _end(self, key: Hashable) -> list[PendingDelivery]:
         ended = [each.pending for each in self._sent.pop(key, ())]
         if ended:
-            self._in_flight -= len(ended)
             self._timeout.reset()
         return ended

@@ -18,9 +18,7 @@ from edge.errors import SpoolError
 from edge.forwarder import Forwarder
 from edge.health_status import Backlog, Finding, LinkState, Progress, Status
 from edge.parts import build_version
-from edge.spool import Spool
 from edge.system import System
-from edge.uplink import Uplink
 from eventplane.contract import Contract, Place, Priority
 from eventplane_mqtt.link import Link
 from eventplane_mqtt.mailbox import LinkName
@@ -78,9 +76,7 @@ class Reading(NamedTuple):
 
     status: Status
     findings: Sequence[Finding]
-    counts: Counts
-    spool: Spool
-    uplink: Uplink
+    forwarder: Forwarder
     reloads: int
     reloads_refused: int
     cpu_s: float
@@ -153,17 +149,8 @@ class Metrics:
 
     def reading(self, status: Status, findings: Sequence[Finding] = ()) -> Reading:
         """Return what the metrics are read from, beside `status` and the `findings` about it."""
-        it = self._forwarder
-        return Reading(
-            status,
-            findings,
-            it.counts,
-            it.spool,
-            it.uplink,
-            self._reloads,
-            self._reloads_refused,
-            self._system.cpu_time(),
-        )
+        reloads = self._reloads, self._reloads_refused
+        return Reading(status, findings, self._forwarder, *reloads, self._system.cpu_time())
 
     def heartbeat(self, now: float) -> dict[str, float | str]:
         """Return what the device reports to the cloud about its health: flat, and small in a batch."""
@@ -285,11 +272,11 @@ def _by_link(value: Callable[[LinkState], float]) -> Callable[[Reading], Iterabl
 
 
 def _by(label: str, counter: Callable[[Counts], Mapping[str, int]]) -> Callable[[Reading], Iterable[_Sample]]:
-    return lambda it: [({label: each}, count) for each, count in sorted(counter(it.counts).items())]
+    return lambda it: [({label: each}, count) for each, count in sorted(counter(it.forwarder.counts).items())]
 
 
 def _discards(it: Reading) -> Iterable[_Sample]:
-    for (outcome, reason), count in sorted(it.counts.discards.items()):
+    for (outcome, reason), count in sorted(it.forwarder.counts.discards.items()):
         yield {"outcome": outcome, "reason": reason}, count
 
 
@@ -299,7 +286,7 @@ def _certificate(it: Reading) -> Iterable[_Sample]:
 
 
 def _info(it: Reading) -> Iterable[_Sample]:
-    status, spool = it.status, it.spool
+    status, spool = it.status, it.forwarder.spool
     labels = {"thing": status.thing, "contract": status.contract_version}
     return [(labels | {"epoch": spool.epoch, "birth": spool.origin.kind}, 1)]
 
@@ -310,7 +297,7 @@ def _problems(it: Reading) -> Iterable[_Sample]:
 
 def _disk_free_bytes(it: Reading) -> Iterable[_Sample]:
     try:
-        disk = os.statvfs(it.spool.path.parent)
+        disk = os.statvfs(it.forwarder.spool.path.parent)
     except OSError:
         return []
     return [({}, disk.f_bavail * disk.f_frsize)]
@@ -347,24 +334,24 @@ METRICS = (
     Metric(
         "eventplane_stored_total",
         "Events stored since the spool's epoch began.",
-        lambda it: it.spool.next_sequence - 1,
+        lambda it: it.forwarder.spool.next_sequence - 1,
         (HeartbeatKey("stored"),),
     ),
     Metric(
         "eventplane_refused_total",
         "Messages that found the spool full; their senders keep them.",
-        lambda it: it.counts.refused,
+        lambda it: it.forwarder.counts.refused,
         (HeartbeatKey("refused"),),
     ),
     Metric(
         "eventplane_sent_unstored_total",
         "Deliveries of urgent ones among them that were made from memory.",
-        lambda it: it.counts.sent_unstored,
+        lambda it: it.forwarder.counts.sent_unstored,
     ),
     Metric(
         "eventplane_unwanted_total",
         "Deliveries that were left out because no reader at the destination handles such events.",
-        lambda it: it.counts.unwanted,
+        lambda it: it.forwarder.counts.unwanted,
     ),
     Metric(
         "eventplane_dead_letters_total",
@@ -421,44 +408,44 @@ METRICS = (
     Metric(
         "eventplane_publishes_total",
         "Publishes sent to the cloud, repetitions included.",
-        lambda it: it.counts.published,
+        lambda it: it.forwarder.counts.published,
     ),
     Metric(
         "eventplane_published_events_total",
         "Events in them.",
-        lambda it: it.counts.published_events,
+        lambda it: it.forwarder.counts.published_events,
         (HeartbeatKey("published_events"),),
     ),
     Metric(
         "eventplane_published_bytes_total",
         "Bytes of their payloads, compressed.",
-        lambda it: it.counts.published_bytes,
+        lambda it: it.forwarder.counts.published_bytes,
         (HeartbeatKey("published_bytes"),),
     ),
     Metric(
         "eventplane_acknowledged_total",
         "Publishes that the cloud acknowledged.",
-        lambda it: it.counts.acknowledged,
+        lambda it: it.forwarder.counts.acknowledged,
     ),
     Metric(
         "eventplane_acknowledge_seconds_total",
         "Time from these publishes to their acknowledgements.",
-        lambda it: it.uplink.acknowledge_s,
+        lambda it: it.forwarder.uplink.acknowledge_s,
     ),
     Metric(
         "eventplane_in_flight",
         "Publishes in flight, without an acknowledgement yet.",
-        lambda it: it.uplink.unacknowledged,
+        lambda it: it.forwarder.uplink.unacknowledged,
     ),
     Metric(
         "eventplane_slowdowns_total",
         "Times the uplink slowed down because the cloud did not keep up.",
-        lambda it: it.uplink.slowed,
+        lambda it: it.forwarder.uplink.slowed,
     ),
     Metric(
         "eventplane_spool_on_disk",
         "1 while events are stored on the disk, 0 while urgent ones go from memory.",
-        lambda it: int(it.spool.is_on_disk),
+        lambda it: int(it.forwarder.spool.is_on_disk),
         (HeartbeatKey("on_disk"),),
     ),
     Metric(
@@ -467,25 +454,31 @@ METRICS = (
         _disk_free_bytes,
         (HeartbeatKey("disk_free_bytes"),),
     ),
-    Metric("eventplane_spool_used_bytes", "Room that the spool takes.", lambda it: it.spool.used_bytes),
     Metric(
-        "eventplane_spool_capacity_bytes", "Room that the spool may take.", lambda it: it.spool.capacity_bytes
+        "eventplane_spool_used_bytes",
+        "Room that the spool takes.",
+        lambda it: it.forwarder.spool.space.used_bytes,
+    ),
+    Metric(
+        "eventplane_spool_capacity_bytes",
+        "Room that the spool may take.",
+        lambda it: it.forwarder.spool.space.capacity_bytes,
     ),
     Metric(
         "eventplane_spool_capacity_deliveries",
         "Deliveries that may be pending.",
-        lambda it: it.spool.capacity_deliveries,
+        lambda it: it.forwarder.spool.space.capacity_deliveries,
     ),
     Metric(
         "eventplane_spool_pressure",
         "Used share of the scarcer capacity; 1 also when the disk refuses.",
-        lambda it: it.spool.pressure,
+        lambda it: it.forwarder.spool.pressure,
         (HeartbeatKey("spool_pressure", digits=3),),
     ),
     Metric(
         "eventplane_spool_written_bytes_total",
         "Bytes written to storage, which wears out flash.",
-        lambda it: it.spool.written_bytes,
+        lambda it: it.forwarder.spool.written_bytes,
         (HeartbeatKey("written_bytes"),),
     ),
     Metric("eventplane_reloads_total", "Contracts that a reload made the active one.", lambda it: it.reloads),

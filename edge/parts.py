@@ -83,8 +83,8 @@ def missing_parts(tables: Mapping[str, Mapping[str, Any]]) -> Iterator[SettingPr
             yield SettingProblem(setting, _problem(part), "install a build with it, or remove the setting")
 
 
-class NoAnswers:
-    """Answers the questions of services in a build without the part `questions`: with the reason."""
+class Answers:
+    """Answers the questions of services, in a build without the part `questions` with that reason."""
 
     def __init__(self, contract: Contract, thing: str) -> None:
         self._contract = contract
@@ -93,11 +93,16 @@ class NoAnswers:
     def to(self, question: StateQuestion | HandlersQuestion) -> tuple[str, bytes]:
         """Return the topic and the payload of the answer."""
         service = self._contract.channel(question.inbox).participant
-        problem = str(PartMissingError("questions"))
         if isinstance(question, StateQuestion):
-            return state_answer_topic(service), write_state_answer(StateAnswer(question.id, None, problem))
-        answer = HandlersAnswer(question.id, self._thing, (), comes_again=False, problem=problem)
-        return handlers_answer_topic(service), write_handlers_answer(answer)
+            return state_answer_topic(service), write_state_answer(self._state(question))
+        return handlers_answer_topic(service), write_handlers_answer(self._who_handles(question, service))
+
+    def _state(self, question: StateQuestion) -> StateAnswer:
+        return StateAnswer(question.id, None, str(PartMissingError("questions")))
+
+    def _who_handles(self, question: HandlersQuestion, _service: str) -> HandlersAnswer:
+        problem = str(PartMissingError("questions"))
+        return HandlersAnswer(question.id, self._thing, (), comes_again=False, problem=problem)
 
 
 def _problem(part: str) -> str:

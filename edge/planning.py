@@ -102,11 +102,6 @@ class Plan:
         numbers = ChainMap(self.numbers, counted) if self.numbers else counted  # type: ignore[arg-type]
         return SequenceNumber(sequence + len(self.arrivals), uptime_ms, numbers)
 
-    @property
-    def uptime_ms(self) -> int:
-        """When the batch is stored, in milliseconds of uptime."""
-        return self.start.uptime_ms
-
     def store(self, arrival: StoredEvent) -> None:
         """Add the `arrival` with the number `next`."""
         self.arrivals.append(arrival)
@@ -150,9 +145,9 @@ class Planner:
 
     def _is_flooded(self, outbox: str, plan: Plan) -> bool:
         """Return whether `outbox` has used up the dead letters of the present interval."""
-        if plan.uptime_ms >= self._letters_since_ms + LETTERS_EVERY_MS:
+        if plan.start.uptime_ms >= self._letters_since_ms + LETTERS_EVERY_MS:
             self._letters.clear()
-            self._letters_since_ms = plan.uptime_ms
+            self._letters_since_ms = plan.start.uptime_ms
         return self._letters[outbox] + plan.letters[outbox] >= MOST_LETTERS
 
     def _decide(self, submission: Submission, plan: Plan) -> Decision:

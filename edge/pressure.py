@@ -45,9 +45,10 @@ class Pressure:
     def __init__(self, spool: Spool, queues: DeliveryQueues) -> None:
         self._spool = spool
         self._queues = queues
+        space = spool.space
         self._at_once = Size(
-            min(EVICTED_AT_ONCE.bytes, spool.capacity_bytes // _SMALLEST_SHARE),
-            min(EVICTED_AT_ONCE.deliveries, spool.capacity_deliveries // _SMALLEST_SHARE),
+            min(EVICTED_AT_ONCE.bytes, space.capacity_bytes // _SMALLEST_SHARE),
+            min(EVICTED_AT_ONCE.deliveries, space.capacity_deliveries // _SMALLEST_SHARE),
         )
         self.begin()
 
@@ -87,14 +88,14 @@ class Pressure:
 
     def _lacking(self, rank: int, size: Size) -> Size:
         """Return the part of `size` for which there is no room yet."""
-        spool = self._spool
+        space = self._spool.space
         # After a commit found no room only urgent events try again: they are worth the attempt, and if it
         # succeeds, nothing has to be evicted.
-        refused = self._weight or (spool.disk_refuses and rank != Priority.URGENT.rank)
+        refused = self._weight or (space.refused and rank != Priority.URGENT.rank)
         growth = self._growth
-        fits = not refused and _fits(rank, size.bytes, spool.used_bytes + growth.bytes, spool.capacity_bytes)
-        waiting = spool.used_deliveries + growth.deliveries
-        counts = _fits(rank, size.deliveries, waiting, spool.capacity_deliveries)
+        fits = not refused and _fits(rank, size.bytes, space.used_bytes + growth.bytes, space.capacity_bytes)
+        waiting = space.used_deliveries + growth.deliveries
+        counts = _fits(rank, size.deliveries, waiting, space.capacity_deliveries)
         if fits and counts:
             return _NOTHING
         return Size(0 if fits else size.bytes * max(1, self._weight), 0 if counts else size.deliveries)

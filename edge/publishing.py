@@ -121,15 +121,12 @@ class Publish:
 class Publisher:
     """Publishes over `link` within `pace`, counts in `counts`, and keeps what is unacknowledged.
 
-    Times are monotonic seconds. `wake_at` is when something can be done that has to wait until then;
-    `ordinary` counts the unacknowledged publishes that are not urgent, `ordinary_bytes` is their size.
+    Times are monotonic seconds. `wake_at` is when something can be done that has to wait until then.
     """
 
     def __init__(self, link: Link, pace: Pace, counts: Counts) -> None:
         self.pace = pace
         self.wake_at: float | None = None
-        self.ordinary = 0
-        self.ordinary_bytes = 0
         self._link = link
         self._counts = counts
         self._in_flight: dict[int, Publish] = {}
@@ -146,6 +143,11 @@ class Publisher:
     def oldest(self) -> Publish | None:
         """The unacknowledged publish that was sent first."""
         return next(iter(self._in_flight.values()), None)
+
+    @property
+    def ordinary_bytes(self) -> int:
+        """The size of the unacknowledged publishes that are not urgent."""
+        return sum(each.size for each in self._in_flight.values() if not each.urgent)
 
     def may_go(self, size: int, now: float, *, urgent: bool) -> bool:
         """Return whether the pace allows a publish of `size` now; if not, set `wake_at`."""
@@ -164,9 +166,6 @@ class Publisher:
         if not mid:
             return  # the connection is over, which is reported soon: this proves nothing about an event
         self._in_flight[mid] = Publish(deliveries, size, now, urgent)
-        if not urgent:
-            self.ordinary += 1
-            self.ordinary_bytes += size
         self._counts.published += 1
         self._counts.published_events += len(deliveries)
         self._counts.published_bytes += len(payload)
@@ -181,9 +180,6 @@ class Publisher:
         publish = self._in_flight.pop(mid, None)
         if publish is None:
             return None
-        if not publish.urgent:
-            self.ordinary -= 1
-            self.ordinary_bytes -= publish.size
         if publish.size:  # a ping is no publish
             self._counts.answered += 1
             self._counts.acknowledged += accepted
@@ -192,7 +188,6 @@ class Publisher:
     def forget(self) -> None:
         """Forget the unacknowledged publishes, because their connection is gone."""
         self._in_flight.clear()
-        self.ordinary = self.ordinary_bytes = 0
 
     def wake(self, at: float) -> None:
         """Make sure that `wake_at` is not later than `at`."""

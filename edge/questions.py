@@ -6,39 +6,24 @@ from functools import cached_property
 
 from edge.decision import Decider
 from edge.interest import Interest
+from edge.parts import Answers
 from edge.spool import Spool
 from eventplane.contract import Contract, Downlink
 from eventplane.conversation.handlers import Handlers, NotAskingError
-from eventplane.conversation.questions import (
-    HandlersAnswer,
-    HandlersQuestion,
-    StateAnswer,
-    StateQuestion,
-    write_handlers_answer,
-    write_state_answer,
-)
+from eventplane.conversation.questions import HandlersAnswer, HandlersQuestion, StateAnswer, StateQuestion
 from eventplane.envelope import parse_event
-from eventplane.topics import handlers_answer_topic, state_answer_topic
 
 
-class Answers:
+class DeviceAnswers(Answers):
     """Answers for the device `thing`, from its contract, spool and decisions, and the services' interest."""
 
     def __init__(
         self, contract: Contract, thing: str, spool: Spool, decider: Decider, interest: Interest
     ) -> None:
-        self._contract = contract
-        self._thing = thing
+        super().__init__(contract, thing)
         self._spool = spool
         self._decider = decider
         self._interest = interest
-
-    def to(self, question: StateQuestion | HandlersQuestion) -> tuple[str, bytes]:
-        """Return the topic and the payload of the answer."""
-        service = self._contract.channel(question.inbox).participant
-        if isinstance(question, StateQuestion):
-            return state_answer_topic(service), write_state_answer(self._state(question))
-        return handlers_answer_topic(service), write_handlers_answer(self._who_handles(question, service))
 
     def _state(self, question: StateQuestion) -> StateAnswer:
         """Return the current state of a key to a service that the device would send it to."""

@@ -25,7 +25,6 @@ def system_uptime() -> Uptime:
 
 @cache
 def _boot() -> str:
-    # It cannot change while we run.
     return _BOOT_ID.read_text(encoding="ascii").strip()
 
 

@@ -8,9 +8,8 @@ permanently. The unacknowledged publishes of a connection that ended are sent ag
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from edge.counts import Counts
 from edge.delivery_queues import DeliveryQueues, UplinkQueue
@@ -29,17 +28,6 @@ _URGENT_SHARE = 10
 """One in so many publishes of the window is kept free for urgent events."""
 
 
-class Topics(NamedTuple):
-    """Where publishes go: urgent events have a topic of their own, so that nothing queues before them."""
-
-    ordinary: str
-    urgent: str
-
-    def of(self, *, urgent: bool) -> str:
-        """Return the topic of one publish."""
-        return self.urgent if urgent else self.ordinary
-
-
 @dataclass(frozen=True, slots=True)
 class AckResult:
     """The deliveries that an answer of the broker ends: `done`, or `refused` permanently."""
@@ -49,7 +37,9 @@ class AckResult:
 
 
 class Uplink:
-    """Delivers one `channel` (the device's outbox) over `link` to `topics`. Times are monotonic seconds.
+    """Delivers one `channel` (the device's outbox) over `link`. Times are monotonic seconds.
+
+    Urgent events have one of the `topics` of their own (True), so that nothing queues before them.
 
     Publishes are counted in `counts`; `acknowledge_s` sums up the seconds from publish to PUBACK.
     """
@@ -59,7 +49,7 @@ class Uplink:
         queues: DeliveryQueues,
         channel: Channel,
         link: Link,
-        topics: Topics,
+        topics: Mapping[bool, str],
         settings: CloudSettings,
         counts: Counts,
     ) -> None:
@@ -93,11 +83,6 @@ class Uplink:
         """Send what the window and the pace allow, without waiting for a batch."""
         self._is_flushing = True
         self.pump(now)
-
-    @property
-    def idle(self) -> bool:
-        """Whether every publish is acknowledged."""
-        return not self._publisher
 
     @property
     def unacknowledged(self) -> int:
@@ -217,7 +202,7 @@ class Uplink:
             self._publisher.wake(due_at)
             return
         # Where the suspects would go: a topic that the cloud refuses proves nothing against an event.
-        topic = self._topics.of(urgent=self._poison.urgent)
+        topic = self._topics[self._poison.urgent]
         if self._publisher.may_go(wire_size(topic, PROBE), now, urgent=True):
             if self._settings.mode == "single":
                 # Readers other than ours may not accept an empty batch.
@@ -237,7 +222,7 @@ class Uplink:
         """Return whether a batch of `count` ordinary events has to go; if not, see to being woken."""
         if count >= self._most or self._queue.more or self._poison.size or self._is_flushing:
             return True
-        if self._publisher.ordinary or self._waiting_since is None:
+        if self._publisher.ordinary_bytes or self._waiting_since is None:
             return False
         due_at = self._waiting_since + self._delay_s
         if now >= due_at and self._delays and self._queues.spool.pressure < MOST_GATHERED:
@@ -258,7 +243,7 @@ class Uplink:
 
     def _send(self, pending: Sequence[PendingDelivery], now: float, *, urgent: bool) -> tuple[Delivery, ...]:
         """Publish as many of `pending` as fit one payload and return them; none if the pace forbids it."""
-        topic = self._topics.of(urgent=urgent)
+        topic = self._topics[urgent]
         uptime_ms = self._queues.spool.clock()
         texts = [text_for_cloud(each, uptime_ms) for each in pending]
         payload, count = self._pack(texts, self._settings.payload_bytes)
@@ -284,7 +269,7 @@ class Uplink:
                 self._queue.repeat(deliveries[:half], deliveries[half:])
             case Remedy.CONFIGURE:
                 advice = "see that the device's policy and the setting cloud.topic agree"
-                topic = self._topics.of(urgent=publish.urgent if deliveries else self._poison.urgent)
+                topic = self._topics[publish.urgent if deliveries else self._poison.urgent]
                 self._link.reset(f"publish to {topic} refused: {failure}; {advice}", now)
                 self._poison.restarted()
                 self._forget()

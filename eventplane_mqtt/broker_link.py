@@ -40,10 +40,11 @@ def link_to_broker(
         return Link(name, partial(dial, address), backoff, connect_timeout_s)
     # Imported only where used: it takes memory.
     if isinstance(found_by, DnsSd):
-        from eventplane_mqtt.discovery.dns_sd import AnnouncedBroker, AnnouncedLink, browse_home
+        from eventplane_mqtt.discovery.dns_sd import AnnouncedBroker, AnnouncedLink, BrokerBrowser
 
         wanted = AnnouncedBroker(found_by.thing, address.tls, has_login)
-        return AnnouncedLink(wanted, browse_home(found_by.interfaces), dial, backoff, connect_timeout_s, wake)
+        browse = partial(BrokerBrowser, found_by.interfaces)
+        return AnnouncedLink(wanted, browse, dial, backoff, connect_timeout_s, wake)
     from eventplane_mqtt.discovery.broker import ProfileLink
 
     return ProfileLink(found_by, address, dial, backoff, connect_timeout_s, has_login=has_login, name=name)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from eventplane_mqtt.errors import MqttError
+from eventplane_mqtt.endpoint import MqttError
 
 # Identifiers of MQTT 5 properties (chapter 2.2.2) that mean something to us.
 SESSION_EXPIRY = 0x11

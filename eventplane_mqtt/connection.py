@@ -16,8 +16,7 @@ from time import monotonic
 from typing import Final
 
 from eventplane_mqtt.dial import dial
-from eventplane_mqtt.endpoint import Endpoint, place
-from eventplane_mqtt.errors import MqttError
+from eventplane_mqtt.endpoint import Endpoint, MqttError, place
 from eventplane_mqtt.mailbox import Disconnected, LinkName, Message, Received, Share
 from eventplane_mqtt.session import Session, Skips
 from eventplane_mqtt.transport import CHUNK_BYTES, Transport
@@ -230,10 +229,6 @@ class Connection:
             return inf, inf
         return self._share.room, self._share.room_for_qos_0
 
-    @property
-    def _gather_s(self) -> float:
-        return 0.0 if self._share is None else self._share.gather_s
-
     def _resume(self) -> None:
         with self._lock:
             self._self_pipe.wake()
@@ -266,7 +261,8 @@ class Connection:
             return
         now = monotonic()
         # After a large piece more is there already.
-        self._gather_until = now + self._gather_s if len(data) < _SMALL_BYTES else 0.0
+        if self._share is not None:
+            self._gather_until = now + self._share.gather_s if len(data) < _SMALL_BYTES else 0.0
         with self._lock:
             if data == _END_OF_STREAM:
                 self._session.lost(None)

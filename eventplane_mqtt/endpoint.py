@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
-from eventplane_mqtt.errors import MqttError
+from eventplane.errors import EventPlaneError
 
 if TYPE_CHECKING:
     import ssl
@@ -33,6 +33,10 @@ FIRST_CERTIFICATE: Final = re.compile(
 """A certificate in a PEM file as OpenSSL finds it: on lines of its own, among comments in any encoding."""
 
 
+class MqttError(EventPlaneError):
+    """Base of the errors of the protocol, of a broker's discovery, and of a connection's files."""
+
+
 def is_private(found: os.stat_result) -> bool:
     """Return whether only its owner has access to a file; root may let a group read what is root's.
 
@@ -45,11 +49,10 @@ def is_private(found: os.stat_result) -> bool:
 class _FileError(MqttError):
     """The file at `path` cannot be used: `problem` is what is wrong, `remedy` what to do."""
 
-    def __init__(self, path: Path, problem: str, remedy: str) -> None:
-        super().__init__(f"{path} cannot be used: {problem}; {remedy}")
-        self.path = path
-        self.problem = problem
-        self.remedy = remedy
+    path: Path
+    problem: str
+    remedy: str
+    message = "{path} cannot be used: {problem}; {remedy}"
 
 
 class TlsFileError(_FileError):

@@ -97,7 +97,8 @@ class Link:
     """The link to one broker. All times are seconds of one monotonic clock.
 
     `up_since` is when the current connection came up, `connects` counts the connections that came up. `share`
-    has the received messages that wait for the loop, if they are bounded.
+    has the received messages that wait for the loop, if they are bounded. `complaint` is what is wrong with
+    how the broker's address was found, whether the link is up or not.
     """
 
     def __init__(self, name: LinkName, dial: Dial, backoff: Backoff, connect_timeout_s: float) -> None:
@@ -108,6 +109,7 @@ class Link:
         self.dialled_at = float("-inf")
         self.connects = 0
         self.share: Share | None = None
+        self.complaint: str | None = None
         self._dial = dial
         self._backoff = backoff
         # The connection has timeouts of its own, for dialling, CONNACK and SUBACK: this one comes after them.
@@ -119,11 +121,6 @@ class Link:
         self._hurried_at = 0.0
         self._last_reason = ""
         self._hung_up: deque[float] = deque(maxlen=_TAKEOVERS)
-
-    @property
-    def complaint(self) -> str | None:
-        """What is wrong with how the broker's address was found, whether the link is up or not."""
-        return None
 
     def deadline(self) -> float | None:
         """Return when `tick` has something to do, None for never."""

@@ -52,53 +52,42 @@ class _Phase(Enum):
 class KeepAlive:
     """MQTT's keepalive: when to send PINGREQ, and when to presume the broker dead.
 
-    `interval_s` 0 means no keepalive. While the connection is not `reading`, PINGREQ only keeps the broker
-    from presuming us dead.
+    `interval_s` 0 means no keepalive. Bytes went out at `sent_at` and came in at `received_at`: a broker that
+    is busy sending is alive, though its PINGRESP has to queue. `asked` lasts until PINGRESP comes. While the
+    connection is not `reading`, PINGREQ only keeps the broker from presuming us dead.
     """
 
     def __init__(self, interval_s: float) -> None:
         self.interval_s = interval_s
         self.reading = True
-        self._sent_at = 0.0
-        self._received_at = 0.0
-        self._asked = False
-
-    def sent(self, now: float) -> None:
-        """Bytes went out."""
-        self._sent_at = now
-
-    def received(self, now: float) -> None:
-        """Bytes came in: a broker that is busy sending is alive, though its PINGRESP has to queue."""
-        self._received_at = now
-
-    def answered(self) -> None:
-        """PINGRESP came."""
-        self._asked = False
+        self.sent_at = 0.0
+        self.received_at = 0.0
+        self.asked = False
 
     def read(self, now: float, *, reading: bool) -> None:
         """The connection reads from now on, or stops reading."""
         if reading and not self.reading:
-            self._received_at = now  # the broker's answers may have waited
+            self.received_at = now  # the broker's answers may have waited
         self.reading = reading
 
     def deadline(self) -> float | None:
         """Return when `ask` or `is_dead` turns true, None for never."""
         if not self.interval_s:
             return None
-        return (self._received_at if self._asked and self.reading else self._sent_at) + self.interval_s
+        return (self.received_at if self.asked and self.reading else self.sent_at) + self.interval_s
 
     def ask(self, now: float) -> bool:
         """Return whether to send PINGREQ now; it then counts as sent."""
-        if (self._asked and self.reading) or not self._is_due(now):
+        if (self.asked and self.reading) or not self._is_due(now):
             return False
-        self._asked = True
-        self._sent_at = now  # or, while it cannot be sent, it would be due again at once
-        self._received_at = now  # its answer has the full interval
+        self.asked = True
+        self.sent_at = now  # or, while it cannot be sent, it would be due again at once
+        self.received_at = now  # its answer has the full interval
         return True
 
     def is_dead(self, now: float) -> bool:
         """Whether PINGREQ was sent and nothing at all was received since."""
-        return self._asked and self.reading and self._is_due(now)
+        return self.asked and self.reading and self._is_due(now)
 
     def _is_due(self, now: float) -> bool:
         deadline = self.deadline()
@@ -147,28 +136,6 @@ class SendWindow:
     def next_held_back(self) -> bytes | None:
         """Return the PUBLISH that may be sent in the place of a released one."""
         return self._held_back.popleft() if self._held_back else None
-
-
-class PendingPings:
-    """PINGREQs without an answer: a PINGRESP has no id, but they come in order."""
-
-    def __init__(self) -> None:
-        self._last = MAX_ID
-        self._unanswered: deque[int] = deque()
-
-    def keepalive(self) -> None:
-        """PINGREQ was sent for the keepalive."""
-        self._unanswered.append(0)
-
-    def new_id(self) -> int:
-        """PINGREQ was sent for a caller; return its number, which is no packet id."""
-        self._last += 1
-        self._unanswered.append(self._last)
-        return self._last
-
-    def answered(self) -> int:
-        """Return the number of the oldest; 0 for the keepalive's, and for an answer to nothing."""
-        return self._unanswered.popleft() if self._unanswered else 0
 
 
 class ReceiveWindow:
@@ -233,7 +200,9 @@ class Session:
         self.resumed = False
         self._sent = SendWindow()
         self._received = ReceiveWindow()
-        self._pings = PendingPings()
+        # PINGREQs without an answer, 0 for the keepalive's: a PINGRESP has no id, but they come in order.
+        self._pings: deque[int] = deque()
+        self._last_ping = MAX_ID
         self._filters: dict[int, tuple[str, ...]] = {}
         self._refused: list[str] = []
         self._max_packet_bytes: float = float("inf")
@@ -257,7 +226,7 @@ class Session:
     def start(self, now: float, password: bytes | None = None) -> None:
         """Begin, over a transport that is connected; `password` is the login's. Raises `UnsendableError`."""
         self._answer_by = now + self._endpoint.connect_timeout_s
-        self._keepalive.sent(now)
+        self._keepalive.sent_at = now
         self._outgoing.append(_connect(self._endpoint, password))
 
     def publish(self, topic: str, payload: bytes, qos: int = _QOS, *, retain: bool = False) -> int:
@@ -281,7 +250,9 @@ class Session:
         if self.ended is not None or self._phase is not _Phase.UP:
             return 0
         self._outgoing.append(codec.PINGREQ)
-        return self._pings.new_id()
+        self._last_ping += 1  # no packet id
+        self._pings.append(self._last_ping)
+        return self._last_ping
 
     def acknowledge(self, mid: int) -> None:
         """Send PUBACK for a message of this session; ignore any other."""
@@ -343,12 +314,12 @@ class Session:
         if self._keepalive.is_dead(now):
             self.end(f"no answer to PINGREQ within {self._keepalive.interval_s} s")
         elif self._keepalive.ask(now):
-            self._pings.keepalive()
+            self._pings.append(0)
             self._outgoing.append(codec.PINGREQ)
 
     def receive(self, data: bytes, now: float, room: float = _ANY, room_for_qos_0: float = _ANY) -> None:
         """Process what arrived, up to messages of `room` bytes; see `decode`."""
-        self._keepalive.received(now)
+        self._keepalive.received_at = now
         self._packets = self._decoder.feed(data)
         self.decode(room, room_for_qos_0)
         if self._filters:
@@ -375,7 +346,7 @@ class Session:
 
     def sent(self, now: float) -> None:
         """Bytes of `take_bytes` were sent."""
-        self._keepalive.sent(now)
+        self._keepalive.sent_at = now
 
     def take_bytes(self, limit: int) -> bytes:
         """Return what to send next: whole packets, up to `limit` bytes of them, or one that is larger."""
@@ -442,10 +413,10 @@ class Session:
             self._outgoing.append(held_back)
 
     def _take_pingresp(self) -> None:
-        if mid := self._pings.answered():
+        if mid := self._pings.popleft() if self._pings else 0:
             self._messages.append(Acknowledged(self._link, self._generation, mid))
         else:
-            self._keepalive.answered()
+            self._keepalive.asked = False
 
     def _take_connack(self, packet: ConnAck) -> None:
         if self._phase is not _Phase.CONNECTING:

@@ -32,7 +32,10 @@ _STEP_PAGES = 256
 class Space:
     """Measures and bounds the database `db` at `path`; `count` returns how many deliveries wait in it.
 
-    A database in memory (`path` None) has no room, ever.
+    `capacity_bytes` bounds the file's pages in use, `used_bytes`; the log and the reserve beside them take at
+    most 9 MB. `capacity_deliveries` bounds the pending deliveries, `used_deliveries`: an event for two
+    destinations has two. From a commit that found no room until `tidy` finds some, it is `refused`. A
+    database in memory (`path` None) has no room, ever.
     """
 
     def __init__(

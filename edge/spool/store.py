@@ -8,8 +8,7 @@ sequence. An event is deleted when none of its deliveries is pending.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -71,19 +70,6 @@ CAPACITY_DELIVERIES = 1_000_000
 """Default for the deliveries that are pending at most: more than CAPACITY_BYTES holds of usual events."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Change:
-    """The arguments of a commit."""
-
-    events: Sequence[StoredEvent]
-    done: Sequence[Delivery]
-    discarded: Sequence[Discard]
-    uptime_ms: int
-    states: Sequence[DeviceState]
-    close_manifests: bool
-    close_loss_reports: bool
-
-
 class Spool:
     """The store at `path`, created when it is not there. Opening takes the same time however much is in it.
 
@@ -91,6 +77,8 @@ class Spool:
 
     With `on_disk` False it is in memory and stays empty: it refuses every event and state as a full one does,
     and its pressure is 1.0.
+
+    `space` bounds what may be in it, and says how much is.
 
     Every method raises `SpoolCorruptError` when the file is damaged, `SpoolFullError` when there is no room,
     and `SpoolUnavailableError` when the disk is missing, read-only or broken; the constructor also
@@ -147,19 +135,37 @@ class Spool:
         if not self.is_on_disk and (events or states):
             remedy = "see why its disk cannot be used"
             raise SpoolFullError(self.path, "cannot commit: it is in memory", remedy)
-        change = _Change(
-            events, list(done), list(discarded), uptime_ms, states, close_manifests, close_loss_reports
-        )
+        done, discarded = list(done), list(discarded)
+
+        def write(totals: TableTotals) -> Device:
+            if close_manifests:
+                self._queues.close_manifests()
+            if close_loss_reports:
+                forget_loss_reports(self._db, totals)
+            self._end(done, totals)
+            kinds = {each.delivery: each for each in discarded}
+            # One that has ended already counts for nothing.
+            add_discards(self._db, [kinds[each] for each in self._end(kinds, totals)], totals)
+            # Last, so that events find room in the place of what ends with them.
+            self._insert(events, uptime_ms, totals)
+            put_counters(self._db, self.counted, counted, totals)
+            self._states.put(states, totals)
+            self._queues.write(totals)
+            return self._write_device(len(events), uptime_ms, totals)
+
+        # The last one of a counter stands.
+        counted = {name: number for each in events for name, number in each.positions.items()}
         try:
-            self._commit(change)
+            self._commit(write)
         except SpoolFullError:
-            self._space.refused = True
+            self.space.refused = True
             if events or states:
                 raise
             # Ending deliveries makes room, and needs some to be written down.
-            self._space.give_up_reserve()
-            self._commit(change)
-        self._space.committed(sum(len(each.json) for each in events))
+            self.space.give_up_reserve()
+            self._commit(write)
+        self.counted.update(counted)
+        self.space.committed(sum(len(each.json) for each in events))
 
     def read(self, destination: str, rank: int, after: int, limit: int) -> list[PendingDelivery]:
         """Return up to `limit` pending deliveries of one destination and rank, in order, behind `after`.
@@ -254,7 +260,7 @@ class Spool:
         After a commit found no room it finds out when there is room again.
         """
         with self._errors("cannot be tidied"):
-            return self._space.tidy()
+            return self.space.tidy()
 
     @property
     def next_sequence(self) -> int:
@@ -262,34 +268,9 @@ class Spool:
         return self._device.next_sequence
 
     @property
-    def capacity_bytes(self) -> int:
-        """How much may be stored; beside it the log and the reserve take 9 MB at most."""
-        return self._space.capacity_bytes
-
-    @property
-    def used_bytes(self) -> int:
-        """How much is stored: the file's pages that are in use."""
-        return self._space.used_bytes
-
-    @property
-    def capacity_deliveries(self) -> int:
-        """How many deliveries may be pending; an event with two destinations has two."""
-        return self._space.capacity_deliveries
-
-    @property
-    def used_deliveries(self) -> int:
-        """How many deliveries are pending, for all destinations."""
-        return self._space.used_deliveries
-
-    @property
     def pressure(self) -> float:
         """Used share of the scarcer capacity; at least 1.0 while the disk refuses."""
-        return self._space.pressure
-
-    @property
-    def disk_refuses(self) -> bool:
-        """Whether a commit found no room, until `tidy` finds some again."""
-        return self._space.refused
+        return self.space.pressure
 
     @property
     def written_bytes(self) -> int:
@@ -403,53 +384,37 @@ class Spool:
         if self._queues.pending() != device.pending:
             raise DamagedRowError("the number of pending deliveries")
         self._first = self._deliveries.first_pending(self._queues) or self.next_sequence
-        self._space = Space(path, db, *self._capacities, self._queues.pending)
+        self.space = Space(path, db, *self._capacities, self._queues.pending)
 
     def _last_commit(self) -> log.CommitNote:
         return log.CommitNote.of(self._device, self._totals, self._first)
 
-    def _commit(self, change: _Change) -> None:
-        # The last one of a counter stands.
-        counted = {name: number for each in change.events for name, number in each.positions.items()}
+    def _commit(self, write: Callable[[TableTotals], Device]) -> None:
         totals = self._totals.copy()
         try:
             with self._errors("cannot commit"), transaction(self._db):
-                device = self._write(change, counted, totals)
+                device = write(totals)
         except BaseException:
             self._queues.forget()
             self._states.forget()
             raise
         self._queues.keep()
         self._totals, self._device = totals, device
-        self.counted.update(counted)
         if self.is_on_disk:
             self._notes.write(self._last_commit())
 
-    def _write(self, change: _Change, counted: Mapping[str, int], totals: TableTotals) -> Device:
-        if change.close_manifests:
-            self._queues.close_manifests()
-        if change.close_loss_reports:
-            forget_loss_reports(self._db, totals)
-        self._end(change.done, totals)
-        kinds = {each.delivery: each for each in change.discarded}
-        # One that has ended already counts for nothing.
-        add_discards(self._db, [kinds[each] for each in self._end(kinds, totals)], totals)
-        # Last, so that events find room in the place of what ends with them.
-        self._insert(change.events, change.uptime_ms, totals)
-        put_counters(self._db, self.counted, counted, totals)
-        self._states.put(change.states, totals)
-        self._queues.write(totals)
+    def _write_device(self, events: int, uptime_ms: int, totals: TableTotals) -> Device:
         before, (boot, boot_ms) = self._device, self.clock.uptime()
         device = Device(
             before.epoch,
-            before.next_sequence + len(change.events),
+            before.next_sequence + events,
             before.commits + 1,
             self._queues.pending(),
-            max(before.uptime_ms, change.uptime_ms),
+            max(before.uptime_ms, uptime_ms),
             boot,
             boot_ms,
             # It is reported with the first events: from then on the spool is a resumed one.
-            "" if change.events else before.origin,
+            "" if events else before.origin,
             totals.pack(),
         )
         device.write(self._db)

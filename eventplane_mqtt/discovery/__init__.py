@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from eventplane_mqtt.errors import MqttError
+from eventplane_mqtt.endpoint import MqttError
 
 
 class DiscoveryError(MqttError):

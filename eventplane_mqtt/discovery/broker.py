@@ -102,16 +102,26 @@ def _rank(address: BrokerAddress) -> int:
     return 1 if is_socket(address.host) else 0
 
 
-class BrokerFinder:
-    """Finds the broker of `profile`; `fallback` is its address until the profile could be read.
+class ProfileLink(Link):
+    """A link to the broker of `profile`; to `fallback` as long as no profile could be read.
 
     The profile is read for each dial. One that cannot be used changes nothing; `complaint` is its problem.
     Mosquitto follows its profile only when it restarts: while the new address does not answer, every second
     dial goes to the address that last worked.
     """
 
-    def __init__(self, profile: Path, fallback: BrokerAddress, *, has_login: bool) -> None:
-        self.complaint: str | None = None
+    def __init__(
+        self,
+        profile: Path,
+        fallback: BrokerAddress,
+        dial: DialAddress,
+        backoff: Backoff,
+        connect_timeout_s: float,
+        *,
+        has_login: bool,
+        name: LinkName = LinkName.LOCAL,
+    ) -> None:
+        super().__init__(name, lambda number: dial(self._next(), number), backoff, connect_timeout_s)
         self._profile = profile
         self._has_login = has_login
         self._current = self._last_read = fallback
@@ -119,28 +129,29 @@ class BrokerFinder:
         self._worked: BrokerAddress | None = None
         self._check_at = 0.0
 
-    def next(self) -> BrokerAddress:
+    def tick(self, now: float) -> None:
+        """Also leave a broker that has moved."""
+        if self.up and now >= self._check_at:
+            self._check_at = now + CHECK_EVERY_S
+            before, self._last_read = self._last_read, self._read()
+            # Two checks in a row must agree: a file may be read while it is written.
+            if before == self._last_read and self._adopt() and self._current != self._dialled:
+                self.leave()
+        super().tick(now)
+
+    def connected(self, generation: int, now: float) -> bool:
+        is_current = super().connected(generation, now)
+        if is_current:
+            self._worked = self._dialled
+        return is_current
+
+    def _next(self) -> BrokerAddress:
         """Return the address to dial now."""
         self._last_read = self._read()
         self._adopt()
         is_repeated = self._dialled == self._current
         self._dialled = self._worked if is_repeated and self._worked else self._current
         return self._dialled
-
-    def connected(self) -> None:
-        """Note that the last dial led to a connection."""
-        self._worked = self._dialled
-
-    def has_moved(self, now: float) -> bool:
-        """Return whether to leave the connection because the profile leads elsewhere; once for each change.
-
-        Two checks in a row must agree: a file may be read while it is written. `now` is in monotonic seconds.
-        """
-        if now < self._check_at:
-            return False
-        self._check_at = now + CHECK_EVERY_S
-        before, self._last_read = self._last_read, self._read()
-        return before == self._last_read and self._adopt() and self._current != self._dialled
 
     def _adopt(self) -> bool:
         """Make the address that was read the current one; return whether it changed."""
@@ -161,37 +172,3 @@ class BrokerFinder:
             _log.warning("the broker's profile cannot be used, %s remains: %s", found, complaint)
         self.complaint = complaint
         return found
-
-
-class ProfileLink(Link):
-    """A link to the broker of `profile`; to `fallback` as long as no profile could be read."""
-
-    def __init__(
-        self,
-        profile: Path,
-        fallback: BrokerAddress,
-        dial: DialAddress,
-        backoff: Backoff,
-        connect_timeout_s: float,
-        *,
-        has_login: bool,
-        name: LinkName = LinkName.LOCAL,
-    ) -> None:
-        self._finder = finder = BrokerFinder(profile, fallback, has_login=has_login)
-        super().__init__(name, lambda number: dial(finder.next(), number), backoff, connect_timeout_s)
-
-    @property
-    def complaint(self) -> str | None:
-        return self._finder.complaint
-
-    def tick(self, now: float) -> None:
-        """Also leave a broker that has moved."""
-        if self.up and self._finder.has_moved(now):
-            self.leave()
-        super().tick(now)
-
-    def connected(self, generation: int, now: float) -> bool:
-        is_current = super().connected(generation, now)
-        if is_current:
-            self._finder.connected()
-        return is_current

@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from eventplane_mqtt.discovery import LibraryMissingError, MulticastDnsError
 from eventplane_mqtt.discovery.announcement import PLAIN, SECURE, Interface, Service, home_interfaces
@@ -216,15 +216,6 @@ def _open(interface: Interface) -> Zeroconf:
     return zeroconf
 
 
-class Browser(Protocol):
-    """Knows the announced brokers; see `BrokerBrowser`."""
-
-    @property
-    def found(self) -> Sequence[Announced]: ...
-
-    def close(self) -> None: ...
-
-
 @dataclass(frozen=True, slots=True)
 class AnnouncedBroker:
     """The announced broker to connect to: that of `thing`, or of any ('').
@@ -260,7 +251,7 @@ class AnnouncedLink(Link):
     def __init__(
         self,
         wanted: AnnouncedBroker,
-        browse: Callable[[Callable[[], None]], Browser],
+        browse: Callable[[Callable[[], None]], BrokerBrowser],
         dial: DialAddress,
         backoff: Backoff,
         connect_timeout_s: float,
@@ -271,16 +262,8 @@ class AnnouncedLink(Link):
         )
         self._wanted = wanted
         self._dials = 0
-        self._seen: Sequence[Announced] = ()
+        self._see(())
         self._browser = browse(wake)
-
-    @property
-    def complaint(self) -> str | None:
-        """Why no broker is dialled."""
-        if any(self._addresses()):
-            return None
-        rejected = [f"{each.name}: {self._wanted.rejection(each)}" for each in self._seen]
-        return "; ".join(rejected) or "no broker is announced in the home"
 
     def deadline(self) -> float | None:
         return None if self._has_to_wait() else super().deadline()
@@ -289,8 +272,8 @@ class AnnouncedLink(Link):
         """Dial, unless no broker is announced."""
         found = self._browser.found
         if found != self._seen:
-            self._seen = found
-            _log.info("brokers in the home: %s", self.complaint or ", ".join(map(str, self._addresses())))
+            self._see(found)
+            _log.info("brokers in the home: %s", self.complaint or ", ".join(map(str, self._addresses)))
         if not self._has_to_wait():
             super().tick(now)
 
@@ -304,21 +287,21 @@ class AnnouncedLink(Link):
         super().close(timeout_s)
         self._browser.close()
 
+    def _see(self, found: Sequence[Announced]) -> None:
+        rejected = {each: self._wanted.rejection(each) for each in found}
+        self._seen = found
+        self._addresses = [
+            BrokerAddress(host, each.port, self._wanted.certificate)
+            for each, reason in rejected.items()
+            for host in each.hosts
+            if reason is None
+        ]
+        listed = "; ".join(f"{each.name}: {reason}" for each, reason in rejected.items())
+        self.complaint = None if self._addresses else listed or "no broker is announced in the home"
+
     def _has_to_wait(self) -> bool:
-        return not self.is_dialling and not any(self._addresses())
+        return not self.is_dialling and not self._addresses
 
     def _next(self) -> BrokerAddress:
-        addresses = list(self._addresses())
         self._dials += 1
-        return addresses[(self._dials - 1) % len(addresses)]
-
-    def _addresses(self) -> Iterator[BrokerAddress]:
-        for each in self._seen:
-            if self._wanted.rejection(each) is None:
-                for host in each.hosts:
-                    yield BrokerAddress(host, each.port, self._wanted.certificate)
-
-
-def browse_home(names: Sequence[str]) -> Callable[[Callable[[], None]], Browser]:
-    """Return a function that starts a browser on the interfaces called `names` (none: on all)."""
-    return lambda on_change: BrokerBrowser(names, on_change)
+        return self._addresses[(self._dials - 1) % len(self._addresses)]

@@ -98,8 +98,8 @@ class CountedDevice:
 
     def check_bound(self) -> None:
         spool = self.device.spool
-        assert spool.used_deliveries == sum(spool.backlog().values())
-        assert spool.used_deliveries <= CAPACITY
+        assert spool.space.used_deliveries == sum(spool.backlog().values())
+        assert spool.space.used_deliveries <= CAPACITY
 
 
 @given(st.sampled_from(WhenFull), st.lists(st.one_of(arrive, arrive, other), max_size=12))

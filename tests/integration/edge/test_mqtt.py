@@ -179,25 +179,6 @@ def test_a_backlog_stays_in_the_broker_while_the_share_is_full(
     slow.connection.close(SECONDS)
 
 
-def test_mosquittos_suback_may_come_after_a_backlog_that_takes_longer_than_an_answer(
-    shared_broker: Broker, own: dict[str, object], topic: str
-) -> None:
-    first = Probe(shared_broker.port, **own)
-    first.next(Connected)
-    first.close()
-    sender = Probe(shared_broker.port, client_id="sender", subscriptions=())
-    sender.next(Connected)
-    mids = [sender.connection.publish(topic, bytes(4_000)) for _ in range(15_000)]
-    sender.gather(Acknowledged, len(mids))
-    sender.close()
-    probe = Probe(shared_broker.port, connect_timeout_s=0.5, **own)
-    probe.next(Connected)
-    for _ in mids:
-        # Each takes its time, as the loop does: all of them take longer than the timeout.
-        probe.connection.acknowledge(probe.next(Received).mid)
-    probe.close()
-
-
 def test_a_qos_0_flood_delays_no_qos_1_message(
     shared_broker: Broker, own: dict[str, object], topic: str
 ) -> None:

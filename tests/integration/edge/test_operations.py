@@ -72,19 +72,6 @@ def signal_forwarder(home: Home, number: signal.Signals) -> None:
     os.kill(home.forwarder.pid, number)
 
 
-def test_it_is_in_service_before_any_broker_and_says_which_are_missing(
-    home: Home, cloud: RecordingCloud, manager: Manager
-) -> None:
-    home.broker.child.kill()
-    cloud.stop()
-    restart(home, manager)
-    assert "local down, urgent down, cloud down" in manager.hear("READY=1")
-    assert home.problems() == ["local_broker_down", "cloud_down"]
-    home.broker.child.start()
-    # A broker that is killed may have forgotten the forwarder's session.
-    wait_for(lambda: [each for each in home.problems() if each != "session_lost"] == ["cloud_down"])
-
-
 @pytest.mark.source("P8")
 def test_without_a_disk_it_is_in_service_and_an_alarm_reaches_the_cloud_from_memory(
     home: Home, cloud: RecordingCloud, manager: Manager, tmp_path: Path

@@ -11,11 +11,8 @@ import pytest
 from eventplane.conversation.messages import Replier, Reply, Status, write_reply
 from eventplane.conversation.questions import (
     HandlersAnswer,
-    StateAnswer,
     read_handlers_question,
-    read_state_question,
     write_handlers_answer,
-    write_state_answer,
 )
 from eventplane.envelope import Envelope, parse_event, write_event
 from eventplane.guarantee import DELIVERY_GUARANTEE
@@ -26,8 +23,6 @@ from eventplane.topics import (
     handlers_topic,
     local_topic,
     receipt_topic,
-    state_answer_topic,
-    state_topic,
 )
 from eventplane_client import mqtt
 from eventplane_client.errors import (
@@ -68,7 +63,7 @@ def forwarder(shared_broker: Broker, outbox: str) -> Iterator[TestClient]:
         yield client
 
 
-def test_without_receipts_it_says_so(shared_broker: Broker, sensor: str) -> None:
+def test_without_an_answer_it_says_so(shared_broker: Broker, sensor: str) -> None:
     client = MqttTransport(sensor, port=shared_broker.port, window=2)
     with closing(client):
         client.send(b"1")
@@ -81,29 +76,16 @@ def test_without_receipts_it_says_so(shared_broker: Broker, sensor: str) -> None
         with pytest.raises(FlushTimeoutError) as late:
             client.flush(0.1)
         assert late.value.waiting == 2
-    for call in (lambda: client.put(b"4", 1), lambda: client.send(b"4"), lambda: client.flush(1)):
+        with pytest.raises(StateTimeoutError, match="a/b/c"):
+            client.state("a/b/c", timeout_s=0.1)
+    for call in (
+        lambda: client.put(b"4", 1),
+        lambda: client.send(b"4"),
+        lambda: client.flush(1),
+        lambda: client.state("a/b/c", 1),
+    ):
         with pytest.raises(ClosedError):
             call()
-
-
-def test_a_question_for_a_state_is_asked_until_somebody_answers(shared_broker: Broker, sensor: str) -> None:
-    answers = state_answer_topic(sensor)
-    with closing(MqttTransport(sensor, port=shared_broker.port, receipt_timeout_s=0.05)) as client:
-        with pytest.raises(StateTimeoutError) as late:
-            client.state("a/b/c", timeout_s=0.1)
-        assert late.value.key == "a/b/c"
-        with TestClient("forwarder", "127.0.0.1", shared_broker.port) as forwarder:
-            forwarder.subscribe(state_topic(sensor))
-            with ThreadPoolExecutor(1) as pool:
-                asking = pool.submit(client.state, "a/b/c", SECONDS)
-                wait_for(lambda: len(forwarder.messages) >= 2)
-                question = read_state_question(forwarder.messages[-1][1], "")
-                for payload in (b"garbage", write_state_answer(StateAnswer("another", None))):
-                    assert forwarder.publish(answers, payload)
-                assert forwarder.publish(answers, write_state_answer(StateAnswer(question.id, EVENT.json)))
-                assert asking.result(SECONDS) == EVENT
-    with pytest.raises(ClosedError):
-        client.state("a/b/c", 1)
 
 
 def test_the_largest_message_that_it_takes_passes_the_broker_and_a_larger_one_is_refused(

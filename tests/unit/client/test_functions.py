@@ -10,16 +10,13 @@ from typing import Any
 import boto3
 import pytest
 
-from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.envelope import Envelope
-from eventplane.reasons import Reason
-from eventplane_client.dynamodb import DynamoDbFilter
-from eventplane_client.errors import BatchFailedError, LeaseTooLongError, StateError
+from eventplane_client.errors import LeaseTooLongError, StateError
 from eventplane_client.functions import MARGIN_S, RESERVE_MS, Handler, handles_events
 from eventplane_client.memory import MemoryPlane, MemoryTransport
 from eventplane_client.memory_filter import Memory, MemoryFilter
-from eventplane_client.ports import Message, MessageFilter, Mode, digest
-from eventplane_client.reader import PREFETCH, Doubt
+from eventplane_client.ports import Message, MessageFilter, digest
+from eventplane_client.reader import PREFETCH
 from eventplane_client.resequencer import GAP_TIMEOUT_S
 from eventplane_client.telemetry import Handling, NoTelemetry
 from tests.fakes.aws import FakeAws
@@ -151,184 +148,6 @@ def test_what_there_is_no_time_for_comes_again(monkeypatch: pytest.MonkeyPatch, 
     more = [event() for _ in range(PREFETCH)]
     assert world.invoke(event("a"), *more) == list(range(0 if fails else 1, 1 + len(more)))
     assert world.handled == ["a"]
-
-
-class Killed(BaseException):
-    """Lambda kills the process: nothing of it runs any more."""
-
-
-class Context(LambdaContext):
-    """An invocation that Lambda kills at its timeout, by the clock of `service`."""
-
-    def __init__(self, service: Service) -> None:
-        super().__init__()
-        self._service = service
-        self._deadline = service.now + service.timeout_s
-
-    def get_remaining_time_in_millis(self) -> int:
-        return int((self._deadline - self._service.now) * 1_000)
-
-
-class Service:
-    """SQS, Lambda and a filter with leases, in simulated time: a function of `timeout_s` reads an inbox that
-    hides what it gives out for `visibility_s`, and gives out nothing more than RECEIVES times.
-
-    The first `fails` attempts at an event raise, and the next `kills` are killed at the timeout.
-    """
-
-    RECEIVES = 5
-
-    def __init__(
-        self,
-        filters: str,
-        *,
-        timeout_s: float,
-        visibility_s: float,
-        on_doubt: Doubt | None = None,
-        fails: int = 0,
-        kills: int = 1,
-        mode: Mode = Mode.EXACTLY_ONCE,
-    ) -> None:
-        self.now = 1_767_225_600.0
-        self.timeout_s = timeout_s
-        self.visibility_s = visibility_s
-        self.began: list[float] = []
-        self.taken_away: list[Message] = []
-        self._fails, self._kills = fails, kills
-        # What `SqsTransport.find` says of such a queue.
-        self.plane = MemoryPlane(
-            visibility_s=visibility_s, max_receives=self.RECEIVES - 1, clock=lambda: self.now
-        )
-        self._open_filter = self._filters(filters)
-        self._on_doubt = on_doubt
-        self._mode = mode
-        self._is_killed = False
-        self._function = self._process()
-
-    def run(self, sent: Envelope) -> float:
-        """Until the inbox holds nothing any more; the seconds that took."""
-        began = self.now
-        self.plane.deliver(READER, sent)
-        while self.plane.pending(READER):
-            self._poll()
-            self.now += 1
-        return self.now - began
-
-    @property
-    def letters(self) -> list[Envelope]:
-        return [each for each in self.plane.events if each.type == DEAD_LETTER_TYPE]
-
-    def _poll(self) -> None:
-        messages = self.plane.take(READER, 10, 0)
-        gone = [each for each in messages if each.attempt > self.RECEIVES]
-        self.plane.change(READER, gone, None)
-        self.taken_away += gone
-        records = {str(at): each for at, each in enumerate(messages) if each.attempt <= self.RECEIVES}
-        if not records:
-            return
-        batch = [record(id, each.body.decode(), each.attempt) for id, each in records.items()]
-        try:
-            answer = self._function({"Records": batch}, Context(self))
-        except Killed:
-            self._is_killed = False
-            self._function = self._process()
-            return
-        except BatchFailedError:
-            return
-        for each in answer["batchItemFailures"]:
-            del records[each["itemIdentifier"]]
-        self.plane.change(READER, list(records.values()), None)
-
-    def _process(self) -> Handler:
-        def handle(event: Envelope) -> None:
-            self.began.append(self.now)
-            if len(self.began) <= self._fails:
-                raise ValueError
-            if len(self.began) <= self._fails + self._kills:
-                self.now += self.timeout_s
-                self._is_killed = True
-                raise Killed
-
-        def mortal(**lease: Any) -> Any:
-            return _Mortal(self._open_filter(**lease, clock=lambda: self.now), lambda: self._is_killed)
-
-        return function_of(handle, self.plane, mortal, mode=self._mode, on_doubt=self._on_doubt)
-
-    def _filters(self, kind: str) -> Callable[..., MessageFilter]:
-        if kind == "dynamodb":
-            table = boto3.client("dynamodb")
-            create_filter_table(table, "filters")
-            return partial(DynamoDbFilter, table, "filters", READER)
-        return partial(MemoryFilter, Memory())
-
-
-class _Mortal:
-    """A filter that nobody can tell anything any more once its process is killed."""
-
-    def __init__(self, filter: MessageFilter, is_killed: Callable[[], bool]) -> None:
-        self._filter = filter
-        self._is_killed = is_killed
-
-    def __getattr__(self, name: str) -> Any:
-        return (lambda *_: None) if self._is_killed() else getattr(self._filter, name)
-
-
-@pytest.mark.parametrize(
-    ("filters", "timeout_s", "visibility_s"),
-    [
-        ("memory", 60, 60),  # the least that Lambda allows
-        ("memory", 10, 60),  # what Lambda advises
-        ("memory", 900, 900),
-        ("dynamodb", 900, 5_400),
-    ],
-)
-@pytest.mark.parametrize("again", [None, True, False])
-def test_what_was_in_hand_when_lambda_killed_the_function_is_its_programs_to_decide(
-    request: pytest.FixtureRequest, filters: str, timeout_s: float, visibility_s: float, again: bool | None
-) -> None:
-    """Without a program to ask, an alarm is a dead letter of its reader's inbox."""
-    if filters == "dynamodb":
-        request.getfixturevalue("fake_aws")
-    doubts: list[str] = []
-
-    def decide(event: Envelope) -> bool:
-        doubts.append(event.id)
-        return bool(again)
-
-    on_doubt = None if again is None else decide
-    service = Service(filters, timeout_s=timeout_s, visibility_s=visibility_s, on_doubt=on_doubt)
-    assert service.run(event("alarm")) <= visibility_s * Service.RECEIVES
-    assert (len(service.began), doubts) == (1 + bool(again), [] if again is None else ["alarm"])
-    assert service.began[-1] - service.began[0] > timeout_s or not again
-    letters = [(each.attributes["deadletterreason"], each.data()["channel"]) for each in service.letters]
-    assert letters == ([(Reason.IN_DOUBT, f"{READER}.inbox")] if again is None else [])
-    assert service.taken_away == []
-
-
-@pytest.mark.parametrize("on_doubt", [None, lambda _: True, lambda _: False])
-@pytest.mark.parametrize("kills", range(1, Service.RECEIVES + 1))
-@pytest.mark.parametrize("fails", range(Service.RECEIVES))
-def test_whenever_it_is_killed_no_alarm_ends_in_the_dead_letter_queue_unseen(
-    fails: int, kills: int, on_doubt: Doubt | None
-) -> None:
-    service = Service("memory", timeout_s=60, visibility_s=60, on_doubt=on_doubt, fails=fails, kills=kills)
-    service.run(event("alarm"))
-    assert service.taken_away == []
-    is_handled = len(service.began) > fails + kills
-    is_known_to_be = on_doubt is not None and not on_doubt(event("alarm"))
-    assert is_handled or is_known_to_be or len(service.letters) == 1
-
-
-def test_a_queue_that_gives_out_nothing_after_the_lease_is_refused() -> None:
-    service = Service("memory", timeout_s=900, visibility_s=60)
-    with pytest.raises(LeaseTooLongError, match="shorter timeout") as caught:
-        service.run(event("alarm"))
-    assert caught.value.lease_s == 900 + MARGIN_S
-    assert service.began == []
-    assert service.plane.pending(READER) == 1
-    free = Service("memory", timeout_s=900, visibility_s=60, kills=0, mode=Mode.AT_LEAST_ONCE)
-    free.run(event("alarm"))
-    assert len(free.began) == 1
 
 
 def test_what_an_invocation_could_not_give_back_is_in_doubt_in_the_same_process_too() -> None:

@@ -21,17 +21,24 @@ from eventplane.reasons import Reason
 from eventplane.retries import LONGEST_S, ROUTINE, SPARE, UNSETTLED, URGENT, URGENT_S, RetrySchedule
 from eventplane.sqs_binding import DATA_TYPE, RETRIES
 from eventplane.values import timestamp_ms, timestamp_of_ms
-from eventplane_client.errors import BatchFailedError, NothingThereError, UnhandleableError
-from eventplane_client.functions import handles_events
+from eventplane_client.dynamodb import DynamoDbFilter
+from eventplane_client.errors import (
+    BatchFailedError,
+    LeaseTooLongError,
+    NothingThereError,
+    UnhandleableError,
+)
+from eventplane_client.functions import MARGIN_S, handles_events
 from eventplane_client.inbox import Inbox
 from eventplane_client.memory_filter import Memory, MemoryFilter
 from eventplane_client.ports import Lease, MessageFilter, Mode
+from eventplane_client.reader import Doubt
 from eventplane_client.sqs import SqsTransport
 from eventplane_client.system import SYSTEM, System, Thread
 from tests.fakes.aws import FakeAws
 from tests.fakes.sqs import FakeSqs
 from tests.unit.client.conftest import WORLDS, make_world
-from tests.unit.client.worlds import READER, event, put, reading
+from tests.unit.client.worlds import READER, create_filter_table, event, put, reading, redrive
 from tests.unit.lambdas.support import LambdaContext
 
 VISIBILITY_S = 60
@@ -65,7 +72,8 @@ class _Mortal:
 class World:
     """A participant's queues in simulated time, and its reader: a program or a function, in some mode.
 
-    What is remembered outlives its process where `is_lasting`.
+    What is remembered outlives its process where `is_lasting`, in DynamoDB where `is_table`. A function has
+    `timeout_s`; what was received `receives` times is taken away.
     """
 
     is_function: bool = False
@@ -73,6 +81,10 @@ class World:
     is_lasting: bool = True
     is_fifo: bool = False
     visibility_s: int = VISIBILITY_S
+    timeout_s: int = 30
+    receives: int = MAX_RECEIVES
+    is_table: bool = False
+    on_doubt: Doubt | None = lambda _: True
     handled: dict[str, list[float]] = field(default_factory=dict)
     asked: Counter[str] = field(default_factory=Counter)
     fails: Callable[[Envelope], None] = lambda _: None
@@ -82,10 +94,14 @@ class World:
         self.start_ms = self.aws.clock.now_ms
         self.memory = Memory()
         suffix, more = (".fifo", {"FifoQueue": "true"}) if self.is_fifo else ("", {})
-        self.outbox = self.aws.sqs.create_queue(QueueName="outbox")["QueueUrl"]
-        self.inbox = self.aws.sqs.create_queue(
-            QueueName=f"inbox{suffix}", Attributes={"VisibilityTimeout": str(self.visibility_s), **more}
-        )["QueueUrl"]
+        if self.is_table:
+            create_filter_table(self.aws.dynamodb, "filters")
+        create = self.aws.sqs.create_queue
+        self.outbox = create(QueueName="outbox")["QueueUrl"]
+        self.taken_away = create(QueueName=f"dead{suffix}", Attributes=more)["QueueUrl"]
+        more |= {"RedrivePolicy": redrive(self.aws.sqs, self.taken_away, self.receives)}
+        more |= {"VisibilityTimeout": str(self.visibility_s)}
+        self.inbox = create(QueueName=f"inbox{suffix}", Attributes=more)["QueueUrl"]
         clock = self.aws.clock
         self.system: System = replace(
             SYSTEM,
@@ -113,7 +129,7 @@ class World:
                 READER,
                 "test",
                 mode=self.mode,
-                on_doubt=lambda _: True,
+                on_doubt=self.on_doubt,
                 on_notice=lambda _: None,
                 wiring=lambda: (self._transport(), self._filter),
                 system=self.system,
@@ -124,7 +140,7 @@ class World:
                 self._transport(),
                 self._filter(lambda: float(self.visibility_s)),
                 mode=self.mode,
-                on_doubt=lambda _: True,
+                on_doubt=self.on_doubt,
                 on_notice=lambda _: None,
                 system=self.system,
             )
@@ -154,7 +170,8 @@ class World:
             for each in messages
         ]
         try:
-            kept = self._function({"Records": records}, LambdaContext())["batchItemFailures"]
+            context = LambdaContext(remaining_ms=1_000 * self.timeout_s)
+            kept = self._function({"Records": records}, context)["batchItemFailures"]
         except BatchFailedError:
             kept = [{"itemIdentifier": each["MessageId"]} for each in messages]
         for each in messages:
@@ -171,6 +188,14 @@ class World:
                 break
             self.aws.clock.now_ms = max(at_ms, self.aws.clock.now_ms + 500)
         self.aws.clock.now_ms = max(self.aws.clock.now_ms, self.start_ms + round(1_000 * until_s))
+
+    def live(self, until_s: float) -> None:
+        """Let time pass; whenever a process dies the next one begins."""
+        while True:
+            try:
+                return self.run(until_s)
+            except Died:
+                self.start()
 
     @property
     def letters(self) -> list[dict[str, Any]]:
@@ -193,15 +218,17 @@ class World:
             inbox=self.inbox,
             outbox=self.outbox,
             visibility_s=self.visibility_s,
-            max_receives=MAX_RECEIVES - 1,
+            max_receives=self.receives - 1,
             system=self.system,
         )
 
     def _filter(self, lease: Lease) -> MessageFilter:
-        memory = self.memory if self.is_lasting else None
-        made: MessageFilter = self._process.around(
-            MemoryFilter(memory, lease=lease, clock=self.system.monotonic)
-        )
+        times: Any = {"lease": lease, "clock": self.system.monotonic}
+        if self.is_table:
+            kept: MessageFilter = DynamoDbFilter(self.aws.dynamodb, "filters", READER, **times)
+        else:
+            kept = MemoryFilter(self.memory if self.is_lasting else None, **times)
+        made: MessageFilter = self._process.around(kept)
         return made
 
 
@@ -469,6 +496,93 @@ def test_in_each_mode_a_failed_attempt_is_logged_with_its_traceback(
     assert failure.exc_info
     end = "it is given up" if mode is Mode.AT_MOST_ONCE else "again in 1 s, given up in 86400 s"
     assert failure.message.endswith(f"failed: the telephone exchange is down; {end}")
+
+
+FEW = 5
+"""Receives of the queue of a function that Lambda kills."""
+
+
+def killed(world: World, fails: int = 0, kills: int = 1) -> list[float]:
+    """When attempts at an event began: the first `fails` raise, and Lambda kills the next at the timeout."""
+    began: list[float] = []
+
+    def handle(_: Envelope) -> None:
+        began.append(world.now_s)
+        if len(began) <= fails:
+            raise ValueError
+        if len(began) <= fails + kills:
+            world.aws.clock.advance(world.timeout_s)
+            raise Died
+
+    world.fails = handle
+    world.send(event("alarm"))
+    return began
+
+
+@pytest.mark.parametrize(
+    ("is_table", "timeout_s", "visibility_s"),
+    [
+        (False, 60, 60),  # the least that Lambda allows
+        (False, 10, 60),  # what Lambda advises
+        (False, 900, 900),
+        (True, 900, 5_400),
+    ],
+)
+@pytest.mark.parametrize("again", [None, True, False])
+def test_what_was_in_hand_when_lambda_killed_the_function_is_its_programs_to_decide(
+    is_table: bool, timeout_s: int, visibility_s: int, again: bool | None
+) -> None:
+    """Without a program to ask, an alarm is a dead letter of its reader's inbox."""
+    doubts: list[str] = []
+
+    def decide(doubtful: Envelope) -> bool:
+        doubts.append(doubtful.id)
+        return bool(again)
+
+    world = World(
+        is_function=True,
+        timeout_s=timeout_s,
+        visibility_s=visibility_s,
+        receives=FEW,
+        is_table=is_table,
+        on_doubt=None if again is None else decide,
+    )
+    began = killed(world)
+    world.live(visibility_s * FEW)
+    assert world.aws.sqs.bodies(world.inbox) == world.aws.sqs.bodies(world.taken_away) == []
+    assert (len(began), doubts) == (1 + bool(again), [] if again is None else ["alarm"])
+    assert began[-1] - began[0] > timeout_s or not again
+    letters = [(each["reason"], each["channel"]) for each in world.letters]
+    assert letters == ([(Reason.IN_DOUBT, f"{READER}.inbox")] if again is None else [])
+
+
+@pytest.mark.parametrize("on_doubt", [None, lambda _: True, lambda _: False])
+@pytest.mark.parametrize("kills", range(1, FEW + 1))
+@pytest.mark.parametrize("fails", range(FEW))
+def test_whenever_it_is_killed_no_alarm_ends_in_the_dead_letter_queue_unseen(
+    fails: int, kills: int, on_doubt: Doubt | None
+) -> None:
+    world = World(is_function=True, timeout_s=60, receives=FEW, on_doubt=on_doubt)
+    began = killed(world, fails, kills)
+    world.live(10 * VISIBILITY_S * FEW)
+    assert world.aws.sqs.bodies(world.inbox) == world.aws.sqs.bodies(world.taken_away) == []
+    is_handled = len(began) > fails + kills
+    is_known_to_be = on_doubt is not None and not on_doubt(event("alarm"))
+    assert is_handled or is_known_to_be or len(world.letters) == 1
+
+
+def test_a_queue_that_gives_out_nothing_after_the_lease_is_refused() -> None:
+    for mode in (Mode.EXACTLY_ONCE, Mode.AT_LEAST_ONCE):
+        world = World(is_function=True, mode=mode, timeout_s=900, receives=FEW)
+        began = killed(world, kills=0)
+        if mode is Mode.AT_LEAST_ONCE:
+            world.look()
+        else:
+            with pytest.raises(LeaseTooLongError, match="shorter timeout") as caught:
+                world.look()
+            assert caught.value.lease_s == 900 + MARGIN_S
+        is_free = mode is Mode.AT_LEAST_ONCE
+        assert (len(began), len(world.aws.sqs.bodies(world.inbox))) == (is_free, not is_free)
 
 
 def test_a_function_whose_whole_batch_failed_fails(capsys: pytest.CaptureFixture[str]) -> None:

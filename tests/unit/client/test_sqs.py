@@ -153,11 +153,6 @@ def test_an_event_that_no_router_could_count_is_refused_before_it_is_sent(sqs: A
 
 
 @pytest.mark.source("P4", "C1")
-def test_best_effort_keeps_quiet(sqs: Any) -> None:
-    find(Failing(sqs, "Throttling")).put(event(), 1, durable=False)
-
-
-@pytest.mark.source("P4", "C1")
 def test_an_event_that_asks_for_best_effort_is_tried_once_and_keeps_quiet(sqs: Any) -> None:
     transport = find(Failing(sqs, "Throttling"))
     client = Client(READER, transport, lambda: MemoryFilter(Memory()), NoSubscriptions("none"))

@@ -239,8 +239,8 @@ class Device:
 
     def resize(self, capacity_bytes: int) -> None:
         """Give the spool in use another capacity."""
-        self.spool._space.capacity_bytes = capacity_bytes
-        self.spool._space._set_limit(capacity_bytes)
+        self.spool.space.capacity_bytes = capacity_bytes
+        self.spool.space._set_limit(capacity_bytes)
 
     def open(self) -> Spool:
         """The spool's file, on the clock of the device."""

@@ -95,27 +95,22 @@ def test_offline_it_is_dropped_and_counted(device: Device) -> None:
     assert "e" not in [each.id for each in device.sent_up()]
 
 
-def test_while_a_connection_is_being_made_it_waits(make: MakeDevice) -> None:
+@pytest.mark.source("C1")
+@pytest.mark.parametrize("outcome", ["connected", "refused", "no answer to CONNECT"])
+def test_while_a_connection_is_being_made_it_waits_and_when_that_fails_it_is_dropped_and_counted(
+    make: MakeDevice, outcome: str
+) -> None:
     device = make(connected=False, plane=PLANE)
     device.connect(LOCAL)
     device.send(event("e"))
     assert device.not_stored() == {}
-    device.connect(CLOUD)
-    device.turn(after=1.0)
-    assert device.uplinked() == [["e"]]
-
-
-@pytest.mark.source("C1")
-@pytest.mark.parametrize("fails", [True, False])
-def test_when_that_fails_it_is_dropped_and_counted(make: MakeDevice, fails: bool) -> None:
-    device = make(connected=False, plane=PLANE)
-    device.connect(LOCAL)
-    device.send(event("e"))
-    if fails:
+    if outcome == "connected":
+        device.connect(CLOUD)
+    elif outcome == "refused":
         device.turn(Disconnected(CLOUD, device.cloud_link.generation, "refused"))
-    else:
-        device.turn(after=15.0)  # no answer to CONNECT
-    assert device.not_stored() == {("device.outbox", OFFLINE): 1}
+    device.turn(after=15.0)
+    assert device.uplinked() == ([["e"]] if outcome == "connected" else [])
+    assert device.not_stored() == ({} if outcome == "connected" else {("device.outbox", OFFLINE): 1})
 
 
 def test_a_repetition_is_known(device: Device) -> None:
@@ -168,15 +163,6 @@ def test_what_the_cloud_refuses_is_counted_and_becomes_no_dead_letter(device: De
     device.turn(device.puback(2, failure="payload format invalid"), device.puback(3))
     assert device.not_stored() == {("device.outbox", "refused_by_cloud"): 1}
     assert not device.forwarder.counts.dead_letters
-
-
-def test_the_quota_only_delays_it(device: Device) -> None:
-    device.send(event("e"))
-    device.turn(after=1.0)
-    device.turn(device.puback(1, failure="quota exceeded"))
-    device.turn(device.puback(2))
-    assert device.uplinked() == [["e"], ["e"]]
-    assert device.not_stored() == {}
 
 
 def test_what_was_in_memory_when_the_spool_was_recovered_is_counted(device: Device) -> None:

@@ -18,12 +18,9 @@ from cryptography.hazmat.primitives.serialization import (
 from edge.certificate import CertificateFile
 from edge.check import awaits_provisioning, expires_soon, file_problems
 from edge.command_line import main
-from edge.contract_updates import read_contract
-from edge.errors import SettingProblem
 from edge.provisioning.renewal import Identity
 from edge.settings import CloudSettings, HealthSettings, LocalSettings, ProvisioningSettings, Settings
 from edge.system import SYSTEM
-from eventplane.contract import Contract
 from eventplane_mqtt import Login, PinnedCertificate
 from eventplane_mqtt.discovery.profile import limit_warnings
 from local.certificates import Authority
@@ -146,19 +143,6 @@ def test_it_warns_before_a_certificate_expires(cloud: CloudSettings) -> None:
     assert warning is not None
     assert "expires in 19 days" in warning
     assert expires_soon(cloud, NOW) is None
-
-
-def test_a_contract_that_cannot_be_used_is_reported_with_its_file(tmp_path: Path) -> None:
-    file = tmp_path / "contract.json"
-    missing = read_contract(file)
-    assert isinstance(missing, SettingProblem)
-    assert "contract.json: No such file" in missing.problem
-    file.write_text("{}")
-    assert isinstance(read_contract(file), SettingProblem)
-    file.write_bytes(contract().canonical)
-    read = read_contract(file)
-    assert isinstance(read, Contract)
-    assert read.version == contract().version
 
 
 def test_the_check_command_reports_all_problems_and_touches_no_spool(

@@ -13,7 +13,7 @@ from edge import parts
 from edge.command_line import EX_WRONG_COMMAND_LINE, PROGRAM, USAGE, main
 from edge.daemon import _warn_of_limits
 from edge.errors import SettingsError, SpoolError
-from edge.parts import NoAnswers, PartMissingError
+from edge.parts import Answers, PartMissingError
 from edge.settings import Settings, load_settings
 from eventplane import __version__
 from eventplane.contract import Contract
@@ -164,15 +164,6 @@ def test_a_start_warns_of_limits_in_the_profile_that_do_not_agree(
     assert "No such file" in caplog.text
 
 
-def test_a_missing_library_is_named(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setitem(sys.modules, "zeroconf", None)
-    monkeypatch.delitem(sys.modules, "eventplane_mqtt.discovery.dns_sd", raising=False)
-    assert main(["announce", "--settings", "announced.toml"]) == os.EX_CONFIG
-    assert "install python3-zeroconf" in capsys.readouterr().err
-
-
 @pytest.fixture
 def _no_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parts.PathFinder, "find_spec", lambda *_: None)
@@ -226,7 +217,7 @@ def test_a_command_without_its_part_names_it(
 
 def test_questions_are_answered_with_the_reason() -> None:
     contract: Contract = home_contract()
-    answers = NoAnswers(contract, "home-1")
+    answers = Answers(contract, "home-1")
     inbox = contract.participants["call"].inbox.address
     topic, payload = answers.to(StateQuestion("1", "a/b/c", inbox))
     state = read_state_answer(payload)

@@ -199,12 +199,16 @@ class TestSessions:
 
 class TestUnknownOutboxes:
     @pytest.mark.source("F5")
-    def test_they_become_dead_letters_that_name_topic_and_remedy(self, device: Device) -> None:
-        device.turn(over(device, LOCAL, event("e").json.encode(), STRANGE))
+    def test_they_become_dead_letters_that_name_topic_and_remedy_and_their_sender_gets_to_know_it(
+        self, device: Device
+    ) -> None:
+        sent = over(device, LOCAL, event("e").json.encode(), STRANGE)
+        device.turn(sent)
         (letter,) = letters(device)
         assert letter["channel"] == STRANGE
         assert STRANGE in str(letter["detail"])
         assert "correct the topic" in str(letter["detail"])
+        assert device.receipts("sensr") == [Receipt(digest(sent.payload), Reason.UNKNOWN_CHANNEL)]
         assert device.local.last.acknowledged == [1]
 
     @pytest.mark.parametrize("letter", ["x", "é", '"'])
@@ -225,13 +229,6 @@ class TestUnknownOutboxes:
         (letter,) = letters(device)
         assert (letter["channel"], letter["reason"], device.receipts("x")) == (topic, "unknown_channel", [])
         assert any(matches(each, topic) for each in subscriptions(device.contract, LOCAL))
-
-    def test_their_sender_gets_to_know_it(self, device: Device) -> None:
-        sent = over(device, LOCAL, event("e").json.encode(), STRANGE)
-        device.turn(sent)
-        assert device.receipts(STRANGE.split("/")[1]) == [
-            Receipt(digest(sent.payload), Reason.UNKNOWN_CHANNEL)
-        ]
 
     @pytest.mark.parametrize("topic", [STRANGE, "eventplane/sensor/outbox"])
     def test_what_clears_a_retained_message_is_no_event(self, device: Device, topic: str) -> None:
@@ -267,7 +264,7 @@ class TestUnknownOutboxes:
         self, make: MakeDevice
     ) -> None:
         device = make()
-        device.resize(device.spool.used_bytes)
+        device.resize(device.spool.space.used_bytes)
         for minute in range(30):
             topics = [f"eventplane/{minute}-{n}-{'x' * 300}/outbox" for n in range(MOST_LETTERS)]
             device.turn(
@@ -324,10 +321,3 @@ class TestPayloads:
         (letter,) = letters(device)
         assert "3000000 bytes" in str(letter["detail"])
         assert device.local.last.acknowledged == [message.mid]
-
-
-def test_an_alarm_of_a_full_spool_goes_once_though_it_comes_over_both_sessions(device: Device) -> None:
-    device.resize(device.spool.used_bytes)
-    for session in (URGENT, LOCAL):
-        device.turn(over(device, session, event("fire", ALARM).json.encode()))
-    assert len(device.delivered("call")) == 1

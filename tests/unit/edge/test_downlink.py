@@ -173,7 +173,7 @@ class TestBounds:
         device = make(connected=False, capacity_bytes=1024 * 1024)
         device.connect(LOCAL)
         device.connect(CLOUD)
-        device.resize(device.spool.used_bytes)
+        device.resize(device.spool.space.used_bytes)
         message = device.from_cloud(state(1))
         device.turn(message)
         assert results(device) == []
@@ -189,11 +189,11 @@ class TestBounds:
         device.connect(LOCAL)
         device.connect(CLOUD)
         device.send(event("waits", ALARM))
-        device.spool._space.capacity_deliveries = device.spool.used_deliveries
+        device.spool.space.capacity_deliveries = device.spool.space.used_deliveries
         device.send_down(command(1, subject="nobody"), state(1))
         assert (results(device), held(device)) == ([], None)
-        assert device.spool.used_deliveries == device.spool.capacity_deliveries
-        device.spool._space.capacity_deliveries = 100
+        assert device.spool.space.used_deliveries == device.spool.space.capacity_deliveries
+        device.spool.space.capacity_deliveries = 100
         device.send_down(command(1, subject="nobody"))
         assert results(device) == [("c1", AckStatus.REJECTED, Reason.UNROUTED)]
 

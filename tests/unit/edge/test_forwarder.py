@@ -8,7 +8,6 @@ import pytest
 
 from edge.errors import SpoolCorruptError, SpoolError
 from edge.forwarder import Stop
-from edge.spool import StoredEvent
 from eventplane.device_reports import DISCARDED, MANIFEST
 from eventplane.envelope import Envelope, parse_event
 from eventplane.names import EPOCH, SEQUENCE
@@ -247,15 +246,6 @@ class TestInbox:
         assert len(device.local.last.acknowledged) == 2
 
 
-@pytest.mark.source("P-W3")
-def test_events_without_a_route_are_logged_at_the_start(
-    device: Device, caplog: pytest.LogCaptureFixture
-) -> None:
-    device.spool.commit([StoredEvent(2, 1, "{}", {"retired.inbox": None}, bytes(16))], uptime_ms=0)
-    device.restart(connected=False)
-    assert "1 event(s) wait for retired.inbox" in caplog.text
-
-
 def test_a_stop_lets_deliveries_in_flight_end(device: Device) -> None:
     device.inbound = [
         [device.from_service(event("fire", ALARM))],
@@ -304,9 +294,9 @@ def test_a_stop_states_all_that_was_stored_and_sends_it(device: Device) -> None:
 
 def test_losses_are_reported_before_the_last_manifest_so_that_it_states_them(device: Device) -> None:
     device.send(event("e"))
-    device.resize(device.spool.used_bytes)
+    device.resize(device.spool.space.used_bytes)
     device.send(event("full"))
-    device.resize(100 * device.spool.capacity_bytes)
+    device.resize(100 * device.spool.space.capacity_bytes)
     stop(device)
     *_, report, manifest = device.sent_up()
     assert (report.type, manifest.type) == (DISCARDED, MANIFEST)

@@ -118,6 +118,8 @@ def test_after_the_stop_the_manager_hears_nothing_else(service: Service) -> None
 
 
 def test_it_is_ready_once_the_loop_turns_and_feeds_the_watchdog_twice_an_interval(service: Service) -> None:
+    for each in (LinkName.LOCAL, LinkName.CLOUD):  # also without any broker
+        service.device.disconnect(each)
     assert service.heard() == []
     assert service.settle() == ["READY=1", "WATCHDOG=1"]
     for _ in range(9):

@@ -30,7 +30,7 @@ def full_device(make: MakeDevice, share: float, kind: str = READING, plane: Cont
     device = make(connected=False, capacity_bytes=CAPACITY, plane=plane)
     device.connect(LOCAL)
     number = 0
-    while device.spool.used_bytes < share * CAPACITY:
+    while device.spool.space.used_bytes < share * CAPACITY:
         # Past the gate: this is what the days before have left behind.
         device.resize(100 * CAPACITY)
         device.send(*(event(f"old{number + n}", kind, pad=PAD) for n in range(10)))
@@ -58,9 +58,9 @@ def counted_device(
     """Offline, with plenty of bytes and `room` for deliveries, of which `waiting` of `kind` are there."""
     device = make(connected=False, capacity_deliveries=room, plane=plane)
     device.connect(LOCAL)
-    device.spool._space.capacity_deliveries = 100 * room  # past the gate
+    device.spool.space.capacity_deliveries = 100 * room  # past the gate
     device.send(*(event(f"old{n}", kind) for n in range(waiting)))
-    device.spool._space.capacity_deliveries = room
+    device.spool.space.capacity_deliveries = room
     return device
 
 
@@ -88,7 +88,7 @@ def test_each_priority_has_its_own_limit_in_deliveries_too(
 def test_room_that_was_made_for_many_is_given_away_once(make: MakeDevice) -> None:
     device = counted_device(make, 1000, CHORE, room=1000)
     assert device.offer(*(event(f"fire{n}", ALARM) for n in range(50))) == [None] * 50
-    assert 1000 - 1000 // 64 <= device.spool.used_deliveries <= 1000
+    assert 1000 - 1000 // 64 <= device.spool.space.used_deliveries <= 1000
 
 
 @pytest.mark.source("N4")
@@ -108,7 +108,7 @@ def test_within_one_turn_no_more_comes_in_than_there_is_room(make: MakeDevice) -
     device.send(*(event(f"e{n}", pad="x" * 50_000) for n in range(20)))
     refused = sum(each.refused == FULL for each in device.receipts())
     assert 10 < refused < 20
-    assert device.spool.used_bytes < 0.95 * CAPACITY
+    assert device.spool.space.used_bytes < 0.95 * CAPACITY
 
 
 @pytest.mark.source("N4")

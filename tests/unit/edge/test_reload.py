@@ -58,6 +58,7 @@ class TestReload:
         device.send(event("e", subject="show"))
         assert len(device.delivered("display")) == 1
 
+    @pytest.mark.source("P-W3")
     def test_events_without_a_route_are_kept_and_logged(
         self, device: Device, caplog: pytest.LogCaptureFixture
     ) -> None:
@@ -91,7 +92,7 @@ class TestUnstored:
     def full(self, make: MakeDevice) -> Device:
         """No byte of room is left, and no broker is there."""
         device = make(connected=False)
-        device.resize(device.spool.used_bytes)
+        device.resize(device.spool.space.used_bytes)
         return device
 
     def test_they_go_over_a_changed_uplink_and_once(self, full: Device) -> None:

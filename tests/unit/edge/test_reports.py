@@ -227,10 +227,10 @@ def test_a_heartbeat_has_figures_and_expires_when_newer_ones_exist(make: MakeDev
 
 def test_a_heartbeat_takes_no_room_that_others_need(make: MakeDevice) -> None:
     device = make(connected=False, heartbeat_s=300.0)
-    device.resize(device.spool.used_bytes)
+    device.resize(device.spool.space.used_bytes)
     device.turn(after=300.0)
     assert device.waiting(2, HEARTBEAT) == []
-    device.resize(100 * device.spool.capacity_bytes)
+    device.resize(100 * device.spool.space.capacity_bytes)
     device.turn(after=300.0)
     assert len(device.waiting(2, HEARTBEAT)) == 1
 
@@ -239,12 +239,12 @@ def test_reports_wait_for_a_minute_when_there_is_no_room(make: MakeDevice) -> No
     device = make(connected=False, settled=False)
     assert len(device.waiting(type=STARTED)) == 1
     device.send(event("fire", ALARM))
-    device.resize(device.spool.used_bytes)
+    device.resize(device.spool.space.used_bytes)
     device.send(event("flood", ALARM))
     for _ in range(60):
         device.turn(after=1.0)
     assert device.waiting(type=DISCARDED) == []
-    device.resize(100 * device.spool.capacity_bytes)
+    device.resize(100 * device.spool.space.capacity_bytes)
     device.turn(after=61.0)
     (report,) = device.waiting(type=DISCARDED)
     data: dict[str, Any] = report.data()

@@ -206,7 +206,7 @@ def test_the_capacity_limits_new_events_only(tmp_path: Path) -> None:
     path = tmp_path / "spool.db"
     with Spool(path, SYSTEM, capacity_bytes=1024 * KIB) as spool:
         last = fill_up(spool)
-        assert 0.9 < spool.used_bytes / spool.capacity_bytes <= 1.0
+        assert 0.9 < spool.space.used_bytes / spool.space.capacity_bytes <= 1.0
         assert path.stat().st_size <= 1024 * KIB
         drain(spool, last)
         spool.tidy()
@@ -230,14 +230,14 @@ def test_the_log_stays_small_and_space_is_given_back_in_bounded_steps(tmp_path: 
     with Spool(path, SYSTEM) as spool:
         fill(spool, 20_000, a_commit=200)
         assert path.with_name("spool.db-wal").stat().st_size < 5 * KIB * KIB
-        assert spool.used_bytes > 20_000 * 500
+        assert spool.space.used_bytes > 20_000 * 500
         for first in range(1, 20_001, 1000):
             spool.commit([], [cloud(n) for n in range(first, first + 1000)], uptime_ms=0)
         steps = 1
         while spool.tidy():
             steps += 1
         assert steps > 10
-        assert spool.used_bytes < 1024 * KIB  # of it the ring of the recent keys
+        assert spool.space.used_bytes < 1024 * KIB  # of it the ring of the recent keys
     assert path.stat().st_size < 2 * KEPT_FREE_BYTES
     assert sum(each.stat().st_size for each in beside(path, "")) < 2 * KEPT_FREE_BYTES + RESERVE_BYTES
 

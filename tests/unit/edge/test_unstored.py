@@ -19,7 +19,7 @@ from eventplane.attributes import priority_of
 from eventplane.device_reports import DISK_FAILED, HEARTBEAT
 from eventplane.envelope import parse_event
 from eventplane.receipts import Receipt, digest, write_receipts
-from eventplane_mqtt.mailbox import Disconnected, LinkName
+from eventplane_mqtt.mailbox import LinkName
 from tests.unit.edge.disks import SmallDisk, fill_the_rest
 from tests.unit.edge.fakes import ALARM, CHORE, READING, Device, MakeDevice, contract, event
 
@@ -33,7 +33,7 @@ DELIVERED = FIRE.stamped(senderservice="sensor")
 def full(make: MakeDevice) -> Device:
     """Both brokers are there, and no byte of room is left."""
     device = make()
-    device.resize(device.spool.used_bytes)
+    device.resize(device.spool.space.used_bytes)
     return device
 
 
@@ -67,7 +67,7 @@ def test_it_goes_before_all_that_is_stored(make: MakeDevice) -> None:
     device.connect(CLOUD)
     for n in range(5):
         device.send(event(f"a{n}", ALARM))
-    device.resize(device.spool.used_bytes)
+    device.resize(device.spool.space.used_bytes)
     device.connect(LOCAL)
     assert device.ids_at("call") == ["a0", "a1", "a2"]
     device.offer(FIRE)
@@ -149,7 +149,7 @@ def test_the_refusal_of_an_unstored_event_becomes_a_dead_letter(full: Device) ->
 def test_a_best_effort_inbox_gets_it_too(make: MakeDevice) -> None:
     plane = contract(display={"inbox": {"delivery_guarantee": "best_effort"}})
     device = make(plane=plane)
-    device.resize(device.spool.used_bytes)
+    device.resize(device.spool.space.used_bytes)
     assert device.offer(event("fire", ALARM, subject="show")) == [FULL]
     assert len(device.delivered("display")) == len(device.delivered("call")) == 1
 
@@ -168,16 +168,6 @@ def test_it_works_on_a_disk_that_is_really_full(small_disk: SmallDisk) -> None:
     assert device.ids_at("call")[-1] == "fire"
     assert "devicesequence" not in parse_event(device.delivered("call")[-1]).attributes
     device.crash()
-
-
-def test_an_alarm_waits_for_a_connection_and_goes_without_a_repetition(full: Device) -> None:
-    full.turn(Disconnected(CLOUD, full.cloud_link.generation, "gone"))
-    assert full.offer(FIRE) == [FULL]
-    full.confirm()
-    full.redial(CLOUD)
-    assert (full.ids_at("call"), full.uplinked()) == (["fire"], [["fire"]])
-    assert full.offer(FIRE) == [FULL]
-    assert (full.ids_at("call"), full.uplinked()) == (["fire"], [["fire"]])
 
 
 class Disk:

@@ -94,14 +94,9 @@ def slow_connection(broker: ScriptedBroker, limit_bytes: int) -> Slow:
 
 @pytest.mark.parametrize(
     ("answer", "reason"),
-    [
-        (b"\x20", "hung up instead of CONNACK"),
-        (broker_packets.connack() + b"\x90\x03\x00", "hung up instead of SUBACK"),
-        (broker_packets.connack(reason=3), "CONNECT refused: server unavailable"),
-        (broker_packets.connack() + b"\x40\xff\xff\xff\x7f", "more than the limit"),
-    ],
+    [(b"\x20", "hung up instead of CONNACK"), (broker_packets.connack(reason=3), "CONNECT refused")],
 )
-def test_the_reason_says_how_far_the_broker_answered(
+def test_the_end_is_reported_once_with_how_far_the_broker_answered(
     broker: ScriptedBroker, answer: bytes, reason: str
 ) -> None:
     probe = Probe(broker.port)
@@ -139,17 +134,8 @@ def test_a_host_that_cannot_be_reached_is_named(host: str) -> None:
     assert f"cannot connect to {host}:1" in Probe(1, host=host).next(Disconnected).reason
 
 
-@pytest.mark.parametrize(
-    ("changes", "reason"),
-    [
-        ({"client_id": "\0"}, "U+0000"),
-        ({"connect_timeout_s": 0.1}, "no answer to CONNECT within 0.1 s"),
-    ],
-)
-def test_a_connect_that_cannot_be_sent_or_is_not_answered_ends_the_connection(
-    black_hole: int, changes: dict[str, object], reason: str
-) -> None:
-    assert reason in Probe(black_hole, **changes).next(Disconnected).reason
+def test_a_connect_that_cannot_be_sent_ends_the_connection(black_hole: int) -> None:
+    assert "U+0000" in Probe(black_hole, client_id="\0").next(Disconnected).reason
 
 
 @pytest.mark.parametrize("end", [Connection.abandon, lambda connection: connection.close(0.1)])

@@ -126,7 +126,7 @@ def test_a_connection_ends_with_the_broker_s_reason(packet: bytes, reason: str) 
     )
     assert reports == [Received(LinkName.CLOUD, 2, 1, "t", b"before")]
     assert reason in ended(wire)
-    assert wire.session.publish("t", b"") == 0
+    assert wire.session.publish("t", b"") == wire.session.ping() == 0
 
 
 @pytest.mark.parametrize(
@@ -227,13 +227,6 @@ def test_each_pingresp_answers_the_oldest_question() -> None:
     assert wire.receive(broker.PINGRESP) == []
     assert wire.receive(broker.PINGRESP) == [Acknowledged(LinkName.CLOUD, 2, mid)]
     assert wire.receive(broker.PINGRESP) == []
-
-
-def test_an_ended_session_sends_no_ping() -> None:
-    wire = up()
-    wire.session.end("over")
-    assert wire.session.ping() == 0
-    assert wire.sent() == b""
 
 
 def test_the_brokers_own_keepalive_counts() -> None:

@@ -52,7 +52,7 @@ class World:
     """A link, and where it dialled. Each tick is a minute later."""
 
     def __init__(self, thing: str = "", certificate: PinnedCertificate | None = None, login: bool = False):
-        self.browser = Found()
+        self.browser: Any = Found()
         self.dialled: list[BrokerAddress] = []
         self.now = 0.0
         wires = Wires()

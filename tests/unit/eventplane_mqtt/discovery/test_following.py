@@ -1,4 +1,4 @@
-"""A line that follows a profile: where it dials, when it leaves, and what it says of a broken one."""
+"""A link that follows a profile: where it dials, when it leaves, and what it says of a broken one."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from eventplane_mqtt.discovery.broker import CHECK_EVERY_S, BrokerFinder, ProfileLink
+from eventplane_mqtt.discovery.broker import CHECK_EVERY_S, ProfileLink
 from eventplane_mqtt.endpoint import BrokerAddress
 from eventplane_mqtt.link import Backoff
-from tests.unit.edge.fakes import Wires
+from tests.unit.edge.fakes import FakeWire, Wires
 
 FALLBACK = BrokerAddress("127.0.0.1", 1883)
 
@@ -20,24 +20,43 @@ def at(port: int) -> BrokerAddress:
 
 
 class Profile:
-    """A file that says where the broker is, and the finder that reads it."""
+    """A file that says where the broker is, and the link that reads it."""
 
     def __init__(self, folder: Path) -> None:
         self.file = folder / "mosquitto.conf"
-        self.finder = BrokerFinder(self.file, FALLBACK, has_login=False)
+        self.wires = Wires()
+        self.link = ProfileLink(
+            self.file, FALLBACK, self._dial, Backoff(0.1, 1.0, lambda: 1.0), 5.0, has_login=False
+        )
         self.now = 0.0
 
     def says(self, port: int) -> None:
         self.file.write_text(f"listener {port} 127.0.0.1\n")
 
-    def moved(self) -> bool:
-        self.now += CHECK_EVERY_S
-        return self.finder.has_moved(self.now)
+    def dials(self, count: int = 1) -> list[BrokerAddress]:
+        """Where the next dials go, after the connection or the attempt before has failed."""
+        found = []
+        for _ in range(count):
+            self.link.disconnected(self.link.generation, "gone", self.now)
+            self.now += 60.0
+            self.link.tick(self.now)
+            found.append(self.dialled)
+        return found
 
-    def connect(self) -> BrokerAddress:
-        address = self.finder.next()
-        self.finder.connected()
-        return address
+    def connected(self) -> None:
+        assert self.link.connected(self.link.generation, self.now)
+
+    def leaves(self, after: float = CHECK_EVERY_S) -> bool:
+        """Whether the link then leaves the broker; it is up until its end is reported, like any other."""
+        self.wires.last.abandoned = False
+        self.now += after
+        self.link.tick(self.now)
+        assert self.link.up
+        return self.wires.last.abandoned
+
+    def _dial(self, address: BrokerAddress, generation: int) -> FakeWire:
+        self.dialled = address
+        return self.wires.dial(generation)
 
 
 @pytest.fixture
@@ -45,93 +64,69 @@ def profile(tmp_path: Path) -> Profile:
     return Profile(tmp_path)
 
 
+@pytest.fixture
+def connected(profile: Profile) -> Profile:
+    """A link to the broker at 1884."""
+    profile.says(1884)
+    profile.dials()
+    profile.connected()
+    return profile
+
+
 def test_without_a_profile_the_settings_count_and_with_a_broken_one_its_last_address(
     profile: Profile, caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert profile.finder.next() == FALLBACK
-    assert "No such file" in (profile.finder.complaint or "")
+    assert profile.dials() == [FALLBACK]
+    assert "No such file" in (profile.link.complaint or "")
     profile.says(1884)
-    assert profile.finder.next() == at(1884)
-    assert profile.finder.complaint is None
+    assert profile.dials() == [at(1884)]
+    assert profile.link.complaint is None
     profile.says(70_000)
-    assert [profile.finder.next() for _ in range(3)] == [at(1884)] * 3
-    assert "'70000' is no port" in (profile.finder.complaint or "")
+    assert profile.dials(3) == [at(1884)] * 3
+    assert "'70000' is no port" in (profile.link.complaint or "")
     # Once of each complaint.
-    assert [each for each in caplog.messages if "70000" in each] == [
-        f"the broker's profile cannot be used, 127.0.0.1:1884 remains: {profile.finder.complaint}"
+    assert [each for each in caplog.messages if each.startswith("the broker's") and "70000" in each] == [
+        f"the broker's profile cannot be used, 127.0.0.1:1884 remains: {profile.link.complaint}"
     ]
 
 
 def test_without_an_answer_every_second_dial_goes_to_the_address_that_worked(profile: Profile) -> None:
     profile.says(1884)
-    assert [profile.finder.next() for _ in range(3)] == [at(1884)] * 3
-    profile.finder.connected()
+    assert profile.dials(3) == [at(1884)] * 3
+    profile.connected()
     profile.says(1885)
-    assert [profile.finder.next() for _ in range(4)] == [at(1885), at(1884), at(1885), at(1884)]
-    profile.finder.next()
-    profile.finder.connected()
-    assert [profile.finder.next() for _ in range(3)] == [at(1885)] * 3
+    assert profile.dials(5) == [at(1885), at(1884), at(1885), at(1884), at(1885)]
+    profile.connected()
+    assert profile.dials(3) == [at(1885)] * 3
 
 
-def test_a_move_is_reported_once_and_only_when_two_checks_agree(profile: Profile) -> None:
-    profile.says(1884)
-    profile.connect()
-    assert not any(profile.moved() for _ in range(3))
-    profile.file.write_text("")  # as it is while somebody writes it
-    assert not profile.moved()
-    profile.says(1885)
-    assert [profile.moved() for _ in range(4)] == [False, True, False, False]
-    profile.says(70_000)
-    assert not any(profile.moved() for _ in range(3))
-    assert profile.finder.complaint
-
-
-def test_a_connection_to_the_former_address_stays_when_the_profile_returns_to_it(profile: Profile) -> None:
-    profile.says(1884)
-    profile.connect()
-    profile.says(1885)
-    assert [profile.moved() for _ in range(2)] == [False, True]
-    assert [profile.finder.next(), profile.connect()] == [at(1885), at(1884)]
-    assert not any(profile.moved() for _ in range(3))
-    profile.says(1884)
-    assert not any(profile.moved() for _ in range(3))
-
-
-def test_the_profile_is_not_read_between_two_checks(profile: Profile) -> None:
-    profile.says(1884)
-    profile.connect()
-    assert not profile.finder.has_moved(100.0)
-    profile.says(70_000)
-    profile.finder.has_moved(100.0 + CHECK_EVERY_S - 0.1)
-    assert profile.finder.complaint is None
-
-
-def test_the_link_leaves_a_broker_that_moved_and_dials_the_new_one(
-    profile: Profile, caplog: pytest.LogCaptureFixture
+def test_it_leaves_once_and_only_when_two_checks_agree(
+    connected: Profile, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    wires, dialled = Wires(), []
+    assert not any(connected.leaves() for _ in range(3))
+    connected.file.write_text("")  # as it is while somebody writes it
+    assert not connected.leaves()
+    connected.says(1885)
+    assert [connected.leaves() for _ in range(4)] == [False, True, False, False]
+    assert f"{connected.file}: the broker is at 127.0.0.1:1885" in caplog.messages
+    connected.says(70_000)
+    assert not any(connected.leaves() for _ in range(3))
+    assert connected.link.complaint
 
-    def dial(address: BrokerAddress, generation: int) -> object:
-        dialled.append(address)
-        return wires.dial(generation)
 
-    profile.says(1884)
-    link = ProfileLink(profile.file, FALLBACK, dial, Backoff(0.1, 1.0, lambda: 1.0), 5.0, has_login=False)  # type: ignore[arg-type]
-    link.tick(0.0)
-    assert link.connected(1, 0.0)
-    profile.says(1885)
-    link.tick(10.0)
-    assert not wires.last.abandoned
-    link.tick(10.0 + CHECK_EVERY_S)
-    assert wires.last.abandoned
-    # Like any other end: whoever waits for confirmations hears of it.
-    assert link.up
-    assert link.disconnected(1, "abandoned", 20.0)
-    link.tick(30.0)
-    assert dialled == [at(1884), at(1885)]
-    assert f"{profile.file}: the broker is at 127.0.0.1:1885" in caplog.messages
-    profile.says(70_000)
-    assert link.connected(2, 30.0)
-    link.tick(40.0)
-    assert "70000" in (link.complaint or "")
+def test_a_connection_to_the_former_address_stays_when_the_profile_returns_to_it(connected: Profile) -> None:
+    connected.says(1885)
+    assert [connected.leaves() for _ in range(2)] == [False, True]
+    assert connected.dials(2) == [at(1885), at(1884)]
+    connected.connected()
+    assert not any(connected.leaves() for _ in range(3))
+    connected.says(1884)
+    assert not any(connected.leaves() for _ in range(3))
+
+
+def test_the_profile_is_not_read_between_two_checks(connected: Profile) -> None:
+    assert not connected.leaves()
+    connected.says(70_000)
+    connected.leaves(CHECK_EVERY_S - 0.1)
+    assert connected.link.complaint is None
