@@ -116,8 +116,9 @@ class SpanExport:
             # At the least effort: most of it are names.
             body = gzip.compress(otlp_json(spans, NAMESPACE).encode(), 1)
             connection.request("POST", self._path, body, headers)
-            answer = connection.getresponse()
-            if answer.status // 100 != 2:
-                raise ConnectionError(f"the collector answered {answer.status}")
+            # Closed here: an answer that ends with its connection keeps the socket open.
+            with connection.getresponse() as answer:
+                if answer.status // 100 != 2:
+                    raise ConnectionError(f"the collector answered {answer.status}")
         finally:
             connection.close()

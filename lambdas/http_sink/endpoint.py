@@ -135,6 +135,7 @@ class Endpoint:
             content = response.read(MAX_BODY_BYTES)
         if not response.isclosed() or response.will_close or deadline.expired:
             self.close()
+            response.close()
         self._used_at_ms = self._clock()
         answered = {name.lower(): value for name, value in response.getheaders()}
         return EndpointResponse(response.status, response.reason, answered, _printable(content))

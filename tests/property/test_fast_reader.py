@@ -69,7 +69,6 @@ def _reader(request: pytest.FixtureRequest) -> Iterator[None]:
     if request.param == "orjson":
         orjson = pytest.importorskip("orjson")
         fast_reader.use_json(orjson.loads, orjson.dumps)
-    learn_forms()
     yield
     fast_reader.use_standard_json()
 
@@ -77,6 +76,7 @@ def _reader(request: pytest.FixtureRequest) -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def _forms(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Let one event be enough for its form to be known, and know none at first."""
+    learn_forms()  # which a process does once: not in the middle of a test
     monkeypatch.setattr(fast_reader, "EVENTS_BEFORE_FORM", 1)
     fast_reader._counts.clear()
     fast_reader._forms[0] = ()
