@@ -224,7 +224,7 @@ class TestRotation:
         fleet.write(fleet.device, certificate_since_ms=NOW_MS - 501 - HANDOVER_MS)
         assert fleet.handle(*map(connected, (old, new, "f" * 64))) == failures()
         assert fleet.suspicions() == [(THING, "two_holders", old)]
-        takeover = json.dumps({"thing": THING, "certificate": new, "cause": "DUPLICATE_CLIENTID"})
+        takeover = json.dumps({"thing": THING, "cause": "DUPLICATE_CLIENTID"})
         lifecycle = {"clientId": THING, "principalIdentifier": new, "disconnectReason": "DUPLICATE_CLIENTID"}
         both = takeover, rule_failure(json.dumps(lifecycle).encode())
         messages = [message(str(at), both[at % 2]) for at in range(2 * MOST_TAKEOVERS)]
