@@ -343,9 +343,8 @@ def taken_over(device: Device, now_ms: int) -> Device:
 def ending(device: Device, certificates: frozenset[str]) -> Device:
     """The device, of whose `certificates` those that are replaced cannot come into use any more."""
     ends = certificates & device.replaced
-    return replace(
-        device, candidates=tuple(each for each in device.candidates if each.certificate not in ends)
-    )
+    candidates = tuple(each for each in device.candidates if each.certificate not in ends)
+    return replace(device, candidates=candidates)
 
 
 def retired(device: Device, certificates: frozenset[str]) -> Device:

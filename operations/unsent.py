@@ -39,7 +39,7 @@ def accounts_of_unsent(
         claim = names_in(record["event"] or "") if record else None
         return str(record["client_id"]) if record and claim and claim[0] == source else None
 
-    found = sorted({*days.rows(TAP, client)}) if source else []
+    found = sorted({*days.rows(TAP, client)})
     reports = map(report_of, (found or [each for each in source.split("/") if each])[:_MOST])
     known = [each for each in reports if each.presence or each.lost is not None]
     told = {each.thing: list(_possible(each)) for each in known}

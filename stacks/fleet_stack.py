@@ -64,9 +64,14 @@ _SNAPSHOT_SIZE: Final = FunctionSize(memory_mib=512, timeout_s=600)
 
 # Claims and renewals come along, a few times in a device's life: the registry knows nobody of their names.
 _CONNECTED: Final = (
-    "SELECT clientId AS thing, principalIdentifier AS certificate, disconnectReason AS cause "
-    "FROM '$aws/events/presence/+/+' "
-    "WHERE eventType = 'connected' OR disconnectReason = 'DUPLICATE_CLIENTID'"
+    "SELECT clientId AS thing, principalIdentifier AS certificate FROM '$aws/events/presence/connected/+'"
+)
+
+# A rule of its own: with an operand that an event lacks, the whole of a condition is undefined, and the rule
+# does nothing (AWS IoT developer guide, "Operators").
+_TAKEN_OVER: Final = (
+    "SELECT clientId AS thing, disconnectReason AS cause FROM '$aws/events/presence/disconnected/+' "
+    "WHERE disconnectReason = 'DUPLICATE_CLIENTID'"
 )
 
 
@@ -143,14 +148,19 @@ def _certificate_rotation(scope: Construct, outbox: sqs.IQueue | None) -> None:
         ),
     )
     _accept_any_device(holder, "Any device may be the one that replaced its certificate.")
-    topic_rule(
-        holder,
-        name=rule_name(environment.name, "connections"),
-        description="Which certificate each device connects with, and whose connection another ends",
-        sql=_CONNECTED,
-        queues={"Connection": queue},
-        errors=find_queue(holder, "DeadLetters", f"{CONNECTIONS}-dlq"),
-    )
+    errors = find_queue(holder, "DeadLetters", f"{CONNECTIONS}-dlq")
+    for within, name, sql, description in (
+        (holder, "connections", _CONNECTED, "Which certificate each device connects with"),
+        (Construct(holder, "Takeovers"), "takeovers", _TAKEN_OVER, "Whose connection another one ends"),
+    ):
+        topic_rule(
+            within,
+            name=rule_name(environment.name, name),
+            description=description,
+            sql=sql,
+            queues={"Connection": queue},
+            errors=errors,
+        )
 
 
 def _fleet_snapshot(scope: Construct) -> lambda_.IFunction:

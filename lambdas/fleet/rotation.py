@@ -100,9 +100,10 @@ class CertificateRotation:
         return True
 
     def _connected(self, thing: str, certificate: str, at_ms: int) -> None:
-        device = self.store.read(thing)
-        if device is None:
+        known = self.store.read(thing)
+        if known is None:
             return  # a claim, a renewal, or what somebody registered by hand
+        device = known
         if device.state is LifecycleState.DECOMMISSIONED:
             # Its registration was under way when it was decommissioned.
             self.certificates.retire(thing, certificate)
@@ -120,7 +121,7 @@ class CertificateRotation:
             self.report(thing, Suspicion.TWO_HOLDERS, certificate)
         if certificate in device.pending:
             # At once: from here on the claim has no power over this device.
-            device = self._confirm(device, certificate, at_ms)
+            device = self.store.change(lambda found: seen(found or known, certificate, at_ms), thing)
             logger.info("certificate in use", thing=thing, certificate=certificate)
         self._retire(thing, device.replaced & device.condemned)
         if left := device.replaced - device.condemned:
@@ -142,9 +143,6 @@ class CertificateRotation:
         if device.state is LifecycleState.QUARANTINED:
             self.certificates.suspend(certificate)
             logger.warning("a quarantined device was locked out", thing=device.thing, certificate=certificate)
-
-    def _confirm(self, device: Device, certificate: str, at_ms: int) -> Device:
-        return self.store.change(lambda found: seen(found or device, certificate, at_ms), device.thing)
 
     def _retire(self, thing: str, certificates: frozenset[str]) -> None:
         known = self.store.read(thing)

@@ -109,9 +109,13 @@ RULES = {
         ["downlink-work", "downlink-work-dlq"],
     ),
     "connections": (
-        "SELECT clientId AS thing, principalIdentifier AS certificate, disconnectReason AS cause "
-        "FROM '$aws/events/presence/+/+' "
-        "WHERE eventType = 'connected' OR disconnectReason = 'DUPLICATE_CLIENTID'",
+        "SELECT clientId AS thing, principalIdentifier AS certificate "
+        "FROM '$aws/events/presence/connected/+'",
+        ["connections", "connections-dlq"],
+    ),
+    "takeovers": (
+        "SELECT clientId AS thing, disconnectReason AS cause FROM '$aws/events/presence/disconnected/+' "
+        "WHERE disconnectReason = 'DUPLICATE_CLIENTID'",
         ["connections", "connections-dlq"],
     ),
 }

@@ -194,7 +194,9 @@ class TestRotation:
     def test_a_seen_certificate_becomes_current_and_earlier_ones_are_retired(self, fleet: Fleet) -> None:
         old, lost, new = (fleet.certificate() for _ in range(3))
         fleet.write(PROVISIONED, certificate=old, candidates=asked(new), replaced=frozenset({lost, "f" * 64}))
-        assert fleet.handle(connected(new), connected(new)) == failures()
+        lifecycle = {"clientId": THING, "principalIdentifier": new, "eventType": "connected"}
+        redriven = message("m1", rule_failure(json.dumps(lifecycle).encode()))
+        assert fleet.handle(redriven, redriven) == failures()
         device = fleet.device
         assert (device.certificate, device.pending) == (new, ())
         assert device.replaced == {old, lost, "f" * 64}
@@ -224,7 +226,7 @@ class TestRotation:
         fleet.write(fleet.device, certificate_since_ms=NOW_MS - 501 - HANDOVER_MS)
         assert fleet.handle(*map(connected, (old, new, "f" * 64))) == failures()
         assert fleet.suspicions() == [(THING, "two_holders", old)]
-        takeover = json.dumps({"thing": THING, "certificate": new, "cause": "DUPLICATE_CLIENTID"})
+        takeover = json.dumps({"thing": THING, "cause": "DUPLICATE_CLIENTID"})
         lifecycle = {"clientId": THING, "principalIdentifier": new, "disconnectReason": "DUPLICATE_CLIENTID"}
         both = takeover, rule_failure(json.dumps(lifecycle).encode())
         messages = [message(str(at), both[at % 2]) for at in range(2 * MOST_TAKEOVERS)]
@@ -234,28 +236,16 @@ class TestRotation:
         assert fleet.handle(*messages, message("x", takeover.replace(THING, "home-2"))) == failures()
         assert fleet.suspicions() == [(THING, "two_holders", new)]
 
-    def test_a_redriven_connection_counts(self, fleet: Fleet) -> None:
-        new = fleet.certificate()
-        fleet.write(made(THING, NOW_MS), candidates=asked(new))
-        lifecycle = {"clientId": THING, "principalIdentifier": new, "eventType": "connected"}
-        assert fleet.handle(message("m1", rule_failure(json.dumps(lifecycle).encode()))) == failures()
-        assert fleet.device.certificate == new
-
-    def test_a_connection_with_the_old_certificate_retires_nothing(self, fleet: Fleet) -> None:
+    def test_an_old_connection_and_an_outdated_end_of_a_grace_period_retire_nothing(
+        self, fleet: Fleet
+    ) -> None:
         old, new = fleet.certificate(), fleet.certificate()
         device = replace(PROVISIONED, certificate=old, candidates=asked(new))
         fleet.write(device)
-        assert fleet.handle(connected(old)) == failures()
+        outdated = [json.dumps({"thing": each, "retire": [old, new]}) for each in (THING, "home-2")]
+        assert fleet.handle(connected(old), *map(message, "12", outdated)) == failures()
         assert (fleet.graces(), fleet.iot.attached[THING]) == ([], {old, new})
         assert replace(fleet.device, revision=0) == device
-
-    def test_an_outdated_end_of_a_grace_period_retires_nothing(self, fleet: Fleet) -> None:
-        current, taken_back = fleet.certificate(), fleet.certificate()
-        fleet.write(made(THING, NOW_MS), certificate=current, candidates=asked(taken_back))
-        late = json.dumps({"thing": THING, "retire": [current, taken_back]})
-        unknown = json.dumps({"thing": "home-2", "retire": [current]})
-        assert fleet.handle(message("1", late), message("2", unknown)) == failures()
-        assert fleet.iot.attached[THING] == {current, taken_back}
 
     def test_what_ends_does_not_come_into_use_meanwhile(
         self, fleet: Fleet, monkeypatch: pytest.MonkeyPatch
