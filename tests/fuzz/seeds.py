@@ -73,7 +73,6 @@ def _reports() -> bytes:
     return b"\f".join(b"%c%s" % (DEVICE_REPORTS.index(type) + 15, text.encode()) for type, text in texts)
 
 
-_CONNACK = broker.connack(4)
 _SEEDS: dict[str, list[bytes]] = {
     "envelope": [_EVENT.json.encode(), _LETTER.json.encode()],
     "batch": [pack([_EVENT, _LETTER]), f"[{_EVENT.json}]".encode(), _EVENT.json.encode()],
