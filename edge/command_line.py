@@ -183,14 +183,12 @@ def _announce(options: Options) -> int:
 def _broker_database(options: Options) -> int:
     from edge.broker_database import set_aside_if_torn
 
-    database = options["database"]
     try:
-        said = set_aside_if_torn(Path(database))
+        if said := set_aside_if_torn(Path(options["database"])):
+            print(said, file=sys.stderr)
     except OSError as error:
-        print(f"{database}: {error}; run this as root, and see that its disk works", file=sys.stderr)
+        print(f"{error}; run this as root, and see that its disk works", file=sys.stderr)
         return os.EX_IOERR
-    if said:
-        print(said, file=sys.stderr)
     return os.EX_OK
 
 

@@ -22,8 +22,6 @@ from operations.text import table
 DONE: Final = 0
 FAILED: Final = 1
 """It could not be done, or not all of it, or nothing was found; the output says which."""
-WRONG_WORDS: Final = 2
-"""The command line itself is wrong."""
 
 _MOST: Final = 1_000_000_000
 

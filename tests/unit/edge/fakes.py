@@ -12,7 +12,10 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import pytest
+
 from edge.delivery_queues import DeliveryCursor
+from edge.errors import SpoolCorruptError
 from edge.forwarder import Forwarder, Message
 from edge.settings import CloudSettings, HealthSettings, LocalSettings, Settings
 from edge.spool import Delivery, Spool, StoredEvent
@@ -461,3 +464,12 @@ class Device:
 
 MakeDevice = Callable[..., Device]
 """Makes a forwarder with the options of `Device`; its brokers are connected unless `connected` is false."""
+
+
+def damage(device: Device, monkeypatch: pytest.MonkeyPatch, method: str) -> None:
+    """The next call of `method` finds what a bad block leaves."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise SpoolCorruptError(device.path, "page 3 is torn")
+
+    monkeypatch.setattr(device.spool, method, fail)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from edge.errors import SpoolCorruptError, SpoolError
+from edge.errors import SpoolError
 from edge.forwarder import Stop
 from eventplane.device_reports import DISCARDED, MANIFEST
 from eventplane.envelope import Envelope, parse_event
@@ -16,7 +16,7 @@ from eventplane.receipts import SPOOL_FULL, Receipt, digest, write_receipts
 from eventplane_client.mqtt import MAX_MESSAGE_BYTES
 from eventplane_mqtt.mailbox import Connected, LinkName
 from tests.unit.edge.downlinks import state
-from tests.unit.edge.fakes import ALARM, DEAD_LETTER, Device, MakeDevice, event, ordered
+from tests.unit.edge.fakes import ALARM, DEAD_LETTER, Device, MakeDevice, damage, event, ordered
 
 LOCAL, CLOUD = LinkName.LOCAL, LinkName.CLOUD
 
@@ -35,12 +35,8 @@ def test_what_arrived_is_stored_then_acknowledged_in_order_with_one_message_of_r
 
 def connect_without_session(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first attempt to commit what comes with the connection fails."""
-
-    def fail(*_: object, **__: object) -> None:
-        raise SpoolCorruptError(device.path, "a bad page")
-
     device.local.last.resumed = False
-    monkeypatch.setattr(device.spool, "commit", fail)
+    damage(device, monkeypatch, "commit")
     generation = device.links[LOCAL].generation
     device.turn(Connected(LOCAL, generation), device.from_service(event(f"e{generation}")))
     device.turn(after=61.0)

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from edge.contract_updates import ActiveContract, active_contract
-from edge.errors import SettingProblem, SpoolCorruptError
+from edge.errors import SettingProblem
 from edge.forwarder import Message, Reload, Stop
 from edge.health_server import Snapshot
 from edge.housekeeping import Hangup, Housekeeping, Posted, SnapshotWanted
 from edge.metrics import Metrics, render
 from edge.systemd import ServiceManager
 from eventplane_mqtt.mailbox import Connected, LinkName, Mailbox
-from tests.unit.edge.fakes import Device, contract, event
+from tests.unit.edge.fakes import Device, contract, damage, event
 from tests.unit.edge.test_unstored import Disk
 
 WATCHDOG_S = 20.0
@@ -215,8 +215,5 @@ def test_a_broken_contract_is_refused_and_the_old_one_stays(
 def test_a_damaged_spool_does_not_end_the_loop_from_here(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(*_: object) -> None:
-        raise SpoolCorruptError(service.device.path, "page 3 is torn")
-
-    monkeypatch.setattr(service.device.spool, "oldest_stored_ms", fail)
+    damage(service.device, monkeypatch, "oldest_stored_ms")
     assert service.snapshot().status.pending == 0

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from edge.errors import SpoolCorruptError
 from edge.forwarder import Reload
 from eventplane.contract import Contract
 from eventplane.device_reports import UPLINK_INTEREST_TYPE, UPLINK_KEY
@@ -15,7 +14,7 @@ from eventplane.envelope import parse_event
 from eventplane.reasons import Reason
 from eventplane_mqtt.mailbox import LinkName
 from tests.unit.edge.downlinks import state
-from tests.unit.edge.fakes import ALARM, Device, MakeDevice, contract, event
+from tests.unit.edge.fakes import ALARM, Device, MakeDevice, contract, damage, event
 
 LOCAL, CLOUD = LinkName.LOCAL, LinkName.CLOUD
 FIRE = event("fire", ALARM, subject="show")  # for call service, display and cloud
@@ -150,15 +149,6 @@ class TestUnstored:
 
 def without_route(plane: Contract, name: str) -> Contract:
     return replace(plane, routes=tuple(each for each in plane.routes if each.name != name))
-
-
-def damage(device: Device, monkeypatch: pytest.MonkeyPatch, method: str) -> None:
-    """The next call of `method` finds what a bad block leaves."""
-
-    def fail(*_: object, **__: object) -> None:
-        raise SpoolCorruptError(device.path, "page 3 is torn")
-
-    monkeypatch.setattr(device.spool, method, fail)
 
 
 class TestDamage:
