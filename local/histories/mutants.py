@@ -109,13 +109,13 @@ MUTANTS: Final = (
     Mutant(
         "the answer to PINGREQ has no time",
         "eventplane_mqtt/session.py",
-        "        self._received_at = now  # its",
+        "        self.received_at = now  # its",
         "        # its",
     ),
     Mutant(
         "a silent connection is never presumed dead",
         "eventplane_mqtt/session.py",
-        "return self._asked and self.reading and self._is_due(now)",
+        "return self.asked and self.reading and self._is_due(now)",
         "return False",
     ),
     Mutant(
