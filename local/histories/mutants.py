@@ -48,8 +48,8 @@ MUTANTS: Final = (
     Mutant(
         "a message is acknowledged before the commit",
         "edge/forwarder.py",
-        "self._components.dispatcher.take(message, batch, now, resumed=resumed)",
-        "self._components.dispatcher.take(message, batch, now, resumed=resumed)\n"
+        "self._components.dispatcher.take(message, batch, resumed=resumed)",
+        "self._components.dispatcher.take(message, batch, resumed=resumed)\n"
         "                link.acknowledge(message.generation, message.mid)",
     ),
     Mutant(

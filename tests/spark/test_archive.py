@@ -281,7 +281,7 @@ def variants(line: str, folder: Folder) -> list[tuple[str, bool]]:
     if folder is TAP_FOLDER:
         event = json.loads(line)["event"]
         same += [
-            json.dumps({**members, "event": f"{event}\\ \t é \u2028", last: ""}, ensure_ascii=is_ascii)
+            json.dumps({**members, "event": f"{event}\\ \t é \u2028", "principal": ""}, ensure_ascii=is_ascii)
             for is_ascii in (False, True)
         ]
         others += [line.replace(',"original_base64"', ',"event":"","original_base64"')]
