@@ -269,7 +269,7 @@ def test_the_alarms_of_an_environment_for_tests_cost_little(
     # Alarms on the age and on the dead letters of its queues.
     of_each = 3 * len(list(contract.of_kind(ParticipantKind.CLOUD_SERVICE)))
     assert len(plane_alarms(dev)) <= 39
-    assert len(plane_alarms(prod)) <= 90 + of_each
+    assert len(plane_alarms(prod)) <= 94 + of_each
 
 
 def test_alarms_may_publish_and_plain_http_may_not(dev: Templates) -> None:
