@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
@@ -67,30 +66,19 @@ def load_compiled(compiled: bytes | str, origin: str = "compiled contract") -> C
 
     The version is the hash of the text: settings of later formats have their defaults in the contract, and do
     not change the version of an old one. Raises `ContractError` when it is damaged,
-    `ContractFormatError` when a newer program wrote it. The last ones are remembered by their text.
+    `ContractFormatError` when a newer program wrote it.
     """
-    try:
-        return _loaded(compiled)
-    except ContractFormatError as error:
-        raise ContractFormatError(origin, error.found, error.readable) from error
-    except ContractError as error:
-        raise ContractError(origin, error.problems) from error
-
-
-# To read a contract takes as long as to judge a hundred events, and many archives have the same.
-@lru_cache(maxsize=16)
-def _loaded(compiled: bytes | str) -> Contract:
     try:
         document = json.loads(compiled)
         canonical = canonical_bytes(document)
     except (ValueError, RecursionError) as error:
         raise ContractError(
-            "", [Problem("(document)", f"not JSON: {error}", "compile the contract again")]
+            origin, [Problem("(document)", f"not JSON: {error}", "compile the contract again")]
         ) from error
     top = Section("", document, [])
-    parts = _read(top, "")
+    parts = _read(top, origin)
     _allow_mixed_logic(top)
-    _refuse(top, "")
+    _refuse(top, origin)
     return _contract(*parts, canonical)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 from typing import Final
 
@@ -198,9 +199,13 @@ def _first_uses(usages: Iterable[Usage]) -> dict[str, int]:
     return first_ms
 
 
+# To read a contract takes as long as to judge a hundred events, and many archives have the same.
+_compiled = lru_cache(maxsize=16)(load_compiled)
+
+
 def _load(objects: Objects, stored: Stored, version: str) -> Contract:
     uri = f"{objects.uri}/{stored.name}"
-    contract = load_compiled((objects.read(stored.name) or b"").decode("utf-8", "replace"), uri)
+    contract = _compiled((objects.read(stored.name) or b"").decode("utf-8", "replace"), uri)
     if contract.version != version:
         raise AlteredContractError(uri, version, contract.version)
     return contract

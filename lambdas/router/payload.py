@@ -86,7 +86,8 @@ class PayloadCheck:
             return str(error)
 
 
-@lru_cache(maxsize=16)
+# The one in force and the next: more would keep old contracts in memory.
+@lru_cache(maxsize=2)
 def _validators(contract: Contract) -> dict[str, Any]:
     """A validator for each schema by `$id`."""
     # A fifth of a second, which no alarm waits for.
