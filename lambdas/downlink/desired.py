@@ -98,8 +98,9 @@ class DesiredStateWriter:
         if request.things:
             members = self._parts.fleet.members(request.things, target.group)
             return self._desire(members, event, wanted, remaining_ms)
-        has_time = lambda: remaining_ms() >= RESERVE_MS  # noqa: E731
-        for page in self._parts.fleet.pages(target.group, request.after, has_time):
+        for page in self._parts.fleet.pages(
+            target.group, request.after, lambda: remaining_ms() >= RESERVE_MS
+        ):
             if request.after is None and page.after is None and page.things:
                 return self._desire(page.things, event, wanted, remaining_ms)  # all of them
             if page.things:

@@ -66,6 +66,11 @@ _SINGLY: Final = partial(schedule, mode=Mode.SINGLY, pace=_STEADY)
 _TOGETHER: Final = partial(schedule, mode=Mode.TOGETHER, pace=_STEADY)
 _CALMLY: Final = partial(schedule, mode=Mode.SINGLY, pace=Pace(1.0, 3.0, 15.0))
 
+
+def _each(period_s: float) -> Plan:
+    return lambda _seed, kinds, _homes, seconds: every(seconds, kinds, period_s, 0.5)
+
+
 SHORT: Final = Scenario("short", 2, Load(1_500, 75, 25), _BRISK_PAIRS, StandIn, seconds=20)
 """Part of `make test`: every kind once or so, in pairs, in half a minute with its audit."""
 
@@ -82,7 +87,7 @@ PAPER: Final = Scenario(
     "paper",
     1,
     Load(100_000, 1_000, 0),
-    lambda _seed, kinds, _homes, seconds: every(seconds, kinds, 10.0, 0.5),
+    _each(10.0),
     Emulated,
     seconds=3_600,
     kinds=("forwarder-kill", "router-kill"),
@@ -111,7 +116,7 @@ DEPLOYMENT: Final = Scenario(
     "deployment",
     3,
     Load(5_400, 30, 25),
-    lambda _seed, kinds, _homes, seconds: every(seconds, kinds, 90.0, 0.5),
+    _each(90.0),
     Redeployable,
     seconds=180,
     kinds=("deployment", "restart-storm"),
