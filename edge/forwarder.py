@@ -322,7 +322,7 @@ class Forwarder:
                 self._stopping = True
 
     def _expect_session(self, batch: Batch) -> None:
-        """Count it as a loss of nobody knows how much if the home's broker has forgotten our session."""
+        """Count a loss of an unknown number of messages if the home's broker has forgotten our session."""
         had_one = self._local.connects > 1 or self._given_spool.origin.kind in ("resumed", "recovered")
         if had_one and not self._local.resumed:
             batch.session_lost = True

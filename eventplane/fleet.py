@@ -398,7 +398,7 @@ def recovered(device: Device, active: frozenset[str], keep: str | None, until_ms
         left,
         state=LifecycleState.PROVISIONED if keep else left.state,
         certificate=keep,
-        # Since when it uses another, nobody knows: its renewal is not early by mistake.
+        # It is unknown since when it uses another; an unknown time makes no renewal early.
         certificate_since_ms=device.certificate_since_ms if keep == device.certificate else 0,
         candidates=(),
         replaced=left.replaced - {keep or ""},

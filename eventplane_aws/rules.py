@@ -46,8 +46,9 @@ _SHORTER_ENVIRONMENT: Final = "choose a shorter name of the environment"
 class Rule:
     """AWS allows at most `most` of `unit` of what is called `name`, by the page `source`.
 
-    `enforced` names who enforces it here, or why nobody does. `answer` is AWS's error code, or what AWS does
-    instead; empty: the deployment fails, and `remedy` is what to do at synthesis.
+    `enforced` names who enforces it here, or, after `AWS alone: `, why that is not possible. `answer` is
+    AWS's error code, or what AWS does instead; empty: the deployment fails, and `remedy` is what to do at
+    synthesis.
     """
 
     name: str
@@ -177,7 +178,7 @@ SQS_FIFO_CALLS: Final = _queue(
     300,
     "a second",
     answer="RequestThrottled",
-    enforced="nobody: the plane's FIFO queues are in high-throughput mode, where each group has it",
+    enforced="AWS alone: the plane's FIFO queues are in high-throughput mode, where each group has it",
 )
 
 _dynamodb = partial(
@@ -195,7 +196,7 @@ DYNAMODB_WRITES: Final = _dynamodb(
     "a second",
     source=f"{_DYNAMODB}bp-partition-key-design.html",
     answer="ThrottlingException",
-    enforced="nobody: partitions are AWS's own; histories and chaos throttle tables instead",
+    enforced="AWS alone: partitions are AWS's own; histories and chaos throttle tables instead",
 )
 S3_KEY: Final = Rule(
     "key of an object", 1_024, "bytes", f"{_S3}userguide/object-keys.html", _CALLS, "KeyTooLongError"
@@ -218,7 +219,7 @@ IOT_THROUGHPUT: Final = _iot(
     512 * 1024,
     "bytes a second",
     answer="a delay",
-    enforced="nobody: AWS only delays what exceeds it; devices keep it themselves (`cloud.bytes_per_s`)",
+    enforced="AWS alone: AWS only delays what exceeds it; devices keep it themselves (`cloud.bytes_per_s`)",
 )
 
 _lambda = partial(
@@ -234,7 +235,7 @@ LAMBDA_CONCURRENCY: Final = _lambda(
     answer="TooManyRequestsException",
 )
 LAMBDA_UNRESERVED: Final = _lambda(
-    "executions that nobody can reserve",
+    "executions that cannot be reserved",
     100,
     "executions",
     enforced="preflight",
