@@ -19,7 +19,7 @@ from edge.numbering import RecentKeys
 from edge.parts import Answers, has_part
 from edge.planning import Planner
 from edge.pressure import Pressure
-from edge.reports import FIRST_MANIFEST_S, Heartbeat, Reporter
+from edge.reports import FIRST_REPORT_S, Heartbeat, Reporter
 from edge.settings import Settings
 from edge.spool import Spool
 from edge.system import System
@@ -58,7 +58,7 @@ class Dependencies:
     heartbeat: Heartbeat
     counts: Counts
     interest: Interest
-    first_manifest_s: float = FIRST_MANIFEST_S
+    first_report_s: float = FIRST_REPORT_S
 
 
 class Components:
@@ -97,7 +97,7 @@ class Components:
             deps.counts,
             deps.heartbeat,
             deps.system.monotonic(),
-            deps.first_manifest_s,
+            deps.first_report_s,
         )
         parts = self._queues, self._pressure, self.recent, self.reporter, deps.counts
         self.commits = CommitLoop(spool, *parts)

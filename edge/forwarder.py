@@ -20,7 +20,7 @@ from edge.errors import SpoolCorruptError, SpoolError, SpoolUnavailableError
 from edge.health_status import LOST_SESSION_REMEDY
 from edge.interest import Interest
 from edge.planning import Batch, Plan
-from edge.reports import FIRST_MANIFEST_S, Heartbeat
+from edge.reports import FIRST_REPORT_S, Heartbeat
 from edge.settings import Settings
 from edge.spool import Spool
 from edge.system import System
@@ -96,7 +96,7 @@ class Forwarder:
         heartbeat: Heartbeat = dict,
         contract_came: Callable[[], None] = lambda: None,
         image: Contract | None = None,
-        first_manifest_s: float = FIRST_MANIFEST_S,
+        first_report_s: float = FIRST_REPORT_S,
         disk: DiskWatch | None = None,
     ) -> None:
         self.counts = Counts()
@@ -109,7 +109,7 @@ class Forwarder:
         self._contract = contract
         self.image = image or contract
         self._dependencies = Dependencies(
-            settings, links, system, heartbeat, self.counts, Interest(system.random_bytes), first_manifest_s
+            settings, links, system, heartbeat, self.counts, Interest(system.random_bytes), first_report_s
         )
         self._given_spool = spool
         self._disk = disk or DiskWatch(settings, system)

@@ -31,9 +31,9 @@ LOSSES_EVERY_S = 60.0
 MANY_LOSSES = 10_000
 """So many losses are reported without waiting for the minute to end."""
 
-FIRST_MANIFEST_S = 60.0
-"""Age of the process, seconds, at which it reports for the first time that nothing new was stored: a restart
-loop must not fill the spool with that."""
+FIRST_REPORT_S = 60.0
+"""Age of the process, seconds, at which it sends its first heartbeat and reports for the first time that
+nothing new was stored: a restart loop must not fill the spool with that."""
 
 DISK_FAILED_SEVERITY = 21
 """FATAL in the CloudEvents severity extension: routers treat it as urgent under any contract."""
@@ -174,7 +174,7 @@ class Reporter:
         counts: Counts,
         heartbeat: Heartbeat,
         now: float,
-        first_manifest_s: float = FIRST_MANIFEST_S,
+        first_report_s: float = FIRST_REPORT_S,
     ) -> None:
         self._settings = settings
         self._spool = spool
@@ -185,10 +185,10 @@ class Reporter:
         self._losses_left = bool(spool.loss_reports())
         # One event may be the last manifest itself.
         news = sum(each.count for each in spool.manifests()) > 1
-        self._manifest_at = now if news else now + min(first_manifest_s, settings.manifest_interval_s)
-        self._heartbeat_at = now + settings.heartbeat_s
+        self._manifest_at = now if news else now + min(first_report_s, settings.manifest_interval_s)
+        self._heartbeat_at = now + min(first_report_s, settings.heartbeat_s)
         self._not_before = now
-        self._last_due_at = now + first_manifest_s
+        self._last_due_at = now + first_report_s
         self._is_last = False
 
     def deadline(self) -> float:

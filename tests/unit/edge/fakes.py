@@ -179,7 +179,7 @@ class Device:
         capacity_bytes: int = 64 * 1024 * 1024,
         capacity_deliveries: int = CAPACITY_DELIVERIES,
         heartbeat_s: float = 1e9,
-        first_manifest_s: float = 1e6,
+        first_report_s: float = 1e9,
         settled: bool = True,
         plane: Contract | None = None,
         publishes_per_s: int = 100,
@@ -215,7 +215,7 @@ class Device:
         self._mid = 0
         self.capacity_bytes = capacity_bytes
         self.capacity_deliveries = capacity_deliveries
-        self._first_manifest_s = first_manifest_s
+        self._first_report_s = first_report_s
         if settled:
             self._settle()
         self.start()
@@ -236,7 +236,7 @@ class Device:
             self.time.system(),
             heartbeat=lambda: {"answer": 42},
             contract_came=self._count_contract,
-            first_manifest_s=self._first_manifest_s,
+            first_report_s=self._first_report_s,
         )
         self.turn()
 

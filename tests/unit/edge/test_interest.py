@@ -235,7 +235,7 @@ def test_without_the_contract_s_word_everything_goes_up(make: MakeDevice) -> Non
 def test_unwanted_events_are_reported_with_the_next_manifest_and_no_earlier(
     make: MakeDevice,
 ) -> None:
-    device = make(forward="wanted", batching_delay_ms=0, first_manifest_s=1_000)
+    device = make(forward="wanted", batching_delay_ms=0, first_report_s=1_000)
     device.send_down(wanted_up(1))
     device.send(*(event(str(number)) for number in range(3)))
     device.acknowledge_all()

@@ -181,7 +181,7 @@ def test_an_event_that_the_cloud_refused_is_reported_as_ended(make: MakeDevice) 
 
 
 def test_a_start_without_new_events_sends_an_empty_manifest_after_a_while(make: MakeDevice) -> None:
-    device = make(connected=False, first_manifest_s=60.0)
+    device = make(connected=False, first_report_s=60.0)
     device.turn(after=59.0)
     assert device.waiting(type=MANIFEST) == []
     device.turn(after=1.0)
@@ -192,7 +192,7 @@ def test_a_start_without_new_events_sends_an_empty_manifest_after_a_while(make: 
 
 
 def test_a_restart_loop_states_once_what_was_stored_before_it(make: MakeDevice) -> None:
-    device = make(connected=False, first_manifest_s=60.0)
+    device = make(connected=False, first_report_s=60.0)
     device.send(*(event(f"e{n}") for n in range(3)))
     for _ in range(20):
         device.restart(connected=False)
@@ -214,8 +214,8 @@ def test_irreplaceable_reports_do_not_expire_with_their_channel(make: MakeDevice
 
 
 def test_a_heartbeat_has_figures_and_expires_when_newer_ones_exist(make: MakeDevice) -> None:
-    device = make(connected=False, heartbeat_s=300.0)
-    device.turn(after=299.0)
+    device = make(connected=False, heartbeat_s=300.0, first_report_s=60.0)
+    device.turn(after=59.0)
     assert device.waiting(2, HEARTBEAT) == []
     assert device.forwarder._timeout_s() <= 1.0  # type: ignore[operator]
     device.turn(after=1.0)
@@ -223,6 +223,9 @@ def test_a_heartbeat_has_figures_and_expires_when_newer_ones_exist(make: MakeDev
     assert beat.data() == {"interval_s": 300.0, "figures": {"answer": 42}}
     (waiting,) = device.spool.read("device.outbox", 2, 0, 10)
     assert waiting.expires_ms == device.spool.clock() + 600_000
+    device.turn(after=299.0)
+    device.turn(after=1.0)
+    assert len(device.waiting(2, HEARTBEAT)) == 2
 
 
 def test_a_heartbeat_takes_no_room_that_others_need(make: MakeDevice) -> None:
