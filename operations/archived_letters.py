@@ -30,8 +30,11 @@ _OF_LETTER: Final = f'"type":"{DEAD_LETTER_TYPE}"'.encode()
 _IS_EVENT: Final = b'"refusal":null'
 
 
-def archived_letters(days: Days, uplink: str) -> Iterator[Letter]:
-    """Each dead letter of `days` once; `uplink` is the address of the device's outbox."""
+def archived_letters(days: Days, uplink: str, downlink: str) -> Iterator[Letter]:
+    """Yield each dead letter of `days` once.
+
+    `uplink` and `downlink` are the addresses of the device's outbox and inbox.
+    """
     refused = {
         (record.get("sender", ""), record["source"], record["id"]): record
         for record in days.records(LEDGER, lambda line: json_object(line) if _DEAD_LETTERED in line else None)
@@ -62,12 +65,12 @@ def archived_letters(days: Days, uplink: str) -> Iterator[Letter]:
     for key, record in refused.items():
         if letter_id(*key) not in found:
             yield _letter(record, letter_id(*key), None, None)
-    yield from _given_up(days, found)
+    yield from _given_up(days, found, downlink)
 
 
-def _given_up(days: Days, found: set[str]) -> Iterator[Letter]:
+def _given_up(days: Days, found: set[str], downlink: str) -> Iterator[Letter]:
     for record in days.records(LEDGER, lambda line: json_object(line) if _OF_LETTER in line else None):
-        account = by_letter(record)
+        account = by_letter(record, downlink)
         if account and record["id"] not in found:
             found.add(record["id"])
             told = {**record, "reason": account.why, "entered_by": account.inbox}

@@ -198,8 +198,9 @@ class _Command:
 
     def _archived(self) -> Iterator[Letter]:
         days = days_of(self._options, None if is_folder(self._options.archive) else self._cloud)
-        uplink = self._contract.device.outbox.address
-        yield from filter(self._choice.takes, archived_letters(days, uplink))
+        device = self._contract.device
+        letters = archived_letters(days, device.outbox.address, device.inbox.address)
+        yield from filter(self._choice.takes, letters)
         say_damaged(days)
         if left := days.left(TAP):
             say(f"the archive may have more: {left}")

@@ -314,7 +314,7 @@ def archive(raw: bytes) -> str:
     if not raw[:1] or raw[0] % 2 == 0:
         ledger, tap = gzip.compress(ledger, 1), gzip.compress(tap, 1)
     days = Days(_TwoObjects(ledger, tap), _DAY, _DAY)
-    letters = list(archived_letters(days, "device.outbox"))
+    letters = list(archived_letters(days, "device.outbox", "device.inbox"))
     list(days.records(TAP, in_tap(("/homes/1/s", "1"))))
     return "damaged" if days.damaged else ACCEPTED if letters else "no letters"
 

@@ -488,6 +488,21 @@ def test_the_archives_letters_are_listed_shown_and_sent_and_never_as_a_whole(
     assert parse_frame(sent["Body"]).client_id == "home-1"
 
 
+@pytest.mark.parametrize(
+    ("reader", "inbox"), [("downlink", "device.inbox"), ("care-analytics", "care-analytics.inbox")]
+)
+def test_an_archived_letter_of_a_reader_names_its_inbox(
+    run_json: RunJson, folder: Folder, reader: str, inbox: str
+) -> None:
+    by_reader = Sender(service=reader)
+    written = letter(event("17").json.encode(), channel=inbox, written_by=by_reader)
+    line = ledger_line(written, Outcome.DELIVERED, route=("letters", "operations.inbox"), sender=by_reader)
+    folder.write("ledger", [line], "2026-03-02")
+    days = ("--from", "2026-03-02", "--to", "2026-03-02")
+    (shown,) = run_json("dead-letters", "show", "--archived", *folder.named, *days)
+    assert shown["channel"] == inbox
+
+
 @pytest.mark.parametrize("verb", ["list", "show"])
 def test_a_copy_of_the_archive_needs_no_credentials(
     run: Run, monkeypatch: pytest.MonkeyPatch, folder: Folder, verb: str
