@@ -25,7 +25,7 @@ from eventplane.contract import Contract, WebhookMode, compile_contract, contrac
 from eventplane.envelope import Envelope, write_event
 from eventplane.resource_names import resource_name
 from eventplane_client import connect
-from eventplane_client.dynamodb_table import TABLE
+from eventplane_client.dynamodb import TABLE
 from lambdas.http_sink.request import Request, to_request
 from lambdas.http_sink.signing import signature_headers
 from local.certificates import Authority

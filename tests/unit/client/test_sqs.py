@@ -21,8 +21,6 @@ from eventplane.limits import MAX_SENT_EVENT_BYTES
 from eventplane.values import timestamp
 from eventplane_client import Client, ClientSettings, Mode, connect
 from eventplane_client.aws import aws_client
-from eventplane_client.dynamodb import DynamoDbFilter
-from eventplane_client.dynamodb_log import DynamoDbLogFilter
 from eventplane_client.errors import (
     ClientSettingsError,
     LeaseTooLongError,
@@ -319,7 +317,7 @@ def test_after_a_crash_what_nobody_had_comes_at_once_and_the_other_event_when_it
 @pytest.mark.lost_answers
 def test_the_settings_lead_to_it(sqs: Any) -> None:
     create_filter_table(boto3.client("dynamodb"), "eventplane-test-filter")
-    for state in ("", "dynamodb-log:eventplane-test-filter"):
+    for state in ("", "dynamodb:eventplane-test-filter"):
         sent = event()
         inbox_with(sqs, sent)
         with connect(ClientSettings("sqs:test", READER, state=state)) as client, client.subscribe() as inbox:
@@ -392,11 +390,8 @@ def test_without_a_region_the_client_says_what_to_set(
     assert SignedHttp("https://api")._session.region_name == "eu-west-3"
 
 
-@pytest.mark.parametrize("filter", [DynamoDbFilter, DynamoDbLogFilter])
-def test_a_redriven_letter_is_handled_once_more_and_a_copy_of_it_not(
-    filter: type[DynamoDbFilter] | type[DynamoDbLogFilter],
-) -> None:
-    world, failing = SqsWorld(filter), event("bad")
+def test_a_redriven_letter_is_handled_once_more_and_a_copy_of_it_not() -> None:
+    world, failing = SqsWorld(), event("bad")
     put(world, failing)
     with reading(world) as inbox:
         for mark in (None, "run-1.letter-1"):
