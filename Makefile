@@ -71,7 +71,7 @@ WORKERS = --numprocesses=$(shell nproc) --dist=worksteal -p no:schemathesis
 # What builds programs, types whole pages, simulates histories, or cuts the power at each step: a fifth of the time of all
 # unit and property tests. `make check` leaves it to `make test`, unless an area is named.
 LONG_TESTS := $(wildcard tests/unit/packaging tests/unit/test_tutorials.py tests/unit/local/test_*histories*.py \
-  tests/unit/local/test_archive_generator.py tests/property/test_*power_cuts.py tests/property/test_spool_damage.py)
+  tests/property/test_*power_cuts.py tests/property/test_spool_damage.py)
 FAST_TESTS = $(UNIT_TESTS) $(PROPERTY_TESTS) $(if $(AREA),,$(addprefix --ignore=,$(LONG_TESTS)))
 
 # The tests of the whole system wait as much as they compute, so four parts run side by side, the longest first. A room is
