@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -18,7 +18,7 @@ from eventplane.resource_names import resource_name
 from eventplane.retries import RetrySchedule
 from eventplane_client.asker import QueueAsker
 from eventplane_client.client import Client, Subscriptions
-from eventplane_client.connectors import connector_of
+from eventplane_client.connectors import Connector, connector_of
 from eventplane_client.conversation import Conversations, NoConversations, telling
 from eventplane_client.errors import ClientSettingsError, NotRegisteredError, extras
 from eventplane_client.memory import MemoryInterest, MemoryPlane, MemorySubscriptions, MemoryTransport
@@ -88,7 +88,7 @@ def connect(
         settings = ClientSettings.read(os.environ, transport=transport, **given)
     with extras():
         telemetry = _telemetry(settings) if told is None or isinstance(told, str) else told
-        make, address = connector_of(settings.transport)
+        make, address = connector_of(settings.transport, CONNECTORS)
         client = make(settings, address, on_notice)
     client.telemetry = telemetry
     return client
@@ -391,3 +391,14 @@ def filter_of(settings: ClientSettings, default: str, on_notice: Listener) -> Ca
         path = state_path(place)
         return lambda: SqliteFilter(path, window=window, on_notice=on_notice)
     raise ClientSettingsError("state", f"{kind} needs SQS", "use sqlite:PATH")
+
+
+CONNECTORS: Final[Mapping[str, Connector]] = {
+    "discover": discovering_client,
+    "memory": memory_client,
+    "mqtt": mqtt_client,
+    "mqtt-dns-sd": mqtt_dns_sd_client,
+    "mqtt-profile": mqtt_profile_client,
+    "sqs": sqs_client,
+}
+"""The library's own connectors, by what the setting `transport` begins with."""
