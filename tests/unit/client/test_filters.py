@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Event, RLock, Thread
@@ -17,6 +16,7 @@ from eventplane_client.errors import StateError
 from eventplane_client.memory_filter import Memory, MemoryFilter
 from eventplane_client.ports import MessageFilter, Verdict
 from eventplane_client.sqlite_filter import SqliteFilter
+from tests.fakes.faults import FailingClient
 from tests.unit.client.worlds import READER, create_filter_table
 
 LEASE_S = 30
@@ -26,24 +26,6 @@ SHARED = ("memory", "dynamodb")
 
 def key(number: int) -> bytes:
     return number.to_bytes(16, "big")
-
-
-class Counting:
-    """The client of DynamoDB: how often each operation was called, and which is `failing`."""
-
-    def __init__(self) -> None:
-        self._client: Any = boto3.client("dynamodb")
-        self.calls: Counter[str] = Counter()
-        self.failing = ""
-
-    def __getattr__(self, name: str) -> Any:
-        def call(*given: Any, **request: Any) -> Any:
-            self.calls[name] += 1
-            if name == self.failing:
-                raise ClientError({"Error": {"Code": "Throttling"}}, name)
-            return getattr(self._client, name)(*given, **request)
-
-        return call
 
 
 class Readers:
@@ -57,7 +39,7 @@ class Readers:
         self._memory = Memory()
         self._alive: list[Any] = []
         if kind == "dynamodb":
-            self.dynamodb: Any = Counting()
+            self.dynamodb: Any = boto3.client("dynamodb")
             create_filter_table(self.dynamodb, "filters")
 
     def open(self) -> Any:
@@ -315,9 +297,9 @@ def test_what_is_given_back_while_a_thread_renews_it_is_free(
 
 @items
 def test_what_aws_refuses_is_a_named_error_and_no_claim(readers: Readers) -> None:
+    readers.dynamodb = refusing = FailingClient(readers.dynamodb, "put_item")
     reader = readers.open()
-    readers.dynamodb.failing = "put_item"
     with pytest.raises(StateError, match="filters"):
         reader.claim([key(1)])
-    readers.dynamodb.failing = ""
+    refusing.end()
     assert reader.claim([key(1)]) == [Verdict.NEW]
