@@ -71,19 +71,20 @@ WORKERS = --numprocesses=$(shell nproc) --dist=worksteal -p no:schemathesis
 # What builds programs, types whole pages, simulates histories, or cuts the power at each step: a fifth of the time of all
 # unit and property tests. `make check` leaves it to `make test`, unless an area is named.
 LONG_TESTS := $(wildcard tests/unit/packaging tests/unit/test_tutorials.py tests/unit/local/test_*histories*.py \
-  tests/unit/local/test_archive_generator.py tests/property/test_*power_cuts.py tests/property/test_spool_damage.py)
+  tests/property/test_*power_cuts.py tests/property/test_spool_damage.py)
 FAST_TESTS = $(UNIT_TESTS) $(PROPERTY_TESTS) $(if $(AREA),,$(addprefix --ignore=,$(LONG_TESTS)))
 
 # The tests of the whole system wait as much as they compute, so four parts run side by side, the longest first. A room is
 # one process: one cloud, one deployed plane, one Spark session serve all of its tests.
 LONG_ROOMS := integration device e2e spark cloud-faults
-SHORT_ROOMS := edge adversary infrastructure site
+SHORT_ROOMS := edge adversary infrastructure nats site
 ROOMS := $(LONG_ROOMS) $(SHORT_ROOMS)
 room_integration := tests/integration --ignore=tests/integration/edge --ignore=tests/integration/test_site.py
 room_e2e := tests/e2e --ignore=tests/e2e/test_cloud_faults.py
 room_cloud-faults := tests/e2e/test_cloud_faults.py
 room_edge := tests/integration/edge
 room_site := tests/integration/test_site.py
+room_nats := plugins/nats/tests
 PARTS := --no-print-directory --jobs=4 --output-sync=target --keep-going
 
 test: setup ## Run every check and test

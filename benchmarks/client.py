@@ -27,9 +27,7 @@ from benchmarks.edge.parts import Site, site, start_forwarder
 from benchmarks.results import Figure, percentiles
 from benchmarks.runner import Benchmark
 from eventplane_client.client import Client
-from eventplane_client.dynamodb import DynamoDbFilter
-from eventplane_client.dynamodb_log import DynamoDbLogFilter
-from eventplane_client.dynamodb_table import PARTITION, SORT
+from eventplane_client.dynamodb import PARTITION, SORT, DynamoDbFilter
 from eventplane_client.errors import NothingThereError
 from eventplane_client.inbox import Inbox
 from eventplane_client.memory import MemoryPlane, MemoryTransport
@@ -134,10 +132,7 @@ def sqs(home: Site) -> Iterator[Backend]:
             max_receives=5,
             first_visibility_s=FIRST_VISIBILITY_S,
         ),
-        {
-            "items": lambda: DynamoDbFilter(table, "filter", reader(), lease=lambda: _VISIBILITY_S),
-            "log": lambda: DynamoDbLogFilter(table, "filter", reader(), lease=lambda: _VISIBILITY_S),
-        },
+        {"items": lambda: DynamoDbFilter(table, "filter", reader(), lease=lambda: _VISIBILITY_S)},
         "emulated queue and table on the same machine, which answer in their own time",
         writes,
     )

@@ -183,7 +183,7 @@ REPLY_TYPE: Final = "org.eventplane.conversation.reply.v1"
 """The `type` of every reply."""
 
 # The groups of entry points by which protocols are found; docs/how-to/protocols.md says how one is added.
-# Those of the plane are registered like those of other packages: in the `*.dist-info` beside a package.
+# The plane's own need none.
 
 TRANSPORTS: Final = "eventplane.transports"
 """What connects a client. The name is what the client's setting `transport` begins with, before a colon; the

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -18,7 +18,7 @@ from eventplane.resource_names import resource_name
 from eventplane.retries import RetrySchedule
 from eventplane_client.asker import QueueAsker
 from eventplane_client.client import Client, Subscriptions
-from eventplane_client.connectors import connector_of
+from eventplane_client.connectors import Connector, connector_of
 from eventplane_client.conversation import Conversations, NoConversations, telling
 from eventplane_client.errors import ClientSettingsError, NotRegisteredError, extras
 from eventplane_client.memory import MemoryInterest, MemoryPlane, MemorySubscriptions, MemoryTransport
@@ -88,7 +88,7 @@ def connect(
         settings = ClientSettings.read(os.environ, transport=transport, **given)
     with extras():
         telemetry = _telemetry(settings) if told is None or isinstance(told, str) else told
-        make, address = connector_of(settings.transport)
+        make, address = connector_of(settings.transport, CONNECTORS)
         client = make(settings, address, on_notice)
     client.telemetry = telemetry
     return client
@@ -277,8 +277,8 @@ def _login(settings: ClientSettings) -> Login | None:
 def sqs_client(settings: ClientSettings, environment: str, on_notice: Listener) -> Client:
     from eventplane_aws.rules import SQS_WAIT
     from eventplane_client.aws import aws_client
+    from eventplane_client.dynamodb import TABLE as FILTER_TABLE
     from eventplane_client.dynamodb_interest import DynamoDbInterest
-    from eventplane_client.dynamodb_table import TABLE as FILTER_TABLE
     from eventplane_client.sqs import FIRST_VISIBILITY_S, SqsTransport
 
     contract = _contract_of(settings)
@@ -294,11 +294,11 @@ def sqs_client(settings: ClientSettings, environment: str, on_notice: Listener) 
     )
     default = f"dynamodb:{resource_name(environment, FILTER_TABLE)}"
     kind, table = settings.state_parts(default)
-    if kind.startswith("dynamodb"):
+    if kind == "dynamodb":
         lease_s = transport.visibility_s or 0
         if settings.mode is Mode.EXACTLY_ONCE:
             check_lease(settings.participant, transport, lease_s)
-        open_filter = _dynamodb(settings, kind, table, lambda: lease_s)
+        open_filter = _dynamodb(settings, table, lambda: lease_s)
     else:
         open_filter = filter_of(settings, default, on_notice)
     return client_of(
@@ -369,15 +369,14 @@ def _subscriptions(settings: ClientSettings, environment: str, inbox: str) -> Su
     return DynamoDbSubscriptions(aws_client("dynamodb"), table, settings.participant)
 
 
-def _dynamodb(settings: ClientSettings, kind: str, table: str, lease: Lease) -> Callable[[], MessageFilter]:
+def _dynamodb(settings: ClientSettings, table: str, lease: Lease) -> Callable[[], MessageFilter]:
     from eventplane_client.aws import aws_client
-    from eventplane_client.dynamodb import DynamoDbFilter
-    from eventplane_client.dynamodb_log import DynamoDbLogFilter
-    from eventplane_client.dynamodb_table import WINDOW_S
+    from eventplane_client.dynamodb import WINDOW_S, DynamoDbFilter
 
-    make = DynamoDbLogFilter if kind == "dynamodb-log" else DynamoDbFilter
     window_s = settings.window or WINDOW_S
-    return lambda: make(aws_client("dynamodb"), table, settings.participant, lease=lease, window_s=window_s)
+    return lambda: DynamoDbFilter(
+        aws_client("dynamodb"), table, settings.participant, lease=lease, window_s=window_s
+    )
 
 
 def filter_of(settings: ClientSettings, default: str, on_notice: Listener) -> Callable[[], MessageFilter]:
@@ -392,3 +391,14 @@ def filter_of(settings: ClientSettings, default: str, on_notice: Listener) -> Ca
         path = state_path(place)
         return lambda: SqliteFilter(path, window=window, on_notice=on_notice)
     raise ClientSettingsError("state", f"{kind} needs SQS", "use sqlite:PATH")
+
+
+CONNECTORS: Final[Mapping[str, Connector]] = {
+    "discover": discovering_client,
+    "memory": memory_client,
+    "mqtt": mqtt_client,
+    "mqtt-dns-sd": mqtt_dns_sd_client,
+    "mqtt-profile": mqtt_profile_client,
+    "sqs": sqs_client,
+}
+"""The library's own connectors, by what the setting `transport` begins with."""

@@ -1,8 +1,9 @@
-"""What connects over each transport, found by entry points: the library's own and those of other packages."""
+"""What connects over each transport: the library's own, and those of other packages, by entry points."""
 
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
 from importlib.metadata import entry_points
 from typing import Protocol
 
@@ -20,20 +21,21 @@ class Connector(Protocol):
         """Connect to `address`, what follows the colon. Raises `ClientSettingsError`, `UnavailableError`."""
 
 
-def connector_of(transport: str) -> tuple[Connector, str]:
+def connector_of(transport: str, own: Mapping[str, Connector]) -> tuple[Connector, str]:
     """Return what connects to `transport`, `NAME:ADDRESS`, and the address; load no other package.
 
-    Raises `ClientSettingsError`.
+    `own` are those of the library, by name. Raises `ClientSettingsError`.
     """
     name, separator, address = transport.partition(":")
+    if separator and name in own:
+        return own[name], address
     found = {each.value: each for each in entry_points(group=TRANSPORTS, name=name)}
     if not separator or not found:
-        known = ", ".join(f"{each}:" for each in sorted(entry_points(group=TRANSPORTS).names))
+        known = ", ".join(f"{each}:" for each in sorted({*own, *entry_points(group=TRANSPORTS).names}))
         raise ClientSettingsError(
             "transport",
             f"{transport!r} is not known",
-            f"use NAME:ADDRESS with one of: {known or '(nothing is registered, the *.dist-info is gone)'}, "
-            "or install the package that adds it",
+            f"use NAME:ADDRESS with one of: {known}, or install the package that adds it",
         )
     if len(found) > 1:
         raise ClientSettingsError(

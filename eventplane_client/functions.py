@@ -34,8 +34,7 @@ with extras("functions"):
     from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 
     from eventplane_client.aws import aws_client
-    from eventplane_client.dynamodb import DynamoDbFilter
-    from eventplane_client.dynamodb_table import TABLE
+    from eventplane_client.dynamodb import TABLE, DynamoDbFilter
     from eventplane_client.sqs import SqsTransport, group_of
 
 RESERVE_MS: Final = 3_000

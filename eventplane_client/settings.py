@@ -57,7 +57,7 @@ WORDS: Final[Mapping[str, tuple[str, ...]]] = {
 Word = Literal["exactly_once", "at_least_once", "at_most_once"]
 """A `Mode` as text."""
 
-_STATES = ("memory:", "sqlite:PATH", "dynamodb:TABLE", "dynamodb-log:TABLE")
+_STATES = ("memory:", "sqlite:PATH", "dynamodb:TABLE")
 
 
 class Options(TypedDict, total=False):
@@ -92,8 +92,8 @@ class ClientSettings:
             `sqs:ENVIRONMENT`, or `NAME:ADDRESS` of a protocol that a package adds (docs/how-to/protocols.md).
         participant: the participant's name in the contract.
         state: where it is remembered which events were handed out: `memory:`, `sqlite:PATH`,
-            `dynamodb:TABLE`, `dynamodb-log:TABLE`. The default is the file `default_state` over
-            MQTT, the environment's table over SQS, and memory in memory.
+            `dynamodb:TABLE`. The default is the file `default_state` over MQTT, the environment's table
+            over SQS, and memory in memory.
         mode: how often an event is handed out: `exactly_once` (default), `at_least_once` or `at_most_once`.
         window: events that are remembered, 1 to 10,000,000 (100,000); with DynamoDB seconds (14 days).
         gap_timeout_s: seconds that an event of an inbox with `ordering: source` waits for its predecessors,

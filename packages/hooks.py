@@ -1,4 +1,4 @@
-"""What wheels take from the checkout: version, links, entry points, and modules under names of their own."""
+"""What wheels take from the checkout: version, links, and modules under names of their own."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import re
 import shutil
 import tempfile
 import tomllib
-from configparser import ConfigParser
 from pathlib import Path
 from typing import Any
 
@@ -20,17 +19,12 @@ _OTHERS = "contract|edge|operations"
 
 
 class Metadata(MetadataHookInterface):
-    """Add the core in the package's own version, its links, and the entry points that the checkout has."""
+    """Add the core in the package's own version, and its links."""
 
     def update(self, metadata: dict[str, Any]) -> None:
         """Complete `metadata`, the table `project` of a package."""
         metadata["dependencies"] = [f"eventplane=={metadata['version']}"]
         metadata["urls"] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]
-        module = metadata["name"].replace("-", "_")
-        for file in ROOT.glob(f"{module}-0.dist-info/entry_points.txt"):
-            declared = ConfigParser(delimiters="=")
-            declared.read(file)
-            metadata["entry-points"] = {group: dict(declared[group]) for group in declared.sections()}
 
 
 class OwnNames(BuildHookInterface):

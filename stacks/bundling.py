@@ -71,15 +71,6 @@ def copy_packages(target: Path, *packages: str) -> None:
             shutil.copy(ROOT / parent / "__init__.py", target / parent / "__init__.py")
 
 
-def copy_metadata(target: Path, package: str, source: Path = ROOT) -> None:
-    """Copy the `*.dist-info` of `package`, with its entry points, from `source` to `target`.
-
-    Without it nothing in `target` finds what the package registers.
-    """
-    for each in source.glob(f"{package}-*.dist-info"):
-        shutil.copytree(each, target / each.name)
-
-
 def compile_bytecode(directory: Path, place: str) -> None:
     """Add bytecode to the sources in `directory`, which will lie at `place` when they run.
 

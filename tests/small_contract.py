@@ -1,11 +1,11 @@
-"""Small contracts of a test's own."""
+"""Contracts of a test's own: small ones, and others with changes."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from eventplane.contract import Contract, compile_contract
+from eventplane.contract import Contract, compile_contract, contract_document
 from eventplane.contract.canonical import FORMAT
 
 Members = Mapping[str, Any]
@@ -37,3 +37,32 @@ def small_contract(
 ) -> Contract:
     """Return the contract of `small_document`."""
     return compile_contract(small_document(participants, routes, event_types), "small")
+
+
+def put(document: dict[str, Any], path: str, value: object) -> None:
+    """Set the member at a path (`routes/up/to`), with the members above it; None removes it.
+
+    A new participant or type gets a description.
+    """
+    part, *below = path.split("/")
+    at = document
+    if below:
+        at = at.setdefault(part, {})
+        if part in ("participants", "event_types"):
+            kind = {"kind": "cloud_service"} if part == "participants" else {}
+            at = at.setdefault(below.pop(0), {**kind, "description": "one more"}) if len(below) > 1 else at
+        *parents, part = below
+        for each in parents:
+            at = at.setdefault(each, {})
+    if value is None:
+        at.pop(part, None)
+    else:
+        at[part] = value
+
+
+def with_changes(contract: Contract, changes: Mapping[str, Any]) -> Contract:
+    """Return `contract` with other values at paths, as `put` sets them."""
+    document = contract_document(contract)
+    for path, value in changes.items():
+        put(document, path, value)
+    return compile_contract(document, "with changes")

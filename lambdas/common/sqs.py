@@ -11,12 +11,12 @@ from botocore.exceptions import BotoCoreError, ClientError
 from eventplane.resource_names import FIFO_SUFFIX
 from eventplane.sqs_binding import DATA_TYPE
 from eventplane_aws.rules import SQS_BATCH, SQS_BATCH_BYTES
-from lambdas.common.aws import client, error_code
+from lambdas.common.aws import error_code
 from lambdas.common.log import logger
 from lambdas.common.sender import TAKEN, Acceptance, Answer, Message, Sender
 
 SCHEMES: Final = frozenset({"http", "https"})
-"""What URLs of queues begin with; `open_sender` is registered for these."""
+"""What URLs of queues begin with."""
 
 _OF_THE_MESSAGE: Final = frozenset({"BatchRequestTooLong", "InvalidMessageContents", "InvalidParameterValue"})
 """What SQS says of a message that it will never take. All else, `SenderFault` or not, may be over next time:
@@ -95,11 +95,6 @@ class SqsSender:
         # Taken is only what SQS names as taken: an entry that it forgets has to be sent again.
         taken = {entry["Id"] for entry in response.get("Successful", [])}
         return [TAKEN if entry["Id"] in taken else _failure(failures.get(entry["Id"])) for entry in entries]
-
-
-def open_sender() -> Sender:
-    """Return the sender of SQS, with the function's own role."""
-    return SqsSender(client("sqs"))
 
 
 def _failure(failure: Mapping[str, Any] | None) -> Answer:

@@ -1,4 +1,4 @@
-"""The senders of a router, found by entry points: one for each scheme of its destinations' URLs."""
+"""The senders of a router, one for each scheme of its destinations' URLs: SQS', and those of packages."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class NoSenderError(EventPlaneError):
         self.scheme = scheme
         self.known = sorted(known)
         super().__init__(
-            f"nothing is registered in {SENDERS!r} for {scheme!r}; registered are: "
+            f"nothing is registered in {SENDERS!r} for {scheme!r}; known are: "
             f"{', '.join(self.known) or 'none'}; name the package that adds the protocol, with its metadata, "
             "under `protocols` of the environment in stacks/config.py, and deploy"
         )
@@ -50,7 +50,7 @@ class Senders:
         Raises `NoSenderError`, `SeveralSendersError`.
         """
         schemes = sorted({scheme_of(url) for url in urls})
-        return cls({each: own.get(each) or _open(each) for each in schemes})
+        return cls({each: own.get(each) or _open(each, own) for each in schemes})
 
     def send(self, url: str, batch: Sequence[Message]) -> list[Answer]:
         """Send one batch; return the answer for each of its messages, in order. Never raises."""
@@ -85,10 +85,10 @@ class _Registered:
         return self._sender.send(url, batch)
 
 
-def _open(scheme: str) -> Sender:
+def _open(scheme: str, own: Iterable[str]) -> Sender:
     found = {each.value: each for each in entry_points(group=SENDERS, name=scheme)}
     if not found:
-        raise NoSenderError(scheme, entry_points(group=SENDERS).names)
+        raise NoSenderError(scheme, {*own, *entry_points(group=SENDERS).names})
     if len(found) > 1:
         raise SeveralSendersError(scheme, found)
     (registered,) = found.values()

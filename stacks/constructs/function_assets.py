@@ -18,7 +18,6 @@ from eventplane.contract import Contract
 from stacks.bundling import (
     ROOT,
     compile_bytecode,
-    copy_metadata,
     copy_packages,
     installed,
     local_bundling,
@@ -81,8 +80,6 @@ def function_code(folder: str, contract: Contract | None = None) -> lambda_.Code
     def fill(target: Path) -> None:
         own = (*_PACKAGES.get(folder, ()), *(f"lambdas/{each}" for each in folders))
         copy_packages(target, "eventplane", "eventplane_aws", "lambdas/common", *own)
-        if ROUTER in folders:
-            copy_metadata(target, "lambdas")
         if contract is not None:
             (target / CONTRACT_FILE).write_bytes(contract.canonical)
         compile_bytecode(target, "/var/task")

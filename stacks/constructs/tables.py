@@ -27,7 +27,7 @@ CONTRACTS: Final = "contracts"
 
 FILTER: Final = "filter"
 """The table of the events that readers had. The client library calls it so as well, and its attributes
-(eventplane_client/dynamodb_table.py), which the stacks do not import."""
+(eventplane_client/dynamodb.py), which the stacks do not import."""
 
 
 def _text(name: str) -> dynamodb.Attribute:

@@ -1,7 +1,7 @@
 """AWS in memory, for tests of our decisions: the clients of one account, and their one clock.
 
-They take and return what boto3's clients do, and refuse what AWS refuses. `tests/unit/test_fakes.py` runs the
-same cases over them and over moto.
+They take and return what boto3's clients do, and refuse what AWS refuses. `tests/integration/histories` runs
+the same scenarios over them and over the emulated cloud.
 """
 
 from __future__ import annotations

@@ -122,9 +122,7 @@ def test_a_function_has_its_own_code_with_bytecode_and_no_other(full: Templates)
 
 
 @pytest.mark.source("P13")
-def test_the_bundles_keep_the_entry_points_of_senders_and_nothing_else_has_a_protocol(
-    full: Templates,
-) -> None:
+def test_routers_find_the_sender_of_a_protocol_and_other_functions_do_not_have_it(full: Templates) -> None:
     for folder in ("router", "replay"):
         path = [str(code(full)[folder]), str(layer(full, "routing"))]
         found = {
@@ -132,12 +130,7 @@ def test_the_bundles_keep_the_entry_points_of_senders_and_nothing_else_has_a_pro
             for distribution in distributions(path=path)
             for each in distribution.entry_points.select(group=SENDERS)
         }
-        assert found == {
-            ("http", "lambdas.common.sqs:open_sender"),
-            ("https", "lambdas.common.sqs:open_sender"),
-            ("nats", "eventplane_nats.sender:open_sender"),
-        }
-    assert not list(code(full)["archive"].glob("*.dist-info"))
+        assert found == {("nats", "eventplane_nats.sender:open_sender")}
     assert not (layer(full, "fleet") / "eventplane_nats").exists()
 
 

@@ -13,7 +13,6 @@ import pytest
 
 from contract import load_contract
 from contract.catalogue import catalogue
-from eventplane.contract import compile_contract, contract_document
 from local.audit_page.page import write_page
 from local.control_room.plane import Fault
 from local.control_room.server import ControlRoom
@@ -21,6 +20,7 @@ from tests.audit_report import FILE, HOUR_MS, device, finding, hour, report
 from tests.browser import Page
 from tests.fake_plane import SENDER, FakePlane, alarm
 from tests.pages import write_pages
+from tests.small_contract import with_changes
 
 PHONE, SCREEN = 400, 1280
 HOSTILE = "</script><script>document.title='taken'</script><img src=x onerror=document.title='taken'>"
@@ -113,12 +113,11 @@ def test_one_hour_is_a_cell_and_not_a_bar_across_the_page(browser: Page, urls: d
 
 @pytest.mark.parametrize("width", [PHONE, SCREEN])
 def test_every_name_is_within_its_box_of_the_catalogue(browser: Page, tmp_path: Path, width: int) -> None:
-    document = contract_document(load_contract())
     names = ("neighbourhood-watch-group", "a-bcdefghijklmnopqrstuvwxy", "abcdefghijklmnopqrstuvwxyz")
-    for name in names:
-        document["participants"][name] = {"kind": "cloud_service", "description": "d", "sends": []}
     page = tmp_path / "page.html"
-    page.write_text(catalogue(compile_contract(document, "long names")))
+    page.write_text(
+        catalogue(with_changes(load_contract(), {f"participants/{each}/sends": [] for each in names}))
+    )
     browser.resize(width)
     browser.open(page.as_uri())
     outside = browser.run(
@@ -245,10 +244,9 @@ USE_CATALOGUE = """(() => {
 def test_the_catalogue_opens_what_a_link_names_and_finds_types_by_words(
     browser: Page, tmp_path: Path
 ) -> None:
-    document = contract_document(load_contract())
     schema = {"$id": "https://schemas.example/odd", "examples": [{"text": HOSTILE}], "title": HOSTILE}
-    document["event_types"][LONG_TYPE] = {"description": HOSTILE, "schemas": [schema]}
-    contract = compile_contract(document, "odd")
+    odd = {"description": HOSTILE, "schemas": [schema]}
+    contract = with_changes(load_contract(), {f"event_types/{LONG_TYPE}": odd})
     (tmp_path / "page.html").write_text(catalogue(contract))
     browser.resize(PHONE)
     browser.open(f"{(tmp_path / 'page.html').as_uri()}#type-org.eventplane.activity.motion.v1")

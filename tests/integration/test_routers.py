@@ -24,8 +24,7 @@ from eventplane.sending import stamp_sender
 from eventplane.sqs_binding import to_message
 from eventplane.topics import basic_ingest_topic, urgent_rule
 from eventplane_aws.tables import DynamoDbTables
-from eventplane_client.dynamodb import DynamoDbFilter
-from eventplane_client.dynamodb_table import TABLE
+from eventplane_client.dynamodb import TABLE, DynamoDbFilter
 from eventplane_client.inbox import Inbox
 from eventplane_client.outbox_order import OutboxOrder
 from eventplane_client.sqs import SqsTransport

@@ -17,16 +17,13 @@ from eventplane.interest.table import ANNOUNCEMENT, PUBLISHED
 from eventplane.presence import PRESENCE
 from eventplane.records import Item, MemoryTables, RecordError, RecordKind, Records
 from eventplane_aws.tables import WRITER
-from eventplane_client.dynamodb import CLAIM
-from eventplane_client.dynamodb_log import ENTRY
-from eventplane_client.dynamodb_table import EPOCH, POSITION
+from eventplane_client.dynamodb import CLAIM, EPOCH, POSITION
 from local.histories.story import OLD
 
 KINDS: dict[str, RecordKind[Any]] = {
     "claims": CLAIM,
     "contracts": CONTRACT,
     "desired": DESIRED,
-    "entries": ENTRY,
     "epochs": EPOCH,
     "fleet": REGISTRY,
     "heads": HEAD,

@@ -24,7 +24,7 @@ from tests.unit.contract.small import small
 ROOT = Path(__file__).parents[2]
 PRODUCT = (
     "contract", "edge", "eventplane", "eventplane_aws", "eventplane_client", "eventplane_mqtt", "glue_jobs",
-    "lambdas", "operations", "plugins",
+    "lambdas", "operations", "plugins/nats/eventplane_nats",
 )  # fmt: skip
 
 WIRING = {

@@ -10,13 +10,14 @@ import pytest
 
 from contract.loader import load_contract
 from edge.contract_updates import contract_key
-from eventplane.contract import Contract, compile_contract, contract_document
+from eventplane.contract import Contract, contract_document
 from eventplane.device_reports import DEVICE_CONTRACT
 from eventplane.downlink.device import AckStatus
 from eventplane.downlink.wire import VERSION
 from eventplane.envelope import Envelope, write_event
 from eventplane.reasons import Reason
 from tests.integration.edge.conftest import SECONDS, Home, RecordingCloud, down, wait_for
+from tests.small_contract import with_changes
 
 THRESHOLD = "org.eventplane.setting.threshold.v1"
 RING = "org.eventplane.command.ring.v1"
@@ -28,13 +29,11 @@ def plane(**routes: str) -> Contract:
 
     The climate-service confirms: what a killed broker has accepted for a service, it loses with its session.
     """
-    document = contract_document(load_contract())
-    document["participants"]["climate-service"]["inbox"] = {"receipts": True}
-    document["routes"] |= {
-        f"down-{name}": {"filter": {"exact": {"type": type_}}, "to": f"{name}-service.inbox"}
+    added = {
+        f"routes/down-{name}": {"filter": {"exact": {"type": type_}}, "to": f"{name}-service.inbox"}
         for name, type_ in routes.items()
     }
-    return compile_contract(document, "test")
+    return with_changes(load_contract(), {"participants/climate-service/inbox": {"receipts": True}, **added})
 
 
 def event(type_: str, version: int, key: str = KEY, *, order: int = 0, **members: Any) -> str:

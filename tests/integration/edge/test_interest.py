@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from contract.loader import load_contract
-from eventplane.contract import Contract, compile_contract, contract_document
+from eventplane.contract import Contract
 from eventplane.envelope import Envelope, write_event
 from tests.integration.edge.conftest import SECONDS, Home, wait_for
+from tests.small_contract import with_changes
 
 MOTION = "org.eventplane.activity.motion.v1"
 DOOR = "org.eventplane.activity.door.v1"
@@ -19,12 +20,8 @@ ENDED = "voice-service announces nothing any more"
 @pytest.fixture
 def home_contract() -> Contract:
     """The shipped contract; the voice service reads activities too."""
-    document = contract_document(load_contract())
-    document["routes"]["activities-to-voice"] = {
-        "filter": {"prefix": {"type": "org.eventplane.activity."}},
-        "to": "voice-service.inbox",
-    }
-    return compile_contract(document, "test")
+    route = {"filter": {"prefix": {"type": "org.eventplane.activity."}}, "to": "voice-service.inbox"}
+    return with_changes(load_contract(), {"routes/activities-to-voice": route})
 
 
 def event(id: str, type: str) -> Envelope:

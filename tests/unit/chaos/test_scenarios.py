@@ -1,4 +1,4 @@
-"""The scenarios, the schedule of outages, and the command that plays one."""
+"""The scenario of the paper, and the command that plays one."""
 
 from __future__ import annotations
 
@@ -10,10 +10,8 @@ from typing import NoReturn
 import pytest
 
 import local.chaos.__main__ as command
-from local.chaos.faults import InjectedFault
-from local.chaos.outages import episodes
 from local.chaos.scenarios import PAPER, PAPER_BEST_EFFORT
-from local.chaos.schedule import KINDS, LONG, SERVICES, ScheduleError, cloud_faults_plan
+from local.chaos.schedule import ScheduleError
 from local.errors import LocalError
 
 
@@ -24,26 +22,6 @@ def test_the_papers_test_is_repeated_with_its_numbers() -> None:
         strikes = each.plan(0, each.kinds, 1, 100)
         assert Counter(strike.kind for strike in strikes) == {"forwarder-kill": 10, "router-kill": 10}
         assert [strike.at_s for strike in strikes if strike.kind == "router-kill"] == [*range(10, 101, 10)]
-
-
-def names(seed: int, kinds: tuple[str, ...], seconds: float) -> list[tuple[str, ...]]:
-    strikes = cloud_faults_plan(seed, kinds, 2, seconds)
-    return [
-        each.kinds
-        for each in episodes(InjectedFault(each.kind, "home-1", each.at_s, each.until_s) for each in strikes)
-    ]
-
-
-def test_every_kind_strikes_alone_and_every_two_services_together() -> None:
-    found = names(1, KINDS, 1_785)
-    alone = [kinds[0] for kinds in found if len(kinds) == 1]
-    assert set(alone) == set(KINDS)
-    assert {kind for kind in alone if alone.count(kind) == 2} == set(LONG)
-    together = {frozenset(kind.partition("-")[0] for kind in kinds) for kinds in found if len(kinds) == 2}
-    services = [*SERVICES, "router"]
-    assert len(together) == len(services) * (len(services) - 1) // 2 - 1  # one queue and all of SQS
-    assert names(1, KINDS, 1_785) == found
-    assert names(2, KINDS, 1_785) != found
 
 
 @pytest.fixture

@@ -9,18 +9,16 @@ from typing import Any
 import pytest
 
 from eventplane_client import asker
-from eventplane_client.dynamodb import DynamoDbFilter
-from eventplane_client.dynamodb_log import DynamoDbLogFilter
 from eventplane_client.visibility import VisibilityExtender
 from tests.unit.client.worlds import MAX_RECEIVES, MemoryWorld, SqsWorld, World
 
-WORLDS = ("memory", "sqlite", "sqs", "sqs-log")
-"""All in memory; the filter on the disk; SQS with the filter in DynamoDB, and with the log there."""
+WORLDS = ("memory", "sqlite", "sqs")
+"""All in memory; the filter on the disk; SQS with the filter in DynamoDB."""
 
 
 def make_world(kind: str, directory: Path, max_receives: int = MAX_RECEIVES) -> World:
-    if kind.startswith("sqs"):
-        return SqsWorld(DynamoDbLogFilter if kind == "sqs-log" else DynamoDbFilter, max_receives)
+    if kind == "sqs":
+        return SqsWorld(max_receives)
     return MemoryWorld(directory if kind == "sqlite" else None, max_receives)
 
 

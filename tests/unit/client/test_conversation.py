@@ -15,7 +15,6 @@ from typing import Any
 
 import pytest
 
-from eventplane.contract import compile_contract
 from eventplane.contract.publication import KEY, ContractTable, Head, published
 from eventplane.contract.subscription import new_subscription
 from eventplane.contract.subscription_table import PARTITION, SORT, SUBSCRIPTION
@@ -61,7 +60,8 @@ from eventplane_client.notices import DeadLettered, Notice, PeerChanged
 from tests.dynamodb import create_table
 from tests.eventually import eventually
 from tests.fakes.aws import FakeAws
-from tests.unit.eventplane.conversation.worlds import ASK, ask, document, plane
+from tests.small_contract import with_changes
+from tests.unit.eventplane.conversation.worlds import ASK, ask, plane
 
 SECONDS = 30
 PORTER = Replier("porter")
@@ -435,10 +435,9 @@ class TestContractInForce:
         in_force = self.of("desk", tables)
         self.publish(tables, "0123456789abcdef")
         assert self.names(in_force) == {"porter"}
-        some = document()
-        del some["routes"]["to-porter"]
-        some["participants"]["porter"]["may_subscribe"] = {"exact": {"type": ASK}}
-        without_porter = compile_contract(some, "talk")
+        rights = {"exact": {"type": ASK}}
+        changes = {"routes/to-porter": None, "participants/porter/may_subscribe": rights}
+        without_porter = with_changes(plane(), changes)
         ContractTable(DynamoDbTables(tables, urandom), "contracts").contracts.force(published(without_porter))
         self.publish(tables, without_porter.version)
         assert self.names(in_force) == set()

@@ -1,8 +1,7 @@
-"""Every filter: claims and their leases, whoever remembers them; what the ones in DynamoDB write."""
+"""Every filter: claims and their leases, whoever remembers them; what the one in DynamoDB writes."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Event, RLock, Thread
@@ -13,39 +12,20 @@ import pytest
 from botocore.exceptions import ClientError
 
 from eventplane_client.dynamodb import DynamoDbFilter
-from eventplane_client.dynamodb_log import DynamoDbLogFilter
-from eventplane_client.dynamodb_table import EXPIRES, PARTITION, SORT, WINDOW_S
 from eventplane_client.errors import StateError
 from eventplane_client.memory_filter import Memory, MemoryFilter
 from eventplane_client.ports import MessageFilter, Verdict
 from eventplane_client.sqlite_filter import SqliteFilter
+from tests.fakes.faults import FailingClient
 from tests.unit.client.worlds import READER, create_filter_table
 
 LEASE_S = 30
-SHARED = ("memory", "dynamodb", "dynamodb-log")
+SHARED = ("memory", "dynamodb")
 """Filters of several readers. The file of `sqlite` has one, and its lock is the lease."""
 
 
 def key(number: int) -> bytes:
     return number.to_bytes(16, "big")
-
-
-class Counting:
-    """The client of DynamoDB: how often each operation was called, and which is `failing`."""
-
-    def __init__(self) -> None:
-        self._client: Any = boto3.client("dynamodb")
-        self.calls: Counter[str] = Counter()
-        self.failing = ""
-
-    def __getattr__(self, name: str) -> Any:
-        def call(*given: Any, **request: Any) -> Any:
-            self.calls[name] += 1
-            if name == self.failing:
-                raise ClientError({"Error": {"Code": "Throttling"}}, name)
-            return getattr(self._client, name)(*given, **request)
-
-        return call
 
 
 class Readers:
@@ -58,8 +38,8 @@ class Readers:
         self._file = directory / "state.db"
         self._memory = Memory()
         self._alive: list[Any] = []
-        if kind.startswith("dynamodb"):
-            self.dynamodb: Any = Counting()
+        if kind == "dynamodb":
+            self.dynamodb: Any = boto3.client("dynamodb")
             create_filter_table(self.dynamodb, "filters")
 
     def open(self) -> Any:
@@ -74,26 +54,18 @@ class Readers:
         self._alive.clear()
         self.now += LEASE_S + 1
 
-    def expire(self) -> None:
-        """Items whose time is over go, as DynamoDB deletes them."""
-        for item in self.dynamodb.scan(TableName="filters")["Items"]:
-            if float(item[EXPIRES]["N"]) <= self.now:
-                names = {name: item[name] for name in (PARTITION, SORT)}
-                self.dynamodb.delete_item(TableName="filters", Key=names)
-
     def _open(self) -> MessageFilter:
         times: Any = {"lease": lambda: self.lease_s, "clock": lambda: self.now}
         if self.kind == "memory":
             return MemoryFilter(self._memory, **times)
         if self.kind == "sqlite":
             return SqliteFilter(self._file, on_notice=lambda _: None)
-        make = DynamoDbFilter if self.kind == "dynamodb" else DynamoDbLogFilter
-        return make(self.dynamodb, "filters", READER, **times)
+        return DynamoDbFilter(self.dynamodb, "filters", READER, **times)
 
 
 @pytest.fixture(params=[*SHARED, "sqlite"])
 def readers(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Readers]:
-    if request.param.startswith("dynamodb"):
+    if request.param == "dynamodb":
         request.getfixturevalue("fake_aws")
     it = Readers(request.param, tmp_path)
     yield it
@@ -197,12 +169,10 @@ def test_a_reader_can_neither_give_back_nor_renew_what_another_took_over(readers
     assert readers.open().claim([key(1)]) == [Verdict.DOUBT]
 
 
-tables = pytest.mark.parametrize("readers", ["dynamodb", "dynamodb-log"], indirect=True)
 items = pytest.mark.parametrize("readers", ["dynamodb"], indirect=True)
-log = pytest.mark.parametrize("readers", ["dynamodb-log"], indirect=True)
 
 
-@tables
+@items
 def test_a_claim_whose_answer_was_lost_is_no_claim(readers: Readers) -> None:
     reader = readers.open()
     reader.claim([key(1)])
@@ -210,7 +180,7 @@ def test_a_claim_whose_answer_was_lost_is_no_claim(readers: Readers) -> None:
     assert reader.claim([key(1)]) == [Verdict.NEW]
 
 
-@tables
+@items
 def test_of_two_readers_that_force_a_claim_in_the_second_in_which_it_ends_one_has_it(
     readers: Readers,
 ) -> None:
@@ -244,7 +214,7 @@ def test_a_claim_in_doubt_that_is_given_back_while_it_is_taken_over_is_free(
     assert readers.open().claim([key(1)]) == [Verdict.BUSY]
 
 
-@tables
+@items
 @pytest.mark.lost_answers
 def test_what_is_written_counts(readers: Readers) -> None:
     reader = readers.open()
@@ -325,63 +295,11 @@ def test_what_is_given_back_while_a_thread_renews_it_is_free(
     assert readers.open().claim([key(1)]) == [Verdict.NEW]
 
 
-@tables
+@items
 def test_what_aws_refuses_is_a_named_error_and_no_claim(readers: Readers) -> None:
+    readers.dynamodb = refusing = FailingClient(readers.dynamodb, "put_item")
     reader = readers.open()
-    readers.dynamodb.failing = "put_item"
     with pytest.raises(StateError, match="filters"):
         reader.claim([key(1)])
-    readers.dynamodb.failing = ""
+    refusing.end()
     assert reader.claim([key(1)]) == [Verdict.NEW]
-
-
-@log
-@pytest.mark.source("F-W4")
-def test_the_log_writes_once_a_batch(readers: Readers) -> None:
-    reader = readers.open()
-    readers.dynamodb.calls.clear()
-    done: list[bytes] = []
-    for start in range(0, 100, 10):
-        batch = [key(number) for number in range(start, start + 10)]
-        reader.claim(batch, done)
-        done = batch
-    reader.claim([], done)
-    assert readers.dynamodb.calls == {"put_item": 11}
-    sizes = [
-        sum(len(name) + len(str(next(iter(value.values())))) for name, value in item.items())
-        for item in readers.dynamodb.scan(TableName="filters")["Items"]
-    ]
-    assert max(sizes) < 2_000  # of Python's text of bytes; a write unit is 1 KiB of bytes
-
-
-@log
-def test_readers_of_a_log_that_has_expired_agree_on_its_new_beginning(readers: Readers) -> None:
-    old = readers.open()
-    for at in range(3):
-        old.claim([key(at)])
-        old.release([key(at)])
-    readers.now += WINDOW_S
-    readers.expire()
-    new = readers.open()
-    assert new.claim([key(2)]) == [Verdict.NEW]
-    assert old.claim([key(2)]) == [Verdict.BUSY]
-    assert old.claim([key(3)]) == [Verdict.NEW]
-    assert new.claim([key(3)]) == [Verdict.BUSY]
-
-
-@log
-def test_a_reader_whose_log_could_not_be_read_after_a_long_time_reads_it_before_it_writes(
-    readers: Readers,
-) -> None:
-    idle, busy = readers.open(), readers.open()
-    idle.claim([key(1)])
-    readers.now += WINDOW_S * 0.4
-    busy.claim([key(2)])
-    readers.now += WINDOW_S * 0.6
-    readers.expire()  # the first entry, and not the second
-    readers.dynamodb.failing = "query"
-    with pytest.raises(StateError):
-        idle.claim([key(3)])
-    readers.dynamodb.failing = ""
-    assert idle.claim([key(2), key(3)]) == [Verdict.DOUBT, Verdict.NEW]
-    assert busy.claim([key(3)]) == [Verdict.BUSY]

@@ -1,11 +1,10 @@
-"""What the package adds and loads: transports by entry points, no library too early, and its page."""
+"""What the package adds and loads: transports of other packages, no library too early, and its page."""
 
 from __future__ import annotations
 
 import re
 import subprocess
 import sys
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import get_args
 
@@ -31,12 +30,6 @@ def connect(settings, address, on_notice):
         settings.participant, transport, filter_of(settings, "memory:", on_notice), NoSubscriptions("none")
     )
 """
-
-
-def test_the_librarys_own_transports_are_registered_like_any_others() -> None:
-    assert {"memory", "mqtt", "mqtt-profile", "sqs"} <= set(entry_points(group=TRANSPORTS).names)
-    for each in entry_points(group=TRANSPORTS):
-        assert callable(each.load())
 
 
 @pytest.mark.source("P13", "N1")

@@ -14,15 +14,13 @@ from typing import Any
 
 import boto3
 import pytest
-from botocore.exceptions import ClientError, ReadTimeoutError
+from botocore.exceptions import ReadTimeoutError
 
 from eventplane.envelope import Envelope, write_event
 from eventplane.limits import MAX_SENT_EVENT_BYTES
 from eventplane.values import timestamp
 from eventplane_client import Client, ClientSettings, Mode, connect
 from eventplane_client.aws import aws_client
-from eventplane_client.dynamodb import DynamoDbFilter
-from eventplane_client.dynamodb_log import DynamoDbLogFilter
 from eventplane_client.errors import (
     ClientSettingsError,
     LeaseTooLongError,
@@ -41,24 +39,8 @@ from eventplane_client.system import SYSTEM
 from local.histories.engine import Engine
 from local.histories.threads import Program
 from tests.fakes.aws import FakeAws
+from tests.fakes.faults import FailingClient
 from tests.unit.client.worlds import READER, SqsWorld, create_filter_table, event, put, reading
-
-
-class Failing:
-    """A client whose writing fails with `code`."""
-
-    def __init__(self, client: Any, code: str) -> None:
-        self._client = client
-        self._code = code
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._client, name)
-
-    def send_message(self, **_: Any) -> None:
-        raise ClientError({"Error": {"Code": self._code}}, "SendMessage")
-
-    def delete_message_batch(self, **_: Any) -> None:
-        raise ClientError({"Error": {"Code": self._code}}, "DeleteMessageBatch")
 
 
 @pytest.fixture
@@ -140,7 +122,7 @@ def test_who_has_no_queues_in_the_environment_is_not_registered(sqs: Any) -> Non
 )
 def test_what_sqs_says_of_a_put_is_told(sqs: Any, code: str, error: type[Exception]) -> None:
     with pytest.raises(error):
-        find(Failing(sqs, code)).put(event(), 1, durable=True)
+        find(FailingClient(sqs, "send_message", code=code)).put(event(), 1, durable=True)
 
 
 def test_an_event_that_no_router_could_count_is_refused_before_it_is_sent(sqs: Any) -> None:
@@ -154,7 +136,7 @@ def test_an_event_that_no_router_could_count_is_refused_before_it_is_sent(sqs: A
 
 @pytest.mark.source("P4", "C1")
 def test_an_event_that_asks_for_best_effort_is_tried_once_and_keeps_quiet(sqs: Any) -> None:
-    transport = find(Failing(sqs, "Throttling"))
+    transport = find(FailingClient(sqs, "send_message"))
     client = Client(READER, transport, lambda: MemoryFilter(Memory()), NoSubscriptions("none"))
     with client:
         client.put(event(), best_effort=True)
@@ -166,7 +148,7 @@ def test_an_event_that_asks_for_best_effort_is_tried_once_and_keeps_quiet(sqs: A
 def test_at_most_once_hands_out_nothing_that_comes_again(sqs: Any) -> None:
     inbox_url = inbox_with(sqs, event("a"))
     sqs.set_queue_attributes(QueueUrl=inbox_url, Attributes={"VisibilityTimeout": "1"})
-    deaf = find(Failing(sqs, "Throttling"))
+    deaf = find(FailingClient(sqs, "delete_message_batch"))
     with Inbox(READER, deaf, None, mode=Mode.AT_MOST_ONCE) as inbox, pytest.raises(NothingThereError):
         inbox.get(0)
     sqs.clock.advance(1)
@@ -203,7 +185,7 @@ def hidden_s(sqs: Any) -> float:
 def test_what_came_before_and_what_comes_while_answers_get_lost_is_hidden_for_long(
     sqs: Any, fault: str, first_s: int
 ) -> None:
-    class Lossy(Failing):
+    class Lossy(FailingClient):
         def receive_message(self, **request: Any) -> Any:
             if fault == "fails":
                 raise ReadTimeoutError(endpoint_url="https://sqs")
@@ -319,7 +301,7 @@ def test_after_a_crash_what_nobody_had_comes_at_once_and_the_other_event_when_it
 @pytest.mark.lost_answers
 def test_the_settings_lead_to_it(sqs: Any) -> None:
     create_filter_table(boto3.client("dynamodb"), "eventplane-test-filter")
-    for state in ("", "dynamodb-log:eventplane-test-filter"):
+    for state in ("", "dynamodb:eventplane-test-filter"):
         sent = event()
         inbox_with(sqs, sent)
         with connect(ClientSettings("sqs:test", READER, state=state)) as client, client.subscribe() as inbox:
@@ -392,11 +374,8 @@ def test_without_a_region_the_client_says_what_to_set(
     assert SignedHttp("https://api")._session.region_name == "eu-west-3"
 
 
-@pytest.mark.parametrize("filter", [DynamoDbFilter, DynamoDbLogFilter])
-def test_a_redriven_letter_is_handled_once_more_and_a_copy_of_it_not(
-    filter: type[DynamoDbFilter] | type[DynamoDbLogFilter],
-) -> None:
-    world, failing = SqsWorld(filter), event("bad")
+def test_a_redriven_letter_is_handled_once_more_and_a_copy_of_it_not() -> None:
+    world, failing = SqsWorld(), event("bad")
     put(world, failing)
     with reading(world) as inbox:
         for mark in (None, "run-1.letter-1"):

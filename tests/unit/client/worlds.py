@@ -18,9 +18,7 @@ from eventplane.sqs_binding import REDRIVEN
 from eventplane.values import timestamp
 from eventplane_aws.rules import SQS_RECEIVES
 from eventplane_client import Client, Inbox
-from eventplane_client.dynamodb import DynamoDbFilter
-from eventplane_client.dynamodb_log import DynamoDbLogFilter
-from eventplane_client.dynamodb_table import PARTITION, SORT
+from eventplane_client.dynamodb import PARTITION, SORT, DynamoDbFilter
 from eventplane_client.memory import MemoryPlane, MemorySubscriptions, MemoryTransport
 from eventplane_client.memory_filter import Memory, MemoryFilter
 from eventplane_client.ports import MessageFilter, Transport
@@ -219,14 +217,11 @@ class SqsWorld:
     sender = SENDER
     idle_s = 0.0
 
-    def __init__(
-        self, filter: type[DynamoDbFilter] | type[DynamoDbLogFilter], max_receives: int = MAX_RECEIVES
-    ) -> None:
+    def __init__(self, max_receives: int = MAX_RECEIVES) -> None:
         aws = FakeAws()
         aws.clock.now_ms = time_ns() // 1_000_000  # clients have the machine's clock
         self._sqs, self._dynamodb = aws.sqs, aws.dynamodb
         self._table = "filters"
-        self._make_filter = filter
         self._max_receives = max_receives
         self._now = 1_700_000_000.0
         self._inbox, self._outbox, self._nowhere, self._dead = (
@@ -259,7 +254,7 @@ class SqsWorld:
         return Client(
             participant,
             transport,
-            lambda: self._make_filter(
+            lambda: DynamoDbFilter(
                 dynamodb, self._table, participant, lease=lambda: VISIBILITY_S, clock=lambda: self._now
             ),
             NoSubscriptions("none here"),

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from eventplane.contract import Contract, ContractError, Problem, compile_contract
-from tests.small_contract import small_contract
+from tests.small_contract import put, small_contract
 
 RING = "org.example.ring.v1"
 
@@ -39,21 +39,6 @@ def document(changes: Mapping[str, Any] | None = None) -> Document:
     for path, value in (changes or {}).items():
         put(made, path, value)
     return made
-
-
-def put(changed: Document, path: str, value: object) -> None:
-    """Set the member at a path, with the members above it; a new participant or type gets a description."""
-    part, *below = path.split("/")
-    at = changed
-    if below:
-        at = at.setdefault(part, {})
-        if part in ("participants", "event_types"):
-            kind = {"kind": "cloud_service"} if part == "participants" else {}
-            at = at.setdefault(below.pop(0), {**kind, "description": "one more"}) if len(below) > 1 else at
-        *parents, part = below
-        for each in parents:
-            at = at.setdefault(each, {})
-    at[part] = value
 
 
 def small(changes: Mapping[str, Any] | None = None) -> Contract:

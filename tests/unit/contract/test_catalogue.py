@@ -12,11 +12,12 @@ import pytest
 from contract.catalogue import catalogue
 from contract.catalogue.picture import picture
 from contract.summary import settings_text
-from eventplane.contract import Contract, compile_contract, contract_document
+from eventplane.contract import Contract
 from eventplane.filters import filter_text
 from eventplane.reach import flows
 from operations.command_line import main
 from tests.plane import shipped_contract
+from tests.small_contract import with_changes
 from tests.unit.contract.small import RING, small
 
 CONTRACT = shipped_contract()
@@ -45,10 +46,9 @@ def test_the_command_writes_the_page_and_says_where(
 
 @pytest.mark.source("P4")
 def test_the_page_has_the_guarantees_of_types_and_routes() -> None:
-    document = contract_document(plane())
-    document["event_types"][RING]["delivery_guarantee"] = "best_effort"
-    document["routes"]["to-desk"]["delivery_guarantee"] = "at_least_once"
-    page = catalogue(compile_contract(document, "small"))
+    guarantees = {f"event_types/{RING}": "best_effort", "routes/to-desk": "at_least_once"}
+    changes = {f"{path}/delivery_guarantee": each for path, each in guarantees.items()}
+    page = catalogue(with_changes(plane(), changes))
     assert "<dt>Guarantee</dt><dd>best effort, unless its route declares otherwise</dd>" in page
     assert "decided in the cloud, at least once</span>" in page
     assert "<dt>Guarantee</dt>" not in catalogue(plane())
@@ -77,10 +77,7 @@ def test_the_page_has_every_part_of_the_contract() -> None:
 
 
 def test_the_page_names_what_is_missing_and_what_is_asked() -> None:
-    document = contract_document(plane(sends=None))
-    document["participants"]["desk"]["asks"] = [RING]
-    document["format"] = 5
-    page = catalogue(compile_contract(document, "small"))
+    page = catalogue(with_changes(plane(sends=None), {"participants/desk/asks": [RING]}))
     for words in (
         "Nobody: no route takes it.",
         "It does not say what.",
@@ -103,7 +100,5 @@ def test_arrows_follow_the_routes_of_events() -> None:
         "uplink: up": ("normal", True),
         f"desk receives: {RING}": ("normal", True),
     }
-    document = contract_document(plane(sends=[]))
-    document["routes"].pop("to-desk")
-    contract = compile_contract(document, "small")
+    contract = with_changes(plane(sends=[]), {"routes/to-desk": None})
     assert [each.title for each in picture(contract, flows(contract)).arrows] == ["uplink: up"]

@@ -9,13 +9,14 @@ import pytest
 from contract.checks import check
 from contract.explain import outcomes
 from eventplane.cesql import parse
-from eventplane.contract import Contract, Problem, compile_contract, contract_document
+from eventplane.contract import Contract, Problem
 from eventplane.contract.filter_reader import read_filter
 from eventplane.contract.possibilities import possible
 from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.envelope import write_event
 from eventplane.reach import Reachability
 from tests.plane import plane_contract
+from tests.small_contract import with_changes
 from tests.unit.contract.small import KINDS, RING, Routes, Sends, services, to, where
 
 PRESSED = "com.example.laundry.pressed.v1"
@@ -464,24 +465,21 @@ def test_the_receivers_of_a_type_are_known_by_its_paths(
 
 
 def test_a_new_type_in_the_shipped_contract_has_one_warning_and_explain_agrees() -> None:
-    document = contract_document(plane_contract())
     assert check(plane_contract()) == ()
-    document["participants"]["laundry-service"] = {
-        "kind": "device_service",
-        "description": "Reports a finished wash.",
-        "sends": [PRESSED],
-    }
-    document["event_types"][PRESSED] = {"description": "d"}
-    document["routes"] |= {
-        "pressed-to-family": to("family-app.inbox", PRESSED),
-        "pressed-to-carers": to("carers.inbox", PRESSED),
-    }
-    contract = compile_contract(document, "newcomer")
+    contract = with_changes(
+        plane_contract(),
+        {
+            "participants/washer": {"kind": "device_service", "description": "d", "sends": [PRESSED]},
+            f"event_types/{PRESSED}/description": "d",
+            "routes/pressed-to-family": to("family-app.inbox", PRESSED),
+            "routes/pressed-to-carers": to("carers.inbox", PRESSED),
+        },
+    )
     (warning,) = check(contract)
     assert warning.path == f"event_types.{PRESSED}"
     assert "no route to device.outbox takes it" in warning.message
     assert warning.remedy.startswith("let everything-to-cloud take it, or add a route")
     (outcome,) = outcomes(contract, write_event({"id": "1", "source": "/a", "type": PRESSED}))
-    assert (outcome.sender, outcome.receipts) == ("laundry-service", ())
+    assert (outcome.sender, outcome.receipts) == ("washer", ())
     assert "no route on the device takes it to device.outbox" in outcome.problem
     assert outcome.remedy == "let everything-to-cloud take it, or add a route to device.outbox"

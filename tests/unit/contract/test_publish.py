@@ -22,7 +22,7 @@ from contract.publish import (
     TooLargeError,
     find_deployment,
 )
-from eventplane.contract import Contract, compile_contract
+from eventplane.contract import Contract
 from eventplane.contract.publication import KEY, ContractTable, Head, cloud_destinations, contract_id
 from eventplane.settings import written
 from eventplane_aws.rules import DYNAMODB_ITEM
@@ -34,7 +34,8 @@ from tests.dynamodb import create_table
 from tests.fakes.aws import FakeAws
 from tests.fakes.client import ScriptedClient
 from tests.plane import shipped_contract
-from tests.unit.contract.small import document, small
+from tests.small_contract import with_changes
+from tests.unit.contract.small import small
 
 TABLE = "contracts"
 ASKS = {"participants/desk/asks": ["org.example.*"]}
@@ -123,10 +124,8 @@ def test_a_participant_may_ask_no_more(publisher: Publisher) -> None:
 
 
 def test_a_participant_cannot_leave_this_way(publisher: Publisher) -> None:
-    leaving = document()
-    del leaving["participants"]["desk"], leaving["routes"]["to-desk"]
     with pytest.raises(SourceMissingError, match="desk"):
-        publisher.publish(compile_contract(leaving, "x"))
+        publisher.publish(small({"participants/desk": None, "routes/to-desk": None}))
 
 
 def test_one_that_no_item_can_hold_is_refused(publisher: Publisher, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -228,11 +227,10 @@ def test_the_command_publishes_checks_and_withdraws(
 def test_a_contract_that_takes_alarms_away_from_an_image_is_refused_with_the_remedy(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    without = json.loads(shipped_contract().canonical)
-    del without["routes"]["alarms-to-call-service"]
+    without = with_changes(shipped_contract(), {"routes/alarms-to-call-service": None})
     image, silent = tmp_path / "image.json", tmp_path / "silent.json"
     image.write_bytes(shipped_contract().canonical)
-    silent.write_bytes(compile_contract(without, "silent").canonical)
+    silent.write_bytes(without.canonical)
     publish = ["publish", "--env", "nowhere", "--contract", str(silent), "--image", str(image)]
     for command in (publish, ["floor", str(image), "--contract", str(silent)]):
         assert main(["contract", *command]) == 1

@@ -39,6 +39,7 @@ from eventplane.registry.build import endpoint
 from eventplane.router import Router
 from operations import system
 from tests.packages import install
+from tests.small_contract import with_changes
 from tests.unit.contract.small import RING, document, small, written_format
 from tests.unit.eventplane.conversation import worlds
 from tests.unit.eventplane.conversation.test_envelopes import NOW, request
@@ -262,9 +263,8 @@ def test_without_a_downlink_no_reply_goes_down() -> None:
 
 def test_the_checks_ignore_the_compilers_routes_and_see_undeclared_asks() -> None:
     assert not [each for each in check(worlds.plane()) if "replies" in each.path]
-    some = worlds.document()
-    some["event_types"] = {"org.example.other.v1": {"description": "d"}}
-    assert "participants.button.asks" in {each.path for each in check(compile_contract(some, "talk"))}
+    other = with_changes(worlds.plane(), {"event_types": {"org.example.other.v1": {"description": "d"}}})
+    assert "participants.button.asks" in {each.path for each in check(other)}
 
 
 def test_rights_that_are_undeclared_or_unused_are_warned_of() -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventplane.contract import Contract, ContractError, Place, compile_contract, load_compiled
+from eventplane.contract import Contract, ContractError, Place, load_compiled
 from eventplane.contract.filter_reader import MAX_FILTER_DEPTH, read_filter
 from eventplane.contract.reader import Problem
 from eventplane.contract.subscription import (
@@ -34,6 +34,7 @@ from eventplane.interest.announcement import new_announcement, with_interest
 from eventplane.limits import MAX_PARTICIPANT_STEPS
 from eventplane.router import Router
 from tests.plane import shipped_contract
+from tests.small_contract import with_changes
 from tests.unit.contract.small import small
 
 CONTRACT = shipped_contract()
@@ -101,10 +102,10 @@ def test_a_wrong_subscription_does_not_affect_the_others(wrong: Subscription) ->
 
 def crowded(services: int) -> Contract:
     """The plane's contract with so many more services in the cloud."""
-    document = json.loads(CONTRACT.canonical)
-    service = {"kind": "cloud_service", "description": "One of many.", "may_subscribe": {"sql": "TRUE"}}
-    document["participants"] |= {f"many{number}": service for number in range(services)}
-    return compile_contract(document, "test")
+    all_events = {"sql": "TRUE"}
+    return with_changes(
+        CONTRACT, {f"participants/many{at}/may_subscribe": all_events for at in range(services)}
+    )
 
 
 def test_the_number_of_subscriptions_is_bounded() -> None:
@@ -162,14 +163,11 @@ ENDPOINT = new_subscription(
 )
 
 
-@pytest.mark.parametrize("is_retired", [True, False])
-def test_without_the_subscribers_only_their_routes_are_left_out(is_retired: bool) -> None:
-    document = json.loads(CONTRACT.canonical)
-    if is_retired:
-        document["participants"]["subscribers"]["retired"] = True
-    else:
-        del document["participants"]["subscribers"]
-    derived, refused = with_subscriptions(compile_contract(document, "test"), [ENDPOINT, subscription()])
+@pytest.mark.parametrize(
+    "change", [{"participants/subscribers/retired": True}, {"participants/subscribers": None}]
+)
+def test_without_the_subscribers_only_their_routes_are_left_out(change: dict[str, Any]) -> None:
+    derived, refused = with_subscriptions(with_changes(CONTRACT, change), [ENDPOINT, subscription()])
     assert list(refused) == [ENDPOINT]
     assert [each.name for each in subscribed_routes(derived)] == ["family-app-subscribes-news"]
 

@@ -30,22 +30,6 @@ def event(id_: str, type_: str = "org.eventplane.health.reading.v1") -> Envelope
     return write_event({"id": id_, "source": "/homes/h/health-service", "type": type_}, {"value": 1})
 
 
-def test_each_service_counts_what_its_own_queue_held(sqs: FakeSqs) -> None:
-    many = [event(str(number)).json for number in range(25)]
-    urls = {
-        "care-analytics": queue(sqs, "care", *many, many[3]),
-        "family-app": queue(sqs, "family", event("x", "org.eventplane.activity.door.v1").json),
-    }
-    with Consumers(sqs, urls) as consumers:
-        read = consumers.wait_until(lambda: consumers.received_total == 26, TIMEOUT_SECONDS)
-
-    care, family = (consumers.arrived[service] for service in urls)
-    assert read
-    assert care.received == {("/homes/h/health-service", str(number)) for number in range(25)}
-    assert (care.duplicates, family.duplicates) == (1, 0)
-    assert family.received == {("/homes/h/health-service", "x")}
-
-
 def test_bodies_that_are_no_events_are_unexpected_and_do_not_stop_the_rest(sqs: FakeSqs) -> None:
     letter_without_data = event("2", "org.eventplane.deadletter.v1").json.replace('"value"', '"nothing"')
     no_time = '{"specversion":"1.0","id":"1","source":"/s","type":"t","time":"never"}'

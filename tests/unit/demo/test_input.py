@@ -1,4 +1,4 @@
-"""The input: homes and quotas, the simulator, and the real data sets on tiny files of our own."""
+"""The readers of the input: bounds, and the real data sets on tiny files of our own."""
 
 from __future__ import annotations
 
@@ -7,9 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from eventplane.contract import Contract
-from lambdas.common import system
-from lambdas.router.payload import PayloadCheck
 from local.input import open_input, read_bound
 from local.input.datasets import ALARM_TYPE, READING_TYPE, opensmarthome_homes, tihm_homes
 from local.input.model import InputBoundError, InputFileError, InputMissingError, InputRowError
@@ -19,19 +16,6 @@ from local.input.model import InputBoundError, InputFileError, InputMissingError
 def test_another_bound_is_refused_with_its_name(text: str) -> None:
     with pytest.raises(InputBoundError, match=r"EVENTS=.*give a number from 1, or all"):
         read_bound("EVENTS", text)
-
-
-@pytest.mark.source("P11")
-def test_two_versions_of_readings_are_in_use_and_all_payloads_are_right(contract: Contract) -> None:
-    check = PayloadCheck(contract, cpu_time=system.cpu_time).of_message()
-    versions: dict[str, set[str]] = {}
-    for each in open_input(homes=2, events=1_000):
-        assert check(each.event) is None
-        if each.event.type == "org.eventplane.health.reading.v1":
-            versions.setdefault(each.home, set()).add(str(each.event.attributes.get("dataschema", "")))
-    first, newest = contract.event_types["org.eventplane.health.reading.v1"].schemas
-    assert first.endswith("reading.v1.json")
-    assert versions == {"home-01": {""}, "home-02": {newest}}
 
 
 PHYSIOLOGY = """patient_id,date,device_type,value,unit

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
-from rich.progress import Progress
 
 from eventplane.contract import Contract
-from eventplane.names import CONNECTED, NOTICE
+from eventplane.names import NOTICE
 from local.consumers import ReceivedEvent
-from local.demo.presence import LOCAL, PHASES, cut_off, missing, notices, notified_services
-from local.waiting import Waits
+from local.demo.presence import LOCAL, PHASES, missing, notices, notified_services
 
 pytestmark = pytest.mark.source("P9")
 
@@ -41,21 +37,3 @@ def test_each_service_has_to_be_told_of_begin_and_end() -> None:
     all_told = [kept(service, phase) for service in services for phase in PHASES]
     assert missing(notices(all_told, "home-1"), services) == 0
     assert [missing(notices(all_told[:number], "home-1"), services) for number in range(4)] == [4, 3, 2, 1]
-
-
-def test_a_home_comes_back_when_everybody_was_told() -> None:
-    said = [ReceivedEvent("operations", CONNECTED, "home-1", {}, LOST_MS)]
-
-    class Link:
-        def cut(self) -> None:
-            said.extend([kept("carers"), kept("family-app")])
-
-        def heal(self) -> None:
-            assert len(said) == 3
-            said.extend([kept("carers", "over"), kept("family-app", "over")])
-
-    with Progress() as progress:
-        waits = Waits(progress, 1.0)
-        link: Any = Link()
-        found = cut_off("home-1", link, ["carers", "family-app"], lambda: said, waits)
-    assert (missing(found, ["carers", "family-app"]), waits.gave_up) == (0, [])

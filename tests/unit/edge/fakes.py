@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -23,7 +22,7 @@ from edge.spool.store import CAPACITY_DELIVERIES
 from edge.system import System
 from edge.uptime_clock import Uptime
 from eventplane.batch import unpack
-from eventplane.contract import Contract, compile_contract
+from eventplane.contract import Contract
 from eventplane.conversation.questions import StateAnswer, read_state_answer, write_state_question
 from eventplane.device_reports import ACKNOWLEDGED, DISCARDED, HEARTBEAT, key_digest
 from eventplane.downlink.device import Acknowledgement, from_data
@@ -40,7 +39,7 @@ from eventplane.topics import (
 )
 from eventplane_mqtt.link import Backoff, Link
 from eventplane_mqtt.mailbox import Acknowledged, Connected, Disconnected, LinkName, Received
-from tests.small_contract import small_contract
+from tests.small_contract import small_contract, with_changes
 
 READING = "org.eventplane.reading.v1"
 ALARM = "org.eventplane.alarm.v1"
@@ -81,14 +80,8 @@ def contract(
 
 def ordered() -> Contract:
     """The plane, with an inbox in the cloud that keeps the order of what it gets."""
-    document = json.loads(contract().canonical)
-    document["participants"]["cloud"] = {
-        "kind": "cloud_service",
-        "description": "d",
-        "inbox": {"ordering": "source"},
-    }
-    document["routes"]["in-order"] = {"filter": {"prefix": {"type": "org."}}, "to": "cloud.inbox"}
-    return compile_contract(document, "ordered")
+    route = {"filter": {"prefix": {"type": "org."}}, "to": "cloud.inbox"}
+    return with_changes(contract(), {"participants/cloud/inbox/ordering": "source", "routes/in-order": route})
 
 
 def event(id: str, type: str = READING, **attributes: str) -> Envelope:

@@ -22,10 +22,11 @@ from edge.errors import SettingProblem
 from edge.forwarder import Reload
 from edge.spool import Spool
 from edge.system import SYSTEM
-from eventplane.contract import Contract, compile_contract, contract_document
+from eventplane.contract import Contract, contract_document
 from eventplane.device_reports import DEVICE_CONTRACT
 from eventplane.downlink.device import AckStatus
 from eventplane.reasons import Reason
+from tests.small_contract import with_changes
 from tests.unit.edge.downlinks import command, state
 from tests.unit.edge.fakes import ALARM, Device, contract
 
@@ -45,16 +46,13 @@ def other() -> Contract:
 
 def silent() -> Contract:
     """The device's contract without its alarm route."""
-    document = contract_document(contract())
-    del document["routes"]["calls"]
-    return compile_contract(document, "test")
+    return with_changes(contract(), {"routes/calls": None})
 
 
 def with_route(name: str) -> Contract:
     """The device's contract with one alarm route more."""
-    document = contract_document(contract())
-    document["routes"][name] = {"filter": {"exact": {"type": ALARM}}, "to": "display.inbox"}
-    return compile_contract(document, "test")
+    route = {"filter": {"exact": {"type": ALARM}}, "to": "display.inbox"}
+    return with_changes(contract(), {f"routes/{name}": route})
 
 
 def update(version: int, data: Any, key: str = KEY) -> str:
@@ -203,7 +201,7 @@ def spool_path(tmp_path: Path) -> Path:
     [
         (other(), other()),
         (silent(), contract()),
-        (compile_contract(contract_document(other()) | {"name": "another"}, "test"), contract()),
+        (with_changes(other(), {"name": "another"}), contract()),
         (None, contract()),
     ],
     ids=["of the cloud", "without an alarm", "of another plane", "nothing"],

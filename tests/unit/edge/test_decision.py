@@ -8,10 +8,11 @@ from edge.decision import Decider, Decision, SequenceNumber
 from edge.delivery_queues import VolatileEvent
 from edge.interest import Interest
 from edge.numbering import RecentKeys
-from eventplane.contract import Contract, compile_contract, contract_document
+from eventplane.contract import Contract, contract_document
 from eventplane.dead_letter import Refusal
 from eventplane.device_reports import key_digest
 from eventplane.envelope import Envelope, parse_event
+from tests.small_contract import with_changes
 from tests.unit.edge.fakes import ALARM, CHORE, DEAD_LETTER, READING, START, contract, event, ordered
 
 TWO_SECONDS = {"time": "2001-01-01T00:00:00Z", "expirytime": "2001-01-01T00:00:02Z"}
@@ -94,9 +95,8 @@ BOTH = ["display.inbox", "device.outbox"]
 
 def shown_twice() -> Contract:
     """The plane with a second route to the display, at best effort."""
-    document = contract_document(contract())
-    document["routes"]["also-shows"] = document["routes"]["shows"] | BEST_EFFORT
-    return compile_contract(document, "twice")
+    shows = contract_document(contract())["routes"]["shows"]
+    return with_changes(contract(), {"routes/also-shows": shows | BEST_EFFORT})
 
 
 @pytest.mark.source("P4", "C1")

@@ -7,13 +7,14 @@ import pytest
 from edge.contract_updates import contract_key
 from edge.forwarder import Reload
 from edge.spool.recovery import marker_of
-from eventplane.contract import Contract, compile_contract, contract_document
+from eventplane.contract import Contract, contract_document
 from eventplane.device_reports import DEVICE_CONTRACT, UPLINK_KEY
 from eventplane.downlink.device import AckStatus
 from eventplane.envelope import parse_event
 from eventplane.reasons import Reason
 from eventplane.receipts import Receipt, digest, write_receipts
 from eventplane_mqtt.mailbox import LinkName
+from tests.small_contract import with_changes
 from tests.unit.edge.downlinks import KEY, command, state
 from tests.unit.edge.fakes import ALARM, READING, Device, MakeDevice, contract, event
 
@@ -284,9 +285,7 @@ def test_services_see_who_sent_it_also_when_they_ask_for_the_state(device: Devic
 
 
 def test_two_senders_of_one_id_are_two_events(make: MakeDevice) -> None:
-    document = contract_document(contract())
-    document["participants"]["other"] = document["participants"]["app"]
-    device = make(plane=compile_contract(document, "test"))
+    device = make(plane=with_changes(contract(), {"participants/other": app()}))
     device.send_down(state(1))
     device.send_down(by(state(1), senderservice="other"))
     assert answers(device) == [(AckStatus.STORED, "")] * 2
@@ -295,9 +294,11 @@ def test_two_senders_of_one_id_are_two_events(make: MakeDevice) -> None:
 
 
 def without_app() -> Contract:
-    document = contract_document(contract())
-    document["participants"]["porter"] = document["participants"].pop("app")
-    return compile_contract(document, "test")
+    return with_changes(contract(), {"participants/app": None, "participants/porter": app()})
+
+
+def app() -> object:
+    return contract_document(contract())["participants"]["app"]
 
 
 def test_a_contract_that_lost_a_cloud_service_does_not_lock_out_its_successor(device: Device) -> None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
 
-from eventplane.contract import Contract, ContractError, Priority, compile_contract
+from eventplane.contract import Contract, ContractError, Priority, contract_document
 from eventplane.envelope import Envelope, write_event
 from eventplane.interest.announcement import new_announcement, with_interest
 from eventplane.ordering import OrderedInboxes, Stream, next_positions, position_in, positions_text
@@ -15,7 +14,7 @@ from eventplane.sender import Sender
 from eventplane.sending import sent_again, stamp_sender
 from eventplane_client.memory import MemoryPlane, MemoryTransport
 from eventplane_client.outbox_order import OutboxOrder
-from tests.small_contract import small_contract
+from tests.small_contract import small_contract, with_changes
 
 pytestmark = pytest.mark.source("P17", "F3")
 
@@ -97,12 +96,8 @@ def test_a_malformed_or_foreign_position_is_ignored(attributes: dict[str, str]) 
 def test_a_position_counted_by_other_guarantees_is_removed() -> None:
     (counter,) = counters(plane(), event())
     numbered = event(orderin=f"{counter}/4")
-    document = json.loads(plane().canonical)
-    document["event_types"][RING] = {"description": "a ring", "delivery_guarantee": "best_effort"}
-    by_type = compile_contract(document, "by type")
-    document = json.loads(plane().canonical)
-    document["participants"]["porter"]["outbox"]["delivery_guarantee"] = "best_effort"
-    by_channel = compile_contract(document, "by channel")
+    by_type = with_changes(plane(), {f"event_types/{RING}/delivery_guarantee": "best_effort"})
+    by_channel = with_changes(plane(), {"participants/porter/outbox/delivery_guarantee": "best_effort"})
     for each in (by_type, by_channel, plane(rings={"delivery_guarantee": "best_effort"})):
         assert "orderin" not in OrderedInboxes(each).valid(numbered).attributes
 
@@ -117,9 +112,9 @@ def test_a_position_counted_by_other_routes_is_removed() -> None:
 
 
 def test_a_renamed_route_counts_the_same() -> None:
-    renamed = json.loads(plane().canonical)
-    renamed["routes"]["ringing"] = renamed["routes"].pop("rings")
-    assert counters(compile_contract(renamed, "renamed"), event()) == counters(plane(), event())
+    rings = contract_document(plane())["routes"]["rings"]
+    renamed = with_changes(plane(), {"routes/rings": None, "routes/ringing": rings})
+    assert counters(renamed, event()) == counters(plane(), event())
 
 
 @pytest.mark.parametrize(
@@ -139,11 +134,9 @@ def test_an_ordered_inbox_that_cannot_keep_its_order_is_refused(desk: dict[str, 
 
 
 def test_more_ordered_inboxes_than_fit_an_event_are_refused() -> None:
-    document = json.loads(plane().canonical)
-    for number in range(9):
-        document["participants"][f"desk-{number}"] = document["participants"]["desk"]
+    desk = contract_document(plane())["participants"]["desk"]
     with pytest.raises(ContractError, match="10 standard inboxes"):
-        compile_contract(document, "many")
+        with_changes(plane(), {f"participants/desk-{number}": desk for number in range(9)})
 
 
 def test_interest_in_an_ordered_inbox_is_refused() -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from itertools import product
 from typing import Any, Final
 
 import pytest
 
-from eventplane.contract import Contract, compile_contract
+from eventplane.contract import Contract, compile_contract, contract_document
 from eventplane.dead_letter import DEAD_LETTER_TYPE, letter_id
 from eventplane.device_reports import (
     DEVICE_CONTRACT,
@@ -36,6 +35,7 @@ from eventplane.sender import PLANE, Sender
 from eventplane.sending import SendingRights
 from glue_jobs.delivery_audit.rules import ContractRules
 from tests.plane import shipped_contract
+from tests.small_contract import with_changes
 from tests.spark.small_archive import ALARM, NOON_MS, READING, SmallArchive
 from tests.unit.glue_jobs.judging import judged, ledger_row
 
@@ -148,9 +148,8 @@ def test_devices_send_nothing_down(archive: SmallArchive) -> None:
 
 def test_what_was_decided_unseen_must_be_decided_again(archive: SmallArchive) -> None:
     in_force = archive.contract
-    document = json.loads(in_force.canonical)
-    document["routes"]["old"] = {**document["routes"]["alarms"], "to": "care.inbox"}
-    at_hand = compile_contract(document, "test")
+    alarms = contract_document(in_force)["routes"]["alarms"]
+    at_hand = with_changes(in_force, {"routes/old": {**alarms, "to": "care.inbox"}})
     archive.contracts = [in_force, at_hand]
     again, never, vanished = (
         archive.event(ALARM, home, senderservice="voice") for home in ("home-1", "home-2", "home-3")

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from eventplane.attributes import AttributeValue
-from eventplane.contract import Contract, compile_contract, contract_document, subscription_table
+from eventplane.contract import Contract, subscription_table
 from eventplane.contract.publication import (
     KEY,
     ContractTable,
@@ -46,6 +46,7 @@ from lambdas.router.span_recorder import SpanRecorder
 from tests.dynamodb import create_table
 from tests.fakes.aws import FakeAws
 from tests.fakes.clock import START_MS
+from tests.small_contract import with_changes
 
 NOW_MS = START_MS
 INTERVAL_MS = 10_000
@@ -82,16 +83,9 @@ def stamped(event: Envelope, sender: Sender | None = None) -> Envelope:
     return stamp_sender(event, sender or Sender("home-1"))
 
 
-def changed(contract: Contract, change: Callable[[dict[str, Any]], object]) -> Contract:
-    """`contract` with a `change` of its document."""
-    document = contract_document(contract)
-    change(document)
-    return compile_contract(document, "test")
-
-
 def with_sends(contract: Contract, participant: str, *types: str) -> Contract:
     """The contract in which `participant` may send these types."""
-    return changed(contract, lambda document: document["participants"][participant].update(sends=[*types]))
+    return with_changes(contract, {f"participants/{participant}/sends": [*types]})
 
 
 def with_route(
@@ -99,17 +93,12 @@ def with_route(
 ) -> Contract:
     """The contract with one more route, called `name`, as is the type that it takes unless one is given."""
     route = {"filter": {"exact": {"type": type or name}}, "to": to}
-    return changed(contract, lambda document: document["routes"].update({name: route}))
+    return with_changes(contract, {f"routes/{name}": route})
 
 
 def with_packs(contract: Contract, most: int) -> Contract:
     """`contract` with up to `most` events a message in the inboxes of `PACKED`."""
-
-    def change(document: dict[str, Any]) -> None:
-        for name in PACKED:
-            document["participants"][name]["inbox"]["events_per_message"] = most
-
-    return changed(contract, change)
+    return with_changes(contract, {f"participants/{each}/inbox/events_per_message": most for each in PACKED})
 
 
 def frame(payload: bytes | Envelope) -> str:

@@ -24,13 +24,13 @@ from lambdas.router.active_contract import RETRY_MS, ActiveContract, Unseen
 from lambdas.router.engine import Engine
 from lambdas.router.service import LIMITS
 from tests.fakes.faults import FailingClient
+from tests.small_contract import with_changes
 from tests.unit.lambdas.support import (
     INTEREST,
     INTERVAL_MS,
     SUBSCRIPTIONS,
     TABLE,
     Cloud,
-    changed,
     seen,
     unseen,
     with_route,
@@ -157,7 +157,7 @@ def publish_broken(cloud: Cloud, kind: str) -> None:
 def with_nobody(contract: Contract) -> Contract:
     """With a participant that has no queue."""
     nobody = {"kind": "cloud_service", "description": "Has no queue."}
-    return changed(contract, lambda each: each["participants"].update(nobody=nobody))
+    return with_changes(contract, {"participants/nobody": nobody})
 
 
 class TestTablesThatFail:

@@ -15,11 +15,11 @@ from eventplane.sqs_binding import hint_of
 from lambdas.common.queue import QueueMessage
 from lambdas.router.service import LIMITS
 from tests.fakes.faults import FailingClient
+from tests.small_contract import with_changes
 from tests.unit.lambdas.support import (
     ALARM,
     READING,
     Cloud,
-    changed,
     event,
     frame,
     message,
@@ -36,13 +36,7 @@ SENT = message("m1", frame(event("1", ALARM)))
 
 def at_best_effort(contract: Contract, *path: str) -> Contract:
     """The contract in which what is at `path` is at best effort."""
-
-    def change(document: dict[str, Any]) -> None:
-        for name in path:
-            document = document[name]
-        document["delivery_guarantee"] = BEST_EFFORT
-
-    return changed(contract, change)
+    return with_changes(contract, {"/".join((*path, "delivery_guarantee")): BEST_EFFORT})
 
 
 @pytest.fixture

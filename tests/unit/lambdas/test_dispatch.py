@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eventplane.batch import pack
-from eventplane.contract import Contract, Priority
+from eventplane.contract import Contract, Priority, contract_document
 from eventplane.contract.publication import cloud_destinations
 from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.reasons import Outcome
@@ -29,12 +29,12 @@ from lambdas.router.engine import build_engine
 from lambdas.router.fifo_groups import fifo_groups
 from lambdas.router.planner import Step
 from lambdas.router.service import LIMITS
+from tests.small_contract import with_changes
 from tests.unit.lambdas.support import (
     ALARM,
     NOW_MS,
     READING,
     Cloud,
-    changed,
     event,
     frame,
     invocation,
@@ -172,7 +172,7 @@ def test_an_alarm_does_not_wait_for_a_destination_of_another_protocol(contract: 
             alarmed.set()
 
     first = {"filter": {"exact": {"type": READING}}, "to": "family-app.inbox"}
-    plane = changed(contract, lambda each: each.update(routes={"a": first, **each["routes"]}))
+    plane = with_changes(contract, {"routes": {"a": first, **contract_document(contract)["routes"]}})
     sending = Sending(plane, {"family-app.inbox": "nats://family-app.inbox"})
     both = message("m1", frame(pack([event("1"), event("2", ALARM)])))
     done, failed = sending(Recorder(wait_for_alarm), both)

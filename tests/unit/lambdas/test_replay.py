@@ -27,13 +27,13 @@ from lambdas.replay.orders import Orders, Planners, TapFiles
 from lambdas.router.active_contract import Unseen
 from lambdas.router.dispatch import Dispatch
 from tests.fakes.faults import FailingClient
+from tests.small_contract import with_changes
 from tests.unit.lambdas.support import (
     ALARM,
     BUCKET,
     NOW_MS,
     READING,
     Cloud,
-    changed,
     event,
     message,
     stamped,
@@ -214,13 +214,9 @@ def test_an_event_that_is_not_in_the_tap_is_a_dead_letter(
 def test_a_removed_destination_is_a_dead_letter_of_the_event(cloud: Cloud, replay: Replay) -> None:
     lost = event("1")
     tapped(cloud, lost)
-
-    def retire(document: dict[str, Any]) -> None:
-        document["participants"]["care-analytics"]["retired"] = True
-        del document["routes"][CARE]
-
     del cloud.queues[INBOX]
-    assert replay(owed(cloud, lost), plane=changed(cloud.contract, retire)) == frozenset()
+    changes = {"participants/care-analytics/retired": True, f"routes/{CARE}": None}
+    assert replay(owed(cloud, lost), plane=with_changes(cloud.contract, changes)) == frozenset()
     (body,) = cloud.bodies("operations.inbox")
     letter = parse_event(body)
     id = letter_id(*stamped(lost).key)
@@ -247,12 +243,11 @@ def test_a_bad_order_is_a_dead_letter_and_does_not_affect_the_others(
 def test_a_past_window_is_replayed_to_its_participant_only(
     cloud: Cloud, replay: Replay, named: dict[str, str]
 ) -> None:
-    def grow(document: dict[str, Any]) -> None:
-        for name in ("newcomer", "other"):
-            document["participants"][name] = {"kind": "cloud_service", "description": "Is new."}
-            document["routes"][f"to-{name}"] = {"filter": {"exact": {"type": READING}}, "to": f"{name}.inbox"}
-
-    plane = changed(cloud.contract, grow)
+    plane = cloud.contract
+    for name in ("newcomer", "other"):
+        route = {"filter": {"exact": {"type": READING}}, "to": f"{name}.inbox"}
+        service = {"kind": "cloud_service", "description": "Is new."}
+        plane = with_changes(plane, {f"participants/{name}": service, f"routes/to-{name}": route})
     cloud.queues |= {f"{name}.inbox": cloud.queue(name) for name in ("newcomer", "other")}
     tapped(cloud, event("1"), event("2", ALARM), event("3"), event("3"))
     assert replay(WindowOrder(FILE, ACCEPTED_MS, ACCEPTED_MS + 1, **named), plane=plane) == frozenset()
@@ -287,7 +282,7 @@ def test_a_window_sends_only_its_events_and_needs_a_destination(
 
 
 def test_a_window_skips_refused_events(cloud: Cloud, replay: Replay) -> None:
-    plane = changed(cloud.contract, lambda each: each["event_types"][READING].update(schema_check="strict"))
+    plane = with_changes(cloud.contract, {f"event_types/{READING}/schema_check": "strict"})
     tapped(cloud, event("1", dataschema="https://schemas.example.org/none"))
     assert replay(WindowOrder(FILE, 0, NOW_MS, participant="care-analytics"), plane=plane) == frozenset()
     assert (cloud.decisions(), cloud.copies()) == ([], {})

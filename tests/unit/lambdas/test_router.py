@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from typing import Any
 
 import pytest
 
@@ -18,12 +17,12 @@ from eventplane.sender import Sender
 from eventplane.sending import without_stamp
 from eventplane.values import timestamp_of_ms
 from tests.golden_digests import DIGESTS, SHORT
+from tests.small_contract import with_changes
 from tests.unit.lambdas.support import (
     ALARM,
     NOW_MS,
     READING,
     Cloud,
-    changed,
     event,
     frame,
     message,
@@ -218,12 +217,8 @@ def test_an_expired_event_is_recorded_and_not_delivered(cloud: Cloud) -> None:
     in_time = event("2", expirytime="2026-01-01T00:00:01Z")
     # An event older than one inbox allows expires there and nowhere else, and a dead letter is not old.
     old = [event("3", ALARM), event("4", "com.example.unknown")]
-
-    def limit(document: dict[str, Any]) -> None:
-        for name in ("alarm-centre", "operations"):
-            document["participants"][name]["inbox"]["expiry_s"] = 1
-
-    plane = changed(cloud.contract, limit)
+    limits = {f"participants/{name}/inbox/expiry_s": 1 for name in ("alarm-centre", "operations")}
+    plane = with_changes(cloud.contract, limits)
     assert cloud.route(message("m1", frame(pack([late, in_time, *old]))), plane=plane) == frozenset()
     assert cloud.bodies(CARE) == [stamped(in_time).json]
     assert [each["reason"] for each in cloud.letters()] == ["sender_not_allowed"]

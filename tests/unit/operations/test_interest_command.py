@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from os import urandom
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import boto3
 import pytest
 
-from eventplane.contract import Contract, compile_contract, subscription_table
+from eventplane.contract import Contract, subscription_table
 from eventplane.contract.subscription import new_subscription
 from eventplane.contract.subscription_table import SUBSCRIPTION
 from eventplane.downlink import table as desired
@@ -22,6 +21,7 @@ from eventplane.records import Records
 from eventplane.resource_names import resource_name
 from eventplane_aws.tables import DynamoDbTables
 from tests.dynamodb import create_table
+from tests.small_contract import with_changes
 from tests.unit.operations.support import ENVIRONMENT, Plane, Run, RunJson
 
 DESIRED = resource_name(ENVIRONMENT, desired.TABLE)
@@ -45,10 +45,8 @@ def test_publishing_makes_the_plane_send_its_interest_again(
     assert (status, "forward: wanted" in err) == (1, True)
     assert dynamodb.scan(TableName=DESIRED)["Count"] == 1
 
-    document = json.loads(contract.canonical)
-    document["participants"]["device"].setdefault("outbox", {})["forward"] = "wanted"
     asking = tmp_path / "contract.json"
-    asking.write_bytes(compile_contract(document, "asking").canonical)
+    asking.write_bytes(with_changes(contract, {"participants/device/outbox/forward": "wanted"}).canonical)
     status, out, _ = run("interest", "publish", "--contract", str(asking))
     assert (status, "within a minute" in out) == (0, True)
     assert dynamodb.scan(TableName=DESIRED)["Items"] == []
@@ -72,10 +70,10 @@ def test_it_is_withdrawn_by_an_event_of_operations(plane: Plane, run: Run, contr
 def test_it_is_withdrawn_through_an_outbox_in_order(
     plane: Plane, run: Run, contract: Contract, tmp_path: Path
 ) -> None:
-    document = json.loads(contract.canonical)
-    document["participants"]["operations"].setdefault("outbox", {})["transport"] = "sqs_fifo"
     ordered = tmp_path / "contract.json"
-    ordered.write_bytes(compile_contract(document, "ordered").canonical)
+    ordered.write_bytes(
+        with_changes(contract, {"participants/operations/outbox/transport": "sqs_fifo"}).canonical
+    )
     plane.create_pair("operations-outbox", is_fifo=True)
     assert run("interest", "withdraw", "--contract", str(ordered))[0] == 0
     assert len(plane.received("operations-outbox")) == 1

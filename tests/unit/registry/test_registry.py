@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from eventplane.contract import compile_contract, contract_document
 from eventplane.registry.build import build_registry
 from tests.plane import shipped_contract
+from tests.small_contract import with_changes
 from tests.unit.contract.small import small
 
 CONTRACT = shipped_contract()
@@ -35,14 +35,11 @@ def test_the_document_names_its_contract() -> None:
 
 @pytest.mark.source("P4")
 def test_a_message_and_a_route_have_their_guarantee() -> None:
-    document = contract_document(CONTRACT)
-    document["event_types"][KEYWORD]["delivery_guarantee"] = "at_least_once"
-    document["routes"]["daily-life-to-family"]["delivery_guarantee"] = "best_effort"
-    registry = build_registry(compile_contract(document, "declared"))
-    for path, guarantee in (
-        (f"{MESSAGES}/{KEYWORD}", "at_least_once"),
-        ("/routes/daily-life-to-family", "best_effort"),
-    ):
+    route = "routes/daily-life-to-family"
+    guarantees = {f"event_types/{KEYWORD}": "at_least_once", route: "best_effort"}
+    changes = {f"{path}/delivery_guarantee": each for path, each in guarantees.items()}
+    registry = build_registry(with_changes(CONTRACT, changes))
+    for path, guarantee in ((f"{MESSAGES}/{KEYWORD}", "at_least_once"), (f"/{route}", "best_effort")):
         said = get(path, registry)["eventplane"]
         assert said["delivery_guarantee"] == guarantee
         assert "delivery_guarantee" not in get(path)["eventplane"]

@@ -7,6 +7,7 @@ import pytest
 from eventplane.contract import compile_contract
 from eventplane.conversation.handlers import Handlers, NotAskingError, NotOneDeviceError
 from eventplane.envelope import Envelope, write_event
+from tests.small_contract import with_changes
 from tests.unit.eventplane.conversation.worlds import ask, document, plane
 
 
@@ -101,8 +102,7 @@ def test_a_participant_without_interest_is_not_expected_to_answer() -> None:
 
 
 def test_without_a_downlink_only_the_device_s_services_are_expected_to_answer_it() -> None:
-    some = document()
-    del some["participants"]["downlink"], some["routes"]["to-downlink"], some["routes"]["down"]
-    handlers = Handlers(compile_contract(some, "talk"))
+    leaving = ("participants/downlink", "routes/to-downlink", "routes/down")
+    handlers = Handlers(with_changes(plane(), dict.fromkeys(leaving)))
     assert {str(each) for each in handlers.of(ask(far=True), "button")} == {"lamp"}
     assert names(ask(far=True), "button") > {"lamp"}

@@ -26,13 +26,13 @@ from lambdas.downlink import interest as handler
 from lambdas.downlink.interest import UplinkInterest
 from lambdas.router.payload import PayloadCheck
 from tests.dynamodb import create_desired_table
+from tests.small_contract import with_changes
 from tests.unit.lambdas.downlink.world import DESIRED
 from tests.unit.lambdas.support import (
     SUBSCRIPTIONS,
     TABLE,
     Cloud,
     LambdaContext,
-    changed,
     deploy,
     with_route,
 )
@@ -125,12 +125,11 @@ def test_a_new_interest_and_its_end_are_published(world: World, begin: Callable[
 def test_a_contract_that_no_router_accepts_changes_nothing(
     world: World, is_there: bool, problem: str
 ) -> None:
-    def lose(document: dict[str, Any]) -> None:
-        document["participants"]["nobody"] = {"kind": "cloud_service", "description": "Has no queue."}
-        document["routes"]["lost"] = {"filter": {"exact": {"type": NEWS}}, "to": "nobody.inbox"}
-
     if is_there:
-        world.cloud.publish(changed(world.contract, lose))
+        route = {"filter": {"exact": {"type": NEWS}}, "to": "nobody.inbox"}
+        nobody = {"kind": "cloud_service", "description": "Has no queue."}
+        changes = {"participants/nobody": nobody, "routes/lost": route}
+        world.cloud.publish(with_changes(world.contract, changes))
     else:
         world.cloud.name("0" * 16)
     with pytest.raises(ContractError, match=problem):

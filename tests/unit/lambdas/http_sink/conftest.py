@@ -17,13 +17,13 @@ from lambdas.http_sink import parts
 from lambdas.http_sink import webhook as handler
 from lambdas.http_sink.endpoint import Endpoint
 from lambdas.http_sink.service import WebhookService
+from tests.small_contract import with_changes
 from tests.unit.lambdas.support import (
     ALARM,
     BUCKET,
     ENDPOINTS,
     NOW_MS,
     Cloud,
-    changed,
     deploy,
     event,
     message,
@@ -40,7 +40,7 @@ def contract_with(expiry_s: int | None = None, is_ordered: bool = False, **webho
     inbox = {"webhook": settings} | ({"expiry_s": expiry_s} if expiry_s else {})
     if is_ordered:
         inbox |= {"transport": "sqs_fifo", "ordering": "source"}
-    return changed(load_contract(), lambda each: each["participants"]["alarm-centre"].update(inbox=inbox))
+    return with_changes(load_contract(), {"participants/alarm-centre/inbox": inbox})
 
 
 @dataclass

@@ -35,7 +35,6 @@ def data(body: bytes | str) -> object:
         return EnvelopeError
 
 
-@pytest.mark.source("P13")
 @given(st.lists(st.sampled_from(PIECES), max_size=6).map(b"".join))
 @example("M\u00fcller".encode("latin-1"))
 @example(b"line\x0bline")

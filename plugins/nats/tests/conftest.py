@@ -7,11 +7,13 @@ from collections.abc import Iterator
 import pytest
 
 from eventplane_nats.connection import Connection
-from local.nats import NatsServer, start_nats
 from local.process import Supervisor
+from plugins.nats.tests.server import NatsServer, start_nats
+from tests.conftest import own_state
+from tests.listeners import only_the_loopback_interface
 from tests.unit.conftest import fake_aws
 
-__all__ = ["fake_aws"]
+__all__ = ["fake_aws", "only_the_loopback_interface", "own_state"]
 
 
 @pytest.fixture(scope="session")

@@ -25,7 +25,7 @@ from lambdas.common.metrics import metrics
 from lambdas.common.queue import Invocation, QueueMessage
 from lambdas.common.queue_function import queue_function
 from lambdas.router import handler as router
-from local.nats import NatsServer
+from plugins.nats.tests.server import NatsServer
 from tests.fakes.aws import FakeAws
 from tests.small_contract import small_contract
 from tests.unit.lambdas.support import (
@@ -39,8 +39,6 @@ from tests.unit.lambdas.support import (
     deploy,
     sqs_event,
 )
-
-pytestmark = pytest.mark.source("P13", "N1")
 
 RING, SEEN = "org.example.ring.v1", "org.example.seen.v1"
 ENVIRONMENT = "route"

@@ -42,13 +42,11 @@ from eventplane_nats.sender import PAUSE_S, NatsSender
 from eventplane_nats.streams import Level, level, make_stream
 from eventplane_nats.transport import NatsTransport
 from lambdas.common.sender import TAKEN, Acceptance
-from local.nats import NatsServer, start_nats
 from local.process import Supervisor
+from plugins.nats.tests.server import NatsServer, start_nats
 from tests.eventually import eventually
 from tests.small_contract import small_contract
 from tests.unit.client.worlds import event
-
-pytestmark = pytest.mark.source("P13", "N1")
 
 SECONDS = 20.0
 LIMIT = 5
@@ -104,7 +102,6 @@ def ids(messages: Sequence[Message]) -> list[str]:
     return [json.loads(each.body)["id"] for each in messages]
 
 
-@pytest.mark.source("N3")
 def test_what_a_reader_had_in_flight_when_it_ended_is_redelivered_after_the_ack_wait(
     channel: Channel,
 ) -> None:
@@ -124,7 +121,6 @@ def test_what_a_reader_had_in_flight_when_it_ended_is_redelivered_after_the_ack_
     transport.close()
 
 
-@pytest.mark.source("N5")
 def test_a_killed_server_has_what_it_confirmed_and_its_clients_go_on(
     channel: Channel, transport: NatsTransport
 ) -> None:
