@@ -14,9 +14,10 @@ from edge.delivery_queues import (
     VolatileQueue,
 )
 from edge.errors import SpoolCorruptError
+from edge.uptime_clock import UptimeClock
 from eventplane.reasons import Outcome
 from eventplane_mqtt.mailbox import Disconnected, LinkName
-from tests.unit.edge.fakes import ALARM, READING, Device, MakeDevice, contract, event
+from tests.unit.edge.fakes import ALARM, READING, Device, FakeClock, MakeDevice, contract, event
 
 LOCAL, CLOUD = LinkName.LOCAL, LinkName.CLOUD
 BEST_EFFORT = {"delivery_guarantee": "best_effort"}
@@ -30,7 +31,7 @@ def filled(*texts: str) -> tuple[VolatileQueue, list[tuple[str, str | None]]]:
         "display.inbox", BEST_EFFORT_RANK, lambda event, reason: ends.append((event.json[:1], reason))
     )
     for text in texts:
-        queue.put(VolatileEvent("display.inbox", READING, text, b""), 0)
+        queue.put(VolatileEvent("display.inbox", READING, text, b""), UptimeClock(FakeClock().uptime))
     return queue, ends
 
 
