@@ -109,7 +109,7 @@ def test_while_a_connection_is_being_made_it_waits_and_when_that_fails_it_is_dro
         device.connect(CLOUD)
     elif outcome == "refused":
         device.turn(Disconnected(CLOUD, device.cloud_link.generation, "refused"))
-    device.turn(after=15.0)
+    device.turn(after=34.0)
     assert device.uplinked() == ([["e"]] if outcome == "connected" else [])
     assert device.not_stored() == ({} if outcome == "connected" else {("device.outbox", OFFLINE): 1})
 
