@@ -155,7 +155,7 @@ def _special(channel: Channel) -> Iterator[str]:
     if channel.events_per_message > 1:
         yield f"up to {channel.events_per_message} events a message"
     if channel.receipts:
-        yield "confirmed after handling"
+        yield "repeated until stored" if channel.box == "outbox" else "confirmed after handling"
     if channel.when_full is WhenFull.DROP_OLDEST:
         yield "drops the oldest when full"
     if channel.downlink is Downlink.STATE:

@@ -3,6 +3,9 @@
 Mosquitto does not start with one that ends early, and silently drops what zeros have replaced. The
 format is that of Mosquitto 2.0 and 2.1 (its src/persist.h): a header, then chunks of known lengths, and no
 checksum. So damage within a message's payload does not show, nor does an end between two chunks.
+
+The first chunk says whether the file was written at a stop in order. Mosquitto does not read that: the check
+clears it, so that it tells at the next start whether the broker was killed meanwhile.
 """
 
 from __future__ import annotations
@@ -10,7 +13,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 from struct import Struct
-from typing import BinaryIO, Final
+from typing import Any, BinaryIO, Final
+
+from eventplane_mqtt.codec import Reader
+from eventplane_mqtt.endpoint import MqttError
 
 KEPT, KEPT_BYTES = 3, 64 * 1024 * 1024
 """Torn files that are kept: the newest, and as many before it as are no more in number and bytes together."""
@@ -21,16 +27,20 @@ _CHUNK: Final = Struct(">II")  # kind, length
 _VERSION: Final = 6
 """What 2.0 and 2.1 write. They also read 5, whose heads are shorter: that of 1.6, before an upgrade."""
 
-_CONFIGURATION: Final = 1
+_CONFIGURATION, _MESSAGE = 1, 2
+_STOPPED_AT: Final = _HEADER.size + _CHUNK.size + 8
+"""Where the file has whether it was written at a stop: behind the last number of a message."""
 _CHUNKS: Final = {
     _CONFIGURATION: (Struct(">16x"), 0),
-    2: (Struct(">16xI2x3H4x"), 1),  # message: payload, client, user name, topic
+    _MESSAGE: (Struct(">16xI2x3H4x"), 1),  # message: payload, client, user name, topic
     3: (Struct(">10xH4x"), 1),  # message of a client: client
     4: (Struct(">8x"), 0),  # retained message
     5: (Struct(">4xHH4x"), 2),  # subscription: client, topic
     6: (Struct(">14xH2xH4x"), 0),  # client: client, user name
 }
 """What each kind of chunk begins with: the lengths of the texts behind it. So many of the last are not 0."""
+
+_LOST: Final = "are lost, except those that services with receipts send again"
 
 
 def set_aside_if_torn(database: Path) -> str:
@@ -40,7 +50,10 @@ def set_aside_if_torn(database: Path) -> str:
     except FileNotFoundError:
         return ""
     if not damage:
-        return ""
+        if _was_stopped(database):
+            return ""
+        killed = f"{database} was not written at a stop: the broker was killed or lost power"
+        return f"{killed}. The messages that it alone had since then {_LOST}"
     number = max((number for number, _ in _torn(database)), default=0) + 1
     aside = database.replace(database.with_name(f"{database.name}.torn-{number}"))
     size = 0
@@ -48,10 +61,8 @@ def set_aside_if_torn(database: Path) -> str:
         size += torn.stat().st_size
         if place and (place >= KEPT or size > KEPT_BYTES):
             torn.unlink()
-    return (
-        f"{database} is torn: {damage}. It is kept as {aside.name}, and the broker starts without it: the "
-        "messages in it are lost, except those that services with receipts send again"
-    )
+    kept = f"{database} is torn: {damage}. It is kept as {aside.name}, and the broker starts without it"
+    return f"{kept}: the messages in it {_LOST}"
 
 
 def find_damage(database: Path) -> str:
@@ -76,13 +87,36 @@ def find_damage(database: Path) -> str:
         return "it has no content" if len(kinds) == 1 else ""
 
 
+def _was_stopped(database: Path) -> bool:
+    """Return whether the broker wrote the database at a stop, and have it say no from now on."""
+    with database.open("r+b") as file:
+        is_known = _read(file, _HEADER, (b"", 0, 0))[2] == _VERSION
+        file.seek(_STOPPED_AT)
+        was_stopped = file.read(1) != b"\0"
+        if is_known and was_stopped:
+            file.seek(_STOPPED_AT)
+            file.write(b"\0")
+    return was_stopped or not is_known
+
+
 def _fits(file: BinaryIO, kind: int, length: int) -> bool:
     head, needed = _CHUNKS[kind]
     lengths = _read(file, head, (length,) * 4)
-    return head.size + sum(lengths) <= length and all(lengths[len(lengths) - needed :])
+    left = length - head.size - sum(lengths)
+    if left < 0 or not all(lengths[len(lengths) - needed :]):
+        return False
+    # The broker does not start with texts of zeros, nor with properties that are none.
+    payload = lengths[0] if kind == _MESSAGE else 0
+    if b"\0" in file.read(sum(lengths) - payload):
+        return False
+    file.seek(payload, os.SEEK_CUR)
+    try:
+        return not left or Reader("the database", file.read(left)).properties() is not None
+    except MqttError:
+        return False
 
 
-def _read(file: BinaryIO, struct: Struct, otherwise: tuple[int, ...]) -> tuple[int, ...]:
+def _read(file: BinaryIO, struct: Struct, otherwise: tuple[Any, ...]) -> tuple[Any, ...]:
     content = file.read(struct.size)
     return struct.unpack(content) if len(content) == struct.size else otherwise
 

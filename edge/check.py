@@ -1,4 +1,4 @@
-"""Check the files that the settings name, without touching the spool or a broker."""
+"""Check the files and the proxy that the settings name, without touching the spool or a broker."""
 
 from __future__ import annotations
 
@@ -15,8 +15,15 @@ from edge.errors import SettingProblem
 from edge.health_status import EXPIRES_SOON_S
 from edge.parts import has_part
 from edge.settings import CloudSettings, LocalSettings, ProvisioningSettings, Settings
-from eventplane_mqtt import Login
-from eventplane_mqtt.endpoint import MAX_PACKET_BYTES, PasswordFileError, is_on_this_device, is_private
+from eventplane_mqtt import Endpoint, Login
+from eventplane_mqtt.dial import dial, wait_for
+from eventplane_mqtt.endpoint import (
+    MAX_PACKET_BYTES,
+    MqttError,
+    PasswordFileError,
+    is_on_this_device,
+    is_private,
+)
 
 DEBIAN_PROFILE = Path("/etc/mosquitto/mosquitto.conf")
 MOUNTS = Path("/proc/self/mountinfo")
@@ -28,7 +35,13 @@ class _NoPassphraseError(Exception):
 
 def file_problems(settings: Settings, now: datetime) -> list[SettingProblem]:
     """Return what is wrong with the files that the settings name, at `now` of the wall clock."""
-    found = [*_spool(settings.spool), *_password(settings.local.login), *_profile(settings.local)]
+    found = [
+        *_spool(settings.spool),
+        *_password("local.password_file", settings.local.login),
+        *_profile(settings.local),
+    ]
+    if (proxy := settings.cloud.proxy) is not None:
+        found += _password("cloud.proxy_password_file", proxy.login)
     files = settings.cloud.identity
     if files is None:
         return found
@@ -71,6 +84,26 @@ def broker_warnings(local: LocalSettings) -> list[str]:
     return [f"{profile}: {each}" for each in found]
 
 
+def proxy_warning(cloud: CloudSettings) -> str | None:
+    """Return why the proxy, if there is one, does not connect this device with the cloud's broker now."""
+    if cloud.proxy is None:
+        return None
+    endpoint = Endpoint(
+        cloud.host,
+        cloud.port,
+        "",
+        clean_session=True,
+        keepalive_s=0,
+        connect_timeout_s=cloud.connect_timeout_s,
+        proxy=cloud.proxy,
+    )
+    try:
+        dial(endpoint, wait_for).close()
+    except (OSError, MqttError) as error:
+        return str(error)
+    return None
+
+
 def expires_soon(cloud: CloudSettings, now: datetime) -> str | None:
     """Return a warning if the certificate, which is valid, expires soon."""
     if cloud.identity is None:
@@ -97,12 +130,12 @@ def _spool(spool: Path) -> Iterator[SettingProblem]:
         yield SettingProblem("spool", problem, "name a place on a disk")
 
 
-def _password(login: Login | None) -> Iterator[SettingProblem]:
+def _password(setting: str, login: Login | None) -> Iterator[SettingProblem]:
     if login is not None:
         try:
             login.password()
         except PasswordFileError as error:
-            yield SettingProblem("local.password_file", f"{error.path}: {error.problem}", error.remedy)
+            yield SettingProblem(setting, f"{error.path}: {error.problem}", error.remedy)
 
 
 def _profile(local: LocalSettings) -> Iterator[SettingProblem]:

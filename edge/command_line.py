@@ -125,7 +125,13 @@ def _run(options: Options) -> int:
 
 
 def _check(options: Options) -> int:
-    from edge.check import awaits_provisioning, broker_warnings, expires_soon, file_problems
+    from edge.check import (
+        awaits_provisioning,
+        broker_warnings,
+        expires_soon,
+        file_problems,
+        proxy_warning,
+    )
     from edge.contract_updates import read_contract
     from edge.system import SYSTEM
 
@@ -141,8 +147,9 @@ def _check(options: Options) -> int:
         print("warning: there is no certificate yet; provisioning has to bring it")
     elif warning := expires_soon(settings.cloud, now):
         print(f"warning: {warning}")
-    for each in broker_warnings(settings.local):
-        print(f"warning: {each}")
+    for each in (*broker_warnings(settings.local), proxy_warning(settings.cloud)):
+        if each:
+            print(f"warning: {each}")
     return os.EX_OK
 
 

@@ -331,6 +331,7 @@ def _cloud_link(settings: Settings, mailbox: Mailbox[Any], system: System, conne
         # Alarms must go up even if the cloud's policy lacks the downlink topic.
         needs_subscriptions=False,
         tls=cloud.identity,
+        proxy=cloud.proxy,
         protocol=cloud.protocol,
     )
 

@@ -25,6 +25,7 @@ from edge.spool import (
     Spool,
     StoredEvent,
 )
+from edge.uptime_clock import Uptime, UptimeClock
 from eventplane.contract import Priority
 from eventplane.device_reports import is_irreplaceable
 from eventplane.reasons import Outcome
@@ -209,13 +210,17 @@ class DeliveryCursor(DeliveryQueue):
 
 
 class VolatileEvent(NamedTuple):
-    """An event for `destination` that is not stored; `key` as in the spool."""
+    """An event for `destination` that is not stored; `key` as in the spool.
+
+    `accepted` is set once it is queued: its lifetime goes on in the queue of another spool.
+    """
 
     destination: str
     type: str
     json: str
     key: bytes
     rank: int = BEST_EFFORT_RANK
+    accepted: Uptime | None = None
 
 
 Ended = Callable[[VolatileEvent, str | None], None]
@@ -233,11 +238,12 @@ class VolatileQueue(DeliveryQueue):
         self._events: dict[Delivery, VolatileEvent] = {}
         self._in_flight: dict[Delivery, PendingDelivery] = {}
 
-    def put(self, event: VolatileEvent, uptime_ms: int) -> None:
-        """Add `event`, which came at `uptime_ms`; drop the oldest ones when there are too many."""
+    def put(self, event: VolatileEvent, clock: UptimeClock) -> None:
+        """Add `event`; drop the oldest ones when there are too many."""
         delivery = Delivery(self._destination, self._rank, self.added + 1)
-        self._events[delivery] = event
-        self._add(PendingDelivery(delivery, event.json, None, uptime_ms))
+        accepted = event.accepted or clock.uptime()
+        self._events[delivery] = event._replace(accepted=accepted)
+        self._add(PendingDelivery(delivery, event.json, None, clock.at(accepted)))
         while len(self._ahead) > MOST_EVENTS or self._characters > MOST_CHARACTERS:
             self._drop_first(OVERFLOW)
 
@@ -352,7 +358,7 @@ class DeliveryQueues:
                     continue
                 self._sent_unstored.add(mark)
             if event.rank == UNSTORED_RANK or is_up(event.destination):
-                self._volatile[event.destination, event.rank].put(event, self.spool.clock())
+                self._volatile[event.destination, event.rank].put(event, self.spool.clock)
             else:
                 self._ended(event, OFFLINE)
 

@@ -22,7 +22,7 @@ from edge.settings_reader import (
     SettingsReader,
     choice,
     flag,
-    host,
+    host_name,
     number,
     path,
     text,
@@ -34,7 +34,7 @@ from eventplane.contract.channels import NUMBERS
 from eventplane.limits import MAX_BATCH_EVENTS, MAX_EVENT_BYTES, MAX_PAYLOAD_BYTES
 from eventplane.topics import CLAIM_CLIENT_PREFIX, RENEWAL_CLIENT_PREFIX, basic_ingest_topic, device_topic
 from eventplane_mqtt import Login, TlsFiles
-from eventplane_mqtt.endpoint import is_on_this_device
+from eventplane_mqtt.endpoint import Proxy, is_on_this_device
 
 _LONGEST_DELAY_MS = NUMBERS["batching_delay_ms"].high
 
@@ -46,7 +46,7 @@ _LONGEST_PROVISIONED = 128 - max(len(CLAIM_CLIENT_PREFIX), len(RENEWAL_CLIENT_PR
 class LocalSettings:
     """The home's own broker."""
 
-    host: str = host("127.0.0.1", is_socket_allowed=True)
+    host: str = host_name("127.0.0.1", is_socket_allowed=True)
     """Address of the broker, or the path of its Unix socket."""
     port: int = whole(1883, 1, 65_535, "TCP port")
     """Port of the broker."""
@@ -64,7 +64,7 @@ class LocalSettings:
     keepalive_s: int = whole(30, 5, 1_200, "seconds")
     """MQTT keepalive."""
     connect_timeout_s: float = number(5.0, 0.1, 120.0, "seconds")
-    """Time to connect, and then for each answer of the broker until it is subscribed."""
+    """Time for each step until it is subscribed: look-up, connection, each answer of the broker."""
     reconnect_min_s: float = number(0.1, 0.01, 60.0, "seconds")
     """Shortest pause between two attempts."""
     reconnect_max_s: float = number(2.0, 0.01, 600.0, "seconds")
@@ -89,7 +89,7 @@ class LocalSettings:
 class CloudSettings:
     """The cloud's broker: AWS IoT Core, or another one. The client id is the thing's name."""
 
-    host: str = host()
+    host: str = host_name()
     """Host name of the broker; of IoT Core the data endpoint (Data-ATS)."""
     port: int = whole(8883, 1, 65_535, "TCP port")
     """Port of the broker."""
@@ -101,6 +101,15 @@ class CloudSettings:
     """The device's certificate, PEM."""
     key: Path | None = path(None, "a path; needed for TLS")
     """The device's private key, PEM, mode 0600; may be the same file."""
+    proxy_host: str | None = host_name(None)
+    """HTTP proxy that connects the device with the broker (CONNECT), also for its provisioning."""
+    proxy_port: int = whole(3128, 1, 65_535, "TCP port")
+    """Port of the proxy."""
+    # A colon ends the name in Basic authentication.
+    proxy_username: str | None = word(r"[^\x00-\x1f\x7f:]{1,128}", "a user name without a colon", None)
+    """User name, for a proxy that asks for one (Basic)."""
+    proxy_password_file: Path | None = path(None, "a path; needed with a user name")
+    """File with the password of the user name, mode 0600."""
     protocol: Literal["3.1.1", "5"] = choice("3.1.1", ("3.1.1", "5"))
     """MQTT version."""
     # The rule of urgent events is named after `rule`.
@@ -125,7 +134,7 @@ class CloudSettings:
     keepalive_s: int = whole(60, 30, 1_200, "seconds")
     """MQTT keepalive."""
     connect_timeout_s: float = number(10.0, 0.1, 120.0, "seconds")
-    """Time to connect, and then for each answer of the broker until it is subscribed."""
+    """Time for each step until it is subscribed: look-up, connection, proxy, TLS, the broker's answers."""
     buffer_bytes: int = whole(1024 * 1024, 64 * 1024, 64 * 1024 * 1024, "bytes")
     """Memory of received messages that wait for the spool; what exceeds it is not acknowledged, and the cloud
     sends it again."""
@@ -161,6 +170,14 @@ class CloudSettings:
         return self.inbox_topic != "none"
 
     @property
+    def proxy(self) -> Proxy | None:
+        """The way to the broker, None for a direct one."""
+        if self.proxy_host is None:
+            return None
+        name, file = self.proxy_username, self.proxy_password_file
+        return Proxy(self.proxy_host, self.proxy_port, Login(name, file) if name and file else None)
+
+    @property
     def identity(self) -> TlsFiles | None:
         """The device's certificate and the authorities it trusts, None without TLS."""
         if not self.tls or self.ca is None or self.certificate is None or self.key is None:
@@ -172,7 +189,7 @@ class CloudSettings:
 class HealthSettings:
     """The health endpoint: HTTP without protection, for programs on this device."""
 
-    host: str = host("127.0.0.1")
+    host: str = host_name("127.0.0.1")
     """Address of the endpoint."""
     port: int = whole(9464, 0, 65_535, "TCP port, 0 for no endpoint,")
     """Port of the endpoint."""
@@ -296,16 +313,26 @@ def _conflicts(thing: str, tables: Mapping[str, Mapping[str, Any]]) -> Iterator[
 
 
 def _local_conflicts(local: Mapping[str, Any]) -> Iterator[SettingProblem]:
-    for name, other in (("username", "password_file"), ("password_file", "username")):
-        if local[name] is None and local[other] is not None:
-            remedy = f"set it, or {variable_of(f'local.{name}')}, or remove local.{other}"
-            yield SettingProblem(f"local.{name}", "it is missing", remedy)
+    yield from _needed("local", local, "username", "password_file")
+    yield from _needed("local", local, "password_file", "username")
     if local["password_file"] is not None and _is_elsewhere(local["host"]):
         problem = f"{local['host']} is not on this device, and would get a password over the network"
         yield SettingProblem("local.host", problem, "use the broker at 127.0.0.1: there is no TLS to others")
 
 
+def _needed(table: str, settings: Mapping[str, Any], name: str, other: str) -> Iterator[SettingProblem]:
+    """Yield that a setting is missing which the `other` one needs."""
+    if settings[name] is None and settings[other] is not None:
+        remedy = f"set it, or {variable_of(f'{table}.{name}')}, or remove {table}.{other}"
+        yield SettingProblem(f"{table}.{name}", "it is missing", remedy)
+
+
 def _cloud_conflicts(cloud: Mapping[str, Any]) -> Iterator[SettingProblem]:
+    yield from _needed("cloud", cloud, "proxy_host", "proxy_username")
+    yield from _needed("cloud", cloud, "proxy_username", "proxy_password_file")
+    yield from _needed("cloud", cloud, "proxy_password_file", "proxy_username")
+    if cloud["proxy_host"] is not None and not cloud["tls"]:
+        yield SettingProblem("cloud.tls", "what passes a proxy needs it", "set it to true")
     for name in ("ca", "certificate", "key"):
         if cloud["tls"] and cloud[name] is None:
             remedy = f"set it, or {variable_of(f'cloud.{name}')}, to a path"

@@ -34,7 +34,7 @@ def word(pattern: str, accepts: str, default: Any = MISSING) -> Any:
     return _setting(default, accepts, check)
 
 
-def host(default: Any = MISSING, *, is_socket_allowed: bool = False) -> Any:
+def host_name(default: Any = MISSING, *, is_socket_allowed: bool = False) -> Any:
     """Declare a host name or an IP address, or the path of a Unix socket where `is_socket_allowed`."""
     name, version_6, socket = r"[^\s/:@?#\[\]]+", r"[0-9A-Fa-f]*(:[0-9A-Fa-f.]*){2,8}(%\w+)?", r"/[^\x00]+"
     accepts = "a host name or IP address, without scheme and port"
@@ -151,8 +151,9 @@ class SettingsReader:
         try:
             value = each.metadata["check"](given)
         except ValueError:
-            # A text of several lines is not repeated: it may be a key.
-            shown = "what has several lines" if isinstance(given, str) and "\n" in given else repr(given)
+            # What may be a key, or a URL with a password, is not repeated.
+            is_secret = isinstance(given, str) and re.search("[\n@]", given)
+            shown = "what has several lines or an @" if is_secret else repr(given)
             self._note(prefix + each.name, f"{shown} does not fit", f"give {_accepts(each)}")
             return {}
         return {each.name: self._folder / value if isinstance(value, Path) else value}

@@ -29,7 +29,11 @@ class UptimeClock:
         self._offset_ms = uptime_ms + max(0, slept) - start.ms
 
     def __call__(self) -> int:
-        return self._now().ms + self._offset_ms
+        return self.at(self._now())
+
+    def at(self, moment: Uptime) -> int:
+        """Return the milliseconds that this clock shows at a `moment` of this boot."""
+        return moment.ms + self._offset_ms
 
     def moment(self, uptime_ms: int) -> Uptime:
         """Return the moment of this boot at which this clock shows `uptime_ms` milliseconds."""

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from math import inf
 from select import POLLIN, poll
 from time import monotonic
 from typing import Final
 
-from eventplane_mqtt.dial import dial
+from eventplane_mqtt.dial import dial, milliseconds
 from eventplane_mqtt.endpoint import Endpoint, MqttError, place
 from eventplane_mqtt.mailbox import Disconnected, LinkName, Message, Received, Share
 from eventplane_mqtt.session import Session, Skips
@@ -89,7 +89,6 @@ class Connection:
             endpoint, link, generation, drops=share is not None and share.drops, skips=skips
         )
         self._abandoned = False
-        self._looked_up = False
         self._unsent = memoryview(b"")
         self._send_error: OSError | None = None
         self._gather_until = 0.0
@@ -100,12 +99,6 @@ class Connection:
     def resumed(self) -> bool:
         """Whether the broker resumed a lasting session."""
         return self._session.resumed
-
-    @property
-    def unanswered(self) -> str:
-        """What has no answer yet while the connection is not up, for people."""
-        host = self._endpoint.host
-        return "CONNECT" if self._looked_up else f"the look-up of {host}: see the device's name servers"
 
     def publish(self, topic: str, payload: bytes, qos: int = 1, *, retain: bool = False) -> int:
         """Send; return the packet id, which comes back in `Acknowledged` unless the connection ends before.
@@ -213,7 +206,7 @@ class Connection:
             else:
                 with suppress(KeyError):
                     watch.unregister(transport)  # or a broker that hung up would be reported again and again
-            ready = {file for file, _ in watch.poll(_milliseconds(deadline))}
+            ready = {file for file, _ in watch.poll(milliseconds(deadline))}
             with self._lock:
                 self._self_pipe.clear()
             if receives and (at_once or transport.fileno() in ready):
@@ -285,22 +278,22 @@ class Connection:
             if not isinstance(message, Received):
                 self._emit(message)
 
-    def _wait(self, file: int, events: int, deadline: float) -> None:
-        """See `eventplane_mqtt.dial.Wait`."""
-        self._looked_up = True
+    def _wait(self, files: Collection[int], events: int, deadline: float) -> Collection[int]:
+        """See `eventplane_mqtt.dial.Wait`. Raises `ConnectionAbortedError` when it is abandoned or closed."""
         watch = poll()
         watch.register(self._self_pipe, POLLIN)
-        watch.register(file, events)
+        for each in files:
+            watch.register(each, events)
         while True:
-            ready = {each for each, _ in watch.poll(_milliseconds(deadline))}
+            ready = {each for each, _ in watch.poll(milliseconds(deadline))}.intersection(files)
             with self._lock:
                 self._self_pipe.clear()
                 if self._session.ended is not None:
                     raise ConnectionAbortedError
-            if file in ready:
-                return
             if monotonic() >= deadline:
-                raise TimeoutError("no answer in time")
+                return ()  # also where something comes drop by drop
+            if ready:
+                return ready
 
     def _explain(self, error: Exception) -> str:
         if self._endpoint.tls and isinstance(error, OSError):
@@ -308,8 +301,3 @@ class Connection:
 
             return explain(error)
         return str(error)
-
-
-def _milliseconds(deadline: float | None) -> int | None:
-    """Convert to a timeout of poll, rounded up: a turn too early would find nothing due."""
-    return None if deadline is None else max(0, int((deadline - monotonic()) * 1000) + 1)

@@ -1,47 +1,76 @@
-"""Opens a non-blocking connection to a broker's host, over TCP, TLS or a Unix socket."""
+"""Opens a non-blocking connection to a broker's host, over TCP, TLS or a Unix socket, or through a proxy."""
 
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Collection, Sequence
 from errno import EINPROGRESS
+from itertools import chain, zip_longest
+from math import inf
 from os import strerror
-from select import POLLOUT
+from select import POLLOUT, poll
 from time import monotonic
 from typing import Any, Final
 
-from eventplane_mqtt.endpoint import Endpoint, is_socket
+from eventplane_mqtt.endpoint import MOST_ADDRESSES, STAGGER_S, Endpoint, is_socket
 from eventplane_mqtt.transport import Transport
 
 _ALPN_OF_AWS: Final = "x-amzn-mqtt-ca"
 
 _Address = tuple[int, int, int, str, Any]
 
-Wait = Callable[[int, int, float], None]
-"""Waits until the file descriptor has one of the poll events. Raises TimeoutError at the deadline, in
-monotonic seconds."""
+Wait = Callable[[Collection[int], int, float], Collection[int]]
+"""Returns those of the file descriptors that have one of the poll events; none at the deadline, in monotonic
+seconds."""
+
+
+def wait_for(files: Collection[int], events: int, deadline: float) -> Collection[int]:
+    """Wait as `Wait` says; nothing else ends it."""
+    watch = poll()
+    for each in files:
+        watch.register(each, events)
+    return {each for each, _ in watch.poll(milliseconds(deadline))} if monotonic() < deadline else ()
+
+
+def milliseconds(deadline: float | None) -> int | None:
+    """Convert to a timeout of poll, rounded up: a turn too early would find nothing due."""
+    return None if deadline is None else max(0, int((deadline - monotonic()) * 1000) + 1)
 
 
 def dial(endpoint: Endpoint, wait: Wait) -> Transport:
-    """Look up the host, connect and, with TLS, shake hands, within the endpoint's timeout.
+    """Look up the host, connect and, with TLS, shake hands: each step within the endpoint's timeout.
 
-    Each of the host's addresses gets its share of the time, so that one that swallows everything (IPv6 in
-    many homes) does not hide the next. The look-up itself has the system's own timeout.
+    Each of the host's addresses has that timeout from its own start, so that neither a slow line nor one that
+    swallows everything (IPv6 in many homes) hides the next.
 
     Raises:
         OSError: refused, unknown host, untrusted certificate, or timeout.
-        TlsFileError: a certificate or key cannot be used.
+        TlsFileError, PasswordFileError: a certificate, a key, or the proxy's password cannot be used.
+        ProxyError: the proxy cannot be reached, or refuses.
     """
     context = None
     if endpoint.tls:
         # IoT Core accepts MQTT with certificates on the port of HTTPS, if asked by this protocol name.
         context = endpoint.tls.context((_ALPN_OF_AWS,) if endpoint.port == 443 else ())
-    addresses = _look_up(endpoint.host, endpoint.port)
-    deadline = monotonic() + endpoint.connect_timeout_s
-    connected = _connect_first(addresses, deadline, wait)
+    first, timeout_s = endpoint.proxy or endpoint, endpoint.connect_timeout_s
+    try:
+        connected = _connect_first(_look_up(first.host, first.port, timeout_s), timeout_s, wait)
+    except OSError as error:
+        if endpoint.proxy is None:
+            raise
+        from eventplane_mqtt.proxy import failure
+
+        raise failure(
+            endpoint, str(error), "see that its host and port are right, and that it is up"
+        ) from error
     try:
         if connected.family != socket.AF_UNIX:
             _tune(connected, endpoint.keepalive_s)
+        if endpoint.proxy is not None:
+            from eventplane_mqtt.proxy import open_tunnel  # only where it is used: it costs memory
+
+            open_tunnel(connected, endpoint, wait, monotonic() + timeout_s)
         if context is None:
             return Transport(connected)
         from eventplane_mqtt.tls import TlsTransport  # only now: it costs memory
@@ -51,51 +80,126 @@ def dial(endpoint: Endpoint, wait: Wait) -> Transport:
         wrapped = context.wrap_socket(connected, server_hostname=name, do_handshake_on_connect=False)
         connected = wrapped
         transport = TlsTransport(wrapped)
-        while events := transport.handshake():
-            wait(transport.fileno(), events, deadline)
+        deadline, events = monotonic() + timeout_s, transport.handshake()
+        while events and wait([transport.fileno()], events, deadline):
+            events = transport.handshake()
     except BaseException:
         connected.close()
         raise
+    if events:
+        transport.close()
+        raise TimeoutError("the handshake of TLS got no answer in time")
     return transport
 
 
-def _look_up(host: str, port: int) -> Sequence[_Address]:
+class _LookUp(threading.Thread):
+    """Asks the system for the addresses of `host`, which takes as long as its name servers like.
+
+    Who wants the same while it is in flight waits for the same answer, so there is one thread for each name.
+    """
+
+    in_flight: Final[dict[tuple[str, int], _LookUp]] = {}
+    lock: Final = threading.Lock()
+
+    def __init__(self, host: str, port: int) -> None:
+        super().__init__(name=f"look-up-{host}", daemon=True)
+        self.answer: Sequence[_Address] | Exception = ()
+        self._asked = host, port
+
+    def run(self) -> None:
+        try:
+            self.answer = socket.getaddrinfo(*self._asked, type=socket.SOCK_STREAM)
+        except Exception as error:  # noqa: BLE001 - raised by all who wait for it
+            self.answer = error
+        with self.lock:
+            del self.in_flight[self._asked]
+
+    @classmethod
+    def of(cls, host: str, port: int) -> _LookUp:
+        """Return the look-up that is in flight, or a new one."""
+        with cls.lock:
+            if (found := cls.in_flight.get((host, port))) is None:
+                found = cls(host, port)
+                found.start()
+                cls.in_flight[host, port] = found
+        return found
+
+
+def _look_up(host: str, port: int, timeout_s: float) -> Sequence[_Address]:
     if is_socket(host):
         return [(socket.AF_UNIX, socket.SOCK_STREAM, 0, "", host)]
-    try:
-        return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except ValueError as error:
+    look_up = _LookUp.of(host, port)
+    look_up.join(timeout_s)
+    answer, servers = look_up.answer, "see the device's name servers"
+    if look_up.is_alive():
+        raise TimeoutError(f"look-up of {host} gave no answer in {timeout_s:g} s; {servers}")
+    if isinstance(answer, socket.gaierror):
+        remedy = servers if answer.errno == socket.EAI_AGAIN else "see that it is the right name"
+        raise OSError(f"look-up of {host} failed: {answer.strerror}; {remedy}") from answer
+    if isinstance(answer, ValueError):
         # Python's own, before the system is asked: two dots in a row, a label that is too long.
-        raise OSError(f"{host!r} is no host name") from error
+        raise OSError(f"{host!r} is no host name") from answer
+    if isinstance(answer, Exception):
+        raise answer
+    return answer
 
 
-def _connect_first(addresses: Sequence[_Address], deadline: float, wait: Wait) -> socket.socket:
+def _interleaved(addresses: Sequence[_Address]) -> list[_Address]:
+    """Return the first addresses, the families in turn, that of the first address first (RFC 8305, 4)."""
+    families = {each[0]: [other for other in addresses if other[0] == each[0]] for each in addresses}
+    return [each for each in chain(*zip_longest(*families.values())) if each][:MOST_ADDRESSES]
+
+
+def _connect_first(addresses: Sequence[_Address], timeout_s: float, wait: Wait) -> socket.socket:
+    """Return the first connection; attempts begin staggered, or at once when one fails (RFC 8305, 5)."""
+    left = _interleaved(addresses)
     failure: OSError = OSError("the name has no address")
-    for index, (family, kind, protocol, _, address) in enumerate(addresses):
-        now = monotonic()
-        share = now + (deadline - now) / (len(addresses) - index)
-        attempt = socket.socket(family, kind, protocol)
-        try:
-            attempt.setblocking(False)
-            _connect(attempt, address, share, wait)
-        except OSError as error:
+    deadlines: dict[socket.socket, float] = {}
+    begin_at = -inf
+    try:
+        while left or deadlines:
+            if left and (not deadlines or monotonic() >= begin_at):
+                try:
+                    deadlines[_begin(left.pop(0))] = monotonic() + timeout_s
+                    begin_at = monotonic() + STAGGER_S
+                except OSError as error:
+                    failure = error
+                continue
+            by_file = {each.fileno(): each for each in deadlines}
+            ready = wait(by_file, POLLOUT, min([*deadlines.values(), begin_at if left else inf]))
+            for file, attempt in by_file.items():
+                if file in ready:
+                    code = attempt.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+                    failure = OSError(code, strerror(code))
+                    if not code:
+                        del deadlines[attempt]
+                        return attempt
+                elif deadlines[attempt] <= monotonic():
+                    failure = TimeoutError("no answer in time")
+                else:
+                    continue
+                del deadlines[attempt]
+                attempt.close()
+                begin_at = -inf
+        raise failure
+    finally:
+        for attempt in deadlines:
             attempt.close()
-            failure = error
-        except BaseException:
-            attempt.close()
-            raise
-        else:
-            return attempt
-    raise failure
 
 
-def _connect(attempt: socket.socket, address: Any, deadline: float, wait: Wait) -> None:
-    code = attempt.connect_ex(address)
-    if code == EINPROGRESS:
-        wait(attempt.fileno(), POLLOUT, deadline)
-        code = attempt.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-    if code:
+def _begin(address: _Address) -> socket.socket:
+    family, kind, protocol, _, to = address
+    attempt = socket.socket(family, kind, protocol)
+    try:
+        attempt.setblocking(False)
+        code = attempt.connect_ex(to)
+    except BaseException:
+        attempt.close()
+        raise
+    if code not in (0, EINPROGRESS):
+        attempt.close()
         raise OSError(code, strerror(code))
+    return attempt
 
 
 def _tune(connected: socket.socket, keepalive_s: int) -> None:

@@ -23,6 +23,10 @@ MAX_PACKET_BYTES: Final = 1024 * 1024
 """Largest packet that we accept, bytes. Four times what our Mosquitto profile lets through. No setting: it
 only bounds the memory that one packet of a broker can take, and no device gains by another value."""
 
+MOST_ADDRESSES: Final = 16
+STAGGER_S: Final = 0.25
+"""Attempts to connect to the addresses of one name, and the pause between two (RFC 8305, 5 and 8)."""
+
 MAX_PASSWORD_BYTES: Final = 1024
 """A longer password file is the wrong file."""
 
@@ -151,12 +155,22 @@ class BrokerAddress(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class Proxy:
+    """An HTTP proxy at `host` and `port` that connects us with a broker, and our `login` there, if any."""
+
+    host: str
+    port: int
+    login: Login | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Endpoint:
     """A broker, our identity and our subscriptions.
 
-    `host` is a name, an address or the path of a Unix socket, where `port` means nothing.
+    `host` is a name, an address or the path of a Unix socket, where `port` means nothing. Behind a `proxy` it
+    is the proxy that looks up the name.
 
-    `keepalive_s` (0: none, at most 65535) and `connect_timeout_s` in seconds.
+    `keepalive_s` (0: none, at most 65535) and `connect_timeout_s`, which is for each step, in seconds.
 
     Without `needs_subscriptions` a connection is up even if the broker refuses the subscriptions.
 
@@ -173,6 +187,7 @@ class Endpoint:
     needs_subscriptions: bool = True
     tls: TlsFiles | PinnedCertificate | None = None
     login: Login | None = None
+    proxy: Proxy | None = None
     protocol: Literal["3.1.1", "5"] = "3.1.1"
     max_packet_bytes: int = MAX_PACKET_BYTES
 
@@ -180,6 +195,14 @@ class Endpoint:
     def version(self) -> int:
         """The protocol level of CONNECT."""
         return 5 if self.protocol == "5" else 4
+
+
+def longest_connect_s(connect_timeout_s: float) -> float:
+    """Return the seconds after which a connection that is neither up nor over hangs: each step took its time.
+
+    These are look-up, addresses, proxy, TLS, CONNECT and SUBSCRIBE.
+    """
+    return 6 * connect_timeout_s + MOST_ADDRESSES * STAGGER_S
 
 
 def is_socket(host: str) -> bool:

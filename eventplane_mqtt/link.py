@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from eventplane_mqtt.endpoint import BrokerAddress
+from eventplane_mqtt.endpoint import BrokerAddress, longest_connect_s
 from eventplane_mqtt.mailbox import LinkName, Share
 from eventplane_mqtt.reasons import HUNG_UP
 
@@ -20,9 +20,6 @@ class BrokerConnection(Protocol):
 
     @property
     def resumed(self) -> bool: ...
-
-    @property
-    def unanswered(self) -> str: ...
 
     def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> int: ...
 
@@ -112,8 +109,8 @@ class Link:
         self.complaint: str | None = None
         self._dial = dial
         self._backoff = backoff
-        # The connection has timeouts of its own, for dialling, CONNACK and SUBACK: this one comes after them.
-        self._give_up_s = 3 * connect_timeout_s
+        # The connection has timeouts of its own, one for each step: this one comes after them.
+        self._give_up_s = longest_connect_s(connect_timeout_s)
         self._connection: BrokerConnection | None = None
         self._closed = False
         self._failures = 0
@@ -142,7 +139,7 @@ class Link:
         if self.up or self._closed or now < self._act_at:
             return
         if self._connection is not None:
-            self.reset(f"no answer to {self._connection.unanswered}", now)
+            self.reset(f"neither connected nor refused within {self._give_up_s:g} s", now)
             return
         self.generation += 1
         self._act_at = now + self._give_up_s

@@ -116,11 +116,14 @@ def start_home(
     """Start the home of `thing` in `directory`, its forwarder on `machine`, and wait until it logs `ready`.
 
     The spool is on `disk`, which is mounted beneath that directory, or beside the other files. With
-    `has_own_clock` the forwarder's wall clock can be set, where `machine` and libfaketime allow it.
+    `has_own_clock` the wall clock of both programs can be set, where `machine` and libfaketime allow it.
     """
     machine = machine or ThisMachine()
     link = network.link(thing.host, thing.port)
-    broker = start_mosquitto(supervisor, f"mosquitto-{thing.name}", directory / "mosquitto")
+    clock = FakeClock.found(directory / "clock") if has_own_clock and machine.has_clock else None
+    environment = {**os.environ, **(clock.environment if clock else {})}
+    mosquitto = f"mosquitto-{thing.name}", directory / "mosquitto"
+    broker = start_mosquitto(supervisor, *mosquitto, env=environment)
     compiled = directory / CONTRACT
     compiled.write_bytes(contract.canonical)
     spool = (disk.path if disk else directory) / "spool.db"
@@ -129,13 +132,12 @@ def start_home(
             shutil.copy(file, directory)
     settings = directory / "forwarder.toml"
     settings.write_text(_settings(thing, str(spool.relative_to(directory)), broker.port, link.port, rule))
-    clock = FakeClock.found(directory / "clock") if has_own_clock and machine.has_clock else None
     forwarder = supervisor.start(
         f"forwarder-{thing.name}",
         # A SIGHUP before it has a handler must not end it: systemd's reload waits until the service is ready.
         # On an emulated processor it cannot be seen from outside whether it has one.
         ["env", "--ignore-signal=HUP", *machine.command(settings)],
-        env={**os.environ, "PYTHONPATH": str(ROOT), **(clock.environment if clock else {})},
+        env={**environment, "PYTHONPATH": str(ROOT)},
         # Before the first subscription the broker keeps no message.
         ready=ready,
         ready_seconds=_START_S,

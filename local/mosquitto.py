@@ -37,7 +37,11 @@ class Access:
 
 
 def start_mosquitto(
-    supervisor: Supervisor, name: str, directory: Path, access: Access | None = None
+    supervisor: Supervisor,
+    name: str,
+    directory: Path,
+    access: Access | None = None,
+    env: Mapping[str, str] | None = None,
 ) -> Broker:
     """Start a broker with the device's profile on a free port of the loopback interface.
 
@@ -46,6 +50,7 @@ def start_mosquitto(
         name: names the child and its log.
         directory: for its configuration and database; created if needed.
         access: restricts the services; by default every client may do everything.
+        env: its whole environment; ours if None.
 
     Raises:
         ToolMissingError: Mosquitto is not installed.
@@ -55,7 +60,7 @@ def start_mosquitto(
     directory.mkdir(parents=True, exist_ok=True)
     port = free_port()
     profile = _local_profile(port, directory.resolve(), access)
-    return Broker(port, start_configured(supervisor, name, directory, profile, port))
+    return Broker(port, start_configured(supervisor, name, directory, profile, port, env))
 
 
 @dataclass(frozen=True)
@@ -89,12 +94,18 @@ def start_cloud_broker(
 
 
 def start_configured(
-    supervisor: Supervisor, name: str, directory: Path, configuration: str, port: int
+    supervisor: Supervisor,
+    name: str,
+    directory: Path,
+    configuration: str,
+    port: int,
+    env: Mapping[str, str] | None = None,
 ) -> Child:
     """Start a broker with this `configuration`, which listens on `port` of the loopback interface."""
     file = directory.resolve() / "mosquitto.conf"
     file.write_text(configuration)
-    return supervisor.start(name, [find_mosquitto(), "-c", str(file)], ready=lambda: is_listening(port))
+    command = [find_mosquitto(), "-c", str(file)]
+    return supervisor.start(name, command, env=env, ready=lambda: is_listening(port))
 
 
 def profile_number(setting: str) -> int:

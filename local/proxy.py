@@ -107,10 +107,7 @@ class _Handler(BaseHTTPRequestHandler):
         with socket.create_connection((host, int(port))) as cloud:
             head = [self.requestline, *(f"{name}: {value}" for name, value in self.headers.items()), "", ""]
             cloud.sendall("\r\n".join(head).encode("latin-1"))
-            back = threading.Thread(target=_copy, args=(cloud.recv, self.connection), daemon=True)
-            back.start()
-            _copy(self.rfile.read1, cloud)
-            back.join()
+            pass_on_both_ways(self.rfile.read1, self.connection, cloud)
 
     def _pass_on(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
@@ -146,6 +143,14 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, *_: Any) -> None:
         """Nothing is logged."""
+
+
+def pass_on_both_ways(read: Callable[[int], bytes], line: socket.socket, other: socket.socket) -> None:
+    """Send what `read` returns of `line` to the `other` side, and back, until one of both has closed."""
+    back = threading.Thread(target=_copy, args=(other.recv, line), daemon=True)
+    back.start()
+    _copy(read, other)
+    back.join()
 
 
 def _copy(read: Callable[[int], bytes], to: socket.socket) -> None:

@@ -11,6 +11,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Self
 
+from local.proxy import pass_on_both_ways
+
 
 @dataclass(frozen=True)
 class Received:
@@ -46,6 +48,18 @@ def says(*parts: bytes) -> Play:
     def play(line: socket.socket, _end: threading.Event) -> bool:
         for part in parts:
             line.sendall(part)
+        return False
+
+    return play
+
+
+def tunnel(port: int) -> Play:
+    """What a proxy does at CONNECT: all that follows passes to `port` of this machine, and back."""
+
+    def play(line: socket.socket, _end: threading.Event) -> bool:
+        with socket.create_connection(("127.0.0.1", port)) as target:
+            line.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
+            pass_on_both_ways(line.recv, line, target)
         return False
 
     return play

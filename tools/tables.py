@@ -159,7 +159,8 @@ def channel_table() -> str:
             accepts += ", or [a protocol that a package adds](../how-to/protocols.md)"
         rows.append([f"`transport` of a {kind}", f"`{transports[0]}`", accepts, "what carries the channel"])
     rows += [_setting_row(name, each) for name, each in [*WORDS.items(), *NUMBERS.items()]]
-    rows.append(["`receipts`", "`false`", "`true` or `false`", RECEIPTS])
+    default = "`false`; of a device service's urgent outbox `true`"
+    rows.append(["`receipts`", default, "`true` or `false`", RECEIPTS])
     return _table(_SETTING_HEAD, rows)
 
 

@@ -14,6 +14,7 @@ from edge.provisioning.exchange import Created, Exchange, Registered, Request
 from edge.settings import CloudSettings
 from eventplane.topics import CLAIM_CLIENT_PREFIX, RENEWAL_CLIENT_PREFIX
 from eventplane_mqtt import Connection, Endpoint, TlsFiles
+from eventplane_mqtt.endpoint import longest_connect_s
 from eventplane_mqtt.mailbox import Connected, Disconnected, LinkName, Mailbox, Message, Received
 
 _CLOSE_S = 2.0
@@ -83,6 +84,7 @@ class MqttCloud:
                 connect_timeout_s=self.settings.connect_timeout_s,
                 subscriptions=topics,
                 tls=tls,
+                proxy=self.settings.proxy,
             )
         )
 
@@ -106,11 +108,13 @@ class _BlockingConnection:
 
     def wait_connected(self, connect_timeout_s: float) -> None:
         """Wait until the connection is up. Raises `UnreachableError`."""
-        # A second timeout, in case the one of the connection fails.
-        deadline = monotonic() + 2 * connect_timeout_s
+        # A second timeout, in case those of the connection fail.
+        give_up_s = longest_connect_s(connect_timeout_s)
+        deadline = monotonic() + give_up_s
         while not isinstance(report := self._next(deadline), Connected):
             if report is None:
-                raise UnreachableError(self._client_id, "no answer to CONNECT or SUBSCRIBE")
+                problem = f"neither connected nor refused within {give_up_s:g} s"
+                raise UnreachableError(self._client_id, problem)
 
     def ask(self, request: Request, exchange: Exchange, timeout_s: float) -> Created | Registered:
         """Send `request` and return the result of its answer. Raises `ProvisioningError`."""

@@ -136,7 +136,10 @@ a function that dies spend receives. Ours: at 180 s each, two and a half hours o
 time, before good events go to the dead-letter queue.
 """
 
-RECEIPTS = "the reader confirms each event after handling it, not at reception"
+RECEIPTS = (
+    "of a device service: the inbox's reader confirms each event after handling it, not at reception; the "
+    "outbox's sender repeats each event until the forwarder has stored it, as the client library always does"
+)
 
 
 def read_channel(participant: str, kind: ParticipantKind, section: Section) -> Channel:
@@ -145,6 +148,8 @@ def read_channel(participant: str, kind: ParticipantKind, section: Section) -> C
     box = section.path.rsplit(".", 1)[-1]
     guarantee = read_guarantee(section) or _GUARANTEE.default
     ordering = _ORDERING.read("ordering", section)
+    priority = _PRIORITY.read("priority", section)
+    is_urgent_service = kind is ParticipantKind.DEVICE_SERVICE and priority is Priority.URGENT
     when_full = _WHEN_FULL.read("when_full", section)
     if when_full is not WhenFull.REFUSE and (kind is ParticipantKind.CLOUD_SERVICE or box == "inbox"):
         section.fault(
@@ -176,13 +181,14 @@ def read_channel(participant: str, kind: ParticipantKind, section: Section) -> C
         box=box,
         transport=transport,
         delivery_guarantee=guarantee,
-        priority=_PRIORITY.read("priority", section),
+        priority=priority,
         ordering=ordering,
         expiry_s=_number("expiry_s", section),
         batching_delay_ms=_number("batching_delay_ms", section) or 0,
         retention_s=retention_s,
         max_receives=_number("max_receives", section, OUTBOX_RECEIVES if box == "outbox" else None) or 0,
-        receipts=section.boolean("receipts", default=False),
+        # Until the forwarder has stored an event, only its sender is sure to have it.
+        receipts=section.boolean("receipts", default=box == "outbox" and is_urgent_service),
         when_full=when_full,
         webhook=webhook,
         downlink=downlink,

@@ -150,7 +150,7 @@ class Channel:
         retention_s: seconds for which a queue keeps an event.
         give_up_after_s: seconds after its first failure for which an event is tried; None: as `retries` says.
         max_receives: receives that end without a settlement before an event is given up.
-        receipts: whether the reader confirms each event after handling it, not at reception.
+        receipts: whether the reader confirms each event after handling it, an outbox's after storing it.
         when_full: what happens to new events when the device's store has no room for their priority.
         webhook: how its events are posted to an endpoint; None: a program reads the queue.
         downlink: how a device's inbox delivers events of types that declare nothing.

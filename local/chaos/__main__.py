@@ -5,10 +5,12 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import shutil
 import sys
 
 from benchmarks.results import write
 from eventplane.errors import EventPlaneError
+from local.chaos import boots
 from local.chaos.run import run
 from local.chaos.scenarios import SCENARIOS, Scenario
 from local.chaos.schedule import ScheduleError
@@ -18,12 +20,15 @@ from local.errors import LocalError
 from local.process import run_lock
 
 OUTPUT = ROOT / "build" / "chaos"
+BOOTS = "boots"
 CLOCK = "wall clock, everything on one machine"
 
 
 def main() -> int:
     """Run one scenario, print its figures and write them."""
     arguments = _arguments()
+    if arguments.scenario == BOOTS:
+        return _boots(arguments)
     scenario = SCENARIOS[arguments.scenario].within(arguments.seconds, arguments.events)
     try:
         with run_lock(OUTPUT / f"{scenario.name}.lock"):
@@ -34,6 +39,19 @@ def main() -> int:
     except KeyboardInterrupt:
         print("stopped; everything that was started has ended", file=sys.stderr)
         return 130
+
+
+def _boots(arguments: argparse.Namespace) -> int:
+    folder = OUTPUT / BOOTS
+    with run_lock(OUTPUT / f"{BOOTS}.lock"):
+        (OUTPUT / f"{BOOTS}.json").unlink(missing_ok=True)
+        shutil.rmtree(folder, ignore_errors=True)
+        logging.basicConfig(filename=OUTPUT / f"{BOOTS}.log", filemode="w", level=logging.INFO)
+        verdict, found = boots.run(arguments.boots, arguments.seed, folder)
+        command = f"python -m local.chaos {' '.join(sys.argv[1:])}"
+        more = {"lost": verdict.lost, "under_another_thing": verdict.under_another}
+        write(BOOTS, found, command, CLOCK, OUTPUT, more)
+    return int(any(each.met is False for each in found))
 
 
 def _play(scenario: Scenario, arguments: argparse.Namespace) -> int:
@@ -59,7 +77,8 @@ def _play(scenario: Scenario, arguments: argparse.Namespace) -> int:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m local.chaos", description="Breaks the plane on purpose.")
-    parser.add_argument("scenario", choices=SCENARIOS)
+    parser.add_argument("scenario", choices=[*SCENARIOS, BOOTS])
+    parser.add_argument("--boots", type=int, default=boots.BOOTS, help="of the scenario boots")
     parser.add_argument("--seed", type=int, default=1, help="of the schedule")
     parser.add_argument("--seconds", type=float, help="how long it goes on, faults and sending")
     parser.add_argument("--events", type=int, help="of each home")

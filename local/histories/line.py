@@ -129,8 +129,6 @@ class Dialled:
         self._flush_soon()
         return mid
 
-    unanswered = "CONNECT"
-
     def ping(self) -> int:
         mid = self._session.ping()
         self._flush_soon()

@@ -12,6 +12,7 @@ from contract import load_contract
 from eventplane.batch import pack
 from eventplane.envelope import Envelope, write_event
 from eventplane.topics import basic_ingest_topic, urgent_rule
+from local.chaos import boots
 from local.chaos.clouds import StandIn
 from local.chaos.load import ALARMS, KEYWORD, MOTION, READINGS, SERVICES
 from local.chaos.run import RunResult, run
@@ -61,6 +62,11 @@ def test_a_stolen_arrival_fails_the_run(outcome: RunResult) -> None:
     document = summary(replace(outcome, verdicts=verdicts), {"homes": 2})
     assert document["verdict"] == "failed"
     assert not document["audit_agrees"]
+
+
+def test_no_boot_loses_an_acknowledged_alarm_without_a_report(tmp_path: Path) -> None:
+    _, found = boots.run(20, SEED, tmp_path / "run")
+    assert [each.name for each in found if each.met is False] == []
 
 
 def test_an_alarm_does_not_wait_behind_the_backlog_of_other_events(tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ WIRING = {
     "edge/discovery.py": "is a command: it waits for signals",
     "edge/provisioning/command.py": "is a command: it waits for signals",
     "eventplane_mqtt/connection.py": "has the thread of a real socket; whoever makes a link passes in `dial`",
-    "eventplane_mqtt/dial.py": "connects a real socket, for the connection",
+    "eventplane_mqtt/dial.py": "connects a real socket, and asks the system for names in a thread",
     "eventplane_mqtt/mailbox.py": "joins the threads of connections and the loop, which gets a `wait`",
     "eventplane_mqtt/discovery/dns_sd.py": "has the thread of a library that browses the network",
     "eventplane_client/connection.py": "wires the clients; programs connect in several threads",

@@ -29,6 +29,7 @@ from local.certificates import Authority
 from local.mosquitto import Broker, start_cloud_broker, start_mosquitto
 from local.ports import free_port
 from local.process import Child, Supervisor
+from tests.endpoint import EndpointServer, tunnel
 from tests.eventually import eventually
 from tests.integration.mqtt import TestClient
 
@@ -237,6 +238,16 @@ def cloud(supervisor: Supervisor, tmp_path: Path, authority: Authority) -> Itera
 def home_contract() -> Contract:
     """What the forwarder of `home` runs by: the shipped contract, unless a module has its own fixture."""
     return load_contract()
+
+
+@pytest.fixture
+def proxy(cloud: RecordingCloud, monkeypatch: pytest.MonkeyPatch) -> Iterator[EndpointServer]:
+    """The only way to the cloud for programs that start from now on: they are given a port of nobody."""
+    with EndpointServer(*[tunnel(cloud.port)] * 100) as server:
+        monkeypatch.setenv("EVENTPLANE_CLOUD_PORT", "443")
+        monkeypatch.setenv("EVENTPLANE_CLOUD_PROXY_HOST", "127.0.0.1")
+        monkeypatch.setenv("EVENTPLANE_CLOUD_PROXY_PORT", str(server.port))
+        yield server
 
 
 MakeHome = Callable[..., Home]

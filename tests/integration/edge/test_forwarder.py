@@ -13,10 +13,12 @@ import pytest
 from eventplane.device_reports import STARTED
 from eventplane.envelope import Envelope
 from eventplane.names import EPOCH, SEQUENCE
+from tests.endpoint import EndpointServer
 from tests.integration.edge.conftest import (
     SECONDS,
     THING,
     Home,
+    MakeHome,
     RecordingCloud,
     event,
     ids,
@@ -47,6 +49,16 @@ def test_events_reach_the_cloud_numbered_and_unchanged_and_are_counted(
     assert home.metric('eventplane_pending{destination="device.outbox",priority="normal"}') == 0
     assert home.metric('eventplane_connects_total{link="local"}') == 1
     assert home.metric("process_resident_memory_bytes") > 5e6
+
+
+def test_behind_a_firewall_both_ways_lead_through_the_proxy(
+    make_home: MakeHome, cloud: RecordingCloud, proxy: EndpointServer
+) -> None:
+    home = make_home(cloud.port)
+    service = home.connect("health-service")
+    send(service, 0, 3)
+    wait_for(lambda: cloud.has(ids(3)))
+    assert {each.target for each in proxy.received} == {"127.0.0.1:443"}
 
 
 @pytest.mark.source("P1", "P10")

@@ -23,6 +23,7 @@ from local.certificates import Authority
 from local.mosquitto import Broker
 from local.ports import free_port
 from local.process import Child, Supervisor
+from tests.endpoint import EndpointServer
 from tests.integration.edge.conftest import SECONDS, THING, RecordingCloud, wait_for
 from tests.integration.edge.provisioning_service import CREATE, CREATE_WITH_KEY, REGISTER, TEMPLATE, FakeAws
 
@@ -107,7 +108,7 @@ def device(supervisor: Supervisor, tmp_path: Path, cloud: RecordingCloud, claim:
 
 
 def test_a_device_with_a_claim_comes_to_a_certificate_that_connects(
-    device: Device, aws: FakeAws, line: MqttCloud
+    device: Device, aws: FakeAws, line: MqttCloud, proxy: EndpointServer
 ) -> None:
     assert "a new certificate is in use" in device.provision()
     assert aws.registered == [{"certificateOwnershipToken": "token-1", "parameters": {"SerialNumber": THING}}]
@@ -116,6 +117,9 @@ def test_a_device_with_a_claim_comes_to_a_certificate_that_connects(
     line.try_pair(device.pair)
     assert "needs no renewal" in device.provision()
     assert aws.created == 1
+    # As the claim, and with the new certificate.
+    assert len(proxy.received) > 1
+    assert {each.target for each in proxy.received} == {"127.0.0.1:443"}
 
 
 def test_after_refusals_a_key_from_the_cloud_is_stored_and_not_logged(

@@ -294,6 +294,19 @@ UNUSUAL: list[tuple[str, Any]] = [
 ]
 
 
+@pytest.mark.parametrize("given", [None, True, False])
+@pytest.mark.parametrize("priority", Priority)
+@pytest.mark.parametrize("box", ["inbox", "outbox"])
+@pytest.mark.parametrize("kind", ParticipantKind)
+def test_the_senders_of_urgent_events_on_a_device_wait_for_receipts_by_default(
+    kind: ParticipantKind, box: str, priority: Priority, given: bool | None
+) -> None:
+    settings = {"priority": priority} | ({} if given is None else {"receipts": given})
+    channel = read_channel("bell", kind, Section(box, settings, []))
+    default = (kind, box, priority) == (ParticipantKind.DEVICE_SERVICE, "outbox", Priority.URGENT)
+    assert channel.receipts is (default if given is None else given)
+
+
 @pytest.mark.parametrize(("setting", "value"), UNUSUAL)
 def test_every_unusual_setting_is_named(setting: str, value: Any) -> None:
     channel = replace(USUAL, **{setting: value})

@@ -105,7 +105,6 @@ class FakeWire:
     closed: bool = False
     abandoned: bool = False
     resumed: bool = True
-    unanswered: str = "CONNECT"
 
     def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> int:
         self.published.append((len(self.published) + 1, topic, payload))

@@ -14,9 +14,10 @@ from edge.delivery_queues import (
     VolatileQueue,
 )
 from edge.errors import SpoolCorruptError
+from edge.uptime_clock import UptimeClock
 from eventplane.reasons import Outcome
 from eventplane_mqtt.mailbox import Disconnected, LinkName
-from tests.unit.edge.fakes import ALARM, READING, Device, MakeDevice, contract, event
+from tests.unit.edge.fakes import ALARM, READING, Device, FakeClock, MakeDevice, contract, event
 
 LOCAL, CLOUD = LinkName.LOCAL, LinkName.CLOUD
 BEST_EFFORT = {"delivery_guarantee": "best_effort"}
@@ -30,7 +31,7 @@ def filled(*texts: str) -> tuple[VolatileQueue, list[tuple[str, str | None]]]:
         "display.inbox", BEST_EFFORT_RANK, lambda event, reason: ends.append((event.json[:1], reason))
     )
     for text in texts:
-        queue.put(VolatileEvent("display.inbox", READING, text, b""), 0)
+        queue.put(VolatileEvent("display.inbox", READING, text, b""), UptimeClock(FakeClock().uptime))
     return queue, ends
 
 
@@ -108,7 +109,7 @@ def test_while_a_connection_is_being_made_it_waits_and_when_that_fails_it_is_dro
         device.connect(CLOUD)
     elif outcome == "refused":
         device.turn(Disconnected(CLOUD, device.cloud_link.generation, "refused"))
-    device.turn(after=15.0)
+    device.turn(after=34.0)
     assert device.uplinked() == ([["e"]] if outcome == "connected" else [])
     assert device.not_stored() == ({} if outcome == "connected" else {("device.outbox", OFFLINE): 1})
 

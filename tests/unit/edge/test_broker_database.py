@@ -33,6 +33,18 @@ CHUNKS = [
     chunk(4, pack("=Q", 9)),
 ]
 GOOD = HEAD + b"".join(CHUNKS)
+# With a payload format indicator, a content type, and a subscription identifier.
+PROPERTIES = (
+    chunk(
+        2,
+        pack("=Qq", 10, 0) + pack(">IHHHHHBB", 1, 1, 5, 0, 5, 1883, 1, 0),
+        b"voice",
+        b"a/b/c",
+        b"\0",
+        b"\6\1\0\3\0\1j",
+    ),
+    chunk(3, pack(">QHHBBBB", 1, 1, 9, 1, 11, 0, 0), b"forwarder", b"\2\x0b\1"),
+)
 ENDS = {len(HEAD + b"".join(CHUNKS[:number])) for number in range(1, len(CHUNKS) + 1)}
 
 
@@ -59,6 +71,28 @@ def test_every_cut_and_every_block_of_zeros_over_a_head_is_found(database: Path)
     for torn in (bytes(len(GOOD)), HEAD, *cuts, *zeros):
         database.write_bytes(torn)
         assert find_damage(database)
+
+
+def test_zeros_over_a_text_or_properties_are_found(database: Path) -> None:
+    rich = GOOD + b"".join(PROPERTIES)
+    database.write_bytes(rich)
+    assert find_damage(database) == ""
+    for text in (b"voice", b"a/b/c", b"forwarder", b"a/#", b"\1\0\3", b"\3\0\1j", b"\x0b\1"):
+        at = rich.rindex(text)
+        database.write_bytes(rich[:at] + bytes(len(text)) + rich[at + len(text) :])
+        assert find_damage(database), text
+
+
+def test_a_broker_that_was_killed_is_named_until_it_stops_in_order(
+    database: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stopped = GOOD.replace(CHUNKS[0], chunk(1, pack("=QBB6x", 9, 1, 8)))
+    for content, is_named in ((stopped, False), (None, True), (GOOD, True), (stopped, False)):
+        if content is not None:
+            database.write_bytes(content)
+        assert main(["broker-database", "--database", str(database)]) == os.EX_OK
+        assert ("was killed or lost power" in capsys.readouterr().err) is is_named
+        assert find_damage(database) == ""
 
 
 def test_a_torn_one_is_kept_and_named_and_the_oldest_go(

@@ -23,6 +23,7 @@ from edge.settings import CloudSettings, HealthSettings, LocalSettings, Provisio
 from edge.system import SYSTEM
 from eventplane_mqtt import Login, PinnedCertificate
 from eventplane_mqtt.discovery.profile import limit_warnings
+from eventplane_mqtt.endpoint import Proxy
 from local.certificates import Authority
 from tests.unit.edge.fakes import contract
 
@@ -309,7 +310,7 @@ def test_a_device_that_makes_its_key_needs_openssl(
 
 
 @pytest.mark.parametrize(("mode", "problem"), [(0o600, None), (0o604, "(mode 604)"), (None, "No such file")])
-def test_a_password_for_the_homes_broker(
+def test_a_password_for_the_homes_broker_or_a_proxy(
     cloud: CloudSettings, tmp_path: Path, mode: int | None, problem: str | None
 ) -> None:
     file = tmp_path / "password"
@@ -318,8 +319,11 @@ def test_a_password_for_the_homes_broker(
         file.chmod(mode)
     local = LocalSettings(username="me", password_file=file)
     assert local.login == Login("me", file)
+    cloud = replace(cloud, proxy_host="proxy", proxy_username="me", proxy_password_file=file)
+    assert cloud.proxy == Proxy("proxy", 3128, local.login)
     problems = file_problems(settings(cloud, local=local), NOW)
-    assert [each.setting for each in problems] == (["local.password_file"] if problem else [])
+    named = ["local.password_file", "cloud.proxy_password_file"]
+    assert [each.setting for each in problems] == (named if problem else [])
     assert all(problem in each.problem and "secret" not in str(each) for each in problems if problem)
 
 

@@ -205,7 +205,7 @@ def test_irreplaceable_reports_do_not_expire_with_their_channel(make: MakeDevice
     device = make(connected=False, settled=False, plane=contract(expiry_s=10))
     device.send(event("e"), b"garbage")
     device.restart(connected=False)
-    device.turn(after=20.0)
+    device.turn(after=40.0)
     device.redial()
     for _ in range(3):
         device.acknowledge_all()

@@ -60,11 +60,13 @@ OUT_OF_RANGE = [
     ("cloud.mode", "bundle"),
     ("health.host", ""),
     *(
-        (f"{table}.host", each)
-        for table in ("local", "cloud", "health")
+        (f"{table}.host" if table != "proxy" else "cloud.proxy_host", each)
+        for table in ("local", "cloud", "health", "proxy")
         for each in ("mqtts://iot.example.com", "iot.example.com:8883", "[::1]", "::1]:8883", "a b", "u@home")
     ),
     ("cloud.host", "/run/mqtt.sock"),
+    ("cloud.proxy_host", "/run/proxy.sock"),
+    ("cloud.proxy_username", "me:too"),
     ("provisioning.template", "a b"),
     ("provisioning.keys", "both"),
     ("spool_capacity_bytes", 4 * 1024**2 - 1),
@@ -172,6 +174,13 @@ ELSEWHERE = ("iot.example.com", "127.0.0.1.example.com", "10.0.0.1")
     [
         ({}, {"LOCAL_PORT": "70000"}, "local.port", "; give TCP port from 1 to 65535"),
         ({}, {"CLOUD_KEY": PEM}, "cloud.key", "; give a path; needed for TLS"),
+        ({"cloud.proxy_host": "http://me:MIGHAgEA@proxy:3128"}, {}, "cloud.proxy_host", "; give a host name"),
+        (
+            {"cloud.proxy_host": "proxy", "cloud.host": "127.0.0.1", "cloud.tls": False},
+            {},
+            "cloud.tls",
+            "needs it",
+        ),
         ({"tihng": "x"}, {}, "tihng", "it is unknown; remove it, or did you mean thing?"),
         ({"cloud.keep_alive": 1}, {}, "cloud.keep_alive", "did you mean cloud.keepalive_s?"),
         ({}, {"CLOUD_HOTS": "x"}, "EVENTPLANE_CLOUD_HOTS", "did you mean EVENTPLANE_CLOUD_HOST?"),
@@ -209,13 +218,18 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, content: bytes | No
         load_settings(file, {})
 
 
-@pytest.mark.parametrize(("given", "missing"), [("username", "password_file"), ("password_file", "username")])
-def test_a_name_and_its_password_go_together(tmp_path: Path, given: str, missing: str) -> None:
-    (it,) = problems(tmp_path, {**COMPLETE, f"local.{given}": "x"})
-    assert (it.setting, it.problem) == (f"local.{missing}", "it is missing")
-    settings = load(tmp_path, {**COMPLETE, "local.username": "me", "local.password_file": "p"})
-    assert settings.local.login == Login("me", tmp_path / "p")
-    assert load(tmp_path, COMPLETE).local.login is None
+LOGIN = {"local.username": "me", "local.password_file": "p"}
+PROXY = {"cloud.proxy_host": "proxy", "cloud.proxy_username": "me", "cloud.proxy_password_file": "p"}
+
+
+@pytest.mark.parametrize(("given", "missing"), [(LOGIN, 0), (LOGIN, 1), (PROXY, 0), (PROXY, 1), (PROXY, 2)])
+def test_a_name_and_its_password_go_together(tmp_path: Path, given: dict[str, str], missing: int) -> None:
+    name = list(given)[missing]
+    (it,) = problems(tmp_path, {**COMPLETE, **{each: value for each, value in given.items() if each != name}})
+    assert (it.setting, it.problem) == (name, "it is missing")
+    settings, login = load(tmp_path, {**COMPLETE, **given}), Login("me", tmp_path / "p")
+    assert login in (settings.local.login, settings.cloud.proxy and settings.cloud.proxy.login)
+    assert (without := load(tmp_path, COMPLETE)).local.login is without.cloud.proxy is None
 
 
 def bounds() -> list[tuple[str, float]]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from dataclasses import replace
+from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -12,16 +14,19 @@ import pytest
 
 from edge.delivery_queues import SENT_UNSTORED, UNCONFIRMED
 from edge.errors import SpoolCorruptError, SpoolError, SpoolUnavailableError
+from edge.forwarder import Reload
 from edge.spool import Spool
 from edge.system import SYSTEM
 from edge.without_disk import FIRST_RETRY_S, MOST_RETRY_S, DiskWatch
 from eventplane.attributes import priority_of
 from eventplane.device_reports import DISK_FAILED, HEARTBEAT
 from eventplane.envelope import parse_event
+from eventplane.guarantee import lifetime_ms
 from eventplane.receipts import Receipt, digest, write_receipts
+from eventplane.values import timestamp
 from eventplane_mqtt.mailbox import LinkName
 from tests.unit.edge.disks import SmallDisk, fill_the_rest
-from tests.unit.edge.fakes import ALARM, CHORE, READING, Device, MakeDevice, contract, event
+from tests.unit.edge.fakes import ALARM, CHORE, READING, Device, MakeDevice, contract, damage, event
 
 LOCAL, CLOUD = LinkName.LOCAL, LinkName.CLOUD
 FULL = "spool_full"
@@ -281,6 +286,47 @@ def test_an_alarm_that_is_in_memory_when_the_disk_comes_back_is_not_given_up(
     for _ in range(5):
         device.confirm()
     assert set(device.ids_at("call")) == {f"a{number}" for number in range(5)}
+
+
+def disk_fails_and_comes_back(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = Disk(monkeypatch, "commit")
+    device.send(event("a"))
+    assert not device.spool.is_on_disk
+    disk.mended = True
+    device.turn(after=MOST_RETRY_S)
+    assert device.spool.is_on_disk
+
+
+def spool_is_damaged(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as failing:
+        damage(device, failing, "commit")
+        device.send(event("a"))
+    device.turn(after=MOST_RETRY_S)
+
+
+def uplink_and_inbox_change(device: Device, _: pytest.MonkeyPatch) -> None:
+    changed = contract(batching_delay_ms=100)
+    device.turn(Reload(changed), after=MOST_RETRY_S)
+
+
+@pytest.mark.parametrize("change", [disk_fails_and_comes_back, spool_is_damaged, uplink_and_inbox_change])
+def test_the_lifetime_of_what_only_memory_has_goes_on_in_another_spool_or_queue(
+    full: Device, monkeypatch: pytest.MonkeyPatch, change: Callable[[Device, pytest.MonkeyPatch], None]
+) -> None:
+    full.disconnect(CLOUD)
+    now = full.time.now()
+    mortal = {"time": timestamp(now), "expirytime": timestamp(now + timedelta(seconds=600))}
+    full.offer(event("fire", ALARM, **mortal))
+    accepted_ms = full.time.uptime().ms
+    (before,) = full.delivered("call")
+    full.turn(after=100.0)
+    make_room(full)
+    change(full, monkeypatch)
+    full.reconnect(CLOUD)
+    (sent,) = full.sent_up(ALARM)
+    assert lifetime_ms(sent) == accepted_ms + 600_000 - full.time.uptime().ms
+    full.reconnect(LOCAL)
+    assert full.delivered("call") == [before]
 
 
 def test_what_was_stored_before_goes_out_when_the_disk_is_back(

@@ -78,7 +78,7 @@ def test_an_alarm_does_not_wait_for_the_backoff_of_a_long_outage(
     make: MakeDevice, waiting: str, soon: bool
 ) -> None:
     device = make()
-    while (device.cloud_link.deadline() or 0) < device.time.seconds + 30:
+    while (device.cloud_link.deadline() or 0) < device.time.seconds + 35:
         device.turn(Disconnected(CLOUD, device.cloud_link.generation, "gone"), after=61)
     before = device.cloud_link.deadline()
     device.send(event("waits", waiting))

@@ -24,6 +24,9 @@ PRODUCT = {
     "profile": "/etc/mosquitto/mosquitto.conf",
     "username": "forwarder",
     "password_file": "/etc/eventplane/forwarder.password",
+    "proxy_host": "proxy.example.org",
+    "proxy_username": "ward-3",
+    "proxy_password_file": "/etc/eventplane/proxy.password",
 }
 """What a product fills in where the file has an empty text."""
 
