@@ -332,19 +332,23 @@ class MemoryTables:
         return True
 
     def page(self, table: str, selection: Selection) -> Page:
-        def rank(key: Item, item: Item) -> tuple[_Place, _Place]:
-            return (value_of(item[selection.sort]),) if selection.sort else (), _place(key)
+        def rank(place: _Place, item: Item) -> tuple[_Place, _Place]:
+            return (value_of(item[selection.sort]),) if selection.sort else (), place
 
-        found = [each for each in self._tables[table].values() if selection.takes(each[1])]
-        found.sort(key=lambda each: rank(*each))
-        if found and selection.after is not None:
-            last = rank({name: selection.after[name] for name in found[0][0]}, selection.after)
-            found = [each for each in found if rank(*each) > last]
-        shown = found[: selection.limit]
-        items = tuple(item for _, item in shown)
+        # A rank is of one item, so sorting compares ranks alone.
+        found = [
+            (rank(place, item), key, item)
+            for place, (key, item) in self._tables[table].items()
+            if selection.takes(item)
+        ]
+        if found and (after := selection.after) is not None:
+            last = rank(_place({name: after[name] for name in found[0][1]}), after)
+            found = [each for each in found if each[0] > last]
+        shown = sorted(found)[: selection.limit]
+        items = tuple(item for _, _, item in shown)
         if len(shown) == len(found):
             return Page(items, None)
-        key, item = shown[-1]
+        _, key, item = shown[-1]
         return Page(items, {**key, selection.sort: item[selection.sort]} if selection.sort else key)
 
 

@@ -41,6 +41,8 @@ _FEWER_SERVICES: Final = "have fewer cloud services in one plane, or let fewer o
 _SHORTER_NAMES: Final = "let fewer services ask, or choose shorter names for new ones"
 _SHORTER_ENVIRONMENT: Final = "choose a shorter name of the environment"
 
+_UNREAD: Final = "memory, or what others write: the page could not be read"
+
 
 @dataclass(frozen=True, slots=True)
 class Rule:
@@ -48,7 +50,8 @@ class Rule:
 
     `enforced` names who enforces it here, or, after `AWS alone: `, why that is not possible. `answer` is
     AWS's error code, or what AWS does instead; empty: the deployment fails, and `remedy` is what to do at
-    synthesis.
+    synthesis. `basis` is what the number rests on where neither the page, nor a copy of it, nor AWS's model
+    of the API was read.
     """
 
     name: str
@@ -58,6 +61,7 @@ class Rule:
     enforced: str
     answer: str = ""
     remedy: str = ""
+    basis: str = ""
 
     @property
     def code(self) -> str:
@@ -93,7 +97,9 @@ TRUST_POLICY: Final = _own("trust policy of a role", 2_048, "characters", source
 MANAGED_POLICY: Final = _policy("managed policy", 6_144, remedy=_SHORTER_NAMES)
 MANAGED_POLICIES: Final = _own("managed policies of a role", 10, "policies", source=_IAM)
 IOT_POLICY: Final = _policy("IoT policy", 2_048, source=_IOT, remedy=_SHORTER_ENVIRONMENT)
-QUEUE_POLICY: Final = _template("queue policy", 8_192, "bytes", source=f"{_SQS}policies.html")
+_queue_policy = partial(_template, source=f"{_SQS}policies.html")
+QUEUE_POLICY: Final = _queue_policy("queue policy", 8_192, "bytes")
+QUEUE_STATEMENTS: Final = _queue_policy("statements of a queue policy", 20, "statements")
 BUCKET_POLICY: Final = _own("bucket policy", 20_480, "bytes", source=f"{_S3}userguide/bucket-policies.html")
 KEY_POLICY: Final = _own(
     "key policy", 32_768, "bytes", source=f"{_AWS}kms/latest/developerguide/resource-limits.html"
@@ -104,11 +110,19 @@ JOB_TIMEOUT: Final = _own(
 )
 BUDGET_SUBSCRIBERS: Final = _own("addresses of a budget's notification", 10, "addresses", source=_BUDGETS)
 WIDGET_ALARMS: Final = _own(
-    "alarms in a widget", 100, "alarms", source=f"{_CLOUDWATCH}CloudWatch-Dashboard-Body-Structure.html"
+    "alarms in a widget",
+    100,
+    "alarms",
+    source=f"{_CLOUDWATCH}CloudWatch-Dashboard-Body-Structure.html",
+    basis=_UNREAD,
 )
 ALARM_ACTIONS: Final = _own("actions of an alarm, for each state", 5, "actions", source=_ALARM)
 SCHEDULE_INPUT: Final = _own(
-    "input of a schedule", 262_144, "bytes", source=f"{_SCHEDULER}UserGuide/scheduler-quotas.html"
+    "input of a schedule",
+    262_144,
+    "bytes",
+    source=f"{_SCHEDULER}UserGuide/scheduler-quotas.html",
+    basis=_UNREAD,
 )
 
 STACK_NAME: Final = _name("name of a stack", 128)
@@ -165,15 +179,23 @@ SQS_WAIT: Final = _queue("long poll", 20, "seconds")
 SQS_VISIBILITY: Final = _sqs("visibility timeout", 43_200, "seconds")
 SQS_RETENTION: Final = _sqs("retention of a queue", 14 * 86_400, "seconds", answer="InvalidAttributeValue")
 SQS_RECEIVES: Final = _queue(
-    "receives of a message (`maxReceiveCount`)", MAX_RECEIVES, "receives", answer="InvalidAttributeValue"
+    "receives of a message (`maxReceiveCount`)",
+    MAX_RECEIVES,
+    "receives",
+    answer="InvalidAttributeValue",
+    basis="the documentation of an AWS library (`QueueDlqProps`); the page has no number",
 )
 SQS_IN_FLIGHT: Final = _queue(
     "messages in flight of a standard queue", 120_000, "messages", answer="OverLimit"
 )
 SQS_FIFO_IN_FLIGHT: Final = _queue(
-    "messages in flight of a FIFO queue", 120_000, "messages", answer="no message, and no error"
+    "messages in flight of a FIFO queue",
+    120_000,
+    "messages",
+    source=f"{_SQS}fifo.html",
+    answer="no message, and no error",
 )
-SQS_FIFO_CALLS: Final = _queue(
+SQS_FIFO_CALLS: Final = _sqs(
     "calls of one operation of a FIFO queue",
     300,
     "a second",
@@ -196,6 +218,7 @@ DYNAMODB_WRITES: Final = _dynamodb(
     "a second",
     source=f"{_DYNAMODB}bp-partition-key-design.html",
     answer="ThrottlingException",
+    basis=_UNREAD,
     enforced="AWS alone: partitions are AWS's own; histories and chaos throttle tables instead",
 )
 S3_KEY: Final = Rule(
@@ -205,15 +228,27 @@ S3_DELETE: Final = Rule(
     "keys of one DeleteObjects", 1_000, "keys", f"{_S3}API/API_DeleteObjects.html", _CALLS, "MalformedXML"
 )
 
-_iot = partial(Rule, source=_IOT, enforced=_SIMULATOR)
+_iot = partial(Rule, source=_IOT)
 _mqtt = partial(
     _iot, enforced=_CALLS, answer="over MQTT the connection ends; over HTTPS InvalidRequestException"
 )
 IOT_MESSAGE: Final = _mqtt("MQTT payload", MAX_PAYLOAD_BYTES, "bytes")
 IOT_TOPIC: Final = _mqtt("topic, without `$aws/rules/RULE/`", 256, "bytes")
 IOT_LEVELS: Final = _mqtt("slashes in a topic, without `$aws/rules/RULE/`", 7, "slashes")
-IOT_PUBLISHES: Final = _iot("publishes of a connection", 100, "a second", answer="no acknowledgement")
-IOT_UNACKNOWLEDGED: Final = _iot("unacknowledged publishes to a client", 100, "publishes", answer="a delay")
+IOT_PUBLISHES: Final = _iot(
+    "publishes of a connection",
+    100,
+    "a second",
+    answer="no acknowledgement",
+    enforced=f"{_SIMULATOR}; a busy machine hands publishes to the emulated cloud late and at once",
+)
+IOT_UNACKNOWLEDGED: Final = _iot(
+    "unacknowledged publishes to a client",
+    100,
+    "publishes",
+    answer="a delay",
+    enforced=f"{_SIMULATOR}; the emulated cloud keeps no queue for a session that is connected",
+)
 IOT_THROUGHPUT: Final = _iot(
     "bytes of a connection",
     512 * 1024,
@@ -233,6 +268,7 @@ LAMBDA_CONCURRENCY: Final = _lambda(
     "executions",
     enforced=_CALLS,
     answer="TooManyRequestsException",
+    basis="what new accounts show: the page says only that they have fewer",
 )
 LAMBDA_UNRESERVED: Final = _lambda(
     "executions that cannot be reserved",
@@ -246,7 +282,7 @@ LAMBDA_BATCH: Final = _lambda(
     LAMBDA_PAYLOAD.most,
     "bytes",
     source=f"{_LAMBDA}invocation-eventsourcemapping.html",
-    enforced=_SIMULATOR,
+    enforced=_CALLS,
     answer="a smaller batch",
 )
 LAMBDA_CHAIN: Final = _lambda(
@@ -254,10 +290,17 @@ LAMBDA_CHAIN: Final = _lambda(
     16,
     "calls",
     source=f"{_LAMBDA}invocation-recursion.html",
-    enforced=_SIMULATOR,
+    enforced=_CALLS,
     answer="the message goes to the dead-letter queue",
 )
-LOG_LINE: Final = Rule("log event", 1024 * 1024, "bytes", _LOGS, _FRONT, "InvalidParameterException")
+LOG_EVENTS: Final = Rule(
+    "events of one PutLogEvents, with 26 for each",
+    1024 * 1024,
+    "bytes",
+    f"{_AWS}AmazonCloudWatchLogs/latest/APIReference/API_PutLogEvents.html",
+    _FRONT,
+    "InvalidParameterException",
+)
 
 _ALL: Final = [*globals().values(), *(rule for _, rule in NAMES.values())]
 RULES: Final = sorted(

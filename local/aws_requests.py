@@ -6,6 +6,8 @@ It needs the core only: the emulator's own Python imports it.
 from __future__ import annotations
 
 import json
+import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
@@ -133,8 +135,8 @@ MEASURES: Final[Mapping[str, Iterable[tuple[Rule, Callable[[Request], int]]]]] =
     "lambda Invoke Event": ((rules.LAMBDA_ASYNCHRONOUS, _payload),),
     "logs PutLogEvents": (
         (
-            rules.LOG_LINE,
-            lambda request: max((len(each["message"].encode()) for each in request["logEvents"]), default=0),
+            rules.LOG_EVENTS,
+            lambda request: sum(26 + len(each["message"].encode()) for each in request["logEvents"]),
         ),
     ),
 }
@@ -154,3 +156,18 @@ def broken_rule(service: str, operation: str, request: Request) -> Rule | None:
 def problem(rule: Rule) -> str:
     """Return the message of the answer to a request that breaks `rule`."""
     return f"{rule.name}: {rule.most:,} {rule.unit} at most ({rule.source})"
+
+
+_CALLS: Final = re.compile(r"([\w-]+):(\d+)")
+
+
+def calls_in_chain(trace: str) -> Counter[str]:
+    """Count the calls of each function in a chain of messages, by the `trace` header of its last one."""
+    _, _, lineage = trace.partition("Lineage=")
+    return Counter({name: int(calls) for name, calls in _CALLS.findall(lineage)})
+
+
+def with_call(trace: str, function: str) -> str:
+    """Return the `trace` header of what `function` sends after a message with this one."""
+    calls = calls_in_chain(trace) + Counter([function])
+    return "Lineage=" + ",".join(f"{name}:{number}" for name, number in calls.items())

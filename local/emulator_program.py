@@ -27,7 +27,8 @@ import threading
 import time
 import zipfile
 from collections.abc import Awaitable, Callable, Iterable
-from itertools import islice, takewhile
+from contextvars import ContextVar
+from itertools import accumulate, islice, takewhile
 from os import PathLike
 from pathlib import Path
 from types import SimpleNamespace
@@ -36,12 +37,20 @@ from xml.sax.saxutils import escape
 
 from ministack import app as emulator  # type: ignore[import-not-found, unused-ignore]
 from ministack.core import lambda_runtime  # type: ignore[import-not-found, unused-ignore]
-from ministack.services import iot, sqs  # type: ignore[import-not-found, unused-ignore]
+from ministack.services import iot, lambda_svc, sqs  # type: ignore[import-not-found, unused-ignore]
+from ministack.services.cloudformation import provisioners  # type: ignore[import-not-found, unused-ignore]
 
 sys.path.append(str(Path(__file__).parents[1]))  # this Python has no package of the plane
 
-from eventplane_aws.rules import SQS_FIFO_IN_FLIGHT, SQS_IN_FLIGHT, Rule
-from local.aws_requests import broken_rule, problem
+from eventplane_aws.rules import (
+    LAMBDA_BATCH,
+    LAMBDA_CHAIN,
+    SQS_FIFO_IN_FLIGHT,
+    SQS_IN_FLIGHT,
+    SQS_RECEIVES,
+    Rule,
+)
+from local.aws_requests import broken_rule, calls_in_chain, problem, with_call
 
 UNPACKED = Path(tempfile.gettempdir()) / "unpacked"
 
@@ -66,6 +75,9 @@ _lock = threading.Lock()
 _receive, _sweep, _expire = sqs._collect_msgs, sqs._dlq_sweep, sqs._expire_retained
 _send_message, _receive_message = sqs._act_send_message, sqs._act_receive_message
 _handle_packet = iot._WSSession.handle_packet
+_receive_for_function, _run_batch = sqs._receive_messages_for_esm, lambda_svc._run_sqs_batch
+_trace: ContextVar[str] = ContextVar("trace", default="")
+"""The trace header of the request to SQS, or of the invocation, that runs."""
 
 
 class Front:
@@ -118,6 +130,7 @@ def within_rules(service: str, handler: Handler) -> Handler:
     """Return a handler of `service` that refuses, as AWS does, requests that break a rule."""
 
     async def handle(method: str, path: str, headers: Any, body: bytes, query: Any) -> Any:
+        _trace.set(headers.get("x-amzn-trace-id", "") if service == "sqs" else "")
         rule = broken_rule(service, *_request(service, path, headers, body, query))
         if rule is None:
             return await handler(method, path, headers, body, query)
@@ -151,9 +164,12 @@ def _request(service: str, path: str, headers: Any, body: bytes, query: Any) -> 
 
 
 def send_message(data: dict[str, Any], url: str) -> dict[str, Any]:
-    """Send a message, alone or of a batch, that keeps the rules of messages."""
+    """Send a message, alone or of a batch, that keeps the rules of messages, with its sender's trace."""
     if rule := broken_rule("sqs", "SendMessage", data):
         raise sqs._Err(rule.code, problem(rule))
+    if trace := _trace.get():
+        system = {"AWSTraceHeader": {"DataType": "String", "StringValue": trace}}
+        data = {**data, "MessageSystemAttributes": system | (data.get("MessageSystemAttributes") or {})}
     sent: dict[str, Any] = _send_message(data, url)
     return sent
 
@@ -175,6 +191,45 @@ def _too_many(queue: Queue) -> Rule | None:
     now = time.time()
     hidden = sum(each["receive_count"] > 0 and each["visible_at"] > now for each in queue["messages"])
     return rule if hidden >= rule.most else None
+
+
+def receive_for_function(url: str, most: int) -> list[Message]:
+    """Receive a batch of a function, as many messages as fit a call."""
+    found: list[Message] = _receive_for_function(url, most)
+    sizes = accumulate(len(each["body"].encode()) for each in found)
+    fits = sum(size <= LAMBDA_BATCH.most for size in sizes)
+    for each in found[fits:]:
+        each |= {"visible_at": 0.0, "receive_count": each["receive_count"] - 1}
+    return found[:fits]
+
+
+def run_batch(mapping: Any, function: Any, event: Any, batch: list[Message], *queue: str) -> None:
+    """Let a function process a batch, but for messages in whose chain it was called too often: dead letters.
+
+    The function hands on the chain of the first of them; AWS does not document which.
+    """
+    name, going_on = mapping["FunctionName"], {}
+    for each in batch:
+        trace = with_call(each["sys"].get("AWSTraceHeader", ""), name)
+        if lambda_svc._recursive_loop_drop(name, function, calls_in_chain(trace)[name]):
+            each |= {"visible_at": 0.0, "receive_count": SQS_RECEIVES.most}
+        else:
+            going_on[each["id"]] = each, trace
+    if going_on:
+        _trace.set(next(iter(going_on.values()))[1])
+        records = [each for each in event["Records"] if each["messageId"] in going_on]
+        _run_batch(mapping, function, {"Records": records}, [each for each, _ in going_on.values()], *queue)
+
+
+def with_recursion(provision: Callable[..., Any], at: int) -> Callable[..., Any]:
+    """Let CloudFormation set `RecursiveLoop` of a function; the properties are the argument `at`."""
+
+    def provision_function(*arguments: Any, **more: Any) -> Any:
+        made = provision(*arguments, **more)
+        lambda_svc._functions[made[0]]["recursive_loop"] = arguments[at].get("RecursiveLoop")
+        return made
+
+    return provision_function
 
 
 async def handle_packet(session: Any, kind: int, flags: int, body: bytes) -> bool:
@@ -288,6 +343,12 @@ if __name__ == "__main__":
         "ReceiveMessage": receive_message,
         "DeleteMessageBatch": delete,
     }
+    sqs._receive_messages_for_esm = receive_for_function
+    lambda_svc._run_sqs_batch, lambda_svc.MAX_INVOKE_DEPTH = run_batch, LAMBDA_CHAIN.most
+    lambda_svc._xray_trace_id_for_invocation = lambda *_: _trace.get() or None
+    functions = provisioners._RESOURCE_HANDLERS["AWS::Lambda::Function"]
+    for step, at in (("create", 1), ("update", 2)):
+        functions[step] = with_recursion(functions[step], at)
     iot._WSSession.handle_packet = handle_packet
     for service, handler in emulator.SERVICE_HANDLERS.items():
         emulator.SERVICE_HANDLERS[service] = within_rules(service, handler)

@@ -180,6 +180,7 @@ SIZES: Final[Mapping[Rule, Sizes]] = {
     rules.MANAGED_POLICIES: _sizes("AWS::IAM::Role", "ManagedPolicyArns", of=_entries),
     rules.IOT_POLICY: _sizes("AWS::IoT::Policy", "PolicyDocument"),
     rules.QUEUE_POLICY: _sizes("AWS::SQS::QueuePolicy", "PolicyDocument"),
+    rules.QUEUE_STATEMENTS: _sizes("AWS::SQS::QueuePolicy", "PolicyDocument.Statement", of=_entries),
     rules.BUCKET_POLICY: _sizes("AWS::S3::BucketPolicy", "PolicyDocument"),
     rules.KEY_POLICY: _sizes("AWS::KMS::Key", "KeyPolicy"),
     rules.RULE_ACTIONS: _sizes("AWS::IoT::TopicRule", "TopicRulePayload.Actions", of=_entries),

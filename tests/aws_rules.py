@@ -112,13 +112,16 @@ CASES: Final[dict[Rule, Callable[[int], Case]]] = {
     rules.IOT_LEVELS: lambda n: _publish("x/" * n),
     rules.LAMBDA_PAYLOAD: _invoke,
     rules.LAMBDA_ASYNCHRONOUS: lambda n: _invoke(n, "Event"),
-    rules.LOG_LINE: lambda n: (
+    rules.LOG_EVENTS: lambda n: (
         "logs",
         "put_log_events",
         {
             "logGroupName": "rules",
             "logStreamName": "rules",
-            "logEvents": [{"timestamp": 1, "message": "x" * n}],
+            "logEvents": [
+                {"timestamp": 1, "message": "x" * (n - 152)},
+                {"timestamp": 1, "message": "x" * 100},
+            ],
         },
     ),
 }

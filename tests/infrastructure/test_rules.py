@@ -87,6 +87,7 @@ BREAKING: dict[Rule, Callable[[int], Template]] = {
     rules.MANAGED_POLICIES: lambda most: one("IAM::Role", ManagedPolicyArns=["x"] * most),
     rules.IOT_POLICY: lambda most: one("IoT::Policy", PolicyName="p", PolicyDocument=policy(most)),
     rules.QUEUE_POLICY: lambda most: one("SQS::QueuePolicy", PolicyDocument=policy(most)),
+    rules.QUEUE_STATEMENTS: lambda most: one("SQS::QueuePolicy", PolicyDocument={"Statement": [{}] * most}),
     rules.BUCKET_POLICY: lambda most: one("S3::BucketPolicy", PolicyDocument=policy(most)),
     rules.KEY_POLICY: lambda most: one("KMS::Key", KeyPolicy=policy(most)),
     rules.RULE_ACTIONS: lambda most: one("IoT::TopicRule", TopicRulePayload={"Actions": [{}] * most}),

@@ -30,9 +30,17 @@ def policy(statement: dict[str, Any]) -> str:
     return json.dumps({"Version": "2012-10-17", "Statement": [statement]})
 
 
+def make_role(cloud: CloudEndpoint, name: str) -> str:
+    """Create a role of functions that may use all queues, and return its ARN."""
+    iam = cloud.client("iam")
+    role = iam.create_role(RoleName=name, AssumeRolePolicyDocument=policy(LAMBDA))
+    queues = policy({**ANYTHING, "Action": "sqs:*"})
+    iam.put_role_policy(RoleName=name, PolicyName="queues", PolicyDocument=queues)
+    return str(role["Role"]["Arn"])
+
+
 def make_function(cloud: CloudEndpoint) -> None:
     """Create the function of the cases; it returns at once, or when somebody writes to the pipe `until`."""
-    role = cloud.client("iam").create_role(RoleName="rules", AssumeRolePolicyDocument=policy(LAMBDA))
     code = io.BytesIO()
     with zipfile.ZipFile(code, "w") as archive:
         archive.writestr(
@@ -41,7 +49,7 @@ def make_function(cloud: CloudEndpoint) -> None:
     cloud.client("lambda").create_function(
         FunctionName=FUNCTION,
         Runtime="python3.11",
-        Role=role["Role"]["Arn"],
+        Role=make_role(cloud, "rules"),
         Handler="code.handle",
         Code={"ZipFile": code.getvalue()},
         Timeout=900,
@@ -90,6 +98,55 @@ def test_an_entry_of_a_batch_that_breaks_a_rule_fails_alone(cloud: CloudEndpoint
     assert [(each["Id"], each["Code"]) for each in sent["Failed"]] == [("901", rules.SQS_DELAY.code)]
 
 
+LONGEST = 3 * rules.LAMBDA_CHAIN.most
+COUNTS = f"""
+import os, botocore.session
+sqs = botocore.session.get_session().create_client("sqs")
+def handle(event, _):
+    for each in event["Records"]:
+        number = int(each["body"]) + 1
+        queue = "LETTERS" if number == {LONGEST} else "QUEUE"
+        sqs.send_message(QueueUrl=os.environ[queue], MessageBody=str(number))
+"""
+
+
+@pytest.mark.parametrize(("loop", "last"), [("Terminate", rules.LAMBDA_CHAIN.most), ("Allow", LONGEST)])
+def test_a_chain_of_messages_ends_in_the_dead_letter_queue_unless_the_function_may_recur(
+    cloud: CloudEndpoint, loop: str, last: int
+) -> None:
+    name, sqs = f"chain-{loop}", cloud.client("sqs")
+    letters = sqs.create_queue(QueueName=f"{name}-letters")["QueueUrl"]
+    (arn,) = sqs.get_queue_attributes(QueueUrl=letters, AttributeNames=["QueueArn"])["Attributes"].values()
+    redrive = {"deadLetterTargetArn": arn, "maxReceiveCount": 5}
+    queue = sqs.create_queue(QueueName=name, Attributes={"RedrivePolicy": json.dumps(redrive)})["QueueUrl"]
+    function = {
+        "FunctionName": name,
+        "Runtime": "python3.11",
+        "Role": make_role(cloud, name),
+        "Handler": "index.handle",
+        "Code": {"ZipFile": COUNTS},
+        "RecursiveLoop": loop,
+        "Environment": {"Variables": {"QUEUE": queue, "LETTERS": letters}},
+    }
+    mapping = {"FunctionName": {"Ref": "Function"}, "EventSourceArn": arn.removesuffix("-letters")}
+    resources = {
+        "Function": {"Type": "AWS::Lambda::Function", "Properties": function},
+        "Mapping": {"Type": "AWS::Lambda::EventSourceMapping", "Properties": mapping},
+    }
+    cloud.client("cloudformation").create_stack(
+        StackName=name, TemplateBody=json.dumps({"Resources": resources})
+    )
+    sqs.send_message(QueueUrl=queue, MessageBody="0")
+    found: list[Any] = []
+
+    def ended() -> bool:
+        found.extend(sqs.receive_message(QueueUrl=letters, WaitTimeSeconds=1).get("Messages", ()))
+        return bool(found)
+
+    assert eventually(ended)
+    assert [each["Body"] for each in found] == [str(last)]
+
+
 FULL = """
 import asyncio, importlib.util, sys, time
 from ministack.services import sqs
@@ -110,12 +167,17 @@ for is_fifo, wait in ((False, 0), (False, 1), (True, 0)):
         print(asyncio.run(front.receive_message({"WaitTimeSeconds": wait}, "")))
     except sqs._Err as error:
         print(error.code)
+batch = [{"body": "x" * 2**20, "visible_at": 9e9, "receive_count": 2} for _ in range(8)]
+front._receive_for_function = lambda *_: batch
+visible = lambda: [each["receive_count"] for each in batch if not each["visible_at"]]
+print(len(front.receive_for_function("", 10)), visible())
 """
 
 
-def test_a_queue_with_all_messages_in_flight_that_may_be_gives_no_more() -> None:
+def test_a_queue_with_all_messages_in_flight_gives_no_more_and_a_batch_of_a_function_fits_a_call() -> None:
     done = subprocess.run([PYTHON, "-P", "-c", FULL, PROGRAM], capture_output=True, text=True, check=False)
-    assert done.stdout.splitlines() == [rules.SQS_IN_FLIGHT.code, *["{'Messages': []}"] * 2], done.stderr
+    said = [rules.SQS_IN_FLIGHT.code, *["{'Messages': []}"] * 2, "6 [1, 1]"]
+    assert done.stdout.splitlines() == said, done.stderr
 
 
 def test_a_new_account_runs_so_many_functions_at_a_time(tmp_path: Path) -> None:

@@ -1,13 +1,19 @@
-"""AWS Lambda ends a chain of messages in which a function is called too often, and so does the simulator."""
+"""No chain of messages that AWS Lambda counts stops work for a large fleet, or a long conversation."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import json
+from collections import Counter
+from functools import partial
 from random import Random
-from typing import Any
 
 import pytest
 
+from eventplane.contract import compile_contract, contract_document
+from eventplane.downlink.table import fleet_reset
+from eventplane.envelope import parse_event, write_event
+from eventplane.fleet import REGISTRY, grouped
+from eventplane.records import Records
 from eventplane_aws.rules import LAMBDA_CHAIN
 from lambdas.common.queue import Invocation, QueueMessage
 from lambdas.common.queue_function import QueueReader
@@ -15,40 +21,90 @@ from local.histories.cloud import PLANE, Cloud
 from local.histories.engine import Engine
 from local.histories.function import Function
 from local.histories.wires import Weather
+from local.histories.wiring import Wiring
 from tests.plane import shipped_contract
+from tests.unit.lambdas.downlink.world import KEY_OF_PULSE, group, state
+
+WITHIN_S = 150.0
 
 
-@dataclass
-class Echo:
-    """Sends each message to its own queue again."""
+@pytest.fixture
+def engine() -> Engine:
+    return Engine()
 
-    cloud: Cloud
-    heard: list[str] = field(default_factory=list)
 
-    def process(self, messages: list[QueueMessage], _: Invocation) -> frozenset[str]:
-        self.cloud.engine.sleep(1.0)
-        for each in messages:
-            self.heard.append(each.body)
-            self.cloud.sqs.send_message(QueueUrl=self.cloud.work, MessageBody=each.body)
-        return frozenset()
+def ended(cloud: Cloud) -> list[str]:
+    """The notes of chains that AWS Lambda ended."""
+    return [each.lane for each in cloud.engine.notes if each.text == "a chain of messages is ended"]
+
+
+def test_what_is_for_a_fleet_of_10000_reaches_all_of_it_or_a_group_anywhere_in_it_in_time(
+    engine: Engine,
+) -> None:
+    document, things = contract_document(shipped_contract()), [f"home-{each}" for each in range(10_000)]
+    document["participants"]["carers"]["may_address"] = "everyone"
+    contract = compile_contract(document, "test")
+    cloud = Cloud(engine, contract, Weather(engine, Random(0)), things)
+    fleet = Records(cloud.tables("test"), "fleet", REGISTRY)
+    for each in (things[at] for at in range(777, 10_000, 1_000)):
+        known = fleet.read(each)
+        assert known is not None
+        assert fleet.write(grouped(known, frozenset({"pilot"}), engine.now_ms))
+    Wiring(cloud).start()
+    inbox = cloud.inboxes[contract.device.inbox.address]
+
+    def versions_after(url: str, order: str) -> Counter[tuple[int, bool]]:
+        cloud.sqs.send_message(QueueUrl=url, MessageBody=order)
+        engine.run(engine.now_s + WITHIN_S)
+        waiting = [each for each in cloud.unacknowledged() if each.message]
+        return Counter((each.message.version, each.reset > 0) for each in waiting if each.message)
+
+    assert versions_after(inbox, state(1, "*")) == {(1, False): 10_000}
+    assert versions_after(inbox, group(2, "pilot")) == {(1, False): 9_990, (2, False): 10}
+    reset = json.dumps(fleet_reset(KEY_OF_PULSE))
+    assert versions_after(cloud.work, reset) == {(0, True): 10_000}
+    assert ended(cloud) == []
+
+
+SERVICES = [f"s{each}" for each in range(10)]
+TURNS = 50
 
 
 @pytest.mark.parametrize("may_recur", [False, True])
-def test_a_chain_of_messages_ends_in_the_dead_letter_queue_unless_the_function_may_recur(
-    may_recur: bool,
+def test_a_conversation_of_ten_functions_is_not_ended_at_the_one_router_that_all_of_them_share(
+    engine: Engine, may_recur: bool
 ) -> None:
-    engine = Engine()
-    cloud = Cloud(engine, shipped_contract(), Weather(engine, Random(0)), [])
-    echo = Echo(cloud)
-    wired: Any = lambda _: QueueReader(echo.process)  # noqa: E731
-    Function(cloud, "echo", cloud.work, wired, PLANE.downlink.reader, may_recur=may_recur)
-    for body in "ab":
-        cloud.sqs.send_message(QueueUrl=cloud.work, MessageBody=body)
-    engine.run(600.0)
-    dropped = cloud.sqs.bodies(f"{cloud.work}-dlq")
-    if may_recur:
-        assert len(echo.heard) > 4 * LAMBDA_CHAIN.most
-        assert dropped == []
-    else:
-        assert sorted(dropped) == ["a", "b"]
-        assert all(echo.heard.count(each) == LAMBDA_CHAIN.most for each in "ab")
+    document = contract_document(shipped_contract())
+    for each in SERVICES:
+        type = f"org.example.{each}.v1"
+        document["participants"][each] = {"kind": "cloud_service", "description": "d"}
+        document["event_types"][type] = {"description": "d"}
+        document["routes"][f"to-{each}"] = {"filter": {"exact": {"type": type}}, "to": f"{each}.inbox"}
+    contract = compile_contract(document, "test")
+    cloud = Cloud(engine, contract, Weather(engine, Random(0)), [])
+    wiring, turns = Wiring(cloud), []
+
+    def say(number: int) -> None:
+        """Turn `number`: the service in turn addresses the next one."""
+        to = SERVICES[(number + 1) % len(SERVICES)]
+        names = {"id": str(number), "source": "/s", "type": f"org.example.{to}.v1"}
+        outbox = cloud.outboxes[SERVICES[number % len(SERVICES)]]
+        cloud.sqs.send_message(QueueUrl=outbox, MessageBody=write_event(names, {}).json)
+
+    def answer(messages: list[QueueMessage], _: Invocation) -> frozenset[str]:
+        for each in messages:
+            turns.append(int(parse_event(each.body).id))
+            if turns[-1] + 1 < TURNS:
+                say(turns[-1] + 1)
+        return frozenset()
+
+    for each in SERVICES:
+        source = contract.participants[each].outbox
+        router = partial(wiring._router, source=source, priority=source.priority)
+        Function(cloud, "router", cloud.outboxes[each], router, PLANE.router, may_recur=may_recur)
+        service = cloud.inboxes[f"{each}.inbox"]
+        Function(cloud, each, service, lambda _: QueueReader(answer), PLANE.downlink.reader)
+    say(0)
+    engine.run(WITHIN_S)
+    assert turns == [*range(TURNS if may_recur else LAMBDA_CHAIN.most)]
+    assert ended(cloud) == ([] if may_recur else ["router"])
