@@ -13,7 +13,6 @@ from edge.certificate import read_validity
 from edge.decision import RECENT_EVENTS
 from edge.errors import SettingProblem
 from edge.health_status import EXPIRES_SOON_S
-from edge.parts import has_part
 from edge.settings import CloudSettings, LocalSettings, ProvisioningSettings, Settings
 from eventplane_mqtt import Endpoint, Login
 from eventplane_mqtt.dial import dial, wait_for
@@ -23,6 +22,8 @@ from eventplane_mqtt.endpoint import (
     PasswordFileError,
     is_on_this_device,
     is_private,
+    is_socket,
+    place,
 )
 
 DEBIAN_PROFILE = Path("/etc/mosquitto/mosquitto.conf")
@@ -70,17 +71,19 @@ def awaits_provisioning(settings: Settings) -> bool:
 
 def broker_warnings(local: LocalSettings) -> list[str]:
     """Return what the broker's profile costs a forwarder; without `local.profile` Debian's, if there."""
-    if local.profile is None and not (is_on_this_device(local.host) and has_part("discovery")):
-        return []
-    # A build may leave the part out; then there is no such setting.
     from eventplane_mqtt.discovery import ProfileError
-    from eventplane_mqtt.discovery.profile import limit_warnings
+    from eventplane_mqtt.discovery.profile import Listener, limit_warnings, load_profile
 
-    profile = local.profile or DEBIAN_PROFILE
+    profile = _profile_of(local)
+    if profile is None:
+        return []
     try:
         found = limit_warnings(profile, RECENT_EVENTS, MAX_PACKET_BYTES)
+        used = Listener(local.port, local.host)
+        if not (local.profile or is_socket(local.host) or any(map(used.overlaps, load_profile(profile)))):
+            found.append(f"no listener is at {place(local.host, local.port)}: set local.profile to {profile}")
     except ProfileError as error:
-        found = [str(error)] if local.profile else []
+        found = [str(error)] if local.profile or error.subject != str(profile) else []
     return [f"{profile}: {each}" for each in found]
 
 
@@ -138,16 +141,29 @@ def _password(setting: str, login: Login | None) -> Iterator[SettingProblem]:
             yield SettingProblem(setting, f"{error.path}: {error.problem}", error.remedy)
 
 
-def _profile(local: LocalSettings) -> Iterator[SettingProblem]:
-    if local.profile is not None:
-        # A build may leave the part out; then there is no such setting.
-        from eventplane_mqtt.discovery import DiscoveryError
-        from eventplane_mqtt.discovery.broker import choose
-        from eventplane_mqtt.discovery.profile import load_profile
+def _profile_of(local: LocalSettings) -> Path | None:
+    """Return the profile of the broker that `local` leads to: without `local.profile` Debian's."""
+    return DEBIAN_PROFILE if local.profile is None and is_on_this_device(local.host) else local.profile
 
-        try:
-            choose(load_profile(local.profile), has_login=local.login is not None, name=str(local.profile))
-        except DiscoveryError as error:
+
+def _profile(local: LocalSettings) -> Iterator[SettingProblem]:
+    from eventplane_mqtt.discovery import DiscoveryError
+    from eventplane_mqtt.discovery.profile import load_profile
+
+    profile = _profile_of(local)
+    if profile is None:
+        return
+    try:
+        listeners = load_profile(profile)
+        if local.profile is not None:
+            # A build may leave the part out; then there is no such setting.
+            from eventplane_mqtt.discovery.broker import choose
+
+            choose(listeners, has_login=local.login is not None, name=str(profile))
+    except DiscoveryError as error:
+        # The forwarder does not follow Debian's, which may be missing, or only for Mosquitto to read.
+        is_hidden = error.subject == str(profile) or isinstance(error.__cause__, PermissionError)
+        if local.profile is not None or not is_hidden:
             yield SettingProblem("local.profile", f"{error.subject}: {error.problem}", error.remedy)
 
 

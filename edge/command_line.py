@@ -1,8 +1,9 @@
 """The forwarder's command line. `USAGE` lists the commands.
 
-Exit status: 0 done, or stopped by SIGTERM or SIGINT; 1 `discovery find` found no broker; 2 wrong command
-line; 74 another process has the spool (EX_IOERR); 78 wrong settings, or a broken contract and none that was
-in force before (EX_CONFIG). Any other status is a bug and leaves a traceback.
+Exit status: 0 done, or stopped by SIGTERM or SIGINT; 1 `discovery find` found no broker, or `broker-profile`
+overridden lines; 2 wrong command line; 74 another process has the spool (EX_IOERR); 78 wrong settings, or a
+broken contract and none that was in force before (EX_CONFIG). Any other status is a bug and leaves a
+traceback.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ USAGE = f"""usage: {PROGRAM} [run] --settings FILE
        {PROGRAM} discovery find --interfaces NAME[,NAME] [--seconds N]
        {PROGRAM} announce --settings FILE
        {PROGRAM} broker-database --database FILE
+       {PROGRAM} broker-profile --profile FILE [--added FILE]
        {PROGRAM} manifest
 
 Store the events of this device's services, and deliver them on the device and to the cloud.
@@ -45,11 +47,13 @@ commands:
   discovery find    list the brokers that are announced in the home
   announce          announce the broker in the home by DNS-SD until SIGTERM
   broker-database   set Mosquitto's database aside if it is torn; the broker must not run
+  broker-profile    report what Mosquitto refuses, and what an included file overrides in the other ones
   manifest          print version, revision, contract format and Python of this build as JSON
 
 options:
   --settings FILE   the settings, TOML; docs/reference/settings.md lists them
   --profile FILE    Mosquitto's profile, mosquitto.conf
+  --added FILE      a file that the profile includes
   --database FILE   Mosquitto's database, mosquitto.db
   --interfaces ...  names of network interfaces
   --seconds N       how long to listen for announcements (3)
@@ -60,7 +64,7 @@ options:
 Options = dict[str, str]
 """Name without dashes -> value."""
 
-_OPTIONS = ("database=", "settings=", "profile=", "interfaces=", "seconds=", "version", "help")
+_OPTIONS = ("added=", "database=", "settings=", "profile=", "interfaces=", "seconds=", "version", "help")
 
 _log = logging.getLogger(__package__)
 
@@ -199,6 +203,15 @@ def _broker_database(options: Options) -> int:
     return os.EX_OK
 
 
+def _broker_profile(options: Options) -> int:
+    from eventplane_mqtt.discovery.profile import load_profile, overridden
+
+    profile = Path(options["profile"])
+    found = overridden(profile, Path(options["added"])) if "added" in options else []
+    print("\n".join(found) or f"{profile}: {len(load_profile(profile))} listeners")
+    return 1 if found else os.EX_OK
+
+
 def _print_manifest(_: Options) -> int:
     print(json.dumps(manifest(), indent=2))
     return os.EX_OK
@@ -215,6 +228,7 @@ _COMMANDS: dict[str, tuple[tuple[frozenset[str], ...], Callable[[Options], int]]
     "discovery find": ((_FIND, _FIND | {"seconds"}), _find),
     "announce": ((_SETTINGS,), _announce),
     "broker-database": ((frozenset({"database"}),), _broker_database),
+    "broker-profile": ((frozenset({"profile"}), frozenset({"profile", "added"})), _broker_profile),
     "manifest": ((frozenset(),), _print_manifest),
 }
 """Command -> the sets of options that it accepts, and the function that runs it. A command imports what it

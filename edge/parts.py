@@ -31,7 +31,10 @@ if TYPE_CHECKING:
 PROGRAM: Final = "eventplane-forwarder"
 
 PARTS: Final = {
-    "discovery": ("edge.discovery", "eventplane_mqtt.discovery"),
+    "discovery": (
+        "edge.discovery",
+        *(f"eventplane_mqtt.discovery.{each}" for each in ("announcement", "broker", "dns_sd")),
+    ),
     "provisioning": ("edge.provisioning",),
     "questions": ("edge.questions",),
 }

@@ -11,6 +11,7 @@ from typing import Any
 
 from edge.errors import SettingProblem, SettingsError
 from eventplane.settings import Range, nearest
+from eventplane_mqtt.endpoint import is_host
 
 ENVIRONMENT_PREFIX = "EVENTPLANE_"
 
@@ -36,11 +37,15 @@ def word(pattern: str, accepts: str, default: Any = MISSING) -> Any:
 
 def host_name(default: Any = MISSING, *, is_socket_allowed: bool = False) -> Any:
     """Declare a host name or an IP address, or the path of a Unix socket where `is_socket_allowed`."""
-    name, version_6, socket = r"[^\s/:@?#\[\]]+", r"[0-9A-Fa-f]*(:[0-9A-Fa-f.]*){2,8}(%\w+)?", r"/[^\x00]+"
+
+    def check(raw: Any) -> str:
+        given = str(_as_text(raw))
+        if not is_host(given) and not (is_socket_allowed and re.fullmatch(r"/[^\x00]+", given)):
+            raise ValueError
+        return given
+
     accepts = "a host name or IP address, without scheme and port"
-    if is_socket_allowed:
-        return word(f"{name}|{version_6}|{socket}", f"{accepts}, or a path", default)
-    return word(f"{name}|{version_6}", accepts, default)
+    return _setting(default, f"{accepts}, or a path" if is_socket_allowed else accepts, check)
 
 
 def path(default: Any = MISSING, accepts: str = "a path") -> Any:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import socket
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -31,6 +32,8 @@ MAX_PASSWORD_BYTES: Final = 1024
 """A longer password file is the wrong file."""
 
 _LOOPBACK: Final = re.compile(r"localhost|::1|127(\.\d{1,3}){3}")
+_NAME: Final = re.compile(r"(?=.{1,253}\Z)[^\s/:@?#\[\].]{1,63}(\.[^\s/:@?#\[\].]{1,63})*\.?")
+_VERSION_6: Final = re.compile(r"([0-9A-Fa-f:.]+)(%[\w.-]+)?")
 FIRST_CERTIFICATE: Final = re.compile(
     r"(?ms)^-----BEGIN ((?:X509 |TRUSTED )?CERTIFICATE)-----[ \r]*\n(?P<body>.*?)^-----END \1-----"
 )
@@ -203,6 +206,16 @@ def longest_connect_s(connect_timeout_s: float) -> float:
     These are look-up, addresses, proxy, TLS, CONNECT and SUBSCRIBE.
     """
     return 6 * connect_timeout_s + MOST_ADDRESSES * STAGGER_S
+
+
+def is_host(text: str) -> bool:
+    """Whether `text` can be a host name or an IP address: no URL, no port behind it, no brackets."""
+    found = _VERSION_6.fullmatch(text)
+    if found is None or ":" not in text:
+        return _NAME.fullmatch(text) is not None
+    with contextlib.suppress(OSError):
+        return bool(socket.inet_pton(socket.AF_INET6, found[1]))
+    return False
 
 
 def is_socket(host: str) -> bool:

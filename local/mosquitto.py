@@ -117,9 +117,10 @@ def profile_number(setting: str) -> int:
 
 
 def find_mosquitto() -> str:
-    """Return the path of Mosquitto's program. Raises ToolMissingError."""
+    """Return the path of Mosquitto's program, EVENTPLANE_MOSQUITTO if set. Raises ToolMissingError."""
+    name = os.environ.get("EVENTPLANE_MOSQUITTO") or "mosquitto"
     # Debian installs it where only root's PATH looks.
-    program = shutil.which("mosquitto", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
+    program = shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
     if program is None:
         raise ToolMissingError("mosquitto")
     return program

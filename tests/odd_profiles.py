@@ -16,6 +16,7 @@ class Odd:
 
     `runs`: a real Mosquitto can run with it beside others and lets us in.
     `mosquitto_refuses`: so does Mosquitto, when that is asked to run with it.
+    `only_2_0`: Mosquitto 2.1 takes it otherwise.
     """
 
     name: str
@@ -25,6 +26,7 @@ class Odd:
     has_login: bool = False
     runs: bool = True
     mosquitto_refuses: bool = True
+    only_2_0: bool = False
     included: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -41,6 +43,7 @@ _DEFAULT = {"runs": False}
 """It listens on 1883, which may be taken, or on what this machine does not have."""
 
 _GOOD = {"mosquitto_refuses": False}
+_OLD = {"only_2_0": True}
 
 ODD_PROFILES = (
     leads("nothing", "", "localhost:1883", **_DEFAULT),
@@ -56,7 +59,7 @@ ODD_PROFILES = (
     leads("windows lines", "# ours\r\n\r\nlistener PORT 127.0.0.1\r\n", "127.0.0.1:PORT"),
     leads("no last line end", "listener PORT 127.0.0.1", "127.0.0.1:PORT"),
     leads("indented", "   listener   PORT   127.0.0.1  \n", "127.0.0.1:PORT"),
-    leads("digits and more", "listener PORTabc 127.0.0.1\n", "127.0.0.1:PORT"),
+    leads("digits and more", "listener PORTabc 127.0.0.1\n", "127.0.0.1:PORT", **_OLD),
     leads("signed", "listener +PORT 127.0.0.1\n", "127.0.0.1:PORT"),
     leads("every ipv4 address", "listener PORT 0.0.0.0\n", "127.0.0.1:PORT"),
     leads("every ipv6 address", "listener PORT ::\n", "[::1]:PORT"),
@@ -74,7 +77,10 @@ ODD_PROFILES = (
     leads("tls", f"listener PORT\n{_TLS}", "127.0.0.1:PORT with TLS"),
     leads("tls over a unix socket", f"listener 0 FOLDER/a\n{_TLS}", "FOLDER/a with TLS"),
     leads(
-        "certificate without key is no tls", "listener PORT\ncertfile FOLDER/server.pem\n", "127.0.0.1:PORT"
+        "certificate without key is no tls",
+        "listener PORT\ncertfile FOLDER/server.pem\n",
+        "127.0.0.1:PORT",
+        **_OLD,
     ),
     leads("plain before tls", f"listener OTHER 127.0.0.1\n{_TLS}listener PORT 127.0.0.1\n", "127.0.0.1:PORT"),
     leads("certificates wanted without tls", "listener PORT\nrequire_certificate true\n", "127.0.0.1:PORT"),
@@ -144,7 +150,20 @@ ODD_PROFILES = (
         "include_dir FOLDER/conf.d\nlistener PORT ::1\n",
         "[::1]:PORT",
         included={"a.conf": "include_dir /absent\n"},
+        **_OLD,
     ),
+    leads("one port in two families", "listener PORT 0.0.0.0\nlistener PORT ::1\n", "127.0.0.1:PORT"),
+    leads(
+        "one port at two addresses", "listener PORT 127.0.0.2\nlistener PORT 127.0.0.1\n", "127.0.0.2:PORT"
+    ),
+    leads("one family each", "listener PORT\nsocket_domain ipv6\nlistener PORT 127.0.0.1\n", "[::1]:PORT"),
+    leads(
+        "a certificate for each",
+        f"listener OTHER\n{_TLS}listener PORT\n{_TLS}pid_file FOLDER/pid\n",
+        "127.0.0.1:OTHER with TLS",
+        runs=False,
+    ),
+    leads("rules of all behind flags", "use_username_as_clientid 0\nlistener PORT ::1\n", "[::1]:PORT"),
     leads(
         "another address comes last",
         "listener OTHER 192.0.2.1\nlistener PORT ::1\n",
@@ -177,9 +196,43 @@ ODD_PROFILES = (
     fails("port beyond any number", "listener 99999999999999999999\n", "is no port"),
     fails("negative port", "listener -5\n", "is no port"),
     fails("word for a port", "port many\n", "is no port"),
-    fails("hexadecimal port", "listener 0x75b\n", "without a path"),
+    fails("hexadecimal port", "listener 0x75b\n", "without a path", **_OLD),
     fails("socket without path", "listener 0 # where\n", "without a path"),
     fails("flag", "per_listener_settings yes\n", "'yes' is no value of per_listener_settings"),
+    fails("protocol", "listener PORT\nprotocol mqtts\n", "'mqtts' is no protocol"),
+    fails("tab", "listener\tPORT\n", "is no setting"),
+    fails("indented comment", "listener PORT\n  # ours\n", "profile:2: '#' is no setting"),
+    fails("mark of Windows", "\ufefflistener PORT\n", "is no setting"),
+    fails("URL", "listener PORT mqtt://127.0.0.1\n", "'mqtt://127.0.0.1' is no host"),
+    fails("brackets", "listener PORT [::1]\n", "'[::1]' is no host"),
+    fails("port behind an address", "port PORT\nbind_address 127.0.0.1:1883\n", "profile:2: "),
+    fails("comment behind an address", "bind_address 127.0.0.1 # ours\n", "is no host"),
+    *(
+        fails(f"address twice: {one}, {two}".replace("\n", " "), f"{one}\n{two}\n", "profile:1)")
+        for one, two in (
+            ("listener PORT", "listener PORT 127.0.0.1"),
+            ("listener PORT 127.0.0.1", "listener PORT 0.0.0.0"),
+            ("listener PORT 127.0.0.1", "listener PORT 127.0.0.1"),
+            ("listener PORT 0:0::1", "listener PORT ::1"),
+            ("listener PORT ::", "listener PORT 0::1"),
+            ("listener PORT 127.0.0.1", "listener PORT\nbind_interface lo"),
+            ("listener PORT", "listener PORT 127.0.0.1\nprotocol websockets"),
+            ("listener PORT ::1", "port PORT"),
+        )
+    ),
+    fails(
+        "address of the profile in an included file",
+        "include_dir FOLDER/conf.d\nlistener PORT 127.0.0.1\n",
+        "profile:2: listener 1884 on 127.0.0.1",
+        included={"home.conf": "# ours\r\n\r\nlistener PORT\r\n"},
+    ),
+    fails("pid file twice", "pid_file FOLDER/a\npid_file FOLDER/a\n", "profile:1"),
+    fails("database twice", "persistence_location FOLDER/\npersistence_location FOLDER/\n", "profile:1"),
+    fails("key twice", f"listener PORT\n{_TLS}keyfile FOLDER/server.key\n", "keyfile is set again", **_OLD),
+    *(
+        fails(f"{each} before per_listener_settings", f"{each}\nper_listener_settings 1\n", "is behind ")
+        for each in ("allow_anonymous 1", "password_file FOLDER/empty", "allow_zero_length_clientid 1")
+    ),
     fails("family", "listener PORT\nsocket_domain ipv5\n", "'ipv5' is no socket_domain"),
     fails("empty setting", "listener PORT\ncertfile\n", "profile:2: certfile has no value"),
     fails("nothing to include", "include_dir /absent\n", "/absent"),

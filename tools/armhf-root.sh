@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Runs a command in the root directory of a Debian for armv7l, as its root; every program of it is emulated:
+# Runs a command in the root directory of a Debian as its root. Every program of one for armv7l is emulated; a root of this
+# machine's processor has no emulator, and needs none:
 #   tools/armhf-root.sh [--outside] ROOT COMMAND...
 # With --outside the command is one of this machine; what it starts in ROOT is emulated.
 # Needs root. The kernel starts the emulator (ROOT/qemu-arm-static) by an entry of binfmt_misc that only a user
@@ -19,8 +20,8 @@ shift
 # shellcheck disable=SC2016
 inner='
   root=$1; enter=$2; registered=$3; shift 3
-  if [ -z "$registered" ]; then
-    read -r _ # until root has its users
+  [ -n "$registered" ] || read -r _ # until root has its users
+  if [ -z "$registered" ] && [ -e "$root/qemu-arm-static" ]; then
     mount -t binfmt_misc binfmt_misc /proc/sys/fs/binfmt_misc || exit 125
     elf="\\x7fELF\\x01\\x01\\x01\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x02\\x00\\x28\\x00"
     mask="\\xff\\xff\\xff\\xff\\xff\\xff\\xff\\x00\\xff\\xff\\xff\\xff\\xff\\xff\\xff\\xff\\xfe\\xff\\xff\\xff"

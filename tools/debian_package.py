@@ -53,7 +53,7 @@ def files(program: bytes, without: Collection[str] = ()) -> dict[str, File]:
         "usr/lib/sysusers.d/eventplane.conf": File(_read("eventplane.sysusers")),
         "usr/share/eventplane/mosquitto-access.conf": File(_read("mosquitto-access.conf")),
         "etc/eventplane/forwarder.toml": File(_read("forwarder.toml")),
-        "etc/mosquitto/conf.d/eventplane.conf": File(debian_profile().encode()),
+        "etc/mosquitto/eventplane.conf": File(debian_profile().encode()),
         "usr/lib/systemd/system/mosquitto.service.d/eventplane.conf": File(_read("mosquitto-service.conf")),
         f"{DOC}/copyright": File(_read("debian/copyright")),
         f"{DOC}/changelog.gz": File(gzip.compress(_read("debian/changelog"), mtime=0)),
@@ -87,7 +87,9 @@ def write_package(
         for path, each in installed.items()
         if not each.target
     ]
-    scripts = {name: File(_read(f"debian/{name}"), 0o755) for name in ("postinst", "postrm", "prerm")}
+    scripts = {
+        name: File(_read(f"debian/{name}"), 0o755) for name in ("preinst", "postinst", "postrm", "prerm")
+    }
     about = {
         "control": File(control.encode()),
         "conffiles": File("".join(f"/{path}\n" for path in installed if path.startswith("etc/")).encode()),

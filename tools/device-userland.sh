@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Makes a root directory of Debian 12 for armv7l under build/device, installed by Debian's own scripts, and the emulator
-# that runs it (qemu-arm-static):
-#   userland  what every Debian has, Python and Mosquitto
+# Makes a root directory of Debian under build/device, installed by Debian's own scripts:
+#   userland  Debian 12 for armv7l, and the emulator that runs it (qemu-arm-static): what every Debian has, Python, Mosquitto
 #   machine   a whole device besides: kernel (in build/device/kernel), systemd, OpenSSL; tests/device boots it
-# Both are a copy of build/device/base, where what they share is installed once.
+#   trixie    the same as userland of Debian 13, for this machine's processor: Python 3.13
+#   forky     of the Debian after it: Mosquitto 2.1. build/device/forky/mosquitto starts it on this machine
+# Each is a copy of what it shares with others, build/device/base*, which is installed once.
 # The packages come over this machine's own apt configuration, signatures checked; nothing is installed on this
 # machine. DEVICE_SOURCES names another sources file, for a machine that is not Debian 12. Needs root.
 set -euo pipefail
@@ -12,17 +13,33 @@ cd "$(dirname "$0")/.."
 kind=${1:-userland}
 # usr-is-merged: the root has the merged /usr from the start, so nothing needs to convert it.
 base=('?essential' usr-is-merged python3 mosquitto)
+release=bookworm arch=armhf suffix=
 case $kind in
   userland) packages=(systemd-standalone-sysusers) ;;
+  trixie | forky)
+    base+=(systemd-standalone-sysusers) # instead of systemd, which forky's Mosquitto would bring
+    packages=(mosquitto-clients)
+    release=$kind arch=$(dpkg --print-architecture) suffix=-$kind
+    ;;
   machine) packages=(busybox-static mosquitto-clients openssl procps systemd systemd-sysv udev) ;;
-  *) echo "usage: $0 [userland|machine]" >&2; exit 2 ;;
+  *) echo "usage: $0 [userland|machine|trixie|forky]" >&2; exit 2 ;;
 esac
 build=$PWD/build/device
+base_root=$build/base$suffix
 say() { printf 'device-userland: %s\n' "$*" >&2; }
 
 for program in apt-get dpkg dpkg-deb tar unshare; do
   command -v "$program" >/dev/null || { say "$program is missing: this needs Debian, or a machine like it"; exit 1; }
 done
+
+if [ $release != bookworm ]; then
+  # shellcheck disable=SC2016
+  mirror=$(apt-get indextargets 'Created-By: Packages' 'Component: main' --format '$(REPO_URI)' | grep -m1 '/debian/$') ||
+    { say "no mirror of Debian is in this machine's sources of apt"; exit 1; }
+  mkdir -p "$build"
+  DEVICE_SOURCES=$build/$release.list
+  echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror $release main" >"$DEVICE_SOURCES"
+fi
 
 digest=$(cat "$0" tools/armhf-root.sh ${DEVICE_SOURCES:+"$DEVICE_SOURCES"} | sha256sum)
 is_made() { [ -f "$build/$1/.made-from" ] && [ "$(cat "$build/$1/.made-from")" = "$digest" ]; }
@@ -31,7 +48,7 @@ is_made() { [ -f "$build/$1/.made-from" ] && [ "$(cat "$build/$1/.made-from")" =
 fetch() {
   apt=$build/apt-$1
   options=(-o "Dir::State=$apt" -o "Dir::State::status=$2" -o "Dir::Cache=$apt/cache"
-    -o APT::Architecture=armhf -o APT::Architectures::=armhf -o APT::Install-Recommends=false
+    -o "APT::Architecture=$arch" -o "APT::Architectures::=$arch" -o APT::Install-Recommends=false
     -o Acquire::Languages=none -o "APT::Sandbox::User=$(id -un)" --quiet=2)
   if [ -n "${DEVICE_SOURCES:-}" ]; then
     options+=(-o "Dir::Etc::SourceList=$(realpath "$DEVICE_SOURCES")" -o Dir::Etc::SourceParts=-)
@@ -57,26 +74,28 @@ install_fetched() {
 }
 
 make_base() {
-  local target=$build/base emulator
+  local target=$base_root emulator
   rm -rf "$target"
-  mkdir -p "$target"/usr/{bin,lib,sbin}
+  mkdir -p "$target"/usr/{bin,lib,lib64,sbin}
   # As in every Debian 12: the programs of / are those of /usr.
-  for folder in bin lib sbin; do ln -s "usr/$folder" "$target/$folder"; done
+  for folder in bin lib lib64 sbin; do ln -s "usr/$folder" "$target/$folder"; done
   fetch base /dev/null "${base[@]}"
 
   # The emulator is this machine's own program, so it comes from this machine's own lists.
-  if ! emulator=$(command -v qemu-arm-static); then
-    (cd "$apt/cache" && apt-get --quiet=2 download qemu-user-static)
-    dpkg-deb --extract "$apt"/cache/qemu-user-static_*.deb "$apt/emulator"
-    emulator=$apt/emulator/usr/bin/qemu-arm-static
+  if [ $release = bookworm ]; then
+    if ! emulator=$(command -v qemu-arm-static); then
+      (cd "$apt/cache" && apt-get --quiet=2 download qemu-user-static)
+      dpkg-deb --extract "$apt"/cache/qemu-user-static_*.deb "$apt/emulator"
+      emulator=$apt/emulator/usr/bin/qemu-arm-static
+    fi
+    cp "$emulator" "$target/qemu-arm-static"
   fi
-  cp "$emulator" "$target/qemu-arm-static"
 
   # The scripts of the packages need what they are about to install, so all files come first.
   for package in "$apt"/cache/archives/*.deb; do
     dpkg-deb --fsys-tarfile "$package" | tar --extract --directory "$target" --keep-directory-symlink
   done
-  [ -e "$target/usr/bin/python3.11" ] || {
+  [ $release != bookworm ] || [ -e "$target/usr/bin/python3.11" ] || {
     say "Python 3.11 is wanted, as in Debian 12: name sources of it with DEVICE_SOURCES"
     exit 1
   }
@@ -87,15 +106,15 @@ make_base() {
 }
 
 is_made "$kind" && exit
-if ! is_made base; then
-  say "$build/base ..."
+if ! is_made "${base_root##*/}"; then
+  say "$base_root ..."
   make_base
-  printf '%s\n' "$digest" >"$build/base/.made-from"
+  printf '%s\n' "$digest" >"$base_root/.made-from"
 fi
 target=$build/$kind
 say "$target ..."
 rm -rf "$target"
-cp --archive --reflink=auto "$build/base" "$target"
+cp --archive --reflink=auto "$base_root" "$target"
 rm "$target/.made-from"
 fetch "$kind" "$target/var/lib/dpkg/status" "${packages[@]}"
 if [ "$kind" = machine ]; then
@@ -106,4 +125,11 @@ if [ "$kind" = machine ]; then
   dpkg-deb --extract "$apt/cache/$kernel"_*.deb "$build/kernel"
 fi
 install_fetched "$target"
+if [ "$kind" = forky ]; then
+  # A program of a later C library runs with that library's own loader.
+  libraries=$(dirname "$(find "$target/usr/lib" -name libc.so.6)")
+  loader=$(find "$libraries" -name 'ld-linux*.so.*' | head -n 1)
+  printf '#!/bin/sh\nexec %q --library-path %q %q "$@"\n' "$loader" "$libraries" "$target/usr/sbin/mosquitto" >"$target/mosquitto"
+  chmod +x "$target/mosquitto"
+fi
 printf '%s\n' "$digest" >"$target/.made-from"

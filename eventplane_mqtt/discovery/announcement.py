@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from eventplane_mqtt.discovery import DiscoveryError, InterfaceError, UnreachableError
-from eventplane_mqtt.discovery.broker import is_every_address
-from eventplane_mqtt.discovery.profile import Listener, load_profile
+from eventplane_mqtt.discovery.profile import Listener, is_every_address, load_profile
 
 _log = logging.getLogger(__name__)
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import logging
-import socket
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from eventplane_mqtt.discovery import DiscoveryError, NoListenerError
-from eventplane_mqtt.discovery.profile import Listener, load_profile
+from eventplane_mqtt.discovery.profile import Listener, is_every_address, load_profile
 from eventplane_mqtt.endpoint import BrokerAddress, PinnedCertificate, is_on_this_device, is_socket
 from eventplane_mqtt.link import Backoff, DialAddress, Link
 from eventplane_mqtt.mailbox import LinkName
@@ -55,16 +54,6 @@ def evaluate(listeners: Sequence[Listener], *, has_login: bool) -> Iterator[Cand
         tls = PinnedCertificate(Path(each.certificate)) if each.certificate else None
         address = BrokerAddress(_host(each), each.port, tls)
         yield Candidate((not (each.anonymous or has_login), _rank(address)), each, address)
-
-
-def is_every_address(host: str) -> bool:
-    """Return whether `host` stands for all addresses of its family."""
-    for family in (socket.AF_INET, socket.AF_INET6):
-        try:
-            return not any(socket.inet_pton(family, host))
-        except (OSError, ValueError):
-            continue
-    return False
 
 
 def _rejection(listener: Listener, has_login: bool) -> str | None:

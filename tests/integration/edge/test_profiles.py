@@ -22,8 +22,13 @@ from tests.listeners import BY_DESIGN
 from tests.odd_profiles import ODD_PROFILES, Odd
 from tests.unit.eventplane_mqtt.probe import Probe
 
-READ = [each for each in ODD_PROFILES if each.address and each.runs]
-REFUSED = [each for each in ODD_PROFILES if not each.address and each.mosquitto_refuses]
+IS_2_0 = (
+    "version 2.0"
+    in subprocess.run([find_mosquitto(), "-h"], capture_output=True, text=True, check=False).stdout
+)
+TAKEN = [each for each in ODD_PROFILES if IS_2_0 or not each.only_2_0]
+READ = [each for each in TAKEN if each.address and each.runs]
+REFUSED = [each for each in TAKEN if not each.address and each.mosquitto_refuses]
 
 
 def write_profile(odd: Odd, folder: Path) -> tuple[Path, Callable[[str], str]]:

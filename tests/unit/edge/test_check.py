@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from edge.certificate import CertificateFile
-from edge.check import awaits_provisioning, expires_soon, file_problems
+from edge.check import awaits_provisioning, broker_warnings, expires_soon, file_problems
 from edge.command_line import main
 from edge.provisioning.renewal import Identity
 from edge.settings import CloudSettings, HealthSettings, LocalSettings, ProvisioningSettings, Settings
@@ -337,3 +337,34 @@ def test_a_profile_without_a_usable_listener_is_reported(cloud: CloudSettings, t
     assert problem.remedy
     profile.write_text("listener 1884\n")
     assert file_problems(asked, NOW) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "problem", "warning"),
+    [
+        (None, "", ""),
+        ("", "", "drop"),
+        ("listener 1884\nlistener 1883 ::\n", "", "no listener is at 127.0.0.1:1883"),
+        ("listener 8883\nlistener 1883 0.0.0.0\n", "", "drop"),
+        ("listener 1883 0.0.0.0\nlistener 1883 127.0.0.1\n", "mosquitto.conf:2: ", "mosquitto.conf:1"),
+        ("listener 1883 mqtt://home\n", "mosquitto.conf:1: 'mqtt://home' is no host", "is no host"),
+    ],
+)
+def test_a_broker_that_cannot_start_or_listens_elsewhere_is_reported(
+    cloud: CloudSettings,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    text: str | None,
+    problem: str,
+    warning: str,
+) -> None:
+    profile = tmp_path / "mosquitto.conf"
+    if text is not None:
+        profile.write_text(text)
+    monkeypatch.setattr("edge.check.DEBIAN_PROFILE", profile)
+    found = file_problems(settings(cloud), NOW)
+    assert [problem in str(each) for each in found] == [True] * bool(problem)
+    warned = " ".join(broker_warnings(LocalSettings()))
+    assert warning in warned if warning else not warned
+    assert file_problems(settings(cloud, local=LocalSettings(host="elsewhere.home")), NOW) == []
+    assert broker_warnings(LocalSettings(host="elsewhere.home")) == []

@@ -25,10 +25,11 @@ from eventplane.conversation.questions import (
 )
 from eventplane.envelope import write_event
 from tests.unit.edge.fakes import contract as home_contract
-from tools.device_image import ROOT
+from tools.device_image import PACKAGING, ROOT
 
 COMMANDS = (
-    *("run", "check", "provision", "discovery", "discovery find", "announce", "broker-database", "manifest"),
+    *("run", "check", "provision", "discovery", "discovery find", "announce"),
+    *("broker-database", "broker-profile", "manifest"),
 )
 
 
@@ -141,6 +142,7 @@ def test_it_shows_what_would_be_announced_and_where_the_settings_lead(
         (["run", "--settings", "plain.toml"], "setting 'contract'"),
         (["discovery", "--profile", "absent.conf"], "absent.conf: No such file"),
         (["discovery", "--settings", "absent.toml"], "absent.toml: No such file"),
+        (["broker-profile", "--profile", "absent.conf"], "absent.conf: No such file"),
         (["announce", "--settings", "profile.toml"], "setting 'announcement': the table is missing; add it"),
         (["provision", "--settings", "plain.toml"], "setting 'provisioning': the table is missing; add it"),
         (["discovery", "find", "--interfaces", "lo"], "lo: it is the loopback interface"),
@@ -151,6 +153,48 @@ def test_a_command_that_cannot_run_prints_the_reason(
 ) -> None:
     assert main(arguments) == os.EX_CONFIG
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ("", []),
+        ("persistence 1\nlog_dest file /a\nlog_type error\nconnection_messages true # a\n", []),
+        ("connection cloud\naddress cloud.example\n", []),
+        ("persistence false\n", [1]),
+        ("# listener 1\r\n\r\nlistener 1884 0.0.0.0\r\nallow_anonymous true\r\n", [3]),
+        ("listener 0 /run/mqtt.sock\nallow_anonymous false\n", [1, 2]),
+        (
+            "per_listener_settings true\nlistener 1883\nlistener 8883\ncertfile a\nkeyfile b\n",
+            [1, 2, 3, 4, 5],
+        ),
+        ("port 1883\nbind_address 127.0.0.1\n", [1, 2]),
+        ("password_file /a\nacl_file /b\nplugin /c\n", [1, 2, 3]),
+        ("max_connections 9\n", [1]),
+        ("max_queued_messages 0\nmax_queued_bytes 67108864\n", [1]),
+    ],
+)
+@pytest.mark.parametrize("name", ["a.conf", "mosquitto.conf", "z.conf"])
+def test_what_an_added_file_overrides_is_named_with_file_and_line(
+    folder: Path, capsys: pytest.CaptureFixture[str], name: str, text: str, lines: list[int]
+) -> None:
+    included = folder / "conf.d"
+    included.mkdir()
+    added = included / "eventplane.conf"
+    added.symlink_to(PACKAGING / "mosquitto.conf")
+    broker = folder / "mosquitto.conf"
+    broker.write_text("")
+    file = included / name if name != broker.name else broker
+    file.write_bytes(text.encode())
+    with broker.open("a", newline="") as opened:
+        opened.write(f"include_dir {included}\n")
+    asked = ["broker-profile", "--profile", str(broker), "--added", str(added)]
+    assert main(asked) == (1 if lines else os.EX_OK)
+    named = [each.partition(": ")[0] for each in capsys.readouterr().out.splitlines()]
+    assert not lines or named == [f"{file}:{each}" for each in lines]
+    added.unlink()
+    assert main(asked) == 1
+    assert f"{broker}: it does not include {added}" in capsys.readouterr().out
 
 
 def test_a_start_warns_of_limits_in_the_profile_that_do_not_agree(

@@ -62,7 +62,18 @@ OUT_OF_RANGE = [
     *(
         (f"{table}.host" if table != "proxy" else "cloud.proxy_host", each)
         for table in ("local", "cloud", "health", "proxy")
-        for each in ("mqtts://iot.example.com", "iot.example.com:8883", "[::1]", "::1]:8883", "a b", "u@home")
+        for each in (
+            "mqtts://iot.example.com",
+            "iot.example.com:8883",
+            "[::1]",
+            "::1]:8883",
+            "a b",
+            "u@home",
+            "1:2:3",
+            "::1%",
+            "a..b",
+            "a" * 64,
+        )
     ),
     ("cloud.host", "/run/mqtt.sock"),
     ("cloud.proxy_host", "/run/proxy.sock"),

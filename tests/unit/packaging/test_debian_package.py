@@ -75,7 +75,7 @@ def test_a_build_without_a_part_has_no_unit_of_it() -> None:
 def test_what_an_administrator_edits_is_a_conffile(package: Path, tmp_path: Path) -> None:
     dpkg_deb("--control", package, tmp_path)
     conffiles = (tmp_path / "conffiles").read_text().split()
-    assert conffiles == ["/etc/eventplane/forwarder.toml", "/etc/mosquitto/conf.d/eventplane.conf"]
+    assert conffiles == ["/etc/eventplane/forwarder.toml", "/etc/mosquitto/eventplane.conf"]
     assert set(conffiles) == {f"/{path}" for path in files(b"") if path.startswith("etc/")}
 
 
