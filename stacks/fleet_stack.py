@@ -137,7 +137,7 @@ def _certificate_rotation(scope: Construct, outbox: sqs.IQueue | None) -> None:
             allow_table(holder, FLEET_TABLE, "GetItem", "PutItem"),
             allow_send(queue),
             *_sending(outbox),
-            allow(["iot:UpdateCertificate"], [certificates]),
+            allow(["iot:DescribeCertificate", "iot:UpdateCertificate"], [certificates]),
             allow(["iot:DetachThingPrincipal"], [things, certificates]),
         ],
         settings=CertificateSettings(

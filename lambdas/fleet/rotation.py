@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
@@ -40,7 +40,7 @@ class Certificates:
         self._arn_prefix = arn_prefix
 
     def suspend(self, certificate: str) -> None:
-        """Deactivate `certificate`, which can be activated again.
+        """Deactivate `certificate`, which can be activated again, unless it is revoked.
 
         Repeating it changes nothing, and one that is gone is skipped. Raises botocore's errors.
         """
@@ -59,7 +59,9 @@ class Certificates:
 
     def _set(self, certificate: str, status: str) -> None:
         with suppress(self._client.exceptions.ResourceNotFoundException):
-            self._client.update_certificate(certificateId=certificate, newStatus=status)
+            found = self._client.describe_certificate(certificateId=certificate)["certificateDescription"]
+            if found["status"] != "REVOKED":
+                self._client.update_certificate(certificateId=certificate, newStatus=status)
 
 
 _RESERVE_MS: Final = 5 * WORST_CALL_MS
@@ -105,8 +107,8 @@ class CertificateRotation:
             return  # a claim, a renewal, or what somebody registered by hand
         device = known
         if device.state is LifecycleState.DECOMMISSIONED:
-            # Its registration was under way when it was decommissioned.
-            self.certificates.retire(thing, certificate)
+            # Its registration was in flight when it was decommissioned.
+            self.certificates.retire(thing, certificate, is_condemned=True)
             self.report(thing, Suspicion.DECOMMISSIONED_DEVICE, certificate)
             return
         if certificate in device.condemned:
@@ -142,6 +144,7 @@ class CertificateRotation:
         )
         if device.state is LifecycleState.QUARANTINED:
             self.certificates.suspend(certificate)
+            self._revoke_condemned(self.store.read(device.thing) or device, {certificate})
             logger.warning("a quarantined device was locked out", thing=device.thing, certificate=certificate)
 
     def _retire(self, thing: str, certificates: frozenset[str]) -> None:
@@ -156,7 +159,13 @@ class CertificateRotation:
             self.certificates.retire(thing, certificate, is_condemned=certificate in device.condemned)
             logger.info("certificate retired", thing=thing, certificate=certificate)
             mark("CertificateRetired")
-        self.store.change(lambda found: retired(found or known, done), thing)
+        device = self.store.change(lambda found: retired(found or known, done), thing)
+        self._revoke_condemned(device, done)
+
+    def _revoke_condemned(self, device: Device, certificates: Set[str]) -> None:
+        """Revoke those of `certificates` that an operator condemned while they were deactivated."""
+        for certificate in sorted(certificates & device.condemned):
+            self.certificates.retire(device.thing, certificate, is_condemned=True)
 
 
 def service() -> QueueReader:

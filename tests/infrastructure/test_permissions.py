@@ -101,7 +101,7 @@ FUNCTIONS = {
         ("sqs:SendMessage", "presence-monitor-outbox"),
         (f"{CONSUME} sqs:SendMessage", "connections"),
         ("dynamodb:GetItem dynamodb:PutItem", "table/fleet"),
-        ("iot:UpdateCertificate iot:DetachThingPrincipal", "cert/*"),
+        ("iot:DescribeCertificate iot:UpdateCertificate iot:DetachThingPrincipal", "cert/*"),
         ("iot:DetachThingPrincipal", "thing/*"),
     ],
     "fleet-snapshot": [("dynamodb:Scan", "table/fleet"), ("s3:PutObject", "/fleet/*")],

@@ -267,8 +267,33 @@ class TestRotation:
         late = fleet.certificate()
         fleet.write(decommissioned(made(THING, NOW_MS), "", NOW_MS))
         assert fleet.handle(connected(late)) == failures()
-        assert (fleet.iot.statuses[late], fleet.iot.attached[THING]) == ("INACTIVE", set())
+        assert (fleet.iot.statuses[late], fleet.iot.attached[THING]) == ("REVOKED", set())
         assert fleet.suspicions() == [(THING, "decommissioned_device", late)]
+
+    @pytest.mark.parametrize("moment", ["before", "describe_certificate", "update_certificate"])
+    @pytest.mark.parametrize("is_quarantined", [False, True])
+    def test_a_certificate_that_is_revoked_meanwhile_stays_revoked(
+        self, fleet: Fleet, monkeypatch: pytest.MonkeyPatch, moment: str, is_quarantined: bool
+    ) -> None:
+        own, bad = fleet.certificate(), fleet.certificate()
+        device = replace(PROVISIONED, certificate=own, replaced=frozenset({bad}))
+        fleet.write(quarantined(device, frozenset(), "", NOW_MS) if is_quarantined else device)
+        update, real = fleet.iot.update_certificate, getattr(fleet.iot, moment, None)
+
+        def condemning(**request: Any) -> Any:
+            answer = real(**request) if moment == "describe_certificate" and real else None
+            monkeypatch.setattr(fleet.iot, moment, real)
+            fleet.registry.change(lambda found: condemned(found or device, frozenset({bad}), NOW_MS), THING)
+            update(certificateId=bad, newStatus="REVOKED")
+            return answer or (real and real(**request))
+
+        if real:
+            monkeypatch.setattr(fleet.iot, moment, condemning)
+        else:  # by hand
+            update(certificateId=bad, newStatus="REVOKED")
+        over = message("1", json.dumps({"thing": THING, "retire": [bad]}))
+        assert fleet.handle(connected(bad) if is_quarantined else over) == failures()
+        assert fleet.iot.statuses[bad] == "REVOKED"
 
     def test_a_quarantined_device_that_connects_is_locked_out_and_can_be_released(self, fleet: Fleet) -> None:
         old, in_flight = fleet.certificate(), fleet.certificate()
