@@ -26,13 +26,12 @@ import tempfile
 import threading
 import time
 import zipfile
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable
 from itertools import islice, takewhile
 from os import PathLike
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
-from xml.sax.saxutils import escape
 
 from ministack import app as emulator  # type: ignore[import-not-found, unused-ignore]
 from ministack.core import lambda_runtime  # type: ignore[import-not-found, unused-ignore]
@@ -41,7 +40,7 @@ from ministack.services import iot, sqs  # type: ignore[import-not-found, unused
 sys.path.append(str(Path(__file__).parents[1]))  # this Python has no package of the plane
 
 from eventplane_aws.rules import SQS_FIFO_IN_FLIGHT, SQS_IN_FLIGHT, Rule
-from local.aws_requests import broken_rule, problem
+from local.aws_requests import MalformedRequestError, broken_rule, problem, within_rules
 
 UNPACKED = Path(tempfile.gettempdir()) / "unpacked"
 
@@ -111,48 +110,13 @@ class Front:
         return None
 
 
-Handler = Callable[[str, str, Any, bytes, Any], Awaitable[Any]]
-
-
-def within_rules(service: str, handler: Handler) -> Handler:
-    """Return a handler of `service` that refuses, as AWS does, requests that break a rule."""
-
-    async def handle(method: str, path: str, headers: Any, body: bytes, query: Any) -> Any:
-        rule = broken_rule(service, *_request(service, path, headers, body, query))
-        if rule is None:
-            return await handler(method, path, headers, body, query)
-        if service == "s3":
-            text = f"<Error><Code>{rule.code}</Code><Message>{escape(problem(rule))}</Message></Error>"
-            return 400, {"Content-Type": "application/xml"}, text.encode()
-        code = rule.code.rpartition(".")[2]
-        named = {"x-amzn-errortype": code, "x-amzn-query-error": f"{rule.code};Sender"}
-        return (
-            400,
-            {"Content-Type": "application/json", **named},
-            json.dumps({"__type": code, "message": problem(rule)}).encode(),
-        )
-
-    return handle
-
-
-def _request(service: str, path: str, headers: Any, body: bytes, query: Any) -> tuple[str, dict[str, Any]]:
-    """The operation and the members of a request that rules are about."""
-    if target := headers.get("x-amz-target"):
-        return target.rpartition(".")[2], json.loads(body or b"{}")
-    if service == "s3":
-        if "delete" in query:
-            return "DeleteObjects", {"Delete": {"Objects": [None] * body.count(b"<Key>")}}
-        return "PutObject", {"Key": "/".join(path.split("/")[2:])}
-    if service == "lambda" and path.endswith("/invocations"):
-        return "Invoke", {"Payload": body, "InvocationType": headers.get("x-amz-invocation-type")}
-    if service == "iot-data" and path.startswith("/topics/"):
-        return "Publish", {"topic": path.removeprefix("/topics/"), "payload": body}
-    return "", {}
-
-
 def send_message(data: dict[str, Any], url: str) -> dict[str, Any]:
     """Send a message, alone or of a batch, that keeps the rules of messages."""
-    if rule := broken_rule("sqs", "SendMessage", data):
+    try:
+        rule = broken_rule("sqs", "SendMessage", data)
+    except MalformedRequestError as error:
+        raise sqs._Err(error.code, str(error)) from error
+    if rule is not None:
         raise sqs._Err(rule.code, problem(rule))
     sent: dict[str, Any] = _send_message(data, url)
     return sent
