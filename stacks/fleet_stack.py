@@ -92,10 +92,11 @@ class FleetStack(PlaneStack):
 
 
 def _provisioning_hook(scope: Construct, outbox: sqs.IQueue | None) -> lambda_.IFunction:
-    """Return the function that AWS IoT asks before it registers a device. It may use the registry, and report
-    to `outbox`."""
+    """Return the function that AWS IoT asks before it registers a device. It may use the registry, report to
+    `outbox`, and have certificates ended."""
     holder = Construct(scope, "Hook")
     environment = environment_of(scope)
+    queue = find_queue(holder, "Queue", CONNECTIONS)
     return PythonFunction(
         holder,
         "Hook",
@@ -103,10 +104,15 @@ def _provisioning_hook(scope: Construct, outbox: sqs.IQueue | None) -> lambda_.I
         folder=FOLDER,
         entry="hook",
         size=_HOOK_SIZE,
-        statements=[allow_table(holder, FLEET_TABLE, "GetItem", "PutItem"), *_sending(outbox)],
+        statements=[
+            allow_table(holder, FLEET_TABLE, "GetItem", "PutItem"),
+            allow_send(queue),
+            *_sending(outbox),
+        ],
         settings=HookSettings(
             fleet_table=environment.resource_name(FLEET_TABLE),
             certificate_max_age_days=environment.certificate_max_age_days,
+            connections_queue=queue.queue_url,
             outbox_queue=outbox.queue_url if outbox else None,
         ),
     ).function

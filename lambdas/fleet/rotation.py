@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Iterable, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
@@ -64,6 +64,24 @@ class Certificates:
                 self._client.update_certificate(certificateId=certificate, newStatus=status)
 
 
+EndLater = Callable[[str, Iterable[str]], object]
+"""Ends certificates of a device that are among its `replaced` by then."""
+
+
+def ender(queue: str, delay_s: int) -> EndLater:
+    """Return what has the rotation, whose `queue` it is, end certificates in `delay_s` seconds.
+
+    It raises botocore's errors.
+    """
+    sqs = client("sqs")
+
+    def end_later(thing: str, certificates: Iterable[str]) -> None:
+        body = json.dumps({"thing": thing, "retire": sorted(certificates)})
+        sqs.send_message(QueueUrl=queue, MessageBody=body, DelaySeconds=delay_s)
+
+    return end_later
+
+
 _RESERVE_MS: Final = 5 * WORST_CALL_MS
 """No message is begun with less time left: a timeout would bring back the whole batch."""
 
@@ -73,12 +91,12 @@ class CertificateRotation:
     """Handles connections and takeovers, as the IoT rule reports them, and ends of grace periods; idempotent,
     in any order.
 
-    `send_later` puts a message into the function's own queue, delayed by the grace period.
+    `end_later` ends certificates after the grace period.
     """
 
     store: Records[Device]
     certificates: Certificates
-    send_later: Callable[[str], object]
+    end_later: EndLater
     report: Report
 
     def process(self, messages: Sequence[QueueMessage], invocation: Invocation) -> frozenset[str]:
@@ -127,7 +145,7 @@ class CertificateRotation:
             logger.info("certificate in use", thing=thing, certificate=certificate)
         self._retire(thing, device.replaced & device.condemned)
         if left := device.replaced - device.condemned:
-            self.send_later(json.dumps({"thing": thing, "retire": sorted(left)}))
+            self.end_later(thing, left)
 
     def _taken_over(self, thing: str, at_ms: int) -> None:
         known = self.store.read(thing)
@@ -171,15 +189,10 @@ class CertificateRotation:
 def service() -> QueueReader:
     """Return the reader of the queue of connections. Raises `SettingsError`."""
     settings = CertificateSettings.read(os.environ)
-    sqs, queue_url = client("sqs"), QueueSettings.read(os.environ).source_queue
-
-    def send_later(text: str) -> None:
-        sqs.send_message(QueueUrl=queue_url, MessageBody=text, DelaySeconds=settings.certificate_grace_s)
-
     rotation = CertificateRotation(
         store=Records(tables(), settings.fleet_table, REGISTRY),
         certificates=Certificates(client("iot"), settings.certificate_arns),
-        send_later=send_later,
+        end_later=ender(QueueSettings.read(os.environ).source_queue, settings.certificate_grace_s),
         report=reporter(settings.outbox_queue),
     )
     return QueueReader(rotation.process)

@@ -95,6 +95,7 @@ FUNCTIONS = {
     ],
     "provisioning-hook": [
         ("dynamodb:GetItem dynamodb:PutItem", "table/fleet"),
+        ("sqs:SendMessage", "connections"),
         ("sqs:SendMessage", "presence-monitor-outbox"),
     ],
     "certificate-keeper": [
