@@ -39,17 +39,12 @@ from stacks.constructs.tables import allow_table
 from stacks.environment import Environment
 from stacks.names import CONNECTIONS, rule_name
 from stacks.plane_stack import PlaneStack, environment_of
-from stacks.settings import FunctionSize
+from stacks.settings import ROTATION_SIZE, FunctionSize
 
 FOLDER: Final = "fleet"
 
 HOOK_PAYLOAD_VERSION: Final = "2020-04-01"
 """The form of what the hook is told (AWS IoT developer guide)."""
-
-ROTATION_SIZE: Final = FunctionSize(
-    memory_mib=512, timeout_s=60, batch_size=100, batch_window_s=5, max_concurrency=2
-)
-"""Nobody waits for it; two at a time stay below the ten calls a second that AWS IoT allows an account."""
 
 # AWS IoT waits 5 s for the answer.
 _HOOK_SIZE: Final = FunctionSize(memory_mib=512, timeout_s=5)

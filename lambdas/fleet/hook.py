@@ -22,7 +22,7 @@ from eventplane.fleet import (
 from eventplane.function_settings import HookSettings
 from eventplane.records import Records
 from eventplane.topics import is_device_name
-from lambdas.common.aws import tables
+from lambdas.common.aws import client, tables
 from lambdas.common.clock import Clock, system_clock
 from lambdas.common.log import logger
 from lambdas.common.metrics import mark
@@ -119,7 +119,7 @@ def service() -> ProvisioningHook:
         clock=system_clock,
         report=reporter(settings.outbox_queue),
         due_ms=settings.certificate_max_age_days * _DAY_MS,
-        end_later=ender(settings.connections_queue, HANDOVER_MS // 1_000),
+        end_later=ender(client("sqs"), settings.connections_queue, HANDOVER_MS // 1_000),
     )
 
 

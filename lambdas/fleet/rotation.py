@@ -68,12 +68,11 @@ EndLater = Callable[[str, Iterable[str]], object]
 """Ends certificates of a device that are among its `replaced` by then."""
 
 
-def ender(queue: str, delay_s: int) -> EndLater:
+def ender(sqs: Any, queue: str, delay_s: int) -> EndLater:
     """Return what has the rotation, whose `queue` it is, end certificates in `delay_s` seconds.
 
-    It raises botocore's errors.
+    It raises botocore's errors. `sqs` is a boto3 client.
     """
-    sqs = client("sqs")
 
     def end_later(thing: str, certificates: Iterable[str]) -> None:
         body = json.dumps({"thing": thing, "retire": sorted(certificates)})
@@ -192,7 +191,9 @@ def service() -> QueueReader:
     rotation = CertificateRotation(
         store=Records(tables(), settings.fleet_table, REGISTRY),
         certificates=Certificates(client("iot"), settings.certificate_arns),
-        end_later=ender(QueueSettings.read(os.environ).source_queue, settings.certificate_grace_s),
+        end_later=ender(
+            client("sqs"), QueueSettings.read(os.environ).source_queue, settings.certificate_grace_s
+        ),
         report=reporter(settings.outbox_queue),
     )
     return QueueReader(rotation.process)
