@@ -17,13 +17,19 @@ from eventplane.topics import CLAIM_CLIENT_PREFIX, RENEWAL_CLIENT_PREFIX, is_dev
 
 MAX_REGISTRATIONS_A_DAY: Final = 5
 """Certificates that one certificate of a device, or the claim for it, may register in a day (UTC): enough for
-a bad line, too few for a loop. No holder uses up another's."""
+a bad line, too few for a loop. No holder uses up another's. While an operator lets the claim register a
+device, nothing is counted: the day would be that of whoever asks most."""
 
 MAX_HOLDERS_A_DAY: Final = 5
 """Certificates of one device that may register others in a day (UTC), the claim included."""
 
 MAX_CANDIDATES: Final = 5
 """Certificates of one device that wait for their first connection: the first one and the newest."""
+
+MAX_SURPLUS: Final = 600
+"""Certificates of one device that the claim registered beyond `MAX_CANDIDATES` while it may, and that end
+`HANDOVER_MS` later: as many as AWS IoT registers for an account meanwhile, ten a second (AWS IoT Core quotas,
+"Fleet provisioning")."""
 
 MAX_FORMER: Final = 10
 """Retired certificates of one device that a recovery can activate again, the newest."""
@@ -138,6 +144,12 @@ class Device:
         return tuple(each.certificate for each in self.candidates)
 
     @property
+    def surplus(self) -> tuple[str, ...]:
+        """What the claim registered beyond `MAX_CANDIDATES`, oldest first: each may be seen until it ends."""
+        claimed = (each.certificate for each in self.candidates if each.holder == CLAIM)
+        return tuple(each for each in claimed if each in self.replaced)
+
+    @property
     def certificates(self) -> frozenset[str]:
         """All that may be active, or become active again."""
         own = {self.certificate} if self.certificate else frozenset[str]()
@@ -240,7 +252,7 @@ def registered(device: Device | None, application: RegistrationRequest, now_ms: 
 
     With the claim a device is registered until it was seen with a certificate of its own, so that an answer
     that was lost can be asked for again; later only while a replacement is allowed. With its own certificate
-    it may renew at any time. Nothing that was registered before is lost by it.
+    it may renew at any time. Nothing that was registered before is lost by it within `HANDOVER_MS`.
     """
     thing = application.thing
     if device is None:
@@ -255,17 +267,21 @@ def registered(device: Device | None, application: RegistrationRequest, now_ms: 
     device = seen(device, holder, now_ms)
     if application.offered in device.pending:
         return device  # asked twice with one certificate: the first answer was lost
+    is_open = holder == CLAIM and now_ms < device.replacement_until_ms
     day = now_ms // _DAY_MS
-    asked = (*(device.asked if device.day == day else ()), holder)
-    if asked.count(holder) > MAX_REGISTRATIONS_A_DAY or len({*asked}) > MAX_HOLDERS_A_DAY:
+    asked = (*(device.asked if device.day == day else ()), *(() if is_open else (holder,)))
+    is_over = asked.count(holder) > MAX_REGISTRATIONS_A_DAY or len({*asked}) > MAX_HOLDERS_A_DAY
+    if len(device.surplus) == MAX_SURPLUS if is_open else is_over:
         raise RefusedError(thing, RegistrationRefusal.TOO_OFTEN)
     candidates = (*device.candidates, Candidate(application.offered, now_ms, holder))
-    # The first one stays: whoever registers more cannot push out who was there before.
-    kept = candidates[:1] + candidates[1:][1 - MAX_CANDIDATES :]
+    # The first one stays: whoever registers more cannot push out who was there before, nor in an open
+    # replacement who comes after and connects at once.
+    waiting = [each.certificate for each in candidates if each.certificate not in device.replaced]
+    ended = waiting[1 : 1 - MAX_CANDIDATES]
     return replace(
         device,
-        candidates=kept,
-        replaced=device.replaced | {each.certificate for each in candidates if each not in kept},
+        candidates=tuple(each for each in candidates if is_open or each.certificate not in ended),
+        replaced=device.replaced | {*ended},
         registrations=device.registrations + 1,
         day=day,
         asked=asked,
@@ -310,7 +326,7 @@ def seen(device: Device, certificate: str, now_ms: int) -> Device:
         candidates=() if is_claimed else others,
         replaced=(device.replaced | ended | ({device.certificate} if device.certificate else set()))
         - {certificate},
-        condemned=device.condemned | ended if is_claimed else device.condemned,
+        condemned=device.condemned | ended - {*device.surplus} if is_claimed else device.condemned,
         replacement_until_ms=0 if is_claimed else device.replacement_until_ms,
         changed_at_ms=now_ms,
     )
@@ -386,14 +402,15 @@ def recovered(device: Device, active: frozenset[str], keep: str | None, until_ms
     """The device in service with the certificate `keep`; without it, the claim may register it until
     `until_ms`.
 
-    All others that are known, and the `active` ones, are condemned. `keep`, the one of its `suspended`, still
-    has to be activated. Raises `UnknownCertificateError`, `LifecycleError`.
+    All others that are known, and the `active` ones, are condemned, the surplus is replaced. `keep`, the one
+    of its `suspended`, still has to be activated. Raises `UnknownCertificateError`, `LifecycleError`.
     """
     back = released(device, now_ms)
     known = device.certificates | {*device.former} | active - device.condemned
     if keep is not None and keep not in known:
         raise UnknownCertificateError(device, keep)
-    left = condemned(back, known - {keep or ""}, now_ms)
+    # A flood of registrations would fill up the memory of what was condemned.
+    left = condemned(back, known - {keep or "", *device.surplus}, now_ms)
     return replace(
         left,
         state=LifecycleState.PROVISIONED if keep else left.state,

@@ -72,6 +72,8 @@ class HookSettings(RegistrySettings):
 
     certificate_max_age_days: int
     """Age at which devices renew their certificates, days."""
+    connections_queue: str
+    """The queue of the certificate keeper."""
     outbox_queue: str | None = None
     """The queue for reports of devices."""
 

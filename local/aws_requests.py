@@ -8,14 +8,29 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final
+from xml.sax.saxutils import escape
 
+from eventplane.errors import EventPlaneError
 from eventplane_aws import rules
 from eventplane_aws.rules import Rule
 
 Request = Mapping[str, Any]
 """The members of a request, as boto3 takes them."""
+
+
+SERIALIZATION: Final = "SerializationException"
+"""AWS's code for a request whose JSON has members of other types than the operation's."""
+
+
+class MalformedRequestError(EventPlaneError):
+    """AWS answers a request for `operation` with `code` because of `problem`."""
+
+    code: str
+    operation: str
+    problem: str
+    message = "{operation}: {problem}; correct the request"
 
 
 def message_bytes(message: Request) -> int:
@@ -56,11 +71,16 @@ def _own_topic(request: Request) -> str:
 
 
 def _member(name: str) -> Callable[[Request], int]:
-    return lambda request: int(request.get(name) or 0)
+    return lambda request: 0 if request.get(name) is None else int(request[name])
 
 
 def _count(name: str) -> Callable[[Request], int]:
-    return lambda request: len(request.get(name) or ())
+    def count(request: Request) -> int:
+        members = request.get(name) or ()
+        # By name or in order: each is an object.
+        return len([each.keys() for each in (members.values() if hasattr(members, "values") else members)])
+
+    return count
 
 
 def _retention_s(request: Request) -> int:
@@ -144,11 +164,20 @@ MEASURES: Final[Mapping[str, Iterable[tuple[Rule, Callable[[Request], int]]]]] =
 
 
 def broken_rule(service: str, operation: str, request: Request) -> Rule | None:
-    """Return the rule that a request breaks; None if it keeps all. `operation` is AWS's: `SendMessage`."""
+    """Return the rule that a request breaks; None if it keeps all. `operation` is AWS's: `SendMessage`.
+
+    Raises `MalformedRequestError` for a request that cannot be measured.
+    """
     if request.get("InvocationType") == "Event":
         operation += " Event"
     for rule, measure in MEASURES.get(f"{service} {operation}", ()):
-        if measure(request) > rule.most:
+        try:
+            size = measure(request)
+        except KeyError as error:
+            raise MalformedRequestError("ValidationException", operation, f"{error} is missing") from error
+        except Exception as error:  # members may be of any type
+            raise MalformedRequestError(SERIALIZATION, operation, str(error)) from error
+        if size > rule.most:
             return rule
     return None
 
@@ -171,3 +200,53 @@ def with_call(trace: str, function: str) -> str:
     """Return the `trace` header of what `function` sends after a message with this one."""
     calls = calls_in_chain(trace) + Counter([function])
     return "Lineage=" + ",".join(f"{name}:{number}" for name, number in calls.items())
+
+
+Handler = Callable[[str, str, Any, bytes, Any], Awaitable[Any]]
+
+
+def within_rules(service: str, handler: Handler) -> Handler:
+    """Return a handler of `service` that refuses, as AWS does, what is malformed or breaks a rule."""
+
+    async def handle(method: str, path: str, headers: Any, body: bytes, query: Any) -> Any:
+        try:
+            rule = broken_rule(service, *_request(service, path, headers, body, query))
+        except MalformedRequestError as error:
+            return _refusal(service, error.code, str(error))
+        if rule is None:
+            return await handler(method, path, headers, body, query)
+        return _refusal(service, rule.code, problem(rule))
+
+    return handle
+
+
+def _refusal(service: str, code: str, message: str) -> tuple[int, dict[str, str], bytes]:
+    if service == "s3":
+        text = f"<Error><Code>{code}</Code><Message>{escape(message)}</Message></Error>"
+        return 400, {"Content-Type": "application/xml"}, text.encode()
+    kind = code.rpartition(".")[2]
+    named = {"x-amzn-errortype": kind, "x-amzn-query-error": f"{code};Sender"}
+    document = {"__type": kind, "message": message}
+    return 400, {"Content-Type": "application/json", **named}, json.dumps(document).encode()
+
+
+def _request(service: str, path: str, headers: Any, body: bytes, query: Any) -> tuple[str, dict[str, Any]]:
+    """The operation and the members of a request that rules are about. Raises `MalformedRequestError`."""
+    if target := headers.get("x-amz-target"):
+        operation = target.rpartition(".")[2]
+        try:
+            members = json.loads(body or b"{}")
+        except (ValueError, RecursionError) as error:
+            raise MalformedRequestError(SERIALIZATION, operation, "the body is not JSON") from error
+        if not isinstance(members, dict):
+            raise MalformedRequestError(SERIALIZATION, operation, "the body is no JSON object")
+        return operation, members
+    if service == "s3":
+        if "delete" in query:
+            return "DeleteObjects", {"Delete": {"Objects": [None] * body.count(b"<Key>")}}
+        return "PutObject", {"Key": "/".join(path.split("/")[2:])}
+    if service == "lambda" and path.endswith("/invocations"):
+        return "Invoke", {"Payload": body, "InvocationType": headers.get("x-amz-invocation-type")}
+    if service == "iot-data" and path.startswith("/topics/"):
+        return "Publish", {"topic": path.removeprefix("/topics/"), "payload": body}
+    return "", {}

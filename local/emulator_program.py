@@ -26,14 +26,13 @@ import tempfile
 import threading
 import time
 import zipfile
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
 from contextvars import ContextVar
 from itertools import accumulate, islice, takewhile
 from os import PathLike
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
-from xml.sax.saxutils import escape
 
 from ministack import app as emulator  # type: ignore[import-not-found, unused-ignore]
 from ministack.core import lambda_runtime  # type: ignore[import-not-found, unused-ignore]
@@ -50,7 +49,15 @@ from eventplane_aws.rules import (
     SQS_RECEIVES,
     Rule,
 )
-from local.aws_requests import broken_rule, calls_in_chain, problem, with_call
+from local.aws_requests import (
+    Handler,
+    MalformedRequestError,
+    broken_rule,
+    calls_in_chain,
+    problem,
+    with_call,
+    within_rules,
+)
 
 UNPACKED = Path(tempfile.gettempdir()) / "unpacked"
 
@@ -123,49 +130,23 @@ class Front:
         return None
 
 
-Handler = Callable[[str, str, Any, bytes, Any], Awaitable[Any]]
-
-
-def within_rules(service: str, handler: Handler) -> Handler:
-    """Return a handler of `service` that refuses, as AWS does, requests that break a rule."""
+def with_trace(service: str, handler: Handler) -> Handler:
+    """Return a handler of `service` that keeps the trace of a request, for the messages that it sends."""
 
     async def handle(method: str, path: str, headers: Any, body: bytes, query: Any) -> Any:
         _trace.set(headers.get("x-amzn-trace-id", "") if service == "sqs" else "")
-        rule = broken_rule(service, *_request(service, path, headers, body, query))
-        if rule is None:
-            return await handler(method, path, headers, body, query)
-        if service == "s3":
-            text = f"<Error><Code>{rule.code}</Code><Message>{escape(problem(rule))}</Message></Error>"
-            return 400, {"Content-Type": "application/xml"}, text.encode()
-        code = rule.code.rpartition(".")[2]
-        named = {"x-amzn-errortype": code, "x-amzn-query-error": f"{rule.code};Sender"}
-        return (
-            400,
-            {"Content-Type": "application/json", **named},
-            json.dumps({"__type": code, "message": problem(rule)}).encode(),
-        )
+        return await handler(method, path, headers, body, query)
 
     return handle
 
 
-def _request(service: str, path: str, headers: Any, body: bytes, query: Any) -> tuple[str, dict[str, Any]]:
-    """The operation and the members of a request that rules are about."""
-    if target := headers.get("x-amz-target"):
-        return target.rpartition(".")[2], json.loads(body or b"{}")
-    if service == "s3":
-        if "delete" in query:
-            return "DeleteObjects", {"Delete": {"Objects": [None] * body.count(b"<Key>")}}
-        return "PutObject", {"Key": "/".join(path.split("/")[2:])}
-    if service == "lambda" and path.endswith("/invocations"):
-        return "Invoke", {"Payload": body, "InvocationType": headers.get("x-amz-invocation-type")}
-    if service == "iot-data" and path.startswith("/topics/"):
-        return "Publish", {"topic": path.removeprefix("/topics/"), "payload": body}
-    return "", {}
-
-
 def send_message(data: dict[str, Any], url: str) -> dict[str, Any]:
     """Send a message, alone or of a batch, that keeps the rules of messages, with its sender's trace."""
-    if rule := broken_rule("sqs", "SendMessage", data):
+    try:
+        rule = broken_rule("sqs", "SendMessage", data)
+    except MalformedRequestError as error:
+        raise sqs._Err(error.code, str(error)) from error
+    if rule is not None:
         raise sqs._Err(rule.code, problem(rule))
     if trace := _trace.get():
         system = {"AWSTraceHeader": {"DataType": "String", "StringValue": trace}}
@@ -351,7 +332,7 @@ if __name__ == "__main__":
         functions[step] = with_recursion(functions[step], at)
     iot._WSSession.handle_packet = handle_packet
     for service, handler in emulator.SERVICE_HANDLERS.items():
-        emulator.SERVICE_HANDLERS[service] = within_rules(service, handler)
+        emulator.SERVICE_HANDLERS[service] = with_trace(service, within_rules(service, handler))
     lambda_runtime.zipfile = SimpleNamespace(**{**vars(zipfile), "ZipFile": SharedArchive})
     asyncio.BaseEventLoop.create_server = on_loopback  # type: ignore[method-assign, assignment]
     emulator.app = Front(emulator.app, os.environ.pop("EMULATOR_TOKEN"))

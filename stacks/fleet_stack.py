@@ -39,17 +39,12 @@ from stacks.constructs.tables import allow_table
 from stacks.environment import Environment
 from stacks.names import CONNECTIONS, rule_name
 from stacks.plane_stack import PlaneStack, environment_of
-from stacks.settings import FunctionSize
+from stacks.settings import ROTATION_SIZE, FunctionSize
 
 FOLDER: Final = "fleet"
 
 HOOK_PAYLOAD_VERSION: Final = "2020-04-01"
 """The form of what the hook is told (AWS IoT developer guide)."""
-
-ROTATION_SIZE: Final = FunctionSize(
-    memory_mib=512, timeout_s=60, batch_size=100, batch_window_s=5, max_concurrency=2
-)
-"""Nobody waits for it; two at a time stay below the ten calls a second that AWS IoT allows an account."""
 
 # AWS IoT waits 5 s for the answer.
 _HOOK_SIZE: Final = FunctionSize(memory_mib=512, timeout_s=5)
@@ -92,10 +87,11 @@ class FleetStack(PlaneStack):
 
 
 def _provisioning_hook(scope: Construct, outbox: sqs.IQueue | None) -> lambda_.IFunction:
-    """Return the function that AWS IoT asks before it registers a device. It may use the registry, and report
-    to `outbox`."""
+    """Return the function that AWS IoT asks before it registers a device. It may use the registry, report to
+    `outbox`, and have certificates ended."""
     holder = Construct(scope, "Hook")
     environment = environment_of(scope)
+    queue = find_queue(holder, "Queue", CONNECTIONS)
     return PythonFunction(
         holder,
         "Hook",
@@ -103,10 +99,15 @@ def _provisioning_hook(scope: Construct, outbox: sqs.IQueue | None) -> lambda_.I
         folder=FOLDER,
         entry="hook",
         size=_HOOK_SIZE,
-        statements=[allow_table(holder, FLEET_TABLE, "GetItem", "PutItem"), *_sending(outbox)],
+        statements=[
+            allow_table(holder, FLEET_TABLE, "GetItem", "PutItem"),
+            allow_send(queue),
+            *_sending(outbox),
+        ],
         settings=HookSettings(
             fleet_table=environment.resource_name(FLEET_TABLE),
             certificate_max_age_days=environment.certificate_max_age_days,
+            connections_queue=queue.queue_url,
             outbox_queue=outbox.queue_url if outbox else None,
         ),
     ).function
@@ -137,7 +138,7 @@ def _certificate_rotation(scope: Construct, outbox: sqs.IQueue | None) -> None:
             allow_table(holder, FLEET_TABLE, "GetItem", "PutItem"),
             allow_send(queue),
             *_sending(outbox),
-            allow(["iot:UpdateCertificate"], [certificates]),
+            allow(["iot:DescribeCertificate", "iot:UpdateCertificate"], [certificates]),
             allow(["iot:DetachThingPrincipal"], [things, certificates]),
         ],
         settings=CertificateSettings(

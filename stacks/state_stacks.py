@@ -31,10 +31,9 @@ from stacks.constructs.queues import DurableQueue, find_channel_queue, reply_que
 from stacks.constructs.routers import allow_contract
 from stacks.constructs.tables import allow_own_items
 from stacks.environment import Environment, is_posted
-from stacks.fleet_stack import ROTATION_SIZE
 from stacks.names import CONNECTIONS, INGEST_ERRORS, LIFECYCLE, TAP, TIMERS, WORK, pascal
 from stacks.plane_stack import PlaneStack, charge_to, environment_of
-from stacks.settings import FunctionSize
+from stacks.settings import ROTATION_SIZE, FunctionSize
 
 _READ: Final = ("ReceiveMessage", "DeleteMessage", "ChangeMessageVisibility", "GetQueueAttributes")
 _ITEMS: Final = ("GetItem", "PutItem", "UpdateItem", "DeleteItem", "Query")

@@ -6,6 +6,7 @@ import logging
 import os
 import signal
 import threading
+from collections.abc import Callable
 
 from edge.errors import SettingProblem, SettingsError
 from edge.provisioning import ProvisioningError
@@ -35,18 +36,29 @@ def provision(settings: Settings) -> None:
     renewal = _renewal(settings, provisioning, own, identity)
     # Full jitter: a fleet that is refused at one moment must not come back at one moment.
     backoff = Backoff(provisioning.retry_min_s, provisioning.retry_max_s, SYSTEM.share)
-    failures = 0
-    while not stop.is_set():
+    keep_trying(renewal, identity, backoff, lambda: SYSTEM.now().timestamp(), stop.wait)
+
+
+def keep_trying(
+    renewal: Renewal,
+    identity: Identity,
+    backoff: Backoff,
+    now_s: Callable[[], float],
+    wait: Callable[[float], bool | None],
+) -> None:
+    """Attempt until the certificate needs no renewal. `wait` returns after so many seconds, True to stop."""
+    failures, delay_s = 0, 0.0
+    while not wait(delay_s):
         try:
             with identity.locked():
-                _log.info("%s", renewal.attempt(SYSTEM.now().timestamp()))
+                outcome = renewal.attempt(now_s())
         except ProvisioningError as error:
             failures += 1
             delay_s = backoff.delay_s(failures)
             _log.warning("%s; next attempt in %.0f s", error, delay_s)
-            stop.wait(delay_s)
         else:
-            break
+            _log.info("%s", outcome)
+            return
 
 
 def _provisioning(settings: Settings) -> tuple[ProvisioningSettings, TlsFiles]:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from eventplane.fleet import (
+    HANDOVER_MS,
     REGISTRY,
     Device,
     RefusedError,
@@ -21,12 +22,13 @@ from eventplane.fleet import (
 from eventplane.function_settings import HookSettings
 from eventplane.records import Records
 from eventplane.topics import is_device_name
-from lambdas.common.aws import tables
+from lambdas.common.aws import client, tables
 from lambdas.common.clock import Clock, system_clock
 from lambdas.common.log import logger
 from lambdas.common.metrics import mark
 from lambdas.common.queue import Context
 from lambdas.common.queue_function import at_init
+from lambdas.fleet.rotation import EndLater, ender
 from lambdas.fleet.suspicion import Report, Suspicion, reporter
 
 _DAY_MS: Final = 86_400_000
@@ -39,19 +41,23 @@ class ProvisioningHook:
     """Allows or refuses registrations of the devices in `store`, and records them.
 
     A renewal in the first half of `due_ms`, the milliseconds that a certificate is used for, is reported.
+    `end_later` ends what the claim registered beyond what may wait.
     """
 
-    def __init__(self, *, store: Records[Device], clock: Clock, report: Report, due_ms: int) -> None:
+    def __init__(
+        self, *, store: Records[Device], clock: Clock, report: Report, due_ms: int, end_later: EndLater
+    ) -> None:
         self._store = store
         self._clock = clock
         self._report = report
         self._due_ms = due_ms
+        self._end_later = end_later
 
     def decide(self, event: Mapping[str, Any]) -> bool:
         """Return whether the registration in `event` may go on.
 
-        It is recorded before it is allowed. Errors of the registry's table are raised: AWS IoT takes them for
-        a refusal, and the device asks again.
+        It is recorded before it is allowed. Errors of the registry's table and of SQS are raised: AWS IoT
+        takes them for a refusal, and the device asks again.
         """
         application, now_ms = _application(event), self._clock()
         try:
@@ -64,6 +70,8 @@ class ProvisioningHook:
             if error.refusal is RegistrationRefusal.CONDEMNED:
                 self._report(application.thing, Suspicion.CONDEMNED_CERTIFICATE, application.asking)
             return False
+        if device.surplus:
+            self._end_later(device.thing, device.surplus[-1:])
         logger.info("registration allowed", registrations=device.registrations, extra=_facts(application))
         mark("RegistrationAllowed")
         if is_early(device, application, now_ms, self._due_ms):
@@ -111,6 +119,7 @@ def service() -> ProvisioningHook:
         clock=system_clock,
         report=reporter(settings.outbox_queue),
         due_ms=settings.certificate_max_age_days * _DAY_MS,
+        end_later=ender(client("sqs"), settings.connections_queue, HANDOVER_MS // 1_000),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
@@ -40,7 +40,7 @@ class Certificates:
         self._arn_prefix = arn_prefix
 
     def suspend(self, certificate: str) -> None:
-        """Deactivate `certificate`, which can be activated again.
+        """Deactivate `certificate`, which can be activated again, unless it is revoked.
 
         Repeating it changes nothing, and one that is gone is skipped. Raises botocore's errors.
         """
@@ -59,7 +59,26 @@ class Certificates:
 
     def _set(self, certificate: str, status: str) -> None:
         with suppress(self._client.exceptions.ResourceNotFoundException):
-            self._client.update_certificate(certificateId=certificate, newStatus=status)
+            found = self._client.describe_certificate(certificateId=certificate)["certificateDescription"]
+            if found["status"] != "REVOKED":
+                self._client.update_certificate(certificateId=certificate, newStatus=status)
+
+
+EndLater = Callable[[str, Iterable[str]], object]
+"""Ends certificates of a device that are among its `replaced` by then."""
+
+
+def ender(sqs: Any, queue: str, delay_s: int) -> EndLater:
+    """Return what has the rotation, whose `queue` it is, end certificates in `delay_s` seconds.
+
+    It raises botocore's errors. `sqs` is a boto3 client.
+    """
+
+    def end_later(thing: str, certificates: Iterable[str]) -> None:
+        body = json.dumps({"thing": thing, "retire": sorted(certificates)})
+        sqs.send_message(QueueUrl=queue, MessageBody=body, DelaySeconds=delay_s)
+
+    return end_later
 
 
 _RESERVE_MS: Final = 5 * WORST_CALL_MS
@@ -71,12 +90,12 @@ class CertificateRotation:
     """Handles connections and takeovers, as the IoT rule reports them, and ends of grace periods; idempotent,
     in any order.
 
-    `send_later` puts a message into the function's own queue, delayed by the grace period.
+    `end_later` ends certificates after the grace period.
     """
 
     store: Records[Device]
     certificates: Certificates
-    send_later: Callable[[str], object]
+    end_later: EndLater
     report: Report
 
     def process(self, messages: Sequence[QueueMessage], invocation: Invocation) -> frozenset[str]:
@@ -105,8 +124,8 @@ class CertificateRotation:
             return  # a claim, a renewal, or what somebody registered by hand
         device = known
         if device.state is LifecycleState.DECOMMISSIONED:
-            # Its registration was under way when it was decommissioned.
-            self.certificates.retire(thing, certificate)
+            # Its registration was in flight when it was decommissioned.
+            self.certificates.retire(thing, certificate, is_condemned=True)
             self.report(thing, Suspicion.DECOMMISSIONED_DEVICE, certificate)
             return
         if certificate in device.condemned:
@@ -125,7 +144,7 @@ class CertificateRotation:
             logger.info("certificate in use", thing=thing, certificate=certificate)
         self._retire(thing, device.replaced & device.condemned)
         if left := device.replaced - device.condemned:
-            self.send_later(json.dumps({"thing": thing, "retire": sorted(left)}))
+            self.end_later(thing, left)
 
     def _taken_over(self, thing: str, at_ms: int) -> None:
         known = self.store.read(thing)
@@ -142,6 +161,7 @@ class CertificateRotation:
         )
         if device.state is LifecycleState.QUARANTINED:
             self.certificates.suspend(certificate)
+            self._revoke_condemned(self.store.read(device.thing) or device, {certificate})
             logger.warning("a quarantined device was locked out", thing=device.thing, certificate=certificate)
 
     def _retire(self, thing: str, certificates: frozenset[str]) -> None:
@@ -156,21 +176,24 @@ class CertificateRotation:
             self.certificates.retire(thing, certificate, is_condemned=certificate in device.condemned)
             logger.info("certificate retired", thing=thing, certificate=certificate)
             mark("CertificateRetired")
-        self.store.change(lambda found: retired(found or known, done), thing)
+        device = self.store.change(lambda found: retired(found or known, done), thing)
+        self._revoke_condemned(device, done)
+
+    def _revoke_condemned(self, device: Device, certificates: Set[str]) -> None:
+        """Revoke those of `certificates` that an operator condemned while they were deactivated."""
+        for certificate in sorted(certificates & device.condemned):
+            self.certificates.retire(device.thing, certificate, is_condemned=True)
 
 
 def service() -> QueueReader:
     """Return the reader of the queue of connections. Raises `SettingsError`."""
     settings = CertificateSettings.read(os.environ)
-    sqs, queue_url = client("sqs"), QueueSettings.read(os.environ).source_queue
-
-    def send_later(text: str) -> None:
-        sqs.send_message(QueueUrl=queue_url, MessageBody=text, DelaySeconds=settings.certificate_grace_s)
-
     rotation = CertificateRotation(
         store=Records(tables(), settings.fleet_table, REGISTRY),
         certificates=Certificates(client("iot"), settings.certificate_arns),
-        send_later=send_later,
+        end_later=ender(
+            client("sqs"), QueueSettings.read(os.environ).source_queue, settings.certificate_grace_s
+        ),
         report=reporter(settings.outbox_queue),
     )
     return QueueReader(rotation.process)

@@ -161,6 +161,8 @@ class Link:
 
     def __init__(self, broker: Broker, peer: Peer) -> None:
         self.kept: Kept | None = None
+        self.principal = ""
+        """The certificate of the client, if the broker asks for one."""
         self._broker = broker
         self._peer = peer
         self._buffer = b""

@@ -16,7 +16,7 @@ from eventplane.contract.publication import cloud_destinations
 from eventplane.downlink import table as downlink_table
 from eventplane.downlink.desired import Desired, State
 from eventplane.endpoints import ENDPOINT
-from eventplane.fleet import REGISTRY, LifecycleState, made
+from eventplane.fleet import REGISTRY, Device, LifecycleState, made
 from eventplane.interest import table as interest_table
 from eventplane.records import Records
 from eventplane.replay import MAX_ORDER_RECEIVES, REPLAY
@@ -34,6 +34,7 @@ from local.histories.story import ENDPOINTS
 from local.histories.tables import TablesClient
 from local.histories.wires import Weather, Wire
 from stacks.config import environment
+from stacks.settings import ROTATION_SIZE
 from tests.dynamodb import create_desired_table, create_table
 from tests.fakes.client import ACCOUNT, REGION, FakeClient
 from tests.fakes.s3 import FakeS3
@@ -69,17 +70,21 @@ class Cloud:
         self.is_ending = False
         """Whether no window of a function waits for more any longer."""
         self.secrets = FakeSecrets()
-        clients: tuple[FakeClient, ...] = (self.sqs, self.dynamodb, self.s3, self.secrets)
+        self.iot = IotCore(self)
+        clients: tuple[FakeClient, ...] = (
+            *(self.sqs, self.dynamodb, self.s3, self.secrets),
+            self.iot.certificates,
+        )
         for each in clients:
             each.checks = False  # slow; the unit tests check the requests
         self.secrets.create_secret(Name=KEYS, SecretString=base64.b64encode(bytes(32)).decode())
         self.endpoints = {each: EndpointModel(engine, weather, each) for each in ENDPOINTS}
-        self.iot = IotCore(self)
         self._models = {
             "sqs": self.sqs,
             "dynamodb": self.dynamodb,
             "s3": self.s3,
             "secretsmanager": self.secrets,
+            "iot": self.iot.certificates,
             "iot-data": self.iot,
         }
         self.s3.create_bucket(Bucket=BUCKET)
@@ -151,6 +156,7 @@ class Cloud:
         self.lifecycle = self._queue("lifecycle", PLANE.presence.recorder.visibility_s)
         self.timers = self._queue("timers", PLANE.presence.timers.visibility_s)
         self.work = self._queue("work", PLANE.downlink.reader.visibility_s)
+        self.connections = self._queue("connections", ROTATION_SIZE.visibility_s)
         self.last_resort = str(
             self.sqs.create_queue(QueueName=queue_name(ENVIRONMENT, "last-resort"))["QueueUrl"]
         )
@@ -172,9 +178,13 @@ class Cloud:
         create_table(db, "fleet", *REGISTRY.key)
         create_table(db, "claims", "reader", "event")
         create_table(db, "endpoints", *ENDPOINT.key)
-        fleet = Records(DynamoDbTables(db, self.weather.draw), "fleet", REGISTRY)
         for each in devices:
-            fleet.write(replace(made(each, self.engine.now_ms), state=LifecycleState.PROVISIONED))
+            self.registry.write(replace(made(each, self.engine.now_ms), state=LifecycleState.PROVISIONED))
+
+    @property
+    def registry(self) -> Records[Device]:
+        """The fleet's registry, at once and without a fault."""
+        return Records(DynamoDbTables(self.dynamodb, self.weather.draw), "fleet", REGISTRY)
 
     def tables(self, program: str) -> DynamoDbTables:
         return DynamoDbTables(self.client(program, "dynamodb"), self.weather.draw)

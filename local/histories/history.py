@@ -25,6 +25,7 @@ from eventplane.sqs_binding import RETRIES, to_message
 from local.histories.cloud import BUCKET, PLANE, Cloud
 from local.histories.engine import Engine
 from local.histories.home import Home, led_to
+from local.histories.keys import LOOK_S, Keys
 from local.histories.line import CLOUD_DELAY_S
 from local.histories.operators import Operator
 from local.histories.ordered import NightWatch, ordered
@@ -38,6 +39,7 @@ from local.histories.story import (
     FAULTS,
     FUNCTIONS,
     GIVEN_UP_S,
+    OF_KEYS,
     OF_PRESENCE,
     OLD,
     ORDERS_S,
@@ -114,6 +116,7 @@ class History:
         self.watch = NightWatch(self.cloud)
         self.administrators = {name: Administrator(self.cloud, name) for name in SUBSCRIBABLE}
         self.operator = Operator(self.cloud)
+        self.keys: Keys | None = None
         self.said: dict[tuple[str, str], tuple[float, str, str, Envelope]] = {}
         self.faults: Counter[str] = Counter()
         self._numbers: Counter[str] = Counter()
@@ -136,6 +139,9 @@ class History:
                 self.homes[thing] = Home(
                     self.engine, thing, self.contract, self.cloud.iot.broker, Path(folder), self.random
                 )
+            if any(each.what in OF_KEYS for each in self.story.decisions):
+                self.keys = Keys(self.cloud, self.operator, self.homes)
+                self.engine.every(LOOK_S, self.keys.look, first_s=LOOK_S)
             for decision in self.story.decisions:
                 self.engine.at(decision.at_s, partial(self._do, decision))
             ends_s = max(map(_end_s, self.story.decisions), default=0.0)
@@ -147,6 +153,8 @@ class History:
                 self._run_drill(self.trouble)
             # What a home has just said of itself is on its way.
             self._run_until(lambda: not any(map(_spooled, self.homes.values())), self.engine.now_s + HEALS_S)
+            if self.keys is not None:
+                self.keys.note_end()
             self.spooled = {thing: _spooled(home) for thing, home in self.homes.items()}
             for thing, home in self.homes.items():
                 home.is_frozen = True
@@ -371,6 +379,12 @@ class History:
 
     def _publish(self, decision: Decision) -> None:
         self.operator.publish(decision.text)
+
+    def _key(self, decision: Decision) -> None:
+        if self.keys is not None:
+            self.keys.do(decision)
+
+    _thief = _fleet = _key
 
     def _drill(self, decision: Decision) -> None:
         self.trouble = decision

@@ -15,6 +15,7 @@ from edge.components import make_links
 from edge.contract_updates import active_contract, keep_contract
 from edge.errors import SettingProblem, SpoolFullError, SpoolUnavailableError
 from edge.forwarder import Forwarder, Reload
+from edge.provisioning.renewal import Identity
 from edge.settings import CloudSettings, HealthSettings, LocalSettings, Settings
 from edge.spool import Delivery, Discard, Spool, StoredEvent
 from edge.system import System
@@ -118,6 +119,8 @@ class Home:
         self.system = System(lambda: engine.now_s, self.now, self.uptime, lambda: 0.0, random.randbytes)
         self._folder = folder / thing
         self._folder.mkdir()
+        self.identity = Identity(self._folder / "identity.pem")
+        """Its certificate, of a story of keys."""
         self.states: dict[str, list[int]] = {}
         """The versions of each state that were stored, by key."""
         self.contracts: list[tuple[float, Contract]] = []

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict, deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from botocore.exceptions import ClientError
@@ -11,13 +14,21 @@ from botocore.exceptions import ClientError
 from eventplane.ingest import IngestFrame, frame_text
 from eventplane.topics import urgent_rule
 from eventplane_aws.rules import IOT_PUBLISHES, IOT_UNACKNOWLEDGED, Rule
+from eventplane_mqtt.codec import encode_connect
 from local.aws_requests import broken_rule, problem
-from local.histories.broker import Broker, Limits, Message
+from local.histories.broker import Broker, Limits, Link, Message, Peer
+from tests.fakes.iot import FakeIot
 
 if TYPE_CHECKING:
     from local.histories.cloud import Cloud
 
 RULE: Final = "ingest"
+DENYING: Final = "denying"
+"""The policy that a quarantine attaches."""
+
+ENDS_S: Final = 60.0
+"""How long after the end of its certificate a connection ends: AWS says minutes."""
+
 CERTIFICATE: Final = "a" * 64
 
 
@@ -29,6 +40,47 @@ LIMITS: Final = Limits(in_flight=IOT_UNACKNOWLEDGED.most, queued=1 << 30, refuse
 """What waits ends with the session."""
 
 
+class Nobody:
+    """The end of a client that only connects; see `local.histories.broker.Peer`."""
+
+    def take(self, data: bytes) -> None: ...
+
+    def hung_up(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """The broker for a client that shows the certificate of its `credential` at each connection."""
+
+    iot: IotCore
+    credential: Callable[[], str]
+
+    def open(self, peer: Peer) -> Link | None:
+        """See `local.histories.broker.Broker`; None as well for a certificate that is not accepted."""
+        certificate = self.credential()
+        if not self.iot.accepts(certificate) or (link := self.iot.broker.open(peer)) is None:
+            return None
+        link.principal = certificate
+        return link
+
+
+class Certificates(FakeIot):
+    """The control plane, which ends connections some time after their certificate was deactivated."""
+
+    def __init__(self, iot: IotCore) -> None:
+        super().__init__()
+        self._iot = iot
+        self.create_policy(policyName=DENYING, policyDocument="{}")
+
+    def update_certificate(self, *, certificateId: str, newStatus: str) -> Any:  # noqa: N803 - AWS's names
+        answer = super().update_certificate(certificateId=certificateId, newStatus=newStatus)
+        self._iot.engine.note("IoT Core", f"certificate {certificateId[-4:]} is {newStatus}")
+        if newStatus != "ACTIVE":
+            ended = partial(self._iot.end, lambda link: link.principal == certificateId)
+            self._iot.engine.after(ENDS_S, ended)
+        return answer
+
+
 class IotCore:
     """IoT Core of a `cloud`; to functions it is the client of its data plane."""
 
@@ -38,6 +90,11 @@ class IotCore:
         self._cloud = cloud
         self.connections: list[tuple[float, str, str]] = []
         """When each device connected, subscribed and was gone."""
+        self.certificates = Certificates(self)
+        self.exceptions = self.certificates.exceptions
+        self.is_watched = False
+        """Whether a rule reports connections to the certificate keeper."""
+        self._principals: dict[str, str] = {}
         self.copies = 0.0, 0.0
         """Until when each message to a device comes twice, and how long after it the copy, seconds."""
         self._versions: dict[str, int] = {}
@@ -58,6 +115,30 @@ class IotCore:
             self.engine.after(after_s, lambda: self.broker.publish(message))
         return {}
 
+    def accepts(self, certificate: str) -> bool:
+        """Return whether a certificate opens a connection."""
+        known = self.certificates
+        return known.statuses.get(certificate) == "ACTIVE" and certificate not in known.policies[DENYING]
+
+    def connect(self, client: str, certificate: str) -> bool:
+        """Connect for a moment as `client`, which ends another connection of it; whether that succeeded."""
+        link = Door(self, lambda: certificate).open(Nobody())
+        if link is None:
+            return False
+        link.take(encode_connect(4, client, clean=True, keepalive_s=0))
+        link.end(says_goodbye=True)
+        return True
+
+    def delete_connection(self, *, clientId: str, **_: Any) -> dict[str, Any]:  # noqa: N803 - AWS's name
+        """End a device's connection: the operation of the data plane that operators use."""
+        self.end(lambda link: link is self.broker.links.get(clientId))
+        return {}
+
+    def end(self, is_meant: Callable[[Link], bool]) -> None:
+        """End the connections that are meant."""
+        for link in [each for each in self.broker.links.values() if is_meant(each)]:
+            link.end()
+
     def _published(self, client: str, message: Message) -> bool:
         """Basic Ingest: the rule writes to the router's queue and to the tap's, independently.
 
@@ -74,7 +155,7 @@ class IotCore:
             payload=message.payload,
             topic=f"devices/{rest}",
             client_id=client,
-            principal=CERTIFICATE,
+            principal=self._principals[client],
             accepted_at_ms=self.engine.now_ms,
         )
         self.engine.note("IoT Core", f"{len(message.payload)} bytes of {client}")
@@ -99,13 +180,17 @@ class IotCore:
             return
         if what == "connected":
             self._versions[client] = self._versions.get(client, -1) + 1
+            self._principals[client] = self.broker.links[client].principal or CERTIFICATE
+            if self.is_watched:
+                seen = {"thing": client, "certificate": self._principals[client]}
+                self._rule_writes(self._cloud.connections, json.dumps(seen))
         version = self._versions[client]
         members = {
             "clientId": client,
             "timestamp": self.engine.now_ms,
             "eventType": what,
             "sessionIdentifier": f"session-{version}",
-            "principalIdentifier": CERTIFICATE,
+            "principalIdentifier": self._principals[client],
             "versionNumber": version,
         }
         if what == "disconnected":

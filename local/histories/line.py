@@ -14,6 +14,7 @@ from eventplane_mqtt.mailbox import Connected, Disconnected, LinkName, Received,
 from eventplane_mqtt.session import Session, Skips
 from local.histories.broker import Broker, Link
 from local.histories.engine import Due, Engine
+from local.histories.iot_core import Door
 
 
 class Line:
@@ -24,7 +25,7 @@ class Line:
     all that follows on its connection.
     """
 
-    def __init__(self, engine: Engine, broker: Broker, delay_s: float) -> None:
+    def __init__(self, engine: Engine, broker: Broker | Door, delay_s: float) -> None:
         self.broker = broker
         self.delay_s = delay_s
         self.is_up = True

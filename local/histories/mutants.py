@@ -136,6 +136,73 @@ MUTANTS: Final = (
         "return Recency.NEWER if of_incoming > of_held else Recency.OLDER",
         "return Recency.NEWER",
     ),
+    Mutant(
+        "an unproven pair is overwritten",
+        "edge/provisioning/renewal.py",
+        'number = f"-{max(kept) + 1}" if kept else ""',
+        'number = ""',
+    ),
+    Mutant(
+        "a device never asks with the claim for a condemned certificate",
+        "edge/provisioning/renewal.py",
+        "elif self._is_refused():",
+        "elif False:",
+    ),
+    # The life of keys.
+    Mutant(
+        "the registry accepts only the last pending certificate",
+        "eventplane/fleet.py",
+        "found = next((each for each in device.candidates if each.certificate == certificate), None)",
+        "found = next((each for each in device.candidates[-1:] if each.certificate == certificate), None)",
+    ),
+    Mutant(
+        "a recovery leaves a thief's pending certificate",
+        "eventplane/fleet.py",
+        'known - {keep or "", *device.surplus}',
+        'known - {keep or "", *device.pending}',
+    ),
+    Mutant(
+        "what the claim registered besides is not condemned",
+        "eventplane/fleet.py",
+        "condemned=device.condemned | ended - {*device.surplus} if is_claimed else device.condemned",
+        "condemned=device.condemned",
+    ),
+    Mutant(
+        "a condemned certificate may ask for another",
+        "eventplane/fleet.py",
+        "if {application.asking, application.offered} & device.condemned:",
+        "if False:",
+    ),
+    Mutant(
+        "a claim registers a device in service",
+        "eventplane/fleet.py",
+        "if device.state is LifecycleState.PROVISIONED and now_ms >= device.replacement_until_ms:",
+        "if False:",
+    ),
+    Mutant(
+        "a replaced certificate stays active",
+        "lambdas/fleet/rotation.py",
+        'self._set(certificate, "REVOKED" if is_condemned else "INACTIVE")',
+        "pass",
+    ),
+    Mutant(
+        "a condemned certificate is revoked by the keeper only",
+        "operations/fleet/access.py",
+        'self._iot.update_certificate(certificateId=certificate, newStatus="REVOKED")',
+        "pass",
+    ),
+    Mutant(
+        "a recovery does not activate the certificate that it keeps",
+        "operations/fleet/service.py",
+        "*self.access.attach(thing, device.suspended), *self.access.resume(device.suspended)",
+        "*self.access.attach(thing, device.suspended)",
+    ),
+    Mutant(
+        "a claim uses up the day of a device that was recovered",
+        "eventplane/fleet.py",
+        "is_open = holder == CLAIM and now_ms < device.replacement_until_ms",
+        "is_open = False",
+    ),
     # The functions.
     Mutant(
         "an unwritten ledger counts as written",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import deque
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -10,18 +11,27 @@ from typing import Any, Final
 
 from contract.publish import Deployment, Publisher
 from eventplane.contract.compiler import compile_contract
+from eventplane.downlink.table import DESIRED
+from eventplane.fleet import REGISTRY, LifecycleError, UnknownCertificateError
+from eventplane.records import Records
 from eventplane.replay import REPLAY, WindowOrder
 from eventplane.resource_names import dead_letter_queue, queue_name
 from local.histories.cloud import BUCKET, ENVIRONMENT, Cloud
+from local.histories.iot_core import DENYING
 from local.histories.subscriber import Change
 from operations.archive import BucketArchive, Days
 from operations.cloud import Cloud as Account
 from operations.dead_letters import Redrive
+from operations.fleet.access import DeviceAccess
+from operations.fleet.disposal import Disposal
+from operations.fleet.service import Fleet
 from operations.places import Choice, Place, inbox_place, place_of
 from operations.queues import PlaneQueues
 from operations.replay import Asked, send, window_files
 
 AGAIN_S: Final = 30.0
+DAYS: Final = 7
+"""How long the claim may register a device that was recovered."""
 PUBLISHED: Final = "published-to-care-analytics"
 """The route of the contract that is published in a history."""
 
@@ -45,6 +55,9 @@ class Operator:
         self.published: list[Change] = []
         self.ordered: list[WindowOrder] = []
         """The orders of all replays."""
+        self.managed: dict[tuple[str, str], float] = {}
+        """When a command for a device was done last."""
+        self._asked: deque[Callable[[Account], None]] = deque()
         self._cloud = cloud
 
     def redrive(self) -> None:
@@ -75,6 +88,21 @@ class Operator:
             self.published.append(change)
             self._begin(partial(self._publish, change))
 
+    def manage(self, verb: str, thing: str, keep: Callable[[], str], bad: Callable[[], str]) -> None:
+        """Run `fleet VERB THING` after those that were asked for before; '' of a certificate is none.
+
+        `keep` returns which a recovery keeps, `bad` which is condemned.
+        """
+        self._asked.append(partial(self._manage, verb, thing, keep, bad))
+        if len(self._asked) == 1:
+            self.busy += 1
+            self._begin(self._manage_all)
+
+    def _manage_all(self, account: Account, _queues: PlaneQueues) -> None:
+        while self._asked:
+            self._asked[0](account)
+            self._asked.popleft()
+
     def _begin(self, command: Callable[[Account, PlaneQueues], None]) -> None:
         account = Account(Session(self._cloud, "operator"))
 
@@ -89,6 +117,34 @@ class Operator:
             self.busy -= 1
         else:  # killed as well
             self._cloud.engine.after(AGAIN_S, lambda: self._begin(command))
+
+    def _manage(
+        self,
+        verb: str,
+        thing: str,
+        keep: Callable[[], str],
+        bad: Callable[[], str],
+        account: Account,
+    ) -> None:
+        cloud = self._cloud
+        iot, data, tables = account.client("iot"), account.client("iot-data"), cloud.tables("operator")
+        access = DeviceAccess(iot, data, DENYING)
+        disposal = Disposal(iot, data, access, Records(tables, "desired", DESIRED), lambda _: None)
+        fleet = Fleet(Records(tables, "fleet", REGISTRY), access, disposal, cloud.clock)
+        commands: dict[str, Callable[[], object]] = {
+            "quarantine": lambda: fleet.quarantine(thing, "a story"),
+            "release": lambda: fleet.release(thing),
+            "condemn": lambda: fleet.condemn(thing, bad()),
+            "recover": lambda: fleet.recover(thing, keep() or None, DAYS),
+            "allow-replacement": lambda: fleet.allow_replacement(thing, DAYS),
+        }
+        try:
+            commands[verb]()
+        except (LifecycleError, UnknownCertificateError) as error:
+            cloud.engine.note("operator", f"{verb} {thing}: {error}")
+        else:
+            cloud.engine.note("operator", f"{verb} {thing}")
+            self.managed[thing, verb] = cloud.engine.now_s
 
     def _publish(self, change: Change, _account: Account, _queues: PlaneQueues) -> None:
         cloud = self._cloud

@@ -15,6 +15,7 @@ from time import process_time
 from contract import load_contract
 from eventplane.contract import Contract
 from local.histories.history import History
+from local.histories.keys import with_keys
 from local.histories.oracles import Finding, judged
 from local.histories.ordered import with_order
 from local.histories.story import HEAVY, LIGHT, Decision, Size, Story, draw
@@ -47,7 +48,7 @@ def shipped() -> Contract:
 
 def story_of(seed: int) -> Story:
     """Return the story of a seed, heavy or light."""
-    return with_order(seed, draw(seed, size_of(seed)))
+    return with_keys(seed, with_order(seed, draw(seed, size_of(seed))))
 
 
 def size_of(seed: int) -> Size:

@@ -154,6 +154,9 @@ IN_CLOUD: Final = (
     "reader-kill", "dependency-down", "endpoint",
 )  # fmt: skip
 
+OF_KEYS: Final = ("key", "thief", "fleet")
+"""What happens to keys: see `local.histories.keys`."""
+
 FAULTS: Final = AT_HOME + IN_CLOUD
 OF_PROGRAMS: Final = ("lose-answer", "refuse", "die")
 

@@ -11,7 +11,7 @@ from eventplane import presence
 from eventplane.contract import Channel, Priority, subscription_table
 from eventplane.contract.publication import ContractTable
 from eventplane.downlink import table as downlink_table
-from eventplane.fleet import REGISTRY, in_service
+from eventplane.fleet import HANDOVER_MS, REGISTRY, in_service
 from eventplane.function_settings import (
     DownlinkSettings,
     PresenceLimits,
@@ -38,6 +38,8 @@ from lambdas.downlink.answers import Answers
 from lambdas.downlink.desired import DesiredStateWriter
 from lambdas.downlink.due import DueWork
 from lambdas.downlink.reconciler import Reconciler as DownlinkReconciler
+from lambdas.fleet.hook import ProvisioningHook
+from lambdas.fleet.rotation import CertificateRotation, Certificates, ender
 from lambdas.fleet.snapshot import FleetSnapshot
 from lambdas.http_sink.parts import Machine, Parts
 from lambdas.http_sink.subscribers import SubscriberService, SubscriptionEndpoints
@@ -59,6 +61,7 @@ from local.histories.cloud import BUCKET, KEYS, PLANE, Cloud, inbox_arn
 from local.histories.endpoints import EndpointConnection
 from local.histories.function import Function
 from local.histories.threads import TaskThreads
+from stacks.settings import ROTATION_SIZE
 
 API: Final = "subscriptions-api"
 ORIGIN: Final = "eventplane-histories"
@@ -105,6 +108,7 @@ class Wiring:
         Function(cloud, "desired", cloud.inboxes[contract.device.inbox.address], self._desired, downlink)
         Function(cloud, "answers", cloud.inboxes[f"{DOWNLINK}.inbox"], self._answers, downlink)
         Function(cloud, "due", cloud.work, self._due, downlink)
+        Function(cloud, "certificate-keeper", cloud.connections, self._rotation, ROTATION_SIZE)
         Function(cloud, REPLAY, cloud.replay, self._replay, PLANE.replay)
         subscribed = cloud.inboxes[f"{SUBSCRIBERS}.inbox"]
         Function(cloud, SUBSCRIBERS, subscribed, self._subscribers, PLANE.webhook)
@@ -272,6 +276,31 @@ class Wiring:
     def _reconcile_downlink(self, program: str) -> None:
         if buckets := self._buckets("desired", downlink_table.INDEX_KEY):
             DownlinkReconciler(self._downlink(program)).reconcile(buckets, lambda: 60_000)
+
+    def _rotation(self, program: str) -> QueueReader:
+        cloud = self._cloud
+        sqs = cloud.client(program, "sqs")
+        rotation = CertificateRotation(
+            store=Records(cloud.tables(program), "fleet", REGISTRY),
+            certificates=Certificates(cloud.client(program, "iot"), cloud.iot.certificates.arns + "cert/"),
+            end_later=ender(sqs, cloud.connections, PLANE.certificate_grace_s),
+            report=self._suspect,
+        )
+        return QueueReader(rotation.process)
+
+    def provisioning_hook(self, program: str) -> ProvisioningHook:
+        """Return the hook of a new process of its function."""
+        cloud = self._cloud
+        return ProvisioningHook(
+            store=Records(cloud.tables(program), "fleet", REGISTRY),
+            clock=self._clock,
+            report=self._suspect,
+            due_ms=86_400_000 * PLANE.certificate_max_age_days,
+            end_later=ender(cloud.client(program, "sqs"), cloud.connections, HANDOVER_MS // 1_000),
+        )
+
+    def _suspect(self, thing: str, suspicion: str, certificate: str) -> None:
+        self._engine.note("operations", f"{thing} {suspicion} {certificate[-4:]}")
 
     def _snapshot(self) -> None:
         devices = Records(self._cloud.tables("fleet-snapshot"), "fleet", REGISTRY)

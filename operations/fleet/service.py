@@ -22,7 +22,6 @@ from eventplane.fleet import (
     recovered,
     released,
     replaceable,
-    retired,
 )
 from eventplane.presence import PRESENCE, PRESENCE_TABLE, DeviceState, gone
 from eventplane.records import Records
@@ -144,7 +143,7 @@ class Fleet:
 
         device = self._change_any(thing, step)
         # The others first: at no moment is it one of two.
-        steps = self._end(device, frozenset())
+        steps = self._end(device, device.replaced)
         steps += _run([*self.access.attach(thing, device.suspended), *self.access.resume(device.suspended)])
         self.store.change(lambda found: reactivated(found or device, device.suspended), thing)
         return steps
@@ -152,9 +151,8 @@ class Fleet:
     def _end(self, device: Device, certificates: frozenset[str]) -> list[Step]:
         """Revoke `certificates` and what else was condemned and is not ended yet."""
         ended = certificates | device.condemned & device.replaced
-        steps = _run([*self.access.revoke(device.thing, ended), self.access.cutting(device.thing)])
-        self.store.change(lambda found: retired(found or device, ended), device.thing)
-        return steps
+        # The certificate keeper does it once more: a registration in flight activates its certificate later.
+        return _run([*self.access.revoke(device.thing, ended), self.access.cutting(device.thing)])
 
     def decommission(self, thing: str, reason: str, *, dry_run: bool) -> list[Step]:
         """Take `thing` out of service for good, and return what was done, or would be.

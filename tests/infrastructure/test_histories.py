@@ -9,13 +9,13 @@ from local.histories.cloud import ENVIRONMENT, PLANE, Cloud
 from local.histories.engine import Engine
 from local.histories.wires import Weather
 from local.histories.wiring import Wiring
-from stacks.names import CONNECTIONS, INGEST_ERRORS, LIFECYCLE, TIMERS, WORK
+from stacks.names import INGEST_ERRORS, LIFECYCLE, TIMERS, WORK
 from tests.fakes.sqs import FakeQueue
 from tests.infrastructure.conftest import plane
 from tests.plane import shipped_contract
 
 NAMES = {"urgent": URGENT_INGEST, "lifecycle": LIFECYCLE, "timers": TIMERS, "work": WORK}
-NOT_SIMULATED = (CONNECTIONS, INGEST_ERRORS, "-replies")
+NOT_SIMULATED = (INGEST_ERRORS, "-replies")
 
 
 def name_of(queue: FakeQueue) -> str:

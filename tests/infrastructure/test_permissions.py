@@ -95,13 +95,14 @@ FUNCTIONS = {
     ],
     "provisioning-hook": [
         ("dynamodb:GetItem dynamodb:PutItem", "table/fleet"),
+        ("sqs:SendMessage", "connections"),
         ("sqs:SendMessage", "presence-monitor-outbox"),
     ],
     "certificate-keeper": [
         ("sqs:SendMessage", "presence-monitor-outbox"),
         (f"{CONSUME} sqs:SendMessage", "connections"),
         ("dynamodb:GetItem dynamodb:PutItem", "table/fleet"),
-        ("iot:UpdateCertificate iot:DetachThingPrincipal", "cert/*"),
+        ("iot:DescribeCertificate iot:UpdateCertificate iot:DetachThingPrincipal", "cert/*"),
         ("iot:DetachThingPrincipal", "thing/*"),
     ],
     "fleet-snapshot": [("dynamodb:Scan", "table/fleet"), ("s3:PutObject", "/fleet/*")],

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from eventplane.fleet import (
+    MAX_CANDIDATES,
     REGISTRY,
     Candidate,
     Device,
@@ -195,8 +196,8 @@ class Life(RuleBasedStateMachine):
 
 
 class Theft(Life):
-    """The thief copies what the device holds, and goes on with it, but has no claim. Then comes the one
-    command, and nothing is copied any more."""
+    """The thief copies what the device holds, and goes on with it. Then comes the one command, and nothing
+    is copied any more; a flood of registrations with the claim does not keep the device out."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -243,11 +244,17 @@ class Theft(Life):
             assert keep in self.active
             assert self.ask("renewal-home", keep), "the thief used up the device's day"
         else:
+            flood = data.draw(st.integers(0, 2 * MAX_CANDIDATES))
+            for _ in range(flood):
+                self.stolen.update(self.ask("claim-home", "claim"))
             offered = self.ask("claim-home", "claim")
             assert offered, "the thief used up the device's day"
+            for _ in range(flood):
+                self.stolen.update(self.ask("claim-home", "claim"))
             assert self.connect(*offered)
             assert self.device.certificate == offered[0]
             self.own, self.unproven = offered[0], []
+            self.end(self.device.replaced)  # a minute later
 
     @invariant()
     def no_key_of_the_thief_is_good_after_the_one_command(self) -> None:

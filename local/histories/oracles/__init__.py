@@ -12,6 +12,7 @@ from local.histories.oracles import (
     down,
     in_order,
     kept,
+    keys,
     late,
     once,
     posted,
@@ -28,7 +29,7 @@ __all__ = ["Finding", "judged"]
 
 _ALL = (
     *(delivered, once, in_order, kept, down, late, presence, bounded, subscribed, posted, replayed),
-    *(audited, accounted),
+    *(audited, accounted, keys),
 )
 
 

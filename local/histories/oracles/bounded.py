@@ -21,7 +21,7 @@ def judged(history: History) -> Iterator[Finding]:
     ends = Counter(
         thing
         for at_s, thing, what in history.cloud.iot.connections
-        if what == "disconnected" and at_s > history.drilled_s
+        if thing in history.homes and what == "disconnected" and at_s > history.drilled_s
     )
     for thing, count in ends.items():
         if count > BROKEN + (len(FLAPS_S) if history.trouble and history.trouble.text == "slow" else 0):

@@ -12,6 +12,8 @@ from eventplane.fleet import (
     MAX_FORMER,
     MAX_HOLDERS_A_DAY,
     MAX_REGISTRATIONS_A_DAY,
+    MAX_SURPLUS,
+    REGISTRY,
     Device,
     DeviceNameError,
     LifecycleError,
@@ -35,6 +37,8 @@ from eventplane.fleet import (
     retired,
     seen,
 )
+from eventplane_aws.rules import DYNAMODB_ITEM
+from local.aws_requests import item_bytes
 
 NOW_MS = 1_767_225_600_000
 DAY_MS = 86_400_000
@@ -175,6 +179,39 @@ def test_registrations_a_day_are_bounded() -> None:
     assert refusal(chain, by_itself("e", last)) is RegistrationRefusal.TOO_OFTEN
     back = recovered(chain, frozenset(), None, NOW_MS + DAY_MS, NOW_MS)
     assert registered(back, by_claim("true"), NOW_MS).pending == ("true",)
+
+
+@pytest.mark.parametrize("is_first", [False, True])
+@pytest.mark.parametrize("is_recovered", [False, True])
+def test_a_thief_with_the_claim_does_not_use_up_what_an_operator_allowed(
+    is_recovered: bool, is_first: bool
+) -> None:
+    until_ms = NOW_MS + DAY_MS
+    device = replaceable(IN_SERVICE, until_ms, NOW_MS)
+    if is_recovered:
+        device = recovered(IN_SERVICE, frozenset(), None, until_ms, NOW_MS)
+    flood = [f"t{number}" for number in range(MAX_SURPLUS // 2)]
+    for each in ["true", *flood] if is_first else [*flood, "true", *(f"u{each}" for each in flood[1:])]:
+        device = registered(device, by_claim(each), NOW_MS)
+    if not is_recovered:  # by its own key it may renew as ever
+        assert registered(device, by_itself("b", "a"), NOW_MS).pending[-1] == "b"
+    back = seen(device, "true", NOW_MS)
+    assert (back.certificate, back.pending) == ("true", ())
+    assert back.certificates - {"true"} <= back.replaced
+    assert len(back.condemned - device.condemned) <= MAX_CANDIDATES
+    assert refusal(back, by_claim("late")) is RegistrationRefusal.TAKEN
+
+
+def test_what_a_thief_with_the_claim_registers_is_bounded_and_no_recovery_fails_for_it() -> None:
+    device = recovered(IN_SERVICE, frozenset(), None, NOW_MS + DAY_MS, NOW_MS)
+    for number in range(MAX_SURPLUS + MAX_CANDIDATES):
+        device = registered(device, by_claim(f"{number:064x}"), NOW_MS)
+    assert refusal(device, by_claim("true")) is RegistrationRefusal.TOO_OFTEN
+    assert item_bytes(REGISTRY.to_item(device)) < DYNAMODB_ITEM.most // 2
+    again = recovered(device, frozenset(device.pending), None, NOW_MS + DAY_MS, NOW_MS)
+    assert {*device.pending} <= again.replaced
+    ended = retired(device, frozenset(device.surplus[-1:]))
+    assert "true" in registered(ended, by_claim("true"), NOW_MS).pending
 
 
 def test_a_decommissioned_device_stays_so() -> None:

@@ -17,6 +17,7 @@ from eventplane.envelope import parse_event
 from eventplane.fleet import (
     CLAIM,
     HANDOVER_MS,
+    MAX_CANDIDATES,
     MOST_TAKEOVERS,
     REGISTRY,
     TAKEOVER_WINDOW_MS,
@@ -92,10 +93,10 @@ class Fleet:
         assert {each.attributes["subject"] for each in events} <= {THING}
         return [tuple(each.data().values()) for each in events]
 
-    def graces(self) -> list[QueueMessage]:
+    def graces(self, delay_ms: int = 900_000) -> list[QueueMessage]:
         """The delayed messages of the function to itself."""
         assert all(
-            each.visible_ms == each.sent_ms + 900_000
+            each.visible_ms == each.sent_ms + delay_ms
             for each in self.cloud.sqs.queue(self.cloud.source).messages
         )
         return [message(str(at), body) for at, body in enumerate(self.cloud.sqs.take(self.cloud.source))]
@@ -109,6 +110,7 @@ def fleet(cloud: Cloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Flee
         "SOURCE_QUEUE": cloud.source,
         "CERTIFICATE_GRACE_S": "900",
         "CERTIFICATE_MAX_AGE_DAYS": "100",
+        "CONNECTIONS_QUEUE": cloud.source,
         "ARCHIVE_BUCKET": BUCKET,
     }
     deploy(monkeypatch, tmp_path, None, settings)
@@ -167,6 +169,20 @@ class TestHook:
         assert hook.handle(event, LambdaContext()) == {"allowProvisioning": is_allowed}
         assert fleet.suspicions() == ([(THING, suspicion, "own")] if suspicion else [])
         assert ("KeySuspected" in capsys.readouterr().out) is bool(suspicion)
+
+    def test_what_the_claim_registers_beyond_what_may_wait_ends_within_minutes(self, fleet: Fleet) -> None:
+        registered = [fleet.certificate() for _ in range(MAX_CANDIDATES + 2)]
+        fleet.write(replace(PROVISIONED, replacement_until_ms=NOW_MS + 1))
+        for each in registered:
+            event = {**self.asked(), "certificateId": each}
+            assert hook.handle(event, LambdaContext()) == {"allowProvisioning": True}
+        ends = fleet.graces(HANDOVER_MS)
+        assert fleet.handle(*ends[:1]) == failures()
+        # It may still be seen until it ends.
+        own = fleet.device.surplus[0]
+        assert fleet.handle(connected(own), *ends[1:]) == failures()
+        assert (own, fleet.device.certificate) == (registered[2], own)
+        assert [each for each, status in fleet.iot.statuses.items() if status == "ACTIVE"] == [own]
 
     @pytest.mark.parametrize("serial", [THING, "", None, 7, "x/y", "x" * 5000, ...])
     def test_an_unknown_device_is_refused_with_the_reason_in_log_and_metric(
@@ -267,8 +283,33 @@ class TestRotation:
         late = fleet.certificate()
         fleet.write(decommissioned(made(THING, NOW_MS), "", NOW_MS))
         assert fleet.handle(connected(late)) == failures()
-        assert (fleet.iot.statuses[late], fleet.iot.attached[THING]) == ("INACTIVE", set())
+        assert (fleet.iot.statuses[late], fleet.iot.attached[THING]) == ("REVOKED", set())
         assert fleet.suspicions() == [(THING, "decommissioned_device", late)]
+
+    @pytest.mark.parametrize("moment", ["before", "describe_certificate", "update_certificate"])
+    @pytest.mark.parametrize("is_quarantined", [False, True])
+    def test_a_certificate_that_is_revoked_meanwhile_stays_revoked(
+        self, fleet: Fleet, monkeypatch: pytest.MonkeyPatch, moment: str, is_quarantined: bool
+    ) -> None:
+        own, bad = fleet.certificate(), fleet.certificate()
+        device = replace(PROVISIONED, certificate=own, replaced=frozenset({bad}))
+        fleet.write(quarantined(device, frozenset(), "", NOW_MS) if is_quarantined else device)
+        update, real = fleet.iot.update_certificate, getattr(fleet.iot, moment, None)
+
+        def condemning(**request: Any) -> Any:
+            answer = real(**request) if moment == "describe_certificate" and real else None
+            monkeypatch.setattr(fleet.iot, moment, real)
+            fleet.registry.change(lambda found: condemned(found or device, frozenset({bad}), NOW_MS), THING)
+            update(certificateId=bad, newStatus="REVOKED")
+            return answer or (real and real(**request))
+
+        if real:
+            monkeypatch.setattr(fleet.iot, moment, condemning)
+        else:  # by hand
+            update(certificateId=bad, newStatus="REVOKED")
+        over = message("1", json.dumps({"thing": THING, "retire": [bad]}))
+        assert fleet.handle(connected(bad) if is_quarantined else over) == failures()
+        assert fleet.iot.statuses[bad] == "REVOKED"
 
     def test_a_quarantined_device_that_connects_is_locked_out_and_can_be_released(self, fleet: Fleet) -> None:
         old, in_flight = fleet.certificate(), fleet.certificate()

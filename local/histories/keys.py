@@ -1,0 +1,365 @@
+"""The part of a story that is about keys: renewals, losses and thefts, and what operators do about them.
+
+The device's and the cloud's code run; AWS IoT's provisioning, and TLS, are models. In a pair's file stands
+the id of its certificate where its private key would be.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import encodebytes
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+from random import Random
+from typing import Any, Final, cast
+
+from edge.provisioning import UnreachableError
+from edge.provisioning.command import keep_trying
+from edge.provisioning.exchange import Created, Exchange, Registered, Request
+from edge.provisioning.renewal import Renewal
+from eventplane.topics import (
+    CLAIM_CLIENT_PREFIX,
+    CREATE_WITH_KEY_TOPIC,
+    RENEWAL_CLIENT_PREFIX,
+    answer_topics,
+)
+from eventplane_mqtt.link import Backoff
+from local.histories.cloud import Cloud
+from local.histories.engine import Task
+from local.histories.home import Home
+from local.histories.iot_core import Door
+from local.histories.operators import Operator
+from local.histories.story import OF_PROGRAMS, Decision, Story
+from local.histories.wiring import Wiring
+
+HOOK: Final = "provisioning-hook"
+HOOK_S: Final = 5.0
+"""How long AWS IoT waits for the hook, seconds."""
+
+ACTIVATES_S: Final = 0.5
+"""How long a certificate takes at most from the hook's word until it is active, seconds."""
+
+TIMEOUT_S: Final = 5.0
+"""How long a device waits for an answer."""
+
+LOOK_S: Final = 30.0
+"""How often a device looks whether its certificate is good: for hours nobody waits here."""
+
+AGAIN_S: Final = 5.0
+"""The least pause between two attempts of a device, seconds, and what is added at most."""
+
+CALM_S: Final = 300.0
+"""From the last deed of a thief until all devices have to be back."""
+
+MAX_AGE_S: Final = 365 * 86_400.0
+TEMPLATE: Final = "fleet"
+
+
+class Keys:
+    """The certificates of `homes`, their programs that renew them, and a thief of each."""
+
+    def __init__(self, cloud: Cloud, operator: Operator, homes: Mapping[str, Home]) -> None:
+        self.cloud = cloud
+        self.claim = self.issue()
+        self.thieves = {thing: Thief(self, thing) for thing in homes}
+        self.at_end: dict[str, str] = {}
+        """The certificate with which each device is connected in the end."""
+        self._operator = operator
+        self._homes = homes
+        self._renewals = {thing: Provisioning(self, home) for thing, home in homes.items()}
+        iot = cloud.iot
+        iot.is_watched = True
+        iot.certificates.update_certificate(certificateId=self.claim, newStatus="ACTIVE")
+        for thing, home in homes.items():
+            own = self.issue()
+            iot.certificates.create_thing(thingName=thing)
+            self.activate(thing, own)
+            home.identity.adopt(home.identity.stage(own, pem(cloud.engine.now_ms)))
+            cloud.registry.change(lambda found, own=own: replace(found, certificate=own), thing)  # type: ignore[misc]
+            home.uplink.broker = Door(iot, partial(shown, home.identity.path))
+
+    def issue(self) -> str:
+        """Return a certificate that is not active."""
+        return str(self.cloud.iot.certificates.create_keys_and_certificate()["certificateId"])
+
+    def activate(self, thing: str, certificate: str) -> None:
+        """Make a certificate the thing's."""
+        iot = self.cloud.iot.certificates
+        iot.update_certificate(certificateId=certificate, newStatus="ACTIVE")
+        iot.attach_thing_principal(thingName=thing, principal=certificate)
+
+    def look(self) -> None:
+        """Let each device look at its certificate."""
+        for each in self._renewals.values():
+            each.begin()
+
+    def note_end(self) -> None:
+        """Take down with which certificate each device is connected."""
+        links = self.cloud.iot.broker.links
+        self.at_end = {thing: links[thing].principal for thing in self._homes if thing in links}
+
+    def do(self, decision: Decision) -> None:
+        """Do what is decided of a key."""
+        home, thief = self._homes[decision.who], self.thieves[decision.who]
+        match decision.what, decision.text:
+            case "key", "is due":
+                self._renewals[decision.who].begin(is_due=True)
+            case "key", "is lost":
+                home.identity.path.unlink(missing_ok=True)
+                home.identity.drop(home.identity.unproven())
+            case "key", "is stolen":
+                thief.keys += [shown(each) for each in (home.identity.path, *home.identity.unproven())]
+            case "thief", deed:
+                self.cloud.engine.spawn("thief", partial(thief.do, deed))
+            case "fleet", verb:
+                keep = partial(shown, home.identity.path) if verb == "recover --keep" else str
+                bad = lambda: thief.keys[-1] if thief.keys else ""  # noqa: E731
+                self._operator.manage(verb.split()[0], decision.who, keep, bad)
+
+    def answer(self, client: str, asking: str, request: Request) -> tuple[str, bytes]:
+        """Return topic and payload of AWS IoT's answer to a request of fleet provisioning."""
+        accepted, rejected = answer_topics(request.topic)
+        if request.topic == CREATE_WITH_KEY_TOPIC:
+            new = self.issue()
+            body = {"certificatePem": pem(self.cloud.engine.now_ms), "privateKey": new}
+            return accepted, json.dumps({**body, "certificateOwnershipToken": new}).encode()
+        said = json.loads(request.payload)
+        thing, offered = said["parameters"]["SerialNumber"], said["certificateOwnershipToken"]
+        event = {
+            "parameters": said["parameters"],
+            "clientId": client,
+            "claimCertificateId": asking,
+            "certificateId": offered,
+        }
+        if not self._is_allowed(event):
+            refusal = {"statusCode": 403, "errorCode": "AccessDenied", "errorMessage": "the hook"}
+            return rejected, json.dumps(refusal).encode()
+        self.cloud.engine.sleep(ACTIVATES_S * self.cloud.weather.share())
+        self.activate(thing, offered)
+        return accepted, json.dumps({"thingName": thing}).encode()
+
+    def _is_allowed(self, event: Mapping[str, Any]) -> bool:
+        engine = self.cloud.engine
+        call = engine.spawn(HOOK, lambda: Wiring(self.cloud).provisioning_hook(HOOK).decide(event))
+        caller = cast("Task", engine.task)
+        call.when_over(lambda: caller.wake_at(engine.now_s))
+        caller.wait_for(lambda: call.is_over, HOOK_S)
+        call.kill()
+        return bool(call.result)
+
+
+class Provisioning:
+    """The program of a `home` that gets and renews its certificate."""
+
+    def __init__(self, keys: Keys, home: Home) -> None:
+        self._keys = keys
+        self._home = home
+        self._task: Task | None = None
+        self._ahead_s = 0.0
+
+    def begin(self, *, is_due: bool = False) -> None:
+        """Start the program, if it is not running; a certificate that `is_due` is too old for it."""
+        self._ahead_s = 2 * MAX_AGE_S if is_due else self._ahead_s
+        if self._task is None or self._task.is_over:
+            self._task = self._keys.cloud.engine.spawn(f"{self._home.thing} provisioning", self._run)
+
+    def _run(self) -> None:
+        home, cloud = self._home, self._keys.cloud
+        renewal = Renewal(
+            home.identity, Conversation(self._keys, home), TEMPLATE, home.thing, MAX_AGE_S, None
+        )
+        backoff = Backoff(AGAIN_S, AGAIN_S, cloud.weather.share)
+        now_s: Callable[[], float] = lambda: home.now().timestamp() + self._ahead_s  # noqa: E731
+        keep_trying(renewal, home.identity, backoff, now_s, cloud.engine.sleep)
+        self._ahead_s = 0.0
+
+
+class Conversation:
+    """See `edge.provisioning.conversation.MqttCloud`: the same over the line of a `home`."""
+
+    def __init__(self, keys: Keys, home: Home) -> None:
+        self._keys = keys
+        self._home = home
+        self._program = f"{home.thing} provisioning"
+
+    def run(
+        self, exchange: Exchange, on_created: Callable[[Created], None], pair: Path | None = None
+    ) -> None:
+        client, asking = self._connect_beside(pair)
+        request = exchange.first
+        while not isinstance(step := self._asked(exchange, client, asking, request), Registered):
+            on_created(step)
+            request = step.then
+
+    def try_pair(self, pair: Path) -> None:
+        self._connect(self._home.thing, shown(pair))
+
+    def accepts(self, pair: Path | None) -> bool:
+        try:
+            self._connect_beside(pair)
+        except UnreachableError:
+            return False
+        return True
+
+    def _asked(self, exchange: Exchange, client: str, asking: str, request: Request) -> Created | Registered:
+        self._travel(client)
+        topic, payload = self._keys.answer(client, asking, request)
+        self._travel(client, is_back=True)
+        return cast("Created | Registered", exchange.answer(topic, payload))
+
+    def _connect_beside(self, pair: Path | None) -> tuple[str, str]:
+        prefix, certificate = (
+            (RENEWAL_CLIENT_PREFIX, shown(pair)) if pair else (CLAIM_CLIENT_PREFIX, self._keys.claim)
+        )
+        self._connect(client := prefix + self._home.thing, certificate)
+        return client, certificate
+
+    def _connect(self, client: str, certificate: str) -> None:
+        self._travel(client)
+        if not self._keys.cloud.iot.connect(client, certificate):
+            raise UnreachableError(client, "bad certificate")
+        self._travel(client, is_back=True)
+
+    def _travel(self, client: str, *, is_back: bool = False) -> None:
+        """Go one way over the line. Raises `UnreachableError`."""
+        line, weather = self._home.uplink, self._keys.cloud.weather
+        if not is_back and weather.meets(weather.dead, self._program):
+            cast("Task", line.engine.task).kill()
+        line.engine.sleep(line.delay_s)
+        is_lost = weather.meets(weather.lost if is_back else weather.refused, self._program)
+        if is_lost or line.is_silent or not line.is_up:
+            line.engine.sleep(TIMEOUT_S)
+            raise UnreachableError(client, "no answer")
+
+
+class Thief:
+    """Has `keys` in the name of `thing`, and the claim. `uses` are its connections, with their moments."""
+
+    def __init__(self, keys: Keys, thing: str) -> None:
+        self.keys: list[str] = []
+        self.uses: list[tuple[float, str]] = []
+        self._all = keys
+        self._thing = thing
+
+    def do(self, deed: str) -> None:
+        """Connect or renew with the newest key that is good, or register with the claim."""
+        iot = self._all.cloud.iot
+        good = next(filter(iot.accepts, reversed(self.keys)), None)
+        if deed == "claims":
+            self._ask(CLAIM_CLIENT_PREFIX, self._all.claim)
+        elif good is not None:
+            self.uses.append((iot.engine.now_s, good))
+            if deed == "renews":
+                self._ask(RENEWAL_CLIENT_PREFIX, good)
+            else:
+                iot.connect(self._thing, good)
+
+    def _ask(self, prefix: str, asking: str) -> None:
+        client, exchange = prefix + self._thing, Exchange(TEMPLATE, self._thing, None)
+        self._all.cloud.iot.connect(client, asking)
+        created = cast("Created", exchange.answer(*self._all.answer(client, asking, exchange.first)))
+        self.keys.append(str(created.private_key))
+        self._all.answer(client, asking, created.then)
+
+
+def shown(pair: Path) -> str:
+    """Return the certificate in a pair's file; '' if there is none."""
+    return pair.read_text().split("\n", 1)[0] if pair.exists() else ""
+
+
+def pem(now_ms: int) -> str:
+    """Return a certificate that is valid from now on, as far as a device reads it."""
+
+    def der(tag: int, content: bytes) -> bytes:
+        return bytes((tag, len(content))) + content
+
+    start = datetime.fromtimestamp(now_ms / 1_000, UTC)
+    ends = (start, start + timedelta(days=8_000))
+    validity = der(0x30, b"".join(der(0x17, f"{each:%y%m%d%H%M%SZ}".encode()) for each in ends))
+    body = encodebytes(der(0x30, der(0x30, der(0x02, b"\x01") + 2 * der(0x30, b"") + validity))).decode()
+    return f"-----BEGIN CERTIFICATE-----\n{body}-----END CERTIFICATE-----\n"
+
+
+# Of a story.
+
+SHARE: Final = 0.3
+
+
+def with_keys(seed: int, story: Story) -> Story:
+    """Return `story`, of some seeds with what happens to the keys of its homes."""
+    random = Random(f"{seed} of keys")
+    if random.random() >= SHARE:
+        return story
+    lasts_s = max(each.at_s for each in story.decisions)
+    decisions = list(story.decisions)
+    things = [f"home-{number + 1}" for number in range(story.homes)]
+    for thing in things:
+        plot = random.choice(PLOTS)
+        decisions += plot(random, thing, lasts_s)
+    programs = (HOOK, "certificate-keeper", "operator", *(f"{each} provisioning" for each in things))
+    for _ in range(random.randrange(4)):
+        at_s = round(random.uniform(5.0, lasts_s), 2)
+        what = random.choice(OF_PROGRAMS)
+        decisions.append(Decision(at_s, what, random.choice(programs), random.randint(1, 4)))
+    return replace(story, decisions=tuple(sorted(decisions)))
+
+
+def _moments(random: Random, number: int, first_s: float, last_s: float) -> list[float]:
+    return sorted(round(random.uniform(first_s, last_s), 2) for _ in range(number))
+
+
+def _renewals(random: Random, thing: str, lasts_s: float) -> Iterator[Decision]:
+    for at_s in _moments(random, random.randint(1, 4), 5.0, lasts_s):
+        yield Decision(at_s, "key", thing, text="is due")
+    if random.random() < 0.3:
+        taken_s, back_s = _moments(random, 2, 5.0, lasts_s)
+        yield Decision(taken_s, "fleet", thing, text="quarantine")
+        yield Decision(back_s, "fleet", thing, text="release")
+    yield Decision(lasts_s + CALM_S, "key", thing, text="is looked at")
+
+
+def _loss(random: Random, thing: str, lasts_s: float) -> Iterator[Decision]:
+    """Draw a lost key, and how an operator lets the claim register the device, with a thief who has it."""
+    lost_s, allowed_s = _moments(random, 2, 5.0, lasts_s)
+    yield Decision(lost_s, "key", thing, text="is lost")
+    yield Decision(allowed_s, "fleet", thing, text=random.choice(("recover", "allow-replacement")))
+    for at_s in _moments(random, random.choice((0, 3, 12)), lost_s, allowed_s + 20.0):
+        yield Decision(at_s, "thief", thing, text="claims")
+    yield Decision(lasts_s + CALM_S, "key", thing, text="is looked at")
+
+
+def _theft(random: Random, thing: str, lasts_s: float) -> Iterator[Decision]:
+    """Draw a theft of the key; the operator's recovery comes in the midst of the thief's deeds."""
+    stolen_s, recovered_s = _moments(random, 2, 5.0, lasts_s)
+    yield Decision(stolen_s, "key", thing, text="is stolen")
+    for at_s in _moments(random, random.randint(2, 6), stolen_s, recovered_s + 30.0):
+        yield Decision(at_s, "thief", thing, text=random.choice(("renews", "renews", "connects")))
+    for at_s in _moments(random, random.randint(0, 2), stolen_s, recovered_s):
+        yield Decision(at_s, "key", thing, text="is due")
+    for at_s in _moments(random, random.randint(0, 2), stolen_s, recovered_s):
+        yield Decision(at_s, "fleet", thing, text=random.choice(("quarantine", "condemn", "release")))
+    yield Decision(recovered_s, "fleet", thing, text="recover")
+    for at_s in _moments(random, 3, recovered_s, lasts_s + CALM_S):
+        yield Decision(at_s, "thief", thing, text=random.choice(("renews", "connects")))
+    yield Decision(lasts_s + CALM_S, "key", thing, text="is looked at")
+
+
+def _stolen_claim(random: Random, thing: str, lasts_s: float) -> Iterator[Decision]:
+    """Draw a thief who has the claim only: the device is recovered with the key that it has."""
+    at_s, recovered_s = _moments(random, 2, 5.0, lasts_s)
+    yield Decision(at_s, "fleet", thing, text=random.choice(("quarantine", "allow-replacement")))
+    for each in _moments(random, random.choice((1, 12)), at_s, recovered_s + 30.0):
+        yield Decision(each, "thief", thing, text=random.choice(("claims", "claims", "connects")))
+    yield Decision(recovered_s, "fleet", thing, text="recover --keep")
+    yield Decision(lasts_s + CALM_S, "key", thing, text="is looked at")
+
+
+PLOTS: Final[Sequence[Callable[[Random, str, float], Iterator[Decision]]]] = (
+    _renewals,
+    _loss,
+    _theft,
+    _stolen_claim,
+)
