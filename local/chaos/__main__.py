@@ -9,6 +9,7 @@ import sys
 
 from benchmarks.results import write
 from eventplane.errors import EventPlaneError
+from local.chaos import slow_line
 from local.chaos.run import run
 from local.chaos.scenarios import SCENARIOS, Scenario
 from local.chaos.schedule import ScheduleError
@@ -24,6 +25,8 @@ CLOCK = "wall clock, everything on one machine"
 def main() -> int:
     """Run one scenario, print its figures and write them."""
     arguments = _arguments()
+    if arguments.scenario == slow_line.NAME:
+        return slow_line.main(arguments.seed, OUTPUT)
     scenario = SCENARIOS[arguments.scenario].within(arguments.seconds, arguments.events)
     try:
         with run_lock(OUTPUT / f"{scenario.name}.lock"):
@@ -59,7 +62,7 @@ def _play(scenario: Scenario, arguments: argparse.Namespace) -> int:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m local.chaos", description="Breaks the plane on purpose.")
-    parser.add_argument("scenario", choices=SCENARIOS)
+    parser.add_argument("scenario", choices=[*SCENARIOS, slow_line.NAME])
     parser.add_argument("--seed", type=int, default=1, help="of the schedule")
     parser.add_argument("--seconds", type=float, help="how long it goes on, faults and sending")
     parser.add_argument("--events", type=int, help="of each home")
