@@ -272,11 +272,15 @@ def _certificate(status: Status) -> Iterator[Finding]:
 
 
 class Progress(NamedTuple):
-    """What the watchdog compares: the cloud's connection (0: none), its answers to publishes, what waits."""
+    """What the watchdog compares: the cloud's connection (0: none), its answers to publishes, what waits.
+
+    `left` counts the bytes of the oldest publish that have left: a large one takes long over a slow line.
+    """
 
     connection: int
     answered: int
     waiting: int
+    left: int = 0
 
 
 class Watchdog:
@@ -301,7 +305,7 @@ class Watchdog:
 
     def complaint(self, seen: Progress, now: float, patience_s: float) -> str | None:
         """Return why it must not be fed, None when the uplink makes progress or has nothing to send."""
-        moved = (seen.connection, seen.answered) != (self._last.connection, self._last.answered)
+        moved = seen._replace(waiting=0) != self._last._replace(waiting=0)
         if moved or not seen.connection or not seen.waiting or not self._last.waiting:
             self._still_since = now
         self._last = seen

@@ -128,7 +128,8 @@ class Metrics:
         """Return what the watchdog compares."""
         uplink = self.contract.device.outbox.address
         waiting = sum(self._forwarder.spool.pending(uplink, each.rank) for each in Priority)
-        return Progress(self._links[LinkName.CLOUD].standing, self._forwarder.counts.answered, waiting)
+        answered, left = self._forwarder.counts.answered, self._forwarder.uplink.left_bytes
+        return Progress(self._links[LinkName.CLOUD].standing, answered, waiting, left)
 
     def status(self, now: float) -> Status:
         """Return the device's status now, monotonic seconds."""

@@ -37,8 +37,7 @@ _SERVICE = re.compile(rf'"{SENDER_SERVICE}":"([^"]*)"')
 def pack_first(texts: Sequence[str], limit: int) -> tuple[bytes, int]:
     """Return a compressed batch of as many of the first events as fit `limit` bytes, and their number.
 
-    At least one of a non-empty `texts`: a single event always fits, because every limit that the settings
-    allow has room for `MAX_EVENT_BYTES`.
+    At least one of a non-empty `texts`, however large: an event cannot be divided.
     """
     sizes = accumulate(len(text) + 1 for text in texts)
     count = max(1, sum(1 for _ in takewhile(lambda size: size <= _MOST_CHARACTERS, sizes)))

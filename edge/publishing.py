@@ -9,6 +9,7 @@ from collections import deque
 from dataclasses import dataclass
 from enum import Enum, auto
 
+from edge.congestion import NOTHING_SENT, CongestionWindow, Sent
 from edge.counts import Counts
 from edge.spool import Delivery
 from eventplane_mqtt.link import Link
@@ -26,6 +27,10 @@ _PERIOD_S = 1.0
 _LEAST_SHARE = 1 / 16
 _RECOVERY_PER_S = 1 / 60
 """The cloud's complaint halves the pace, down to a sixteenth; it is whole again within a minute."""
+
+
+_LOOKS = 4
+"""So often within a timeout it is looked whether bytes move that the kernel holds."""
 
 
 def wire_size(topic: str, payload: bytes) -> int:
@@ -105,31 +110,40 @@ class Pace:
         self.slowed += 1
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Publish:
     """An unacknowledged publish; a probe has no `deliveries`, and if it is a ping no `size`.
 
-    `size` in bytes, `sent_at` in monotonic seconds.
+    `size` in bytes, `sent_at` in monotonic seconds. Its last byte is number `end` of the connection, and left
+    this machine at `left_at`, None before.
     """
 
     deliveries: tuple[Delivery, ...]
     size: int
     sent_at: float
     urgent: bool
+    end: int = 0
+    before: Sent = NOTHING_SENT
+    left_at: float | None = None
 
 
 class Publisher:
-    """Publishes over `link` within `pace`, counts in `counts`, and keeps what is unacknowledged.
+    """Publishes over `link` within `pace` and `window`, counts in `counts`, and keeps what is unacknowledged.
 
     Times are monotonic seconds. `wake_at` is when something can be done that has to wait until then.
+    `moving` has the number of the oldest publish's bytes that had left at the last look, and when they left.
     """
 
-    def __init__(self, link: Link, pace: Pace, counts: Counts) -> None:
+    def __init__(self, link: Link, pace: Pace, window: CongestionWindow, counts: Counts) -> None:
         self.pace = pace
+        self.window = window
         self.wake_at: float | None = None
+        self.moving = (0, 0.0)
+        self._looked_at = 0.0
         self._link = link
         self._counts = counts
         self._in_flight: dict[int, Publish] = {}
+        self._measuring = (0, 0.0)
 
     def __len__(self) -> int:
         return len(self._in_flight)
@@ -144,10 +158,38 @@ class Publisher:
         """The unacknowledged publish that was sent first."""
         return next(iter(self._in_flight.values()), None)
 
-    @property
-    def ordinary_bytes(self) -> int:
-        """The size of the unacknowledged publishes that are not urgent."""
-        return sum(each.size for each in self._in_flight.values() if not each.urgent)
+    def bytes_in_flight(self, *, urgent: bool) -> int:
+        """Return the size of the unacknowledged publishes that are urgent, or of the others."""
+        return sum(each.size for each in self._in_flight.values() if each.urgent is urgent)
+
+    def has_room(self, most: int, *, urgent: bool) -> bool:
+        """Return whether another publish may be in flight: of `most`, and of each kind the window's bytes."""
+        return len(self) < most and self.window.has_room(self.bytes_in_flight(urgent=urgent))
+
+    def look(self, now: float) -> None:
+        """See whether the oldest publish has left, and whether its bytes move."""
+        oldest = self.oldest
+        if oldest is None or oldest.left_at is not None or not self._link.up:
+            return
+        sending = self._link.sending(now)
+        self._looked_at = now
+        self.moving = (min(sending.left, oldest.end), max(oldest.sent_at, sending.moved_at))
+        if sending.left >= oldest.end:
+            oldest.left_at = self.moving[1]
+
+    def overdue_at(self, timeout_s: float) -> float | None:
+        """Return when the oldest has waited so long since its last byte left, or since its bytes moved."""
+        oldest = self.oldest
+        if oldest is None:
+            return None
+        return (self.moving[1] if oldest.left_at is None else oldest.left_at) + timeout_s
+
+    def deadline(self, timeout_s: float) -> float | None:
+        """Return when to look again, None for never."""
+        overdue_at = self.overdue_at(timeout_s)
+        if overdue_at is None or self.oldest is None or self.oldest.left_at is not None:
+            return overdue_at
+        return min(overdue_at, self._looked_at + timeout_s / _LOOKS)
 
     def may_go(self, size: int, now: float, *, urgent: bool) -> bool:
         """Return whether the pace allows a publish of `size` now; if not, set `wake_at`."""
@@ -165,7 +207,9 @@ class Publisher:
         mid = self._link.publish(topic, payload)
         if not mid:
             return  # the connection is over, which is reported soon: this proves nothing about an event
-        self._in_flight[mid] = Publish(deliveries, size, now, urgent)
+        ordinary = self.bytes_in_flight(urgent=False) + (0 if urgent else size)
+        before = self.window.sent(now, ordinary, idle=not self._in_flight)
+        self._in_flight[mid] = Publish(deliveries, size, now, urgent, self._link.sending(now).queued, before)
         self._counts.published += 1
         self._counts.published_events += len(deliveries)
         self._counts.published_bytes += len(payload)
@@ -173,14 +217,22 @@ class Publisher:
     def ping(self, now: float) -> None:
         """Request an answer without publishing anything."""
         if mid := self._link.ping():
-            self._in_flight[mid] = Publish((), 0, now, urgent=True)
+            self._in_flight[mid] = Publish((), 0, now, urgent=True, end=self._link.sending(now).queued)
 
-    def answered(self, mid: int, *, accepted: bool) -> Publish | None:
+    def measure(self, now: float) -> None:
+        """Measure the connection's round trip; the answer is no publish's."""
+        self._measuring = (self._link.ping(), now)
+        self.window.measuring(now)
+
+    def answered(self, mid: int, now: float, *, accepted: bool) -> Publish | None:
         """Remove and return the publish that the broker answered, None for an unknown one."""
         publish = self._in_flight.pop(mid, None)
         if publish is None:
+            if mid == self._measuring[0]:
+                self.window.measured(now - self._measuring[1])
             return None
         if publish.size:  # a ping is no publish
+            self.window.acknowledged(publish.size, publish.sent_at, publish.before, now)
             self._counts.answered += 1
             self._counts.acknowledged += accepted
         return publish
@@ -188,6 +240,8 @@ class Publisher:
     def forget(self) -> None:
         """Forget the unacknowledged publishes, because their connection is gone."""
         self._in_flight.clear()
+        self._measuring = self.moving = (0, 0.0)
+        self.window.reset()
 
     def wake(self, at: float) -> None:
         """Make sure that `wake_at` is not later than `at`."""

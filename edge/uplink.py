@@ -2,8 +2,9 @@
 
 An urgent event goes at once, in its own publish, ahead of all pending events. The rest forms batches
 while earlier publishes are unacknowledged, or for as long as the outboxes of its events allow
-(`edge.packing`), within the cloud's quota. A delivery ends when the broker acknowledges it, or refuses it
-permanently. The unacknowledged publishes of a connection that ended are sent again from the spool.
+(`edge.packing`), within the cloud's quota and what the line carries (`edge.congestion`). A delivery ends when
+the broker acknowledges it, or refuses it permanently. The unacknowledged publishes of a connection that ended
+are sent again from the spool, in small publishes first.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from edge.congestion import CongestionWindow
 from edge.counts import Counts
 from edge.delivery_queues import DeliveryQueues, UplinkQueue
 from edge.numbering import text_for_cloud
@@ -56,7 +58,8 @@ class Uplink:
         self.acknowledge_s = 0.0
         self._link = link
         self._topics = topics
-        self._publisher = Publisher(link, Pace(settings.publishes_per_s, settings.bytes_per_s), counts)
+        pace = Pace(settings.publishes_per_s, settings.bytes_per_s)
+        self._publisher = Publisher(link, pace, CongestionWindow(settings.payload_bytes), counts)
         self._settings = settings
         self._queues = queues
         single = settings.mode == "single"
@@ -69,6 +72,7 @@ class Uplink:
         self._queue = UplinkQueue(queues, channel.address)
         self._poison = PoisonDetector()
         self._usual_size = 0
+        self._full = self._most  # events of a publish that the window filled
         self._waiting_since: float | None = None
         self._due_ms: int | None = None  # when the first ordinary event has to go; None: not known
         self._answered_at = 0.0
@@ -90,6 +94,11 @@ class Uplink:
         return len(self._publisher)
 
     @property
+    def left_bytes(self) -> int:
+        """The number of the connection's bytes, up to the oldest publish's end, that have left."""
+        return self._publisher.moving[0]
+
+    @property
     def slowed(self) -> int:
         """How often the cloud's quota reduced the pace."""
         return self._publisher.pace.slowed
@@ -103,7 +112,7 @@ class Uplink:
 
     def acknowledged(self, mid: int, failure: str | None, now: float) -> AckResult:
         """Return the deliveries that PUBACK `mid` ends; none for an unknown one."""
-        publish = self._publisher.answered(mid, accepted=failure is None)
+        publish = self._publisher.answered(mid, now, accepted=failure is None)
         if publish is None:
             return AckResult()
         self._answered_at = now
@@ -115,7 +124,7 @@ class Uplink:
         return self._failed(publish, failure, now)
 
     def tick(self, now: float) -> None:
-        """Reconnect when a PUBACK is overdue: a throttled publish silently gets none.
+        """Reconnect when a PUBACK is overdue, by the time since the publish left: a throttled one gets none.
 
         While the link is down, an urgent event shortens the wait for the next attempt.
         """
@@ -123,8 +132,10 @@ class Uplink:
             self._queue.clear_volatile()
             if self._queue.urgent(1):
                 self._link.hurry()
+        self._publisher.look(now)
         oldest = self._publisher.oldest
-        if oldest is None or now < oldest.sent_at + self._settings.puback_timeout_s:
+        overdue_at = self._publisher.overdue_at(self._settings.puback_timeout_s)
+        if oldest is None or overdue_at is None or now < overdue_at:
             return
         if self._answered_at > oldest.sent_at:
             # Others were answered: the connection works, this one was throttled.
@@ -135,9 +146,8 @@ class Uplink:
 
     def deadline(self) -> float | None:
         """Return when `tick` or `pump` has something to do without a message, None for never."""
-        oldest = self._publisher.oldest
         due = [
-            oldest.sent_at + self._settings.puback_timeout_s if oldest else None,
+            self._publisher.deadline(self._settings.puback_timeout_s),
             self._publisher.wake_at if self._link.up else None,
         ]
         return min((each for each in due if each is not None), default=None)
@@ -156,11 +166,12 @@ class Uplink:
             self._pump_repeated(now)
             self._pump_ordinary(now)
         self._pump_probe(now)
+        self._publisher.look(now)
 
     def _pump_urgent(self, now: float) -> None:
         tried = self._poison.size if self._poison.urgent else None
         window = 1 if tried else self._settings.max_unacknowledged
-        while len(self._publisher) < window:
+        while self._publisher.has_room(window, urgent=True):
             pending = self._queue.urgent(tried or self._most)
             if not pending or not (sent := self._send(pending, now, urgent=True)):
                 return
@@ -186,6 +197,8 @@ class Uplink:
             if not self._is_due(count, now) or not self._publisher.may_go(
                 self._usual_size, now, urgent=False
             ):
+                return
+            if not self._poison.size and not self._knows_round_trip(now):
                 return
             sent = self._send(self._queue.ordinary(most), now, urgent=False)
             if not sent:
@@ -213,16 +226,22 @@ class Uplink:
     def _has_room(self) -> bool:
         """Return whether another ordinary publish may be in flight.
 
-        More than one payload's worth of bytes would only queue in front of the next urgent event.
+        More bytes than the line carries would only queue in front of the next urgent event.
         """
-        window = 1 if self._poison.size else self._ordinary_window
-        return len(self._publisher) < window and self._publisher.ordinary_bytes < self._settings.payload_bytes
+        return self._publisher.has_room(1 if self._poison.size else self._ordinary_window, urgent=False)
+
+    def _knows_round_trip(self, now: float) -> bool:
+        """Measure the round trip if it is time to, and return whether ordinary events may go meanwhile."""
+        window = self._publisher.window
+        if window.measures(now, idle=not self._publisher):
+            self._publisher.measure(now)
+        return not window.is_stale(now)
 
     def _is_due(self, count: int, now: float) -> bool:
         """Return whether a batch of `count` ordinary events has to go; if not, see to being woken."""
-        if count >= self._most or self._queue.more or self._poison.size or self._is_flushing:
+        if count >= self._full or self._queue.more or self._poison.size or self._is_flushing:
             return True
-        if self._publisher.ordinary_bytes or self._waiting_since is None:
+        if self._publisher.bytes_in_flight(urgent=False) or self._waiting_since is None:
             return False
         due_at = self._waiting_since + self._delay_s
         if now >= due_at and self._delays and self._queues.spool.pressure < MOST_GATHERED:
@@ -246,10 +265,11 @@ class Uplink:
         topic = self._topics[urgent]
         uptime_ms = self._queues.spool.clock()
         texts = [text_for_cloud(each, uptime_ms) for each in pending]
-        payload, count = self._pack(texts, self._settings.payload_bytes)
+        payload, count = self._pack(texts, self._publisher.window.size)
         size = wire_size(topic, payload)
         if not urgent:
             self._usual_size = size  # so that a batch that has to wait is packed only once
+            self._full = count if count < len(texts) else self._most
         if not self._publisher.may_go(size, now, urgent=urgent):
             return ()
         deliveries = tuple(each.delivery for each in pending[:count])
@@ -291,5 +311,6 @@ class Uplink:
 
     def _forget(self) -> None:
         self._publisher.forget()
+        self._full = self._most
         self._waiting_since = self._due_ms = None
         self._queue.rewind()

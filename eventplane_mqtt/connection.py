@@ -17,6 +17,7 @@ from typing import Final
 
 from eventplane_mqtt.dial import dial, milliseconds
 from eventplane_mqtt.endpoint import Endpoint, MqttError, place
+from eventplane_mqtt.link import Sending
 from eventplane_mqtt.mailbox import Disconnected, LinkName, Message, Received, Share
 from eventplane_mqtt.session import Session, Skips
 from eventplane_mqtt.transport import CHUNK_BYTES, Transport
@@ -90,6 +91,10 @@ class Connection:
         )
         self._abandoned = False
         self._unsent = memoryview(b"")
+        self._transport: Transport | None = None
+        self._held = 0
+        self._left = 0
+        self._moved_at = 0.0
         self._send_error: OSError | None = None
         self._gather_until = 0.0
         self._thread = threading.Thread(target=self._run, name=f"mqtt-{link}-{generation}", daemon=True)
@@ -118,6 +123,11 @@ class Connection:
             mid = self._session.ping()
             self._self_pipe.wake()
         return mid
+
+    def sending(self, now: float) -> Sending:
+        """Return how far it is with sending, by what the kernel still holds."""
+        with self._lock:
+            return self._look(now)
 
     def acknowledge(self, *mids: int) -> None:
         """Send PUBACK for received messages of this connection."""
@@ -171,12 +181,15 @@ class Connection:
             with self._lock:
                 self._session.lost(self._explain(error))
         finally:
+            with self._lock:
+                self._transport = None
             transport.close()
 
     def _exchange(self, transport: Transport, password: bytes | None) -> None:
         watch = poll()
         watch.register(self._self_pipe, POLLIN)
         with self._lock:
+            self._transport = transport
             self._session.start(monotonic(), password)
         finished = False
         while True:
@@ -184,7 +197,9 @@ class Connection:
             with self._lock:
                 if reading and self._session.has_undecoded:
                     self._session.decode(*self._room())
-                self._session.tick(monotonic(), reading=reading)
+                now = monotonic()
+                self._look(now)
+                self._session.tick(now, reading=reading)
             sent = self._send(transport)
             self._report()
             with self._lock:
@@ -242,9 +257,22 @@ class Connection:
                 return True
             if not count:
                 return False
-            self._unsent = self._unsent[count:]
             with self._lock:
-                self._session.sent(monotonic())
+                self._unsent = self._unsent[count:]
+                self._moved_at = monotonic()
+                self._session.sent(self._moved_at)
+
+    def _look(self, now: float) -> Sending:
+        """See what has left. When it left is known exactly only where the kernel held nothing."""
+        held = self._transport.held() if self._transport else 0
+        left = self._session.taken_bytes - len(self._unsent) - held
+        if left > self._left:
+            if self._held or held:
+                self._moved_at = now
+            self._session.progressed(self._left, self._moved_at)
+            self._left = left
+        self._held = held
+        return Sending(self._session.queued_bytes, self._left, self._moved_at)
 
     def _receive(self, transport: Transport) -> None:
         data = transport.receive()

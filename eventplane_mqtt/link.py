@@ -6,13 +6,24 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from eventplane_mqtt.endpoint import BrokerAddress, longest_connect_s
 from eventplane_mqtt.mailbox import LinkName, Share
 from eventplane_mqtt.reasons import HUNG_UP
 
 _log = logging.getLogger(__name__)
+
+
+class Sending(NamedTuple):
+    """The bytes that a connection had to send so far, and those of them that have left this machine.
+
+    `moved_at` is when the last of those left, monotonic seconds: not later, by what could be seen.
+    """
+
+    queued: int
+    left: int
+    moved_at: float
 
 
 class BrokerConnection(Protocol):
@@ -24,6 +35,8 @@ class BrokerConnection(Protocol):
     def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> int: ...
 
     def ping(self) -> int: ...
+
+    def sending(self, now: float) -> Sending: ...
 
     def acknowledge(self, *mids: int) -> None: ...
 
@@ -190,6 +203,10 @@ class Link:
     def ping(self) -> int:
         """Send PINGREQ, whose answer is reported like that to a publish. Only while `up`."""
         return self._require_connection().ping()
+
+    def sending(self, now: float) -> Sending:
+        """Return how far the connection is with sending. Only while `up`."""
+        return self._require_connection().sending(now)
 
     def acknowledge(self, generation: int, *mids: int) -> None:
         """Send PUBACKs, unless the connection of the messages ended: then the broker redelivers them.

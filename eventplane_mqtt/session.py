@@ -208,6 +208,7 @@ class Session:
         self._max_packet_bytes: float = float("inf")
         self._messages: list[Message] = []
         self._outgoing: deque[bytes] = deque()
+        self.taken_bytes = self._ping_ends = 0
 
     @property
     def is_closing(self) -> bool:
@@ -316,6 +317,7 @@ class Session:
         elif self._keepalive.ask(now):
             self._pings.append(0)
             self._outgoing.append(codec.PINGREQ)
+            self._ping_ends = self.queued_bytes
 
     def receive(self, data: bytes, now: float, room: float = _ANY, room_for_qos_0: float = _ANY) -> None:
         """Process what arrived, up to messages of `room` bytes; see `decode`."""
@@ -348,6 +350,16 @@ class Session:
         """Bytes of `take_bytes` were sent."""
         self._keepalive.sent_at = now
 
+    def progressed(self, left_bytes: int, now: float) -> None:
+        """More than `left_bytes` have left; the answer to a PINGREQ behind them has its time from now on."""
+        if left_bytes < self._ping_ends:
+            self._keepalive.received_at = max(self._keepalive.received_at, now)
+
+    @property
+    def queued_bytes(self) -> int:
+        """All bytes that there were to send so far; of them `taken_bytes` were taken."""
+        return self.taken_bytes + sum(map(len, self._outgoing))
+
     def take_bytes(self, limit: int) -> bytes:
         """Return what to send next: whole packets, up to `limit` bytes of them, or one that is larger."""
         outgoing = self._outgoing
@@ -356,6 +368,7 @@ class Session:
         while outgoing and (not size or size + len(outgoing[0]) <= limit):
             size += len(outgoing[0])
             packets.append(outgoing.popleft())
+        self.taken_bytes += size
         return b"".join(packets)
 
     def take_messages(self) -> list[Message]:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import sys
+import termios
+from fcntl import ioctl
 from select import POLLIN, POLLOUT
 from typing import Final
 
@@ -34,6 +37,15 @@ class Transport:
             return self._socket.send(data)
         except BlockingIOError:
             return 0
+
+    def held(self) -> int:
+        """Return how many of the bytes that were taken the kernel still holds; 0 where it does not say.
+
+        A byte leaves it when the other end has confirmed it (SIOCOUTQ in tcp(7)); of TLS its bytes count.
+        """
+        with contextlib.suppress(OSError, ValueError):
+            return int.from_bytes(ioctl(self._socket, termios.TIOCOUTQ, bytes(4)), sys.byteorder)
+        return 0
 
     def receive(self) -> bytes | None:
         """Return what has arrived; empty at the end of the stream, None when there is nothing yet."""

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
+from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 from typing import Final
@@ -23,8 +25,11 @@ RETRANSMISSION_S: Final = 0.2
 """Least time after which Linux sends a segment again; a round trip comes on top."""
 
 _CHUNK_BYTES: Final = 65_536
-_MAX_CHUNKS: Final = 16
-"""Most chunks in flight; then the sender has to wait, as for a full window."""
+_MAX_CHUNKS: Final = 64
+"""Most chunks in flight; then the sender has to wait, as for a full window. Of a narrow link 6.4 s."""
+
+_NARROW_BYTES: Final = 2_048
+"""What a narrow link, and its socket, keep of what has not passed yet: the sender feels the rate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +60,14 @@ UNIMPAIRED: Final = Impairment()
 
 
 class Link:
-    """One home's link: a connection to 127.0.0.1:`port` reaches the target. Made by `Network.link`."""
+    """One home's link: a connection to 127.0.0.1:`port` reaches the target. Made by `Network.link`.
+
+    `sent_bytes` counts what it took from the home.
+    """
 
     def __init__(self, network: Network, host: str, port: int) -> None:
         self.port = free_port()
+        self.sent_bytes = 0
         self._network = network
         self._target = (host, port)
         self._server: asyncio.Server | None = None
@@ -85,17 +94,28 @@ class Link:
         self._network.run(self._drop())
 
     def impair(self, impairment: Impairment) -> None:
-        """Apply `impairment` to present and new connections, in place of the one before."""
+        """Apply `impairment` to present and new connections, in place of the one before.
+
+        Only new ones have small buffers: what present ones have in theirs goes ahead at the rate.
+        """
         self._network.run(self._impair(impairment))
 
     async def _impair(self, impairment: Impairment) -> None:
         self._impairment = impairment
         self._changed.set()
         self._changed = asyncio.Event()
+        self._size_buffers()
 
     async def _heal(self) -> None:
         if self._server is None:
-            self._server = await asyncio.start_server(self._accept, LOOPBACK, self.port)
+            limit = _NARROW_BYTES // 2  # asyncio stops reading at twice that
+            self._server = await asyncio.start_server(self._accept, LOOPBACK, self.port, limit=limit)
+            self._size_buffers()
+
+    def _size_buffers(self) -> None:
+        size = _NARROW_BYTES if self._impairment.bytes_per_s else _CHUNK_BYTES
+        for each in self._server.sockets if self._server else ():
+            each.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, size)
 
     async def end(self) -> None:
         """See `cut`; on the network's thread."""
@@ -129,25 +149,39 @@ class Link:
             return  # the home sees its own connection close
         try:
             async with asyncio.TaskGroup() as both:
-                both.create_task(self._carry(home, to_cloud))
+                both.create_task(self._carry(home, to_cloud, self._count))
                 both.create_task(self._carry(cloud, to_home))
         except* OSError:
             pass  # either side hung up
         finally:
             to_cloud.transport.abort()
 
-    async def _carry(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
-        """Pass everything from `source` to `sink` in order.
+    def _count(self, size: int) -> None:
+        self.sent_bytes += size
 
-        A chunk keeps the delay that was in force when it was read; the present impairment decides how much
-        passes at a time, and whether anything does.
+    async def _carry(
+        self,
+        source: asyncio.StreamReader,
+        sink: asyncio.StreamWriter,
+        count: Callable[[int], None] = lambda _: None,
+    ) -> None:
+        """Pass everything from `source` to `sink` in order, and `count` it.
+
+        The narrow place comes first, so that its sender feels it. A chunk keeps the delay that was in force
+        when it passed that.
         """
         in_flight: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(_MAX_CHUNKS)
         clock = asyncio.get_running_loop().time
 
         async def read() -> None:
             while chunk := await source.read(self._impairment.chunk_bytes):
-                await in_flight.put((clock() + self._impairment.hold_s(len(chunk), self._random), chunk))
+                while chunk:
+                    await self._while_silent()
+                    size = self._impairment.chunk_bytes
+                    part, chunk = chunk[:size], chunk[size:]
+                    count(len(part))
+                    await self._pace(len(part))
+                    await in_flight.put((clock() + self._impairment.hold_s(len(part), self._random), part))
             await in_flight.put((clock(), b""))
 
         async def write() -> None:
@@ -159,13 +193,8 @@ class Link:
                 if not chunk:
                     sink.write_eof()
                     return
-                while chunk:
-                    await self._while_silent()
-                    size = self._impairment.chunk_bytes
-                    part, chunk = chunk[:size], chunk[size:]
-                    sink.write(part)
-                    await sink.drain()
-                    await self._pace(len(part))
+                sink.write(chunk)
+                await sink.drain()
 
         async with asyncio.TaskGroup() as both:
             both.create_task(read())

@@ -10,7 +10,7 @@ import sys
 
 from benchmarks.results import write
 from eventplane.errors import EventPlaneError
-from local.chaos import boots
+from local.chaos import boots, slow_line
 from local.chaos.run import run
 from local.chaos.scenarios import SCENARIOS, Scenario
 from local.chaos.schedule import ScheduleError
@@ -20,15 +20,16 @@ from local.errors import LocalError
 from local.process import run_lock
 
 OUTPUT = ROOT / "build" / "chaos"
-BOOTS = "boots"
+OF_A_DEVICE = (boots.NAME, slow_line.NAME)
+"""Scenarios without the cloud, with figures of their own."""
 CLOCK = "wall clock, everything on one machine"
 
 
 def main() -> int:
     """Run one scenario, print its figures and write them."""
     arguments = _arguments()
-    if arguments.scenario == BOOTS:
-        return _boots(arguments)
+    if arguments.scenario in OF_A_DEVICE:
+        return _play_device(arguments)
     scenario = SCENARIOS[arguments.scenario].within(arguments.seconds, arguments.events)
     try:
         with run_lock(OUTPUT / f"{scenario.name}.lock"):
@@ -41,16 +42,19 @@ def main() -> int:
         return 130
 
 
-def _boots(arguments: argparse.Namespace) -> int:
-    folder = OUTPUT / BOOTS
-    with run_lock(OUTPUT / f"{BOOTS}.lock"):
-        (OUTPUT / f"{BOOTS}.json").unlink(missing_ok=True)
+def _play_device(arguments: argparse.Namespace) -> int:
+    name = arguments.scenario
+    folder, more = OUTPUT / name, {}
+    with run_lock(OUTPUT / f"{name}.lock"):
+        (OUTPUT / f"{name}.json").unlink(missing_ok=True)
         shutil.rmtree(folder, ignore_errors=True)
-        logging.basicConfig(filename=OUTPUT / f"{BOOTS}.log", filemode="w", level=logging.INFO)
-        verdict, found = boots.run(arguments.boots, arguments.seed, folder)
-        command = f"python -m local.chaos {' '.join(sys.argv[1:])}"
-        more = {"lost": verdict.lost, "under_another_thing": verdict.under_another}
-        write(BOOTS, found, command, CLOCK, OUTPUT, more)
+        logging.basicConfig(filename=OUTPUT / f"{name}.log", filemode="w", level=logging.INFO)
+        if name == boots.NAME:
+            verdict, found = boots.run(arguments.boots, arguments.seed, folder)
+            more = {"lost": verdict.lost, "under_another_thing": verdict.under_another}
+        else:
+            found = slow_line.run(slow_line.LINES, arguments.seed, folder)
+        write(name, found, f"python -m local.chaos {' '.join(sys.argv[1:])}", CLOCK, OUTPUT, more)
     return int(any(each.met is False for each in found))
 
 
@@ -77,7 +81,7 @@ def _play(scenario: Scenario, arguments: argparse.Namespace) -> int:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m local.chaos", description="Breaks the plane on purpose.")
-    parser.add_argument("scenario", choices=[*SCENARIOS, BOOTS])
+    parser.add_argument("scenario", choices=[*SCENARIOS, *OF_A_DEVICE])
     parser.add_argument("--boots", type=int, default=boots.BOOTS, help="of the scenario boots")
     parser.add_argument("--seed", type=int, default=1, help="of the schedule")
     parser.add_argument("--seconds", type=float, help="how long it goes on, faults and sending")

@@ -45,6 +45,8 @@ from local.services import utc_now
 from local.things import Thing
 from local.waiting import wait_until_none_remain
 
+NAME: Final = "boots"
+
 BOOTS: Final = 1_000
 THINGS: Final = ("home-1", "home-2")
 RULE: Final = "ingest"

@@ -26,7 +26,7 @@ from local.histories.cloud import BUCKET, PLANE, Cloud
 from local.histories.engine import Engine
 from local.histories.home import Home, led_to
 from local.histories.keys import LOOK_S, Keys
-from local.histories.line import CLOUD_DELAY_S
+from local.histories.line import CLOUD_DELAY_S, SLOW_BYTES_PER_S
 from local.histories.operators import Operator
 from local.histories.ordered import NightWatch, ordered
 from local.histories.reader import CloudReader, Handled, ReaderFunction
@@ -281,6 +281,7 @@ class History:
             home.uplink.heal()
             home.uplink.go_on()
             home.uplink.loses_answers, home.uplink.delay_s = 0, CLOUD_DELAY_S
+            home.uplink.bytes_per_s = inf
             home.inside.heal()
             home.disk.state = "well"
             home.fuse = None
@@ -436,7 +437,9 @@ class History:
         self.homes[decision.who].uplink.stall(decision.much)
 
     def _slow_line(self, decision: Decision) -> None:
-        self._set(decision, self.homes[decision.who].uplink, "delay_s", float(decision.text), CLOUD_DELAY_S)
+        line = self.homes[decision.who].uplink
+        self._set(decision, line, "delay_s", float(decision.text), CLOUD_DELAY_S)
+        self._set(decision, line, "bytes_per_s", SLOW_BYTES_PER_S, inf)
 
     def _takeover(self, decision: Decision) -> None:
         """The forwarder starts anew while the broker takes its last connection for alive."""

@@ -10,6 +10,7 @@ from math import inf
 from typing import Any, Final
 
 from eventplane_mqtt.endpoint import Endpoint
+from eventplane_mqtt.link import Sending
 from eventplane_mqtt.mailbox import Connected, Disconnected, LinkName, Received, Share
 from eventplane_mqtt.session import Session, Skips
 from local.histories.broker import Broker, Link
@@ -18,7 +19,7 @@ from local.histories.iot_core import Door
 
 
 class Line:
-    """A network path to a `broker`, `delay_s` each way.
+    """A network path to a `broker`, `delay_s` each way, on which `bytes_per_s` go up.
 
     While it is not `is_up` nothing connects; while it `is_silent` what is sent vanishes without a sign,
     as with a router that forgot the connection. `loses_answers` is how many PUBACKs vanish, each with
@@ -28,6 +29,7 @@ class Line:
     def __init__(self, engine: Engine, broker: Broker | Door, delay_s: float) -> None:
         self.broker = broker
         self.delay_s = delay_s
+        self.bytes_per_s = inf
         self.is_up = True
         self.is_silent = False
         self.loses_answers = 0
@@ -106,6 +108,7 @@ class Dialled:
         self.is_stalled = False
         self._unreported: list[Callable[[], object]] = []
         self._arrives_at = {True: 0.0, False: 0.0}
+        self._free_s = 0.0
         self._share = share
         self._step = step
         self._published = published
@@ -129,6 +132,11 @@ class Dialled:
             self._published(topic, payload)
         self._flush_soon()
         return mid
+
+    def sending(self, now: float) -> Sending:
+        session, left_s = self._session, max(0.0, self._free_s - now)
+        waiting = int(min(session.taken_bytes, left_s * self._line.bytes_per_s)) if left_s else 0
+        return Sending(session.queued_bytes, session.taken_bytes - waiting, self._free_s - left_s)
 
     def ping(self) -> int:
         mid = self._session.ping()
@@ -231,6 +239,7 @@ class Dialled:
             return
         if data := self._session.take_bytes(1 << 30):
             self._session.sent(self._engine.now_s)
+            self._free_s = max(self._free_s, self._engine.now_s) + len(data) / self._line.bytes_per_s
             remote = self._remote
             if remote is not None and not self.is_deaf:
                 self._after_delay(lambda: None if self._is_cut else remote.take(data), is_up=True)
@@ -285,10 +294,12 @@ class Dialled:
 
     def _after_delay(self, act: Callable[[], object], *, is_up: bool) -> None:
         """Let `act` happen at the other end, after all that is on its way there."""
-        at_s = max(self._engine.now_s + self._line.delay_s, self._arrives_at[is_up])
+        sent_s = max(self._engine.now_s, self._free_s if is_up else 0.0)
+        at_s = max(sent_s + self._line.delay_s, self._arrives_at[is_up])
         self._arrives_at[is_up] = at_s
         self._engine.at(at_s, act)
 
 
+SLOW_BYTES_PER_S: Final = 2_000
 CLOUD_DELAY_S: Final = 0.05
 HOME_DELAY_S: Final = 0.001

@@ -91,7 +91,7 @@ MUTANTS: Final = (
     Mutant(
         "a publish without a PUBACK is not sent again",
         "edge/uplink.py",
-        "if oldest is None or now < oldest.sent_at + self._settings.puback_timeout_s:",
+        "if oldest is None or overdue_at is None or now < overdue_at:",
         "if True:",
     ),
     Mutant(

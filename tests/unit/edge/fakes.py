@@ -37,7 +37,7 @@ from eventplane.topics import (
     state_answer_topic,
     state_topic,
 )
-from eventplane_mqtt.link import Backoff, Link
+from eventplane_mqtt.link import Backoff, Link, Sending
 from eventplane_mqtt.mailbox import Acknowledged, Connected, Disconnected, LinkName, Received
 from tests.small_contract import small_contract, with_changes
 
@@ -113,6 +113,10 @@ class FakeWire:
     def ping(self) -> int:
         self.pings += 1
         return 65_535 + self.pings
+
+    def sending(self, now: float) -> Sending:
+        sent = sum(len(payload) for *_, payload in self.published)
+        return Sending(sent, sent, 0.0)
 
     def acknowledge(self, *mids: int) -> None:
         self.acknowledged += mids
@@ -351,6 +355,13 @@ class Device:
         """The broker acknowledges a publish of the current connection."""
         generation = self.links[link].generation
         return Acknowledged(link, generation, mid, failure)
+
+    def prove_line(self) -> None:
+        """The cloud acknowledges a publish at once, as over a fast line, and then a second passes."""
+        self.send(event("first", ALARM))
+        self.turn(self.puback(len(self.cloud.last.published)))
+        self.turn(after=1.0)
+        self.cloud.last.published.clear()
 
     def acknowledge_all(self) -> None:
         """The cloud acknowledges until nothing is left to send."""

@@ -192,12 +192,14 @@ def test_a_connected_uplink_with_a_backlog_and_no_acknowledgement_is_stuck_until
         ([Progress(0, 5, 1_000)] * 20, 1_000.0),
         ([Progress(connection, 5, 1_000) for connection in range(1, 20)], 60.0),
         ([Progress(1, 5, 0)] * 20, 1_000.0),
+        ([Progress(1, 5, 1, left) for left in range(20)], 80.0),
     ],
     ids=[
         "the cloud answers",
         "the cloud is away",
         "the uplink reconnects to a silent cloud",
         "nothing waits",
+        "a large publish leaves",
     ],
 )
 def test_what_moves_is_away_or_idle_is_not_stuck(looks: list[Progress], every_s: float) -> None:

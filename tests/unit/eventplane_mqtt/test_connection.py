@@ -92,6 +92,19 @@ def slow_connection(broker: ScriptedBroker, limit_bytes: int) -> Slow:
     return slow
 
 
+def test_what_the_kernel_holds_has_not_left_and_leaves_as_the_broker_takes_it(broker: ScriptedBroker) -> None:
+    connection = slow_connection(broker, 1 << 20).connection
+    assert connection.publish("t", bytes(16 << 20))
+    stuck = connection.sending(1.0)
+    assert stuck.left < stuck.queued
+    assert broker.received(16 << 20)
+    assert eventually(lambda: connection.sending(2.0).left > stuck.left, SECONDS)
+    assert connection.sending(3.0).moved_at > 1.0
+    broker.received(stuck.queued - CONNECT_BYTES - (16 << 20))
+    assert eventually(lambda: connection.sending(4.0).left == stuck.queued, SECONDS)
+    connection.close(SECONDS)
+
+
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [(b"\x20", "hung up instead of CONNACK"), (broker_packets.connack(reason=3), "CONNECT refused")],

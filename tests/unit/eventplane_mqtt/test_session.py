@@ -218,6 +218,19 @@ def test_messages_of_a_broker_prove_that_it_is_alive() -> None:
     assert "no answer to PINGREQ within 30 s" in ended(wire)
 
 
+def test_a_pingreq_that_waits_behind_other_bytes_has_its_time_from_when_they_moved() -> None:
+    wire = up()
+    assert wire.wait(30) == codec.PINGREQ
+    behind = wire.session.queued_bytes
+    wire.wait(20)
+    wire.session.progressed(behind - 1, wire.now)
+    wire.wait(29)
+    wire.session.progressed(behind, wire.now)  # it has left: what follows it proves nothing
+    assert wire.session.ended is None
+    wire.wait(1)
+    assert "no answer to PINGREQ within 30 s" in ended(wire)
+
+
 def test_each_pingresp_answers_the_oldest_question() -> None:
     wire = up()
     assert wire.wait(30) == codec.PINGREQ
