@@ -228,14 +228,13 @@ class Condition:
 class Selection:
     """Items whose attribute `partition` has the value `of`, by their attribute `sort`; by default all.
 
-    `since` and `until` bound its values, both included. `index` is where they are looked up, None for the
-    table itself. `after` is where the page before ended.
+    `until` bounds its values, and is included. `index` is where they are looked up, None for the table
+    itself. `after` is where the page before ended.
     """
 
     partition: str | None = None
     of: str | int = ""
     sort: str | None = None
-    since: str | int | None = None
     until: str | int | None = None
     index: str | None = None
     is_consistent: bool = True
@@ -253,7 +252,7 @@ class Selection:
         if self.sort not in item:
             return False  # an index has only items with both of its keys
         value: Any = value_of(item[self.sort])
-        return (self.since is None or value >= self.since) and (self.until is None or value <= self.until)
+        return self.until is None or value <= self.until
 
 
 @dataclass(frozen=True, slots=True)
@@ -431,11 +430,9 @@ class Records(Generic[R]):
         """Yield every record. An item that is none goes to `on_foreign`, by default as an error."""
         return self._select(Selection(), on_foreign)
 
-    def of(
-        self, partition: str, since: str | None = None, on_foreign: OnForeign | None = None
-    ) -> Iterator[R]:
-        """Yield the records of a partition by their sort key, from `since` on."""
-        return self._select(Selection(self._kind.key[0], partition, self._kind.key[-1], since), on_foreign)
+    def of(self, partition: str, on_foreign: OnForeign | None = None) -> Iterator[R]:
+        """Yield the records of a partition by their sort key."""
+        return self._select(Selection(self._kind.key[0], partition, self._kind.key[-1]), on_foreign)
 
     def page(self, selection: Selection, on_foreign: OnForeign | None = None) -> tuple[list[R], Item | None]:
         """Return one page of records, and where the next begins; None at the end."""

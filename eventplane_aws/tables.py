@@ -23,12 +23,6 @@ _CONDITIONS: Final = {
 }
 _SAME: Final = "attribute_exists(#k) AND #r = :r"
 
-_BOUNDS: Final = {
-    (":s",): " AND #s >= :s",
-    (":u",): " AND #s <= :u",
-    (":s", ":u"): " AND #s BETWEEN :s AND :u",
-}
-
 _ROUNDS: Final = 3
 """Most calls for one group of keys: DynamoDB may leave some out."""
 
@@ -104,17 +98,15 @@ class DynamoDbTables:
 
 def _condition_of(selection: Selection) -> dict[str, Any]:
     names, values = {"#p": selection.partition}, {":p": to_attribute(selection.of)}
-    bounds = {":s": selection.since, ":u": selection.until}
-    given = {name: to_attribute(bound) for name, bound in bounds.items() if bound is not None}
     terms = "#p = :p"
-    if given:
-        # DynamoDB takes one condition for each key.
-        terms += _BOUNDS[tuple(given)]
+    if selection.until is not None:
+        terms += " AND #s <= :u"
         names["#s"] = selection.sort
+        values[":u"] = to_attribute(selection.until)
     return {
         "KeyConditionExpression": terms,
         "ExpressionAttributeNames": names,
-        "ExpressionAttributeValues": values | given,
+        "ExpressionAttributeValues": values,
     }
 
 

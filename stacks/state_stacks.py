@@ -37,7 +37,7 @@ from stacks.settings import ROTATION_SIZE, FunctionSize
 
 _READ: Final = ("ReceiveMessage", "DeleteMessage", "ChangeMessageVisibility", "GetQueueAttributes")
 _ITEMS: Final = ("GetItem", "PutItem", "UpdateItem", "DeleteItem", "Query")
-"""What programs do with their items; they update them with the client library of 0.3.0."""
+"""What programs do with their items; they update and query them with the client library of 0.3.0."""
 
 
 class StateStack(PlaneStack):

@@ -89,10 +89,10 @@ class TablesClient(FakeClient):
 
     def query(self, *, TableName: str, **request: Any) -> Any:
         names, values = request["ExpressionAttributeNames"], request["ExpressionAttributeValues"]
-        since, until = (value_of(values[each]) if each in values else None for each in (":s", ":u"))
+        until = value_of(values[":u"]) if ":u" in values else None
         keys, index = self._keys[TableName], request.get("IndexName")
         sort = next(iter(keys[index][1:]), None)
-        selection = Selection(names["#p"], value_of(values[":p"]), sort, since, until)
+        selection = Selection(names["#p"], value_of(values[":p"]), sort, until)
         found = self._page(TableName, selection, request)
         if index is not None:  # it has the keys only
             shown = {*keys[None], *keys[index]}
