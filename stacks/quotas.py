@@ -133,7 +133,11 @@ def organisation_findings(
                     refuses=False,
                 )
     except (BotoCoreError, ClientError) as error:
-        yield Finding(f"not known whether an organisation governs costs or tables: {error}", refuses=False)
+        yield Finding(
+            f"costs and tables of an organisation: not read, because AWS answered: {error}; the credentials "
+            "need organizations:DescribeOrganization and lakeformation:GetDataLakeSettings",
+            refuses=False,
+        )
 
 
 def _payer(organizations: Any) -> str | None:

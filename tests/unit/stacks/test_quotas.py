@@ -217,7 +217,7 @@ OPEN = [{"Principal": {"DataLakePrincipalIdentifier": "IAM_ALLOWED_PRINCIPALS"},
         (None, OPEN, []),
         ("999999999999", OPEN, ["costs: this account is a member"]),
         (None, [], ["Lake Formation governs new tables"]),
-        ("AccessDeniedException", OPEN, ["not known whether an organisation governs costs or tables"]),
+        ("AccessDeniedException", OPEN, ["costs and tables of an organisation: not read"]),
     ],
 )
 def test_what_an_organisation_governs_is_a_warning(payer: str | None, tables: Any, said: list[str]) -> None:
