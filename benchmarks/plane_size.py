@@ -31,7 +31,7 @@ _CONTEXT: Final = json.loads(Path(__file__).parents[1].joinpath("cdk.json").read
 
 
 def with_services(number: int, characters: int = 17, *, ask: bool = True, routes: int = 0) -> Contract:
-    """Return the shipped contract with `number` more cloud services, which may `ask` each other, and `routes`."""
+    """Return the shipped contract with `number` more cloud services, which may `ask` all, and `routes`."""
     document = json.loads(load_contract().canonical)
     document["participants"] |= {
         f"s{each:03}-".ljust(characters, "x"): {
