@@ -89,9 +89,8 @@ def main(argv: list[str]) -> None:
     # Without an answer nothing is deployed: what cannot be seen may hold events.
     check_removals(Deployment.of(planned), planned)
     quotas = Account(session.region_name, session.client("lambda"), session.client("service-quotas"))
-    own = session.client("sts").get_caller_identity()["Account"]
     findings = quota_findings(quotas, planned, chosen.devices)
-    for warning in check_quotas([*findings, *organisation_findings(planned, own, session.client)]):
+    for warning in check_quotas([*findings, *organisation_findings(planned, session.client)]):
         _warn(warning)
     if not arguments.accept_drift:
         names = [each.name for each in planned]

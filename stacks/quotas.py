@@ -113,12 +113,12 @@ def device_needs(devices: int) -> dict[str, float]:
 
 
 def organisation_findings(
-    planned: Collection[PlannedStack], account: str, client: Callable[[str], Any]
+    planned: Collection[PlannedStack], client: Callable[[str], Any]
 ) -> Iterator[Finding]:
     """Report what an organisation may govern of what is planned, by AWS's documentation."""
     types = {each["Type"] for stack in planned for each in stack.resources.values()}
     try:
-        if "AWS::CE::AnomalyMonitor" in types and _payer(client("organizations")) not in (None, account):
+        if "AWS::CE::AnomalyMonitor" in types and _is_member(client("organizations"), client("sts")):
             yield Finding(
                 "costs: this account is a member of an organisation, and monitors by a cost tag exist in the "
                 "payer's account alone; leave costs unset in stacks/config.py, and watch the tag there",
@@ -140,11 +140,12 @@ def organisation_findings(
         )
 
 
-def _payer(organizations: Any) -> str | None:
+def _is_member(organizations: Any, sts: Any) -> bool:
     try:
-        return str(organizations.describe_organization()["Organization"]["MasterAccountId"])
+        payer = organizations.describe_organization()["Organization"]["MasterAccountId"]
     except organizations.exceptions.AWSOrganizationsNotInUseException:
-        return None
+        return False
+    return bool(sts.get_caller_identity()["Account"] != payer)
 
 
 class Account:

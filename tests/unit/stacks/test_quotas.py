@@ -220,21 +220,23 @@ OPEN = [{"Principal": {"DataLakePrincipalIdentifier": "IAM_ALLOWED_PRINCIPALS"},
         ("AccessDeniedException", OPEN, ["costs and tables of an organisation: not read"]),
     ],
 )
+@pytest.mark.lost_answers
 def test_what_an_organisation_governs_is_a_warning(payer: str | None, tables: Any, said: list[str]) -> None:
     types = ("AWS::CE::AnomalyMonitor", "AWS::Glue::Table")
     planned = PlannedStack("plane", None, frozenset(), {each: {"Type": each} for each in types})
     keys = {"aws_access_key_id": "x", "aws_secret_access_key": "x", "region_name": "us-east-1"}
     clients: dict[str, Any] = {
-        each: boto3.client(each, **keys) for each in ("organizations", "lakeformation")
+        each: boto3.client(each, **keys) for each in ("organizations", "lakeformation", "sts")
     }
-    organization, lake = (Stubber(each) for each in clients.values())
+    organization, lake, identity = (Stubber(each) for each in clients.values())
+    identity.add_response("get_caller_identity", {"Account": "111122223333"})
     if payer is not None and payer.isdigit():
         organization.add_response("describe_organization", {"Organization": {"MasterAccountId": payer}})
     else:
         organization.add_client_error("describe_organization", payer or "AWSOrganizationsNotInUseException")
     settings = {"DataLakeSettings": {"CreateTableDefaultPermissions": tables}}
     lake.add_response("get_data_lake_settings", settings)
-    with organization, lake:
-        found = [*organisation_findings([planned], "111122223333", clients.__getitem__)]
+    with organization, lake, identity:
+        found = [*organisation_findings([planned], clients.__getitem__)]
     assert [each.text.startswith(text) for each, text in zip(found, said, strict=True)] == [True] * len(said)
     assert not any(each.refuses for each in found)
