@@ -30,8 +30,8 @@ MOST: Final = 100
 _CONTEXT: Final = json.loads(Path(__file__).parents[1].joinpath("cdk.json").read_text())["context"]
 
 
-def with_services(number: int, characters: int = 17, *, ask: bool = True) -> Contract:
-    """Return the shipped contract with `number` more cloud services; each may `ask` all others."""
+def with_services(number: int, characters: int = 17, *, ask: bool = True, routes: int = 0) -> Contract:
+    """Return the shipped contract with `number` more cloud services, which may `ask` all, and `routes`."""
     document = json.loads(load_contract().canonical)
     document["participants"] |= {
         f"s{each:03}-".ljust(characters, "x"): {
@@ -41,6 +41,10 @@ def with_services(number: int, characters: int = 17, *, ask: bool = True) -> Con
         }
         for each in range(number)
     }
+    for each in range(routes):
+        type = f"org.example.t{each}.v1"
+        document["event_types"][type] = {"description": "One of many."}
+        document["routes"][f"r{each}"] = {"filter": {"exact": {"type": type}}, "to": "family-app.inbox"}
     return compile_contract(document, "test")
 
 

@@ -18,7 +18,7 @@ from eventplane.errors import EventPlaneError
 from stacks.config import environment
 from stacks.deployment import Deployment, PlannedStack, confirm, planned_stacks, session_in
 from stacks.drift import Drift, find_drift
-from stacks.quotas import Account, Finding, planned_concurrency
+from stacks.quotas import Account, Finding, organisation_findings, planned_concurrency
 from stacks.removal import check_removals
 from stacks.rules import check, templates
 
@@ -89,7 +89,8 @@ def main(argv: list[str]) -> None:
     # Without an answer nothing is deployed: what cannot be seen may hold events.
     check_removals(Deployment.of(planned), planned)
     quotas = Account(session.region_name, session.client("lambda"), session.client("service-quotas"))
-    for warning in check_quotas(quota_findings(quotas, planned, chosen.devices)):
+    findings = quota_findings(quotas, planned, chosen.devices)
+    for warning in check_quotas([*findings, *organisation_findings(planned, session.client)]):
         _warn(warning)
     if not arguments.accept_drift:
         names = [each.name for each in planned]

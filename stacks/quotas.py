@@ -1,10 +1,10 @@
-"""Compare what a deployment needs of AWS quotas with what its account has."""
+"""Compare what a deployment needs with the quotas of its account, and with what its organisation governs."""
 
 from __future__ import annotations
 
 import math
 import tomllib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -110,6 +110,42 @@ def device_needs(devices: int) -> dict[str, float]:
         "iot_publishes_per_s": publishes,
         "iot_rule_evaluations_per_s": publishes,
     }
+
+
+def organisation_findings(
+    planned: Collection[PlannedStack], client: Callable[[str], Any]
+) -> Iterator[Finding]:
+    """Report what an organisation may govern of what is planned, by AWS's documentation."""
+    types = {each["Type"] for stack in planned for each in stack.resources.values()}
+    try:
+        if "AWS::CE::AnomalyMonitor" in types and _is_member(client("organizations"), client("sts")):
+            yield Finding(
+                "costs: this account is a member of an organisation, and monitors by a cost tag exist in the "
+                "payer's account alone; leave costs unset in stacks/config.py, and watch the tag there",
+                refuses=False,
+            )
+        if "AWS::Glue::Table" in types:
+            lake = client("lakeformation").get_data_lake_settings()["DataLakeSettings"]
+            if not lake.get("CreateTableDefaultPermissions"):
+                yield Finding(
+                    "Lake Formation governs new tables of the catalog, which the plane does not support: the "
+                    "audit's stack or its queries may fail; leave new tables to IAM in its settings",
+                    refuses=False,
+                )
+    except (BotoCoreError, ClientError) as error:
+        yield Finding(
+            f"costs and tables of an organisation: not read, because AWS answered: {error}; the credentials "
+            "need organizations:DescribeOrganization and lakeformation:GetDataLakeSettings",
+            refuses=False,
+        )
+
+
+def _is_member(organizations: Any, sts: Any) -> bool:
+    try:
+        payer = organizations.describe_organization()["Organization"]["MasterAccountId"]
+    except organizations.exceptions.AWSOrganizationsNotInUseException:
+        return False
+    return bool(sts.get_caller_identity()["Account"] != payer)
 
 
 class Account:

@@ -142,7 +142,16 @@ def test_every_environment_keeps_the_rules(templates: Templates) -> None:
         check(each, "eu-central-1")
 
 
-def test_a_plane_that_is_too_large_is_refused_by_the_rule_that_it_reaches_first() -> None:
-    error = refusal("prod", with_services(28))
+@pytest.mark.parametrize(
+    ("name", "services", "stack", "rule"),
+    [
+        ("prod", 28, "routing", rules.RESOURCES),
+        ("dev", 36, "messaging", rules.OUTPUTS),
+    ],
+)
+def test_a_plane_that_is_too_large_is_refused_by_the_rule_that_it_reaches_first_whatever_its_routes(
+    name: str, services: int, stack: str, rule: Rule
+) -> None:
+    error = refusal(name, with_services(services, ask=False, routes=1_000))
     assert error is not None
-    assert (error.stack, error.rule.name) == ("eventplane-prod-routing", "resources")
+    assert (error.stack, error.rule) == (f"eventplane-{name}-{stack}", rule)

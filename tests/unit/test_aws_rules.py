@@ -133,10 +133,10 @@ def test_a_client_gets_so_many_publishes_before_it_acknowledges_one(cloud: Cloud
     assert len(device.answers) == rules.IOT_UNACKNOWLEDGED.most
 
 
-def run(cloud: Cloud, process: Any, bodies: list[str], *, may_recur: bool = False, **size: int) -> None:
+def run(cloud: Cloud, process: Any, bodies: list[str], **size: int) -> None:
     """Let a function process messages in batches of a `size`."""
     reader = replace(PLANE.downlink.reader, **size)
-    Function(cloud, "reader", cloud.work, lambda _: QueueReader(process), reader, may_recur=may_recur)
+    Function(cloud, "reader", cloud.work, lambda _: QueueReader(process), reader)
     for each in bodies:
         cloud.sqs.send_message(QueueUrl=cloud.work, MessageBody=each)
     cloud.engine.run(1_000.0)
@@ -171,29 +171,6 @@ def test_a_new_account_runs_so_many_functions_at_a_time_and_the_others_later(clo
     assert heard == 2 * rules.LAMBDA_CONCURRENCY.most
     throttled = [each for each in cloud.engine.notes if each.text == rules.LAMBDA_CONCURRENCY.answer]
     assert throttled
-
-
-@pytest.mark.parametrize("may_recur", [False, True])
-def test_a_chain_of_messages_ends_in_the_dead_letter_queue_unless_the_function_may_recur(
-    cloud: Cloud, may_recur: bool
-) -> None:
-    heard: list[str] = []
-
-    def process(messages: list[QueueMessage], _: Invocation) -> frozenset[str]:
-        cloud.engine.sleep(1.0)
-        for each in messages:
-            heard.append(each.body)
-            cloud.sqs.send_message(QueueUrl=cloud.work, MessageBody=each.body)
-        return frozenset()
-
-    run(cloud, process, ["a", "b"], may_recur=may_recur)
-    dropped = cloud.sqs.bodies(f"{cloud.work}-dlq")
-    if may_recur:
-        assert len(heard) > 4 * rules.LAMBDA_CHAIN.most
-        assert dropped == []
-    else:
-        assert sorted(dropped) == ["a", "b"]
-        assert all(heard.count(each) == rules.LAMBDA_CHAIN.most for each in "ab")
 
 
 THING = "x" * MAX_SENDER_CHARACTERS

@@ -108,3 +108,5 @@ def test_a_conversation_of_ten_functions_is_not_ended_at_the_one_router_that_all
     engine.run(WITHIN_S)
     assert turns == [*range(TURNS if may_recur else LAMBDA_CHAIN.most)]
     assert ended(cloud) == ([] if may_recur else ["router"])
+    dropped = [cloud.sqs.bodies(f"{url}-dlq") for url in cloud.outboxes.values()]
+    assert sum(map(len, dropped)) == len(ended(cloud))

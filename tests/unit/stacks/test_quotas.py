@@ -11,7 +11,14 @@ from botocore.stub import Stubber
 
 from stacks.deployment import PlannedStack
 from stacks.preflight import QuotaError, check_quotas, quota_findings
-from stacks.quotas import QUOTAS, Account, Concurrency, device_needs, planned_concurrency
+from stacks.quotas import (
+    QUOTAS,
+    Account,
+    Concurrency,
+    device_needs,
+    organisation_findings,
+    planned_concurrency,
+)
 
 FUNCTION = "AWS::Lambda::Function"
 URGENT = "eventplane-prod-router-device-urgent"
@@ -198,3 +205,38 @@ def test_unreadable_account_settings_are_a_warning(cloud: Any) -> None:
     (finding,) = closed.account.concurrency_findings(planned_concurrency([PLANNED]))
     assert not finding.refuses
     assert "lambda:GetAccountSettings" in finding.text
+
+
+OPEN = [{"Principal": {"DataLakePrincipalIdentifier": "IAM_ALLOWED_PRINCIPALS"}, "Permissions": ["ALL"]}]
+
+
+@pytest.mark.parametrize(
+    ("payer", "tables", "said"),
+    [
+        ("111122223333", OPEN, []),
+        (None, OPEN, []),
+        ("999999999999", OPEN, ["costs: this account is a member"]),
+        (None, [], ["Lake Formation governs new tables"]),
+        ("AccessDeniedException", OPEN, ["costs and tables of an organisation: not read"]),
+    ],
+)
+@pytest.mark.lost_answers
+def test_what_an_organisation_governs_is_a_warning(payer: str | None, tables: Any, said: list[str]) -> None:
+    types = ("AWS::CE::AnomalyMonitor", "AWS::Glue::Table")
+    planned = PlannedStack("plane", None, frozenset(), {each: {"Type": each} for each in types})
+    keys = {"aws_access_key_id": "x", "aws_secret_access_key": "x", "region_name": "us-east-1"}
+    clients: dict[str, Any] = {
+        each: boto3.client(each, **keys) for each in ("organizations", "lakeformation", "sts")
+    }
+    organization, lake, identity = (Stubber(each) for each in clients.values())
+    identity.add_response("get_caller_identity", {"Account": "111122223333"})
+    if payer is not None and payer.isdigit():
+        organization.add_response("describe_organization", {"Organization": {"MasterAccountId": payer}})
+    else:
+        organization.add_client_error("describe_organization", payer or "AWSOrganizationsNotInUseException")
+    settings = {"DataLakeSettings": {"CreateTableDefaultPermissions": tables}}
+    lake.add_response("get_data_lake_settings", settings)
+    with organization, lake, identity:
+        found = [*organisation_findings([planned], clients.__getitem__)]
+    assert [each.text.startswith(text) for each, text in zip(found, said, strict=True)] == [True] * len(said)
+    assert not any(each.refuses for each in found)
