@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from edge.commit import CommitLoop, ContractParts
@@ -318,20 +318,12 @@ def _cloud_link(settings: Settings, mailbox: Mailbox[Any], system: System, conne
     cloud = settings.cloud
     share = mailbox.share(LinkName.CLOUD, cloud.buffer_bytes)
     inbox = cloud.inbox_topic.replace("{thing}", settings.thing)
-    endpoint = Endpoint(
-        host=cloud.host,
-        port=cloud.port,
-        client_id=settings.thing,
-        # The spool remembers what was sent, and the cloud what was not answered: no session to keep. One
-        # that is kept would bring states that newer ones have followed.
-        clean_session=True,
-        keepalive_s=cloud.keepalive_s,
-        connect_timeout_s=cloud.connect_timeout_s,
-        subscriptions=(inbox,) if cloud.subscribes else (),
+    # The spool remembers what was sent, and the cloud what was not answered: no session to keep. One that is
+    # kept would bring states that newer ones have followed.
+    endpoint = replace(
+        cloud.endpoint(settings.thing, (inbox,) if cloud.subscribes else (), cloud.identity),
         # Alarms must go up even if the cloud's policy lacks the downlink topic.
         needs_subscriptions=False,
-        tls=cloud.identity,
-        proxy=cloud.proxy,
         protocol=cloud.protocol,
     )
 

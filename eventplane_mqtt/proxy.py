@@ -60,7 +60,7 @@ def open_tunnel(connected: socket.socket, endpoint: Endpoint, wait: Wait, deadli
         PasswordFileError: the password cannot be used.
         OSError: the connection was lost.
     """
-    line, login = Transport(connected), endpoint.proxy and endpoint.proxy.login
+    line, login = Transport(connected), endpoint.proxy.login if endpoint.proxy else None
 
     def ready(events: int) -> Transport:
         if wait([line.fileno()], events, deadline):
