@@ -9,9 +9,8 @@ from collections.abc import Callable
 from select import POLLIN, POLLOUT
 from typing import Final
 
-from eventplane_mqtt.dial import Wait
 from eventplane_mqtt.endpoint import Endpoint, Login, MqttError, place
-from eventplane_mqtt.transport import Transport
+from eventplane_mqtt.transport import Transport, Wait
 
 MOST_ANSWER_BYTES: Final = 8 * 1024
 """A proxy whose answer has a longer head is refused. Ours: a few hundred bytes are usual."""

@@ -129,7 +129,7 @@ class Alarm:
 
 @dataclass
 class BootLog:
-    """What was seen of a boot: its thing, the broker came up, the forwarder connected, who reported a loss."""
+    """What was seen of a boot of `thing`: what came up, and who reported a loss."""
 
     thing: str
     is_up: bool = True
@@ -169,8 +169,9 @@ class Verdict:
 def judge(alarms: Sequence[Alarm], boots: Sequence[BootLog], things: dict[str, set[str]]) -> Verdict:
     """Compare what was acknowledged with the `things` that it came from.
 
-    An alarm that is repeated may come from each thing that it was sent to. What only Mosquitto had may be lost if it or the forwarder reports that until the forwarder has connected
-    again; what the spool had, if a forwarder of another thing reports that it set the spool aside.
+    An alarm that is repeated may come from each thing that it was sent to. What only Mosquitto had may be
+    lost if it or the forwarder reports that until the forwarder has connected again; what the spool had, if a
+    forwarder of another thing reports that it set the spool aside.
     """
     found = Verdict([], [], [], [])
     for each in alarms:
