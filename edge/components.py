@@ -21,7 +21,7 @@ from edge.planning import Planner
 from edge.pressure import Pressure
 from edge.reports import FIRST_MANIFEST_S, Heartbeat, Reporter
 from edge.settings import Settings
-from edge.spool import Spool
+from edge.spool import Spool, foreign_sessions_of
 from edge.system import System
 from edge.uplink import Uplink
 from eventplane.contract import Channel, Contract, Forward, Place
@@ -291,8 +291,9 @@ def _local_link(
             host=address.host,
             port=address.port,
             client_id=local.client_id + suffix,
-            # A lasting session: the broker keeps our messages while we restart.
-            clean_session=False,
+            # A lasting session: the broker keeps our messages while we restart. One with messages of another
+            # thing, whose card this was, is deleted first.
+            clean_session=foreign_sessions_of(settings.spool).exists(),
             keepalive_s=local.keepalive_s,
             connect_timeout_s=local.connect_timeout_s,
             subscriptions=subscriptions(contract(), session),
