@@ -178,7 +178,7 @@ crash-test: setup ## Cut the power 10,000 times under the spool, damage it 2,000
 	@python -m benchmarks.crash
 
 chaos: setup ## Break everything on purpose: SCENARIO=pairs SEED=1 (docs/explanation/chaos.md); writes build/chaos/SCENARIO.json
-	@python -m local.chaos "$(or $(SCENARIO),singly)" $(if $(SEED),--seed "$(SEED)") $(if $(SECONDS),--seconds "$(SECONDS)")
+	@python -m local.chaos "$(or $(SCENARIO),singly)" $(if $(SEED),--seed "$(SEED)") $(if $(SECONDS),--seconds "$(SECONDS)") $(if $(BOOTS),--boots "$(BOOTS)")
 
 histories: setup ## Simulate the plane and judge it (docs/explanation/histories.md): SECONDS=60 SEEDS=200 SEED=7 TRACE=1; writes build/chaos/histories.json
 	@python -m local.histories $(if $(SECONDS),--seconds "$(SECONDS)") $(if $(SEEDS),--seeds "$(SEEDS)") $(if $(SEED),--seed "$(SEED)") $(if $(TRACE),--trace)

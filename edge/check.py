@@ -14,7 +14,7 @@ from edge.decision import RECENT_EVENTS
 from edge.errors import SettingProblem
 from edge.health_status import EXPIRES_SOON_S
 from edge.settings import CloudSettings, LocalSettings, ProvisioningSettings, Settings
-from eventplane_mqtt import Endpoint, Login
+from eventplane_mqtt import Login
 from eventplane_mqtt.dial import dial, wait_for
 from eventplane_mqtt.endpoint import (
     MAX_PACKET_BYTES,
@@ -91,17 +91,8 @@ def proxy_warning(cloud: CloudSettings) -> str | None:
     """Return why the proxy, if there is one, does not connect this device with the cloud's broker now."""
     if cloud.proxy is None:
         return None
-    endpoint = Endpoint(
-        cloud.host,
-        cloud.port,
-        "",
-        clean_session=True,
-        keepalive_s=0,
-        connect_timeout_s=cloud.connect_timeout_s,
-        proxy=cloud.proxy,
-    )
     try:
-        dial(endpoint, wait_for).close()
+        dial(cloud.endpoint("", (), None), wait_for).close()
     except (OSError, MqttError) as error:
         return str(error)
     return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from edge.commit import CommitLoop, ContractParts
@@ -21,7 +21,7 @@ from edge.planning import Planner
 from edge.pressure import Pressure
 from edge.reports import FIRST_REPORT_S, Heartbeat, Reporter
 from edge.settings import Settings
-from edge.spool import Spool
+from edge.spool import Spool, foreign_sessions_of
 from edge.system import System
 from edge.uplink import Uplink
 from eventplane.contract import Channel, Contract, Forward, Place
@@ -291,8 +291,9 @@ def _local_link(
             host=address.host,
             port=address.port,
             client_id=local.client_id + suffix,
-            # A lasting session: the broker keeps our messages while we restart.
-            clean_session=False,
+            # A lasting session: the broker keeps our messages while we restart. One with messages of another
+            # thing, whose card this was, is deleted first.
+            clean_session=foreign_sessions_of(settings.spool).exists(),
             keepalive_s=local.keepalive_s,
             connect_timeout_s=local.connect_timeout_s,
             subscriptions=subscriptions(contract(), session),
@@ -318,20 +319,12 @@ def _cloud_link(settings: Settings, mailbox: Mailbox[Any], system: System, conne
     cloud = settings.cloud
     share = mailbox.share(LinkName.CLOUD, cloud.buffer_bytes)
     inbox = cloud.inbox_topic.replace("{thing}", settings.thing)
-    endpoint = Endpoint(
-        host=cloud.host,
-        port=cloud.port,
-        client_id=settings.thing,
-        # The spool remembers what was sent, and the cloud what was not answered: no session to keep. One
-        # that is kept would bring states that newer ones have followed.
-        clean_session=True,
-        keepalive_s=cloud.keepalive_s,
-        connect_timeout_s=cloud.connect_timeout_s,
-        subscriptions=(inbox,) if cloud.subscribes else (),
+    # The spool remembers what was sent, and the cloud what was not answered: no session to keep. One that is
+    # kept would bring states that newer ones have followed.
+    endpoint = replace(
+        cloud.endpoint(settings.thing, (inbox,) if cloud.subscribes else (), cloud.identity),
         # Alarms must go up even if the cloud's policy lacks the downlink topic.
         needs_subscriptions=False,
-        tls=cloud.identity,
-        proxy=cloud.proxy,
         protocol=cloud.protocol,
     )
 

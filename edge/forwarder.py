@@ -22,7 +22,7 @@ from edge.interest import Interest
 from edge.planning import Batch, Plan
 from edge.reports import FIRST_REPORT_S, Heartbeat
 from edge.settings import Settings
-from edge.spool import Spool
+from edge.spool import Spool, foreign_sessions_of
 from edge.system import System
 from edge.uplink import AckResult, Uplink
 from edge.without_disk import DiskWatch
@@ -311,8 +311,10 @@ class Forwarder:
             case Acknowledged():
                 self._take_acknowledged(message, batch, now)
             case Connected(link, generation):
-                if self._links[link].connected(generation, now) and link is LinkName.LOCAL:
-                    self._expect_session(batch)
+                if self._links[link].connected(generation, now):
+                    if link is LinkName.LOCAL:
+                        self._expect_session(batch)
+                    self._leave_foreign_sessions()
             case Disconnected(link, generation, reason):
                 if self._links[link].disconnected(generation, reason, now):
                     self._rewind(link, batch)
@@ -320,6 +322,15 @@ class Forwarder:
                 self._next = message
             case Stop():
                 self._stopping = True
+
+    def _leave_foreign_sessions(self) -> None:
+        """Connect anew once both sessions are deleted in which the broker had messages of another thing."""
+        urgent = self._links[LinkName.URGENT]
+        if self._local.up and urgent.up:
+            with suppress(OSError):  # there is none, or the next connection tries again
+                foreign_sessions_of(self._settings.spool).unlink()
+                self._local.leave()
+                urgent.leave()
 
     def _expect_session(self, batch: Batch) -> None:
         """Count a loss of an unknown number of messages if the home's broker has forgotten our session."""

@@ -33,7 +33,7 @@ from edge.settings_reader import (
 from eventplane.contract.channels import NUMBERS
 from eventplane.limits import MAX_BATCH_EVENTS, MAX_EVENT_BYTES, MAX_PAYLOAD_BYTES
 from eventplane.topics import CLAIM_CLIENT_PREFIX, RENEWAL_CLIENT_PREFIX, basic_ingest_topic, device_topic
-from eventplane_mqtt import Login, TlsFiles
+from eventplane_mqtt import Endpoint, Login, TlsFiles
 from eventplane_mqtt.endpoint import Proxy, is_on_this_device
 
 _LONGEST_DELAY_MS = NUMBERS["batching_delay_ms"].high
@@ -80,9 +80,7 @@ class LocalSettings:
     @property
     def login(self) -> Login | None:
         """The forwarder's user at the home's broker, None for an anonymous one."""
-        if self.username is None or self.password_file is None:
-            return None
-        return Login(self.username, self.password_file)
+        return _login(self.username, self.password_file)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,10 +170,22 @@ class CloudSettings:
     @property
     def proxy(self) -> Proxy | None:
         """The way to the broker, None for a direct one."""
-        if self.proxy_host is None:
-            return None
-        name, file = self.proxy_username, self.proxy_password_file
-        return Proxy(self.proxy_host, self.proxy_port, Login(name, file) if name and file else None)
+        login = _login(self.proxy_username, self.proxy_password_file)
+        return None if self.proxy_host is None else Proxy(self.proxy_host, self.proxy_port, login)
+
+    def endpoint(self, client_id: str, subscriptions: tuple[str, ...], tls: TlsFiles | None) -> Endpoint:
+        """Return the broker for `client_id`, who proves to be it by `tls`, in a session that is not kept."""
+        return Endpoint(
+            self.host,
+            self.port,
+            client_id,
+            clean_session=True,
+            keepalive_s=self.keepalive_s,
+            connect_timeout_s=self.connect_timeout_s,
+            subscriptions=subscriptions,
+            tls=tls,
+            proxy=self.proxy,
+        )
 
     @property
     def identity(self) -> TlsFiles | None:
@@ -356,6 +366,10 @@ def _provisioning_conflicts(thing: str, cloud: Mapping[str, Any]) -> Iterator[Se
     if len(thing) > _LONGEST_PROVISIONED:
         problem = f"it has more than {_LONGEST_PROVISIONED} characters"
         yield SettingProblem("thing", problem, "give a device that is to be provisioned a shorter name")
+
+
+def _login(username: str | None, password_file: Path | None) -> Login | None:
+    return Login(username, password_file) if username and password_file else None
 
 
 def _is_elsewhere(host: Any) -> bool:

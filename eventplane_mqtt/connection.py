@@ -307,7 +307,7 @@ class Connection:
                 self._emit(message)
 
     def _wait(self, files: Collection[int], events: int, deadline: float) -> Collection[int]:
-        """See `eventplane_mqtt.dial.Wait`. Raises `ConnectionAbortedError` when it is abandoned or closed."""
+        """Wait as `Wait` says. Raises `ConnectionAbortedError` when it is abandoned or closed."""
         watch = poll()
         watch.register(self._self_pipe, POLLIN)
         for each in files:

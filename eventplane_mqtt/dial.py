@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from errno import EINPROGRESS
 from itertools import chain, zip_longest
 from math import inf
@@ -14,15 +14,11 @@ from time import monotonic
 from typing import Any, Final
 
 from eventplane_mqtt.endpoint import MOST_ADDRESSES, STAGGER_S, Endpoint, is_socket
-from eventplane_mqtt.transport import Transport
+from eventplane_mqtt.transport import Transport, Wait
 
 _ALPN_OF_AWS: Final = "x-amzn-mqtt-ca"
 
 _Address = tuple[int, int, int, str, Any]
-
-Wait = Callable[[Collection[int], int, float], Collection[int]]
-"""Returns those of the file descriptors that have one of the poll events; none at the deadline, in monotonic
-seconds."""
 
 
 def wait_for(files: Collection[int], events: int, deadline: float) -> Collection[int]:

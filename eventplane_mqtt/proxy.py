@@ -9,9 +9,8 @@ from collections.abc import Callable
 from select import POLLIN, POLLOUT
 from typing import Final
 
-from eventplane_mqtt.dial import Wait
 from eventplane_mqtt.endpoint import Endpoint, Login, MqttError, place
-from eventplane_mqtt.transport import Transport
+from eventplane_mqtt.transport import Transport, Wait
 
 MOST_ANSWER_BYTES: Final = 8 * 1024
 """A proxy whose answer has a longer head is refused. Ours: a few hundred bytes are usual."""
@@ -60,7 +59,7 @@ def open_tunnel(connected: socket.socket, endpoint: Endpoint, wait: Wait, deadli
         PasswordFileError: the password cannot be used.
         OSError: the connection was lost.
     """
-    line, login = Transport(connected), endpoint.proxy and endpoint.proxy.login
+    line, login = Transport(connected), endpoint.proxy.login if endpoint.proxy else None
 
     def ready(events: int) -> Transport:
         if wait([line.fileno()], events, deadline):

@@ -6,12 +6,17 @@ import contextlib
 import socket
 import sys
 import termios
+from collections.abc import Callable, Collection
 from fcntl import ioctl
 from select import POLLIN, POLLOUT
 from typing import Final
 
 CHUNK_BYTES: Final = 64 * 1024
 """Most bytes of one read, and of one write. More saves no time that can be measured."""
+
+Wait = Callable[[Collection[int], int, float], Collection[int]]
+"""Returns those of the file descriptors that have one of the poll events; none at the deadline, in monotonic
+seconds."""
 
 
 class Transport:

@@ -74,19 +74,7 @@ class MqttCloud:
         return self._connect(RENEWAL_CLIENT_PREFIX + self.thing, own, topics)
 
     def _connect(self, client_id: str, tls: TlsFiles, topics: tuple[str, ...]) -> _BlockingConnection:
-        return _BlockingConnection(
-            Endpoint(
-                host=self.settings.host,
-                port=self.settings.port,
-                client_id=client_id,
-                clean_session=True,
-                keepalive_s=self.settings.keepalive_s,
-                connect_timeout_s=self.settings.connect_timeout_s,
-                subscriptions=topics,
-                tls=tls,
-                proxy=self.settings.proxy,
-            )
-        )
+        return _BlockingConnection(self.settings.endpoint(client_id, topics, tls))
 
 
 class _BlockingConnection:

@@ -13,6 +13,7 @@ from edge.spool.records import (
     SpoolOrigin,
     StoredEvent,
 )
+from edge.spool.recovery import foreign_sessions_of
 from edge.spool.store import READ_CHARACTERS, Spool
 from edge.spool.tables import MOST_KEYS
 
@@ -30,5 +31,6 @@ __all__ = [
     "Spool",
     "SpoolOrigin",
     "StoredEvent",
+    "foreign_sessions_of",
     "read_backlog",
 ]

@@ -138,6 +138,11 @@ def owner_of(path: Path) -> Path:
     return path.with_name(path.name + ".owner")
 
 
+def foreign_sessions_of(path: Path) -> Path:
+    """Return the path of a file that is there while the home's broker may hold sessions of another thing."""
+    return path.with_name(path.name + ".foreign")
+
+
 def take_over(path: Path, thing: str, capacity_bytes: int, system: System) -> str:
     """Write down that the spool at `path` is of `thing`; set that of another aside. Raises `OSError`.
 
@@ -154,6 +159,7 @@ def take_over(path: Path, thing: str, capacity_bytes: int, system: System) -> st
         note_of(path).unlink(missing_ok=True)
         _prune(path, capacity_bytes)
         kept = f"{path.name}.damaged-*"
+        durable.write(foreign_sessions_of(path), owner.encode())
         said = f"there was a spool of {owner!r:.150}: it is kept as {kept}, and none of its events is sent"
     try:
         # Before the new spool exists: if this fails, the next attempt must find nothing more to set aside.

@@ -28,12 +28,16 @@ CLOCK = "wall clock, everything on one machine"
 def main() -> int:
     """Run one scenario, print its figures and write them."""
     arguments = _arguments()
-    if arguments.scenario in OF_A_DEVICE:
-        return _play_device(arguments)
-    scenario = SCENARIOS[arguments.scenario].within(arguments.seconds, arguments.events)
+    name = arguments.scenario
     try:
-        with run_lock(OUTPUT / f"{scenario.name}.lock"):
-            return _play(scenario, arguments)
+        with run_lock(OUTPUT / f"{name}.lock"):
+            # The figures of an earlier run must not be taken for this run's if it fails.
+            (OUTPUT / f"{name}.json").unlink(missing_ok=True)
+            # The clients report each fault that they notice, which would bury the figures.
+            logging.basicConfig(filename=OUTPUT / f"{name}.log", filemode="w", level=logging.INFO)
+            if name in OF_A_DEVICE:
+                return _play_device(arguments)
+            return _play(SCENARIOS[name].within(arguments.seconds, arguments.events), arguments)
     except (LocalError, EventPlaneError) as error:
         print(error, file=sys.stderr)
         return 2 if isinstance(error, ScheduleError) else 1
@@ -44,39 +48,36 @@ def main() -> int:
 
 def _play_device(arguments: argparse.Namespace) -> int:
     name = arguments.scenario
-    folder, more = OUTPUT / name, {}
-    with run_lock(OUTPUT / f"{name}.lock"):
-        (OUTPUT / f"{name}.json").unlink(missing_ok=True)
-        shutil.rmtree(folder, ignore_errors=True)
-        logging.basicConfig(filename=OUTPUT / f"{name}.log", filemode="w", level=logging.INFO)
-        if name == boots.NAME:
-            verdict, found = boots.run(arguments.boots, arguments.seed, folder)
-            more = {"lost": verdict.lost, "under_another_thing": verdict.under_another}
-        else:
-            found = slow_line.run(slow_line.LINES, arguments.seed, folder)
-        write(name, found, f"python -m local.chaos {' '.join(sys.argv[1:])}", CLOCK, OUTPUT, more)
+    folder = OUTPUT / name
+    more: dict[str, object] = {}
+    shutil.rmtree(folder, ignore_errors=True)
+    if name == boots.NAME:
+        verdict, found = boots.run(arguments.boots, arguments.seed, folder)
+        more = {"lost": verdict.lost, "under_another_thing": verdict.under_another}
+    else:
+        found = slow_line.run(slow_line.LINES, arguments.seed, folder)
+    write(name, found, _command(), CLOCK, OUTPUT, more)
     return int(any(each.met is False for each in found))
 
 
 def _play(scenario: Scenario, arguments: argparse.Namespace) -> int:
-    # The figures of an earlier run must not be taken for this run's if it fails.
-    (OUTPUT / f"{scenario.name}.json").unlink(missing_ok=True)
     folder = OUTPUT / scenario.name
-    # The clients report each fault that they notice, which would bury the figures.
-    logging.basicConfig(filename=OUTPUT / f"{scenario.name}.log", filemode="w", level=logging.INFO)
     outcome = run(scenario, arguments.seed, folder, arguments.faults)
     played = {"scenario": scenario.name, "homes": scenario.homes, "seed": arguments.seed}
     document = summary(outcome, played, loses=scenario.loses)
     (folder / "summary.json").write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
-    command = f"python -m local.chaos {' '.join(sys.argv[1:])}"
     found = figures(outcome, document, loses=scenario.loses)
     more: dict[str, object] = {
         name: document[name] for name in ("outages", "alarms_not_evaluated") if name in document
     }
-    write(scenario.name, found, command, CLOCK, OUTPUT, more)
+    write(scenario.name, found, _command(), CLOCK, OUTPUT, more)
     passed = document["verdict"] == "passed"
     print(f"{'passed' if passed else 'FAILED'} with --seed {arguments.seed}: {folder / 'summary.json'}")
     return 0 if passed else 1
+
+
+def _command() -> str:
+    return f"python -m local.chaos {' '.join(sys.argv[1:])}"
 
 
 def _arguments() -> argparse.Namespace:

@@ -114,24 +114,26 @@ def plan(seed: int, boots: int) -> Iterator[Boot]:
         damage = random.choice((*DAMAGE, "", "", ""))
         first, second = (random.choice((0.0, random.uniform(EARLIEST_S, LATEST_S))) for _ in range(2))
         alarms_s = random.uniform(0.05, _MOST_S)
-        chances = [random.random() < chance for chance in (0.7, 0.4, 0.5, 0.3)]
-        yield Boot(thing, damage, first, 0.0 if rests else second, alarms_s, *chances, rests)
+        waits, restarts, saves, in_order = (random.random() < chance for chance in (0.7, 0.4, 0.5, 0.3))
+        second *= not rests
+        yield Boot(thing, damage, first, second, alarms_s, waits, restarts, saves, in_order, rests)
 
 
 @dataclass
 class Alarm:
-    """One alarm, sent in boot number `boot`; `confirmed` is the thing that acknowledged it, '' for none."""
+    """One alarm, sent from boot number `boot` on, until it was `confirmed` in another one or the same."""
 
     id: str
     sender: str
     boot: int
-    confirmed: str = ""
+    confirmed: int | None = None
 
 
 @dataclass
 class BootLog:
-    """What was seen of a boot: the broker came up, the forwarder connected, and who reported a loss."""
+    """What was seen of a boot of `thing`: what came up, and who reported a loss."""
 
+    thing: str
     is_up: bool = True
     is_connected: bool = False
     broker_reported: bool = False
@@ -158,34 +160,38 @@ class Recorder:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """How so many acknowledged `alarms` ended: ids of those that were lost, without and with a report."""
+    """The ids of the alarms that were acknowledged; of these, those lost without and with a report."""
 
-    alarms: int
-    lost: Sequence[str]
-    reported: Sequence[str]
-    under_another: Sequence[str]
+    acknowledged: list[str]
+    lost: list[str]
+    reported: list[str]
+    under_another: list[str]
 
 
 def judge(alarms: Sequence[Alarm], boots: Sequence[BootLog], things: dict[str, set[str]]) -> Verdict:
-    """Compare what was acknowledged with the `things` as which it arrived.
+    """Compare what was acknowledged with the `things` that it came from.
 
-    What only Mosquitto had may be lost if it or the forwarder reports that until the forwarder has connected
-    again; what the spool had, if a forwarder of another thing reports that it set the spool aside.
+    An alarm that is repeated may come from each thing that it was sent to. What only Mosquitto had may be
+    lost if it or the forwarder reports that until the forwarder has connected again; what the spool had, if a
+    forwarder of another thing reports that it set the spool aside.
     """
-    acknowledged = [each for each in alarms if each.confirmed]
-    lost, reported, under_another = [], [], []
-    for each in acknowledged:
+    found = Verdict([], [], [], [])
+    for each in alarms:
+        if each.confirmed is None:
+            continue
+        found.acknowledged.append(each.id)
         came_from, later = things.get(each.id, set()), boots[each.boot :]
-        if each.sender == SENDER and came_from - {each.confirmed}:
-            under_another.append(each.id)
+        sent_to = {boot.thing for boot in boots[each.boot : each.confirmed + 1]}
+        if each.sender == SENDER and came_from - sent_to:
+            found.under_another.append(each.id)
         if came_from:
             continue
         is_reported = any(boot.spool_reported for boot in later)
         if each.sender == PLAIN:
             until = next((n for n, boot in enumerate(later[1:], 2) if boot.is_connected), len(later))
             is_reported = any(boot.broker_reported or boot.spool_reported for boot in later[:until])
-        (reported if is_reported else lost).append(each.id)
-    return Verdict(len(acknowledged), lost, reported, under_another)
+        (found.reported if is_reported else found.lost).append(each.id)
+    return found
 
 
 def figures(verdict: Verdict, boots: Sequence[BootLog], expired: int, undelivered: int) -> list[Figure]:
@@ -199,7 +205,7 @@ def figures(verdict: Verdict, boots: Sequence[BootLog], expired: int, undelivere
     }
     return [
         Figure("boots", len(boots), "boots"),
-        Figure("alarms", verdict.alarms, "alarms", note="acknowledged"),
+        Figure("alarms", len(verdict.acknowledged), "alarms", note="acknowledged"),
         Figure("lost_and_reported", len(verdict.reported), "alarms"),
         Figure("broker_reports", sum(each.broker_reported for each in boots), "boots"),
         Figure("spool_reports", sum(each.spool_reported for each in boots), "boots"),
@@ -227,7 +233,7 @@ def run(boots: int, seed: int, output: Path) -> tuple[Verdict, list[Figure]]:
         repeated = [each.id for each in device.alarms if each.sender == SENDER]
         wait_until_none_remain(lambda: len({*repeated} - recorder.things.keys()), patience_s=5.0)
     verdict = judge(device.alarms, device.boots, recorder.things)
-    undelivered = sum(not each.confirmed for each in device.alarms if each.sender == SENDER)
+    undelivered = sum(each.confirmed is None for each in device.alarms if each.sender == SENDER)
     return verdict, figures(verdict, device.boots, recorder.expired, undelivered)
 
 
@@ -268,7 +274,7 @@ class Device:
 
     def play(self, number: int, boot: Boot) -> None:
         """Play one boot, from the check of the database to the cut."""
-        log = BootLog()
+        log = BootLog(boot.thing)
         self.boots.append(log)
         forwarder, broker = self._home.forwarder, self._home.broker.child
         began = forwarder.log.stat().st_size
@@ -307,7 +313,7 @@ class Device:
         log.spool_reported = "there was a spool of" in said
 
     def _pending(self) -> int:
-        unconfirmed = sum(not each.confirmed for each in self.alarms if each.sender == SENDER)
+        unconfirmed = sum(each.confirmed is None for each in self.alarms if each.sender == SENDER)
         return unconfirmed + read_backlog(self._home.spool).get(self._uplink, 0)
 
     def _logged(self, began: int) -> str:
@@ -331,7 +337,7 @@ class Device:
         def put() -> None:
             # Through any number of boots.
             self._service.put(event, threading.TIMEOUT_MAX)
-            alarm.confirmed = self._thing
+            alarm.confirmed = len(self.boots) - 1
 
         self._waiting.submit(put)
         publish()
@@ -352,7 +358,7 @@ class Device:
         yield publish
         client.loop_stop()
         for alarm, info in sent:
-            alarm.confirmed = self._thing if info.is_published() else ""
+            alarm.confirmed = boot if info.is_published() else None
 
 
 @contextmanager

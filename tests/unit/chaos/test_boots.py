@@ -42,26 +42,27 @@ def test_damage_is_what_a_power_cut_leaves(kind: str) -> None:
     assert all(content.startswith(each) for each in found) is (kind == "cut")
 
 
-BROKER, SPOOL = BootLog(broker_reported=True), BootLog(spool_reported=True)
-DOWN, CONNECTED = BootLog(is_up=False), BootLog(is_connected=True)
-CONNECTED_LATE = BootLog(is_connected=True, broker_reported=True)
+BROKER, SPOOL = BootLog(A, broker_reported=True), BootLog(A, spool_reported=True)
+DOWN, CONNECTED, OTHER = BootLog(A, is_up=False), BootLog(A, is_connected=True), BootLog(B)
+CONNECTED_LATE = BootLog(A, is_connected=True, broker_reported=True)
 
 
 @pytest.mark.parametrize(
     ("alarm", "things", "boots", "found"),
     [
-        (Alarm("a", SENDER, 0, A), {A}, [DOWN], {"broker_down"}),
-        (Alarm("a", SENDER, 0, A), {A, B}, [CONNECTED], {"under_another_thing"}),
-        (Alarm("a", SENDER, 0, A), {B}, [CONNECTED], {"under_another_thing"}),
-        (Alarm("a", SENDER, 0, A), set(), [CONNECTED, BROKER], {"lost"}),
-        (Alarm("a", SENDER, 0, A), set(), [CONNECTED, CONNECTED, SPOOL], {"lost_and_reported"}),
-        (Alarm("a", SENDER, 1, A), set(), [SPOOL, CONNECTED], {"lost"}),
+        (Alarm("a", SENDER, 0, 0), {A}, [DOWN], {"broker_down"}),
+        (Alarm("a", SENDER, 0, 0), {A, B}, [CONNECTED, OTHER], {"under_another_thing"}),
+        (Alarm("a", SENDER, 0, 1), {A, B}, [CONNECTED, OTHER], set()),
+        (Alarm("a", SENDER, 1, 1), {B}, [OTHER, CONNECTED], {"under_another_thing"}),
+        (Alarm("a", SENDER, 0, 0), set(), [CONNECTED, BROKER], {"lost"}),
+        (Alarm("a", SENDER, 0, 0), set(), [CONNECTED, CONNECTED, SPOOL], {"lost_and_reported"}),
+        (Alarm("a", SENDER, 1, 1), set(), [SPOOL, CONNECTED], {"lost"}),
         (Alarm("a", SENDER, 0), set(), [CONNECTED], set()),
         (Alarm("a", PLAIN, 0), set(), [CONNECTED], set()),
-        (Alarm("a", PLAIN, 0, A), {B}, [CONNECTED], set()),
-        (Alarm("a", PLAIN, 0, A), set(), [CONNECTED, CONNECTED], {"lost"}),
-        (Alarm("a", PLAIN, 0, A), set(), [BootLog(), CONNECTED_LATE], {"lost_and_reported"}),
-        (Alarm("a", PLAIN, 0, A), set(), [BootLog(), CONNECTED, BROKER], {"lost"}),
+        (Alarm("a", PLAIN, 0, 0), {B}, [CONNECTED], set()),
+        (Alarm("a", PLAIN, 0, 0), set(), [CONNECTED, CONNECTED], {"lost"}),
+        (Alarm("a", PLAIN, 0, 0), set(), [OTHER, CONNECTED_LATE], {"lost_and_reported"}),
+        (Alarm("a", PLAIN, 0, 0), set(), [OTHER, CONNECTED, BROKER], {"lost"}),
     ],
 )
 def test_an_acknowledged_alarm_arrives_under_its_thing_or_its_loss_is_reported(

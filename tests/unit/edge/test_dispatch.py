@@ -12,6 +12,7 @@ from edge.components import first_session_has_it, make_links
 from edge.decision import NO_ATTRIBUTES
 from edge.dispatch import UrgentHint, subscriptions
 from edge.planning import LETTERS_EVERY_MS, MOST_LETTERS
+from edge.spool import foreign_sessions_of
 from edge.system import SYSTEM
 from eventplane.contract import Contract
 from eventplane.device_reports import DISCARDED
@@ -132,9 +133,12 @@ class TestSessions:
         (urgent,) = [each for each in rules if each.startswith(f"user {FORWARDER}{URGENT_CLIENT_SUFFIX}\n")]
         assert urgent.splitlines()[1:] == [f"topic read {OUTBOXES}"]
 
+    @pytest.mark.parametrize("is_foreign", [False, True])
     def test_each_session_dials_with_its_own_client_id_login_and_subscriptions(
-        self, device: Device, tmp_path: Path
+        self, device: Device, tmp_path: Path, is_foreign: bool
     ) -> None:
+        if is_foreign:
+            foreign_sessions_of(device.path).touch()
         dialled: dict[LinkName, Endpoint] = {}
 
         def dial(endpoint: Endpoint, link: LinkName, generation: int, *_: object) -> FakeWire:
@@ -148,7 +152,7 @@ class TestSessions:
             link.tick(0.0)
         for session, suffix in ((LOCAL, ""), (URGENT, URGENT_CLIENT_SUFFIX)):
             found = dialled[session]
-            assert (found.host, found.port, found.clean_session) == ("127.0.0.1", 1883, False)
+            assert (found.host, found.port, found.clean_session) == ("127.0.0.1", 1883, is_foreign)
             assert (found.client_id, found.login) == (
                 local.client_id + suffix,
                 Login("me" + suffix, tmp_path / "password"),
@@ -188,6 +192,21 @@ class TestSessions:
         assert device.urgent.last.acknowledged == [1]
         device.connect(LOCAL)
         assert device.ids_at("call") == ["fire"]
+
+    def test_sessions_with_messages_of_another_thing_are_deleted_before_lasting_ones_begin(
+        self, make: MakeDevice
+    ) -> None:
+        device = make(connected=False)
+        (marker := foreign_sessions_of(device.path)).touch()
+        device.connect(LOCAL)
+        assert (marker.exists(), device.local.last.abandoned) == (True, False)
+        device.connect(URGENT)
+        assert not marker.exists()
+        assert device.local.last.abandoned
+        assert device.urgent.last.abandoned
+        device.reconnect(LOCAL)
+        device.reconnect(URGENT)
+        assert not device.local.last.abandoned
 
     def test_the_urgent_session_is_dialled_again_by_itself(self, device: Device) -> None:
         dialled, first = len(device.urgent.all), len(device.local.all)

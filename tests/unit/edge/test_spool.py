@@ -16,6 +16,7 @@ from edge.spool import (
     Delivery,
     Discard,
     Spool,
+    foreign_sessions_of,
     read_backlog,
     tables,
 )
@@ -200,7 +201,7 @@ def test_the_spools_origin_is_created_until_something_is_stored(path: Path) -> N
     assert kinds == ["created", "created", "resumed"]
 
 
-@pytest.mark.parametrize("without_room", ["", ".owner", ".commits"])
+@pytest.mark.parametrize("without_room", ["", ".owner", ".foreign", ".commits"])
 def test_a_spool_of_another_thing_is_kept_and_nothing_of_it_is_sent(
     path: Path, without_room: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -214,6 +215,7 @@ def test_a_spool_of_another_thing_is_kept_and_nothing_of_it_is_sent(
     with Spool(path, SYSTEM, thing="home-1") as spool:
         spool.commit([arrival(1)], uptime_ms=0)
         epoch = spool.epoch
+    assert not foreign_sessions_of(path).exists()
     monkeypatch.setattr(durable, "write", write_some)
     for _ in range(5 if without_room else 0):
         with pytest.raises(SpoolFullError):
@@ -223,6 +225,7 @@ def test_a_spool_of_another_thing_is_kept_and_nothing_of_it_is_sent(
         assert spool.epoch != epoch
         assert (spool.next_sequence, waiting(spool), spool.recent_keys(9)) == (1, [], [])
         assert "of 'home-1'" in spool.origin.damage
+        assert foreign_sessions_of(path).exists()
         spool.commit([arrival(1)], uptime_ms=0)
     full.add(".owner")
     for own in ("home-2", None, "home-3"):
