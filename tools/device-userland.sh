@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
 # Makes a root directory of Debian under build/device, installed by Debian's own scripts:
-#   userland  Debian 12 for armv7l, and the emulator that runs it (qemu-arm-static): what every Debian has, Python, Mosquitto
+#   userland  Debian 12 for armv7l, and the emulator that runs it (qemu-arm-static): what every Debian has, Python, Mosquitto.
+#             An emulated Mosquitto reads no include_dir: directories of a 64-bit machine are too large for it
 #   machine   a whole device besides: kernel (in build/device/kernel), systemd, OpenSSL; tests/device boots it
-#   trixie    the same as userland of Debian 13, for this machine's processor: Python 3.13
-#   forky     of the Debian after it: Mosquitto 2.1. build/device/forky/mosquitto starts it on this machine
+#   bookworm  Debian 12 for this machine's processor
+#   trixie    Debian 13: Python 3.13
+#   forky     the Debian after it: Mosquitto 2.1, which build/device/forky/mosquitto starts on this machine
 # Each is a copy of what it shares with others, build/device/base*, which is installed once.
 # The packages come over this machine's own apt configuration, signatures checked; nothing is installed on this
 # machine. DEVICE_SOURCES names another sources file, for a machine that is not Debian 12. Needs root.
@@ -13,16 +15,16 @@ cd "$(dirname "$0")/.."
 kind=${1:-userland}
 # usr-is-merged: the root has the merged /usr from the start, so nothing needs to convert it.
 base=('?essential' usr-is-merged python3 mosquitto)
-release=bookworm arch=armhf suffix=
+arch=armhf suffix=
 case $kind in
   userland) packages=(systemd-standalone-sysusers) ;;
-  trixie | forky)
+  bookworm | trixie | forky)
     base+=(systemd-standalone-sysusers) # instead of systemd, which forky's Mosquitto would bring
     packages=(mosquitto-clients)
-    release=$kind arch=$(dpkg --print-architecture) suffix=-$kind
+    arch=$(dpkg --print-architecture) suffix=-$kind
     ;;
   machine) packages=(busybox-static mosquitto-clients openssl procps systemd systemd-sysv udev) ;;
-  *) echo "usage: $0 [userland|machine|trixie|forky]" >&2; exit 2 ;;
+  *) echo "usage: $0 [userland|machine|bookworm|trixie|forky]" >&2; exit 2 ;;
 esac
 build=$PWD/build/device
 base_root=$build/base$suffix
@@ -32,13 +34,15 @@ for program in apt-get dpkg dpkg-deb tar unshare; do
   command -v "$program" >/dev/null || { say "$program is missing: this needs Debian, or a machine like it"; exit 1; }
 done
 
-if [ $release != bookworm ]; then
+mkdir -p "$build"
+exec 9>"$build/.lock" # two rooms of tests may want a root at once
+flock 9
+if [ -n "$suffix" ]; then
   # shellcheck disable=SC2016
   mirror=$(apt-get indextargets 'Created-By: Packages' 'Component: main' --format '$(REPO_URI)' | grep -m1 '/debian/$') ||
     { say "no mirror of Debian is in this machine's sources of apt"; exit 1; }
-  mkdir -p "$build"
-  DEVICE_SOURCES=$build/$release.list
-  echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror $release main" >"$DEVICE_SOURCES"
+  DEVICE_SOURCES=$build/$kind.list
+  echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror $kind main" >"$DEVICE_SOURCES"
 fi
 
 digest=$(cat "$0" tools/armhf-root.sh ${DEVICE_SOURCES:+"$DEVICE_SOURCES"} | sha256sum)
@@ -82,7 +86,7 @@ make_base() {
   fetch base /dev/null "${base[@]}"
 
   # The emulator is this machine's own program, so it comes from this machine's own lists.
-  if [ $release = bookworm ]; then
+  if [ -z "$suffix" ]; then
     if ! emulator=$(command -v qemu-arm-static); then
       (cd "$apt/cache" && apt-get --quiet=2 download qemu-user-static)
       dpkg-deb --extract "$apt"/cache/qemu-user-static_*.deb "$apt/emulator"
@@ -95,7 +99,7 @@ make_base() {
   for package in "$apt"/cache/archives/*.deb; do
     dpkg-deb --fsys-tarfile "$package" | tar --extract --directory "$target" --keep-directory-symlink
   done
-  [ $release != bookworm ] || [ -e "$target/usr/bin/python3.11" ] || {
+  [ -n "$suffix" ] || [ -e "$target/usr/bin/python3.11" ] || {
     say "Python 3.11 is wanted, as in Debian 12: name sources of it with DEVICE_SOURCES"
     exit 1
   }

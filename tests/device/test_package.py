@@ -1,12 +1,13 @@
 """The Debian package in clean roots: dpkg installs, upgrades, removes and purges it, also beside others'.
 
-They are Debian 12 for armv7l, Debian 13 (Python 3.13) and the Debian after it (Mosquitto 2.1). There is no
-systemd in them: test_units.py shows what it does under one.
+They are Debian 12, Debian 13 (Python 3.13) and the Debian after it (Mosquitto 2.1), for this machine's
+processor. There is no systemd in them: test_units.py shows what it does under one, on a device's processor.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -28,7 +29,7 @@ RELEASED = "54324433"
 """The commit of 0.3.0, whose package puts the profile into conf.d."""
 
 
-@pytest.fixture(scope="module", params=["userland", "trixie", "forky"])
+@pytest.fixture(scope="module", params=["bookworm", "trixie", "forky"])
 def root(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
     """A clean Debian with the packages in its /root, none of them installed."""
     require_root_folders()
@@ -58,18 +59,27 @@ def version(root: Path) -> str:
     )
 
 
-def broker_runs(root: Path) -> bool:
-    """Whether Mosquitto starts, in a network of its own."""
+def broker_runs(root: Path, *, reload: bool = False) -> bool:
+    """Whether Mosquitto starts, and reads its files again, in a network of its own."""
     up = "fcntl.ioctl(socket.socket(), 0x8914, b'lo'.ljust(16, b'\\0') + b'\\x49'.ljust(16, b'\\0'))"
+    end = "kill -KILL $broker"  # SIGTERM would be lost just before its loop
+    if reload:
+        end = "kill -HUP $broker; grep --max-count=1 'Reloading config'; kill $broker"
     script = f"""
         python3 -c "import fcntl, socket; {up}" # the loopback interface
         log=/var/log/mosquitto/mosquitto.log
-        install -d -o mosquitto /run/mosquitto
+        install -d -o mosquitto /run/mosquitto /var/lib/mosquitto # as its unit does
         install -m 666 /dev/null $log
         mosquitto -v -c /{BROKER} >>$log 2>&1 & broker=$!
-        tail --pid=$broker --follow --lines=+1 $log | {{ grep ' running$' --max-count=1; kill $broker || :; }}
+        tail --pid=$broker --follow --lines=+1 $log | {{
+            grep ' running$' --max-count=1
+            {end}
+        }}
+        wait $broker; cat $log
     """
-    return " running\n" in in_root(root, "unshare", "--net", "sh", "-uc", script)
+    said = in_root(root, "unshare", "--net", "sh", "-uc", script)
+    reread = said.partition("Reloading config")[2]
+    return " running\n" in said and (not reload or (bool(reread) and "Error" not in reread))
 
 
 def test_it_is_installed_with_its_user_command_settings_and_enabled_unit(root: Path) -> None:
@@ -92,6 +102,25 @@ def test_its_settings_say_what_is_missing(root: Path) -> None:
 def test_mosquitto_takes_the_profile_beside_debians_own_file(root: Path) -> None:
     assert (root / LINK).readlink() == Path("../eventplane.conf")
     assert broker_runs(root)
+
+
+def test_the_access_rules_are_made_as_printed_and_mosquitto_reads_them_also_at_a_reload(root: Path) -> None:
+    page = (ROOT / "docs" / "reference" / "device.md").read_text()
+    printed = re.search(r"^### Access rules\n.*?^```sh\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    assert printed is not None
+    first, *lines = printed[1].splitlines()  # the first one is for a computer with the contract's sources
+    subprocess.run(["bash", "-euc", first], cwd=root / "root", check=True)
+    typed = [f"yes secret | {{ {each.partition('#')[0]}; }}" for each in lines]
+    in_root(root, "sh", "-euc", "\n".join(['cd /root; sudo() { "$@"; }', *typed]))
+    profile = root / "etc/mosquitto/eventplane.conf"
+    before = profile.read_text()
+    access = (root / "usr/share/eventplane/mosquitto-access.conf").read_text()
+    profile.write_text(before.replace("allow_anonymous true\n", access))
+    assert "eventplane.acl" in profile.read_text()
+    assert broker_runs(root, reload=True)
+    profile.write_text(before)
+    for made in ("acl", "passwd"):  # an administrator's, also after a purge
+        (root / f"etc/mosquitto/eventplane.{made}").unlink()
 
 
 def test_an_upgrade_keeps_what_an_administrator_decided(root: Path) -> None:

@@ -6,6 +6,7 @@ leave it as they found it, up to those at the end, which remove the package.
 
 from __future__ import annotations
 
+import re
 from itertools import count
 
 import pytest
@@ -16,6 +17,7 @@ from tests.device.conftest import IDENTITY, NEXT_VERSION, Plane
 from tests.device.machine import PATIENCE_S, EmulatedDevice
 from tests.eventually import eventually
 from tests.integration.edge.conftest import THING
+from tools.device_image import ROOT
 
 pytestmark = pytest.mark.source("P7")
 
@@ -199,6 +201,30 @@ def test_an_upgrade_of_the_package_goes_on_with_what_was_stored(plane: Plane) ->
     cloud.start()
     assert eventually(lambda: cloud.has({event.id}), PATIENCE_S)
     device.wait("mosquitto.service", ActiveState="active")
+
+
+def test_the_commands_of_the_tutorial_run_as_printed(plane: Plane) -> None:
+    page = (ROOT / "docs" / "tutorials" / "raspberry-pi.md").read_text()
+    lines = re.findall(r"^pi\$ (?!sudo apt)(.*)$", page, re.MULTILINE)  # apt needs a network
+    put = "cd /root; cp /etc/eventplane/contract.json /etc/eventplane/claim.* ."
+    plane.device.run("sh", "-euc", "\n".join(['sudo() { "$@"; }', put, *lines]))
+    plane.device.wait(FORWARDER, ActiveState="active", SubState="running")
+    assert eventually(lambda: plane.cloud.has({"first-1"}), PATIENCE_S)
+
+
+def test_a_mosquitto_that_does_not_start_again_fails_the_upgrade_with_the_remedy(plane: Plane) -> None:
+    device, broken = plane.device, "/etc/mosquitto/conf.d/broken.conf"
+    device.run("sh", "-euc", f"echo password_file /absent >{broken}; touch /etc/mosquitto/eventplane.conf")
+    upgrade = device.try_run("dpkg", "--install", "/root/next.deb")
+    assert upgrade.status != 0
+    remedy = re.search(
+        r"then: (systemctl restart mosquitto && dpkg --configure --pending)$", upgrade.errors, re.MULTILINE
+    )
+    assert remedy is not None, upgrade.errors
+    device.run("rm", broken)
+    device.run("sh", "-euc", remedy[1])
+    device.wait("mosquitto.service", ActiveState="active")
+    assert arrives(plane)
 
 
 def test_removing_the_package_stops_it_and_keeps_what_was_stored(plane: Plane) -> None:

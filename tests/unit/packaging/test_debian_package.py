@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.debian_package import DEBIAN, NAME, PROGRAM, SET_BY_DEBIAN, debian_profile, files, write_package
+from tools.debian_package import DEBIAN, NAME, PROGRAM, files, write_package
 from tools.device_image import PACKAGING, VERSION
 
 UNITS = {each.name for each in PACKAGING.glob("eventplane-*")}
@@ -77,18 +77,6 @@ def test_what_an_administrator_edits_is_a_conffile(package: Path, tmp_path: Path
     conffiles = (tmp_path / "conffiles").read_text().split()
     assert conffiles == ["/etc/eventplane/forwarder.toml", "/etc/mosquitto/eventplane.conf"]
     assert set(conffiles) == {f"/{path}" for path in files(b"") if path.startswith("etc/")}
-
-
-def test_its_profile_sets_no_text_that_debians_own_file_sets() -> None:
-    """Mosquitto refuses a text that is set twice; tests/device starts it with both files."""
-    ours = {line.split()[0] for line in debian_profile().splitlines() if line and line[0] != "#"}
-    assert not ours & {*SET_BY_DEBIAN, "pid_file", "include_dir"}
-    whole = {
-        line.split()[0]
-        for line in (PACKAGING / "mosquitto.conf").read_text().splitlines()
-        if line and line[0] != "#"
-    }
-    assert ours == whole - set(SET_BY_DEBIAN)
 
 
 @pytest.mark.parametrize("name", SCRIPTS)

@@ -8,7 +8,7 @@ from edge.decision import RECENT_EVENTS
 from eventplane_client.mqtt import MAX_MESSAGE_BYTES
 from eventplane_mqtt.discovery.profile import limit_warnings
 from eventplane_mqtt.endpoint import MAX_PACKET_BYTES
-from local.mosquitto import PROFILE
+from local.mosquitto import PROFILE, profile_number
 from tools.device_image import PACKAGING
 
 LINES = [line.split(maxsplit=1) for line in (PACKAGING / "mosquitto.conf").read_text().splitlines()]
@@ -42,14 +42,9 @@ def test_it_keeps_what_waits_and_wears_out_no_flash() -> None:
     assert settings["queue_qos0_messages"] == "true"
 
 
-def limit(setting: str) -> int:
-    (found,) = [line for line in PROFILE.read_text().splitlines() if line.split()[:1] == [setting]]
-    return int(found.split()[1])
-
-
 def test_the_broker_takes_what_a_service_client_sends_and_nothing_that_the_forwarder_cannot_read() -> None:
-    assert MAX_MESSAGE_BYTES < limit("max_packet_size") < MAX_PACKET_BYTES
-    assert not [line for line in PROFILE.read_text().splitlines() if line.startswith("message_size_limit")]
+    assert MAX_MESSAGE_BYTES < profile_number("max_packet_size") < MAX_PACKET_BYTES
+    assert "message_size_limit" not in dict(SETTINGS)
 
 
 def test_the_forwarder_has_nothing_to_say_against_the_limits(tmp_path: Path) -> None:
