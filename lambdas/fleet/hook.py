@@ -71,7 +71,8 @@ class ProvisioningHook:
                 self._report(application.thing, Suspicion.CONDEMNED_CERTIFICATE, application.asking)
             return False
         if device.surplus:
-            self._end_later(device.thing, device.surplus[-1:])
+            # All of it: an earlier request may have been lost.
+            self._end_later(device.thing, device.surplus)
         logger.info("registration allowed", registrations=device.registrations, extra=_facts(application))
         mark("RegistrationAllowed")
         if is_early(device, application, now_ms, self._due_ms):

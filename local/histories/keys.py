@@ -32,7 +32,7 @@ from local.histories.engine import Task
 from local.histories.home import Home
 from local.histories.iot_core import Door
 from local.histories.operators import Operator
-from local.histories.story import OF_PROGRAMS, Decision, Story
+from local.histories.story import OF_KEYS, OF_PROGRAMS, Decision, Story
 from local.histories.wiring import Wiring
 
 HOOK: Final = "provisioning-hook"
@@ -65,6 +65,9 @@ class Keys:
         self.cloud = cloud
         self.claim = self.issue()
         self.thieves = {thing: Thief(self, thing) for thing in homes}
+        self.recovered_s: dict[str, float] = {}
+        """When the last recovery of a device was done."""
+        self._active_s: dict[str, float] = {}
         self.at_end: dict[str, str] = {}
         """The certificate with which each device is connected in the end."""
         self._operator = operator
@@ -88,6 +91,7 @@ class Keys:
     def activate(self, thing: str, certificate: str) -> None:
         """Make a certificate the thing's."""
         iot = self.cloud.iot.certificates
+        self._active_s[certificate] = self.cloud.engine.now_s
         iot.update_certificate(certificateId=certificate, newStatus="ACTIVE")
         iot.attach_thing_principal(thingName=thing, principal=certificate)
 
@@ -117,7 +121,19 @@ class Keys:
             case "fleet", verb:
                 keep = partial(shown, home.identity.path) if verb == "recover --keep" else str
                 bad = lambda: thief.keys[-1] if thief.keys else ""  # noqa: E731
-                self._operator.manage(verb.split()[0], decision.who, keep, bad)
+                done = partial(self._done, decision.who, verb.split()[0])
+                self._operator.manage(verb.split()[0], decision.who, keep, bad, done)
+
+    def _done(self, thing: str, verb: str) -> None:
+        now_s, thief = self.cloud.engine.now_s, self.thieves[thing]
+        if verb == "recover":
+            self.recovered_s[thing] = now_s
+            # Another one was in flight.
+            thief.left += [
+                each
+                for each in filter(self.cloud.iot.accepts, thief.keys)
+                if now_s - self._active_s[each] > 2 * ACTIVATES_S
+            ]
 
     def answer(self, client: str, asking: str, request: Request) -> tuple[str, bytes]:
         """Return topic and payload of AWS IoT's answer to a request of fleet provisioning."""
@@ -236,11 +252,13 @@ class Conversation:
 
 
 class Thief:
-    """Has `keys` in the name of `thing`, and the claim. `uses` are its connections, with their moments."""
+    """Has `keys` in the name of `thing`, and the claim. `uses` are its connections and their moments, `left`
+    are keys that a recovery left good."""
 
     def __init__(self, keys: Keys, thing: str) -> None:
         self.keys: list[str] = []
         self.uses: list[tuple[float, str]] = []
+        self.left: list[str] = []
         self._all = keys
         self._thing = thing
 
@@ -248,8 +266,11 @@ class Thief:
         """Connect or renew with the newest key that is good, or register with the claim."""
         iot = self._all.cloud.iot
         good = next(filter(iot.accepts, reversed(self.keys)), None)
+        device = self._all.cloud.registry.read(self._thing)
         if deed == "claims":
             self._ask(CLAIM_CLIENT_PREFIX, self._all.claim)
+        elif device is not None and device.replacement_until_ms > iot.engine.now_ms:
+            pass  # who connects first while the claim is allowed has the name: the thief is late
         elif good is not None:
             self.uses.append((iot.engine.now_s, good))
             if deed == "renews":
@@ -300,10 +321,11 @@ def with_keys(seed: int, story: Story) -> Story:
         plot = random.choice(PLOTS)
         decisions += plot(random, thing, lasts_s)
     programs = (HOOK, "certificate-keeper", "operator", *(f"{each} provisioning" for each in things))
-    for _ in range(random.randrange(4)):
-        at_s = round(random.uniform(5.0, lasts_s), 2)
+    moments = [each.at_s for each in decisions if each.what in OF_KEYS]
+    for _ in range(random.randrange(6)):
+        at_s = round(random.choice(moments) + random.uniform(0.0, 2 * LOOK_S), 2)
         what = random.choice(OF_PROGRAMS)
-        decisions.append(Decision(at_s, what, random.choice(programs), random.randint(1, 4)))
+        decisions.append(Decision(at_s, what, random.choice(programs), random.randint(1, 8)))
     return replace(story, decisions=tuple(sorted(decisions)))
 
 
@@ -326,8 +348,10 @@ def _loss(random: Random, thing: str, lasts_s: float) -> Iterator[Decision]:
     lost_s, allowed_s = _moments(random, 2, 5.0, lasts_s)
     yield Decision(lost_s, "key", thing, text="is lost")
     yield Decision(allowed_s, "fleet", thing, text=random.choice(("recover", "allow-replacement")))
-    for at_s in _moments(random, random.choice((0, 3, 12)), lost_s, allowed_s + 20.0):
+    for at_s in _moments(random, random.choice((0, 3, 12)), allowed_s - 1.0, allowed_s + 10.0):
         yield Decision(at_s, "thief", thing, text="claims")
+    for at_s in _moments(random, 3, allowed_s + 10.0, lasts_s + CALM_S):
+        yield Decision(at_s, "thief", thing, text=random.choice(("renews", "connects")))
     yield Decision(lasts_s + CALM_S, "key", thing, text="is looked at")
 
 

@@ -168,12 +168,6 @@ MUTANTS: Final = (
         "condemned=device.condemned",
     ),
     Mutant(
-        "a condemned certificate may ask for another",
-        "eventplane/fleet.py",
-        "if {application.asking, application.offered} & device.condemned:",
-        "if False:",
-    ),
-    Mutant(
         "a claim registers a device in service",
         "eventplane/fleet.py",
         "if device.state is LifecycleState.PROVISIONED and now_ms >= device.replacement_until_ms:",

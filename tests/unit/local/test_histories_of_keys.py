@@ -42,7 +42,7 @@ KEPT = deeds(
     (200.0, "thief", "connects"),
 )
 LOCKED_OUT = "a device is locked out"
-IN_THE_END, AFTERWARDS = "a thief's key is good in the end", "a thief's key is good after the recovery"
+IN_THE_END, AFTERWARDS = "a thief's key is good in the end", "a thief's key is good afterwards"
 
 
 @pytest.mark.parametrize(
