@@ -32,7 +32,7 @@ from local.histories.engine import Task
 from local.histories.home import Home
 from local.histories.iot_core import Door
 from local.histories.operators import Operator
-from local.histories.story import OF_KEYS, OF_PROGRAMS, Decision, Story
+from local.histories.story import OF_PROGRAMS, Decision, Story
 from local.histories.wiring import Wiring
 
 HOOK: Final = "provisioning-hook"
@@ -199,7 +199,6 @@ class Conversation:
     def __init__(self, keys: Keys, home: Home) -> None:
         self._keys = keys
         self._home = home
-        self._program = f"{home.thing} provisioning"
 
     def run(
         self, exchange: Exchange, on_created: Callable[[Created], None], pair: Path | None = None
@@ -242,10 +241,12 @@ class Conversation:
     def _travel(self, client: str, *, is_back: bool = False) -> None:
         """Go one way over the line. Raises `UnreachableError`."""
         line, weather = self._home.uplink, self._keys.cloud.weather
-        if not is_back and weather.meets(weather.dead, self._program):
+        thing = self._home.thing
+        program = f"{thing} {'proof' if client == thing else 'provisioning'}"
+        if not is_back and weather.meets(weather.dead, program):
             cast("Task", line.engine.task).kill()
         line.engine.sleep(line.delay_s)
-        is_lost = weather.meets(weather.lost if is_back else weather.refused, self._program)
+        is_lost = weather.meets(weather.lost if is_back else weather.refused, program)
         if is_lost or line.is_silent or not line.is_up:
             line.engine.sleep(TIMEOUT_S)
             raise UnreachableError(client, "no answer")
@@ -307,6 +308,25 @@ def pem(now_ms: int) -> str:
 # Of a story.
 
 SHARE: Final = 0.3
+Plot = Callable[[Random, "Some", float], Iterator[Decision]]
+
+
+class Some:
+    """Draws what happens to the keys of a `thing`."""
+
+    def __init__(self, random: Random, thing: str) -> None:
+        self._random = random
+        self._thing = thing
+
+    def moments(self, number: int, first_s: float, last_s: float) -> list[float]:
+        return sorted(round(self._random.uniform(first_s, last_s), 2) for _ in range(number))
+
+    def __call__(
+        self, what: str, texts: str, number: int, first_s: float, last_s: float
+    ) -> Iterator[Decision]:
+        """Draw `what` so many times, each with one of the `texts`."""
+        for at_s in self.moments(number, first_s, last_s):
+            yield Decision(at_s, what, self._thing, text=self._random.choice(texts.split(", ")))
 
 
 def with_keys(seed: int, story: Story) -> Story:
@@ -315,75 +335,55 @@ def with_keys(seed: int, story: Story) -> Story:
     if random.random() >= SHARE:
         return story
     lasts_s = max(each.at_s for each in story.decisions)
-    decisions = list(story.decisions)
-    things = [f"home-{number + 1}" for number in range(story.homes)]
-    for thing in things:
-        plot = random.choice(PLOTS)
-        decisions += plot(random, thing, lasts_s)
-    programs = (HOOK, "certificate-keeper", "operator", *(f"{each} provisioning" for each in things))
-    moments = [each.at_s for each in decisions if each.what in OF_KEYS]
+    decisions: list[Decision] = []
+    programs = [HOOK, "certificate-keeper", "operator"]
+    for thing in (f"home-{number + 1}" for number in range(story.homes)):
+        some = Some(random, thing)
+        decisions += random.choice(PLOTS)(random, some, lasts_s)
+        decisions += some("key", "is looked at", 1, lasts_s + CALM_S, lasts_s + CALM_S)
+        programs += [f"{thing} provisioning", f"{thing} proof"]
+    moments = [each.at_s for each in decisions]
     for _ in range(random.randrange(6)):
         at_s = round(random.choice(moments) + random.uniform(0.0, 2 * LOOK_S), 2)
         what = random.choice(OF_PROGRAMS)
         decisions.append(Decision(at_s, what, random.choice(programs), random.randint(1, 8)))
-    return replace(story, decisions=tuple(sorted(decisions)))
+    return replace(story, decisions=tuple(sorted((*story.decisions, *decisions))))
 
 
-def _moments(random: Random, number: int, first_s: float, last_s: float) -> list[float]:
-    return sorted(round(random.uniform(first_s, last_s), 2) for _ in range(number))
-
-
-def _renewals(random: Random, thing: str, lasts_s: float) -> Iterator[Decision]:
-    for at_s in _moments(random, random.randint(1, 4), 5.0, lasts_s):
-        yield Decision(at_s, "key", thing, text="is due")
+def _renewals(random: Random, some: Some, lasts_s: float) -> Iterator[Decision]:
+    yield from some("key", "is due", random.randint(1, 4), 5.0, lasts_s)
     if random.random() < 0.3:
-        taken_s, back_s = _moments(random, 2, 5.0, lasts_s)
-        yield Decision(taken_s, "fleet", thing, text="quarantine")
-        yield Decision(back_s, "fleet", thing, text="release")
-    yield Decision(lasts_s + CALM_S, "key", thing, text="is looked at")
+        taken_s, back_s = some.moments(2, 5.0, lasts_s)
+        yield from some("fleet", "quarantine", 1, taken_s, taken_s)
+        yield from some("fleet", "release", 1, back_s, back_s)
 
 
-def _loss(random: Random, thing: str, lasts_s: float) -> Iterator[Decision]:
+def _loss(random: Random, some: Some, lasts_s: float) -> Iterator[Decision]:
     """Draw a lost key, and how an operator lets the claim register the device, with a thief who has it."""
-    lost_s, allowed_s = _moments(random, 2, 5.0, lasts_s)
-    yield Decision(lost_s, "key", thing, text="is lost")
-    yield Decision(allowed_s, "fleet", thing, text=random.choice(("recover", "allow-replacement")))
-    for at_s in _moments(random, random.choice((0, 3, 12)), allowed_s - 1.0, allowed_s + 10.0):
-        yield Decision(at_s, "thief", thing, text="claims")
-    for at_s in _moments(random, 3, allowed_s + 10.0, lasts_s + CALM_S):
-        yield Decision(at_s, "thief", thing, text=random.choice(("renews", "connects")))
-    yield Decision(lasts_s + CALM_S, "key", thing, text="is looked at")
+    lost_s, allowed_s = some.moments(2, 5.0, lasts_s)
+    yield from some("key", "is lost", 1, lost_s, lost_s)
+    yield from some("fleet", "recover, allow-replacement", 1, allowed_s, allowed_s)
+    yield from some("thief", "claims", random.choice((0, 3, 12)), allowed_s - 1.0, allowed_s + 10.0)
+    yield from some("thief", "renews, connects", 3, allowed_s + 10.0, lasts_s + CALM_S)
 
 
-def _theft(random: Random, thing: str, lasts_s: float) -> Iterator[Decision]:
+def _theft(random: Random, some: Some, lasts_s: float) -> Iterator[Decision]:
     """Draw a theft of the key; the operator's recovery comes in the midst of the thief's deeds."""
-    stolen_s, recovered_s = _moments(random, 2, 5.0, lasts_s)
-    yield Decision(stolen_s, "key", thing, text="is stolen")
-    for at_s in _moments(random, random.randint(2, 6), stolen_s, recovered_s + 30.0):
-        yield Decision(at_s, "thief", thing, text=random.choice(("renews", "renews", "connects")))
-    for at_s in _moments(random, random.randint(0, 2), stolen_s, recovered_s):
-        yield Decision(at_s, "key", thing, text="is due")
-    for at_s in _moments(random, random.randint(0, 2), stolen_s, recovered_s):
-        yield Decision(at_s, "fleet", thing, text=random.choice(("quarantine", "condemn", "release")))
-    yield Decision(recovered_s, "fleet", thing, text="recover")
-    for at_s in _moments(random, 3, recovered_s, lasts_s + CALM_S):
-        yield Decision(at_s, "thief", thing, text=random.choice(("renews", "connects")))
-    yield Decision(lasts_s + CALM_S, "key", thing, text="is looked at")
+    stolen_s, recovered_s = some.moments(2, 5.0, lasts_s)
+    yield from some("key", "is stolen", 1, stolen_s, stolen_s)
+    yield from some("thief", "renews, connects", random.randint(2, 6), stolen_s, recovered_s + 30.0)
+    yield from some("key", "is due", random.randint(0, 2), stolen_s, recovered_s)
+    yield from some("fleet", "quarantine, condemn, release", random.randint(0, 2), stolen_s, recovered_s)
+    yield from some("fleet", "recover", 1, recovered_s, recovered_s)
+    yield from some("thief", "renews, connects", 3, recovered_s, lasts_s + CALM_S)
 
 
-def _stolen_claim(random: Random, thing: str, lasts_s: float) -> Iterator[Decision]:
+def _stolen_claim(random: Random, some: Some, lasts_s: float) -> Iterator[Decision]:
     """Draw a thief who has the claim only: the device is recovered with the key that it has."""
-    at_s, recovered_s = _moments(random, 2, 5.0, lasts_s)
-    yield Decision(at_s, "fleet", thing, text=random.choice(("quarantine", "allow-replacement")))
-    for each in _moments(random, random.choice((1, 12)), at_s, recovered_s + 30.0):
-        yield Decision(each, "thief", thing, text=random.choice(("claims", "claims", "connects")))
-    yield Decision(recovered_s, "fleet", thing, text="recover --keep")
-    yield Decision(lasts_s + CALM_S, "key", thing, text="is looked at")
+    at_s, recovered_s = some.moments(2, 5.0, lasts_s)
+    yield from some("fleet", "quarantine, allow-replacement", 1, at_s, at_s)
+    yield from some("thief", "claims, connects", random.choice((1, 12)), at_s, recovered_s + 30.0)
+    yield from some("fleet", "recover --keep", 1, recovered_s, recovered_s)
 
 
-PLOTS: Final[Sequence[Callable[[Random, str, float], Iterator[Decision]]]] = (
-    _renewals,
-    _loss,
-    _theft,
-    _stolen_claim,
-)
+PLOTS: Final[Sequence[Plot]] = (_renewals, _loss, _theft, _stolen_claim)
