@@ -28,7 +28,7 @@ from lambdas.common.log import logger
 from lambdas.common.metrics import mark
 from lambdas.common.queue import Context
 from lambdas.common.queue_function import at_init
-from lambdas.fleet.rotation import EndLater, ender
+from lambdas.fleet.ending import EndLater, ender
 from lambdas.fleet.suspicion import Report, Suspicion, reporter
 
 _DAY_MS: Final = 86_400_000
