@@ -26,10 +26,10 @@ def judged(history: History) -> Iterator[Finding]:
         device, own = history.cloud.registry.read(thing), keys.at_end.get(thing)
         if device is None or device.state is not LifecycleState.PROVISIONED or own is None:
             yield Finding("a device is locked out", f"{thing}: {device and device.state}, {own}")
-            continue
-        if own != device.certificate:
+        elif own != device.certificate:
             yield Finding("a device connects with what the registry does not have", f"{thing}: {own}")
-        yield from _good(keys, device)
+        if device is not None:
+            yield from _good(keys, device)
 
 
 def _good(keys: Keys, device: Device) -> Iterator[Finding]:

@@ -50,7 +50,12 @@ KEPT = deeds(
     (200.0, "thief", "connects"),
 )
 PROOF = Story(
-    1, 5, (*deeds((19.0, "key", "is due")).decisions, Decision(18.0, "lose-answer", "home-1 proof", 4))
+    1,
+    5,
+    (
+        *deeds((19.0, "key", "is due"), (300.0, "key", "is looked at")).decisions,
+        Decision(18.0, "lose-answer", "home-1 proof", 4),
+    ),
 )
 LOCKED_OUT = "a device is locked out"
 IN_THE_END, AFTERWARDS = "a thief's key is good in the end", "a thief's key is good afterwards"
