@@ -28,7 +28,7 @@ from lambdas.common.log import logger
 from lambdas.common.metrics import mark
 from lambdas.common.queue import Context
 from lambdas.common.queue_function import at_init
-from lambdas.fleet.rotation import EndLater, ender
+from lambdas.fleet.ending import EndLater, ender
 from lambdas.fleet.suspicion import Report, Suspicion, reporter
 
 _DAY_MS: Final = 86_400_000
@@ -71,7 +71,8 @@ class ProvisioningHook:
                 self._report(application.thing, Suspicion.CONDEMNED_CERTIFICATE, application.asking)
             return False
         if device.surplus:
-            self._end_later(device.thing, device.surplus[-1:])
+            # All of it: an earlier request may have been lost.
+            self._end_later(device.thing, device.surplus)
         logger.info("registration allowed", registrations=device.registrations, extra=_facts(application))
         mark("RegistrationAllowed")
         if is_early(device, application, now_ms, self._due_ms):

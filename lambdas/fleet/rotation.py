@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Callable, Iterable, Sequence, Set
+from collections.abc import Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
@@ -29,6 +28,7 @@ from lambdas.common.metrics import mark
 from lambdas.common.queue import Invocation, QueueMessage, read_rule_message
 from lambdas.common.queue_function import QueueReader, queue_function
 from lambdas.common.redelivery import handle_each
+from lambdas.fleet.ending import EndLater, ender
 from lambdas.fleet.suspicion import Report, Suspicion, reporter
 
 
@@ -62,23 +62,6 @@ class Certificates:
             found = self._client.describe_certificate(certificateId=certificate)["certificateDescription"]
             if found["status"] != "REVOKED":
                 self._client.update_certificate(certificateId=certificate, newStatus=status)
-
-
-EndLater = Callable[[str, Iterable[str]], object]
-"""Ends certificates of a device that are among its `replaced` by then."""
-
-
-def ender(sqs: Any, queue: str, delay_s: int) -> EndLater:
-    """Return what has the rotation, whose `queue` it is, end certificates in `delay_s` seconds.
-
-    It raises botocore's errors. `sqs` is a boto3 client.
-    """
-
-    def end_later(thing: str, certificates: Iterable[str]) -> None:
-        body = json.dumps({"thing": thing, "retire": sorted(certificates)})
-        sqs.send_message(QueueUrl=queue, MessageBody=body, DelaySeconds=delay_s)
-
-    return end_later
 
 
 _RESERVE_MS: Final = 5 * WORST_CALL_MS

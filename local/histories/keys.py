@@ -65,6 +65,9 @@ class Keys:
         self.cloud = cloud
         self.claim = self.issue()
         self.thieves = {thing: Thief(self, thing) for thing in homes}
+        self.recovered_s: dict[str, float] = {}
+        """When the last recovery of a device was done."""
+        self._active_s: dict[str, float] = {}
         self.at_end: dict[str, str] = {}
         """The certificate with which each device is connected in the end."""
         self._operator = operator
@@ -88,6 +91,7 @@ class Keys:
     def activate(self, thing: str, certificate: str) -> None:
         """Make a certificate the thing's."""
         iot = self.cloud.iot.certificates
+        self._active_s[certificate] = self.cloud.engine.now_s
         iot.update_certificate(certificateId=certificate, newStatus="ACTIVE")
         iot.attach_thing_principal(thingName=thing, principal=certificate)
 
@@ -117,7 +121,19 @@ class Keys:
             case "fleet", verb:
                 keep = partial(shown, home.identity.path) if verb == "recover --keep" else str
                 bad = lambda: thief.keys[-1] if thief.keys else ""  # noqa: E731
-                self._operator.manage(verb.split()[0], decision.who, keep, bad)
+                done = partial(self._done, decision.who, verb.split()[0])
+                self._operator.manage(verb.split()[0], decision.who, keep, bad, done)
+
+    def _done(self, thing: str, verb: str) -> None:
+        now_s, thief = self.cloud.engine.now_s, self.thieves[thing]
+        if verb == "recover":
+            self.recovered_s[thing] = now_s
+            # Another one was in flight.
+            thief.left += [
+                each
+                for each in filter(self.cloud.iot.accepts, thief.keys)
+                if now_s - self._active_s[each] > 2 * ACTIVATES_S
+            ]
 
     def answer(self, client: str, asking: str, request: Request) -> tuple[str, bytes]:
         """Return topic and payload of AWS IoT's answer to a request of fleet provisioning."""
@@ -183,7 +199,6 @@ class Conversation:
     def __init__(self, keys: Keys, home: Home) -> None:
         self._keys = keys
         self._home = home
-        self._program = f"{home.thing} provisioning"
 
     def run(
         self, exchange: Exchange, on_created: Callable[[Created], None], pair: Path | None = None
@@ -226,21 +241,25 @@ class Conversation:
     def _travel(self, client: str, *, is_back: bool = False) -> None:
         """Go one way over the line. Raises `UnreachableError`."""
         line, weather = self._home.uplink, self._keys.cloud.weather
-        if not is_back and weather.meets(weather.dead, self._program):
+        thing = self._home.thing
+        program = f"{thing} {'proof' if client == thing else 'provisioning'}"
+        if not is_back and weather.meets(weather.dead, program):
             cast("Task", line.engine.task).kill()
         line.engine.sleep(line.delay_s)
-        is_lost = weather.meets(weather.lost if is_back else weather.refused, self._program)
+        is_lost = weather.meets(weather.lost if is_back else weather.refused, program)
         if is_lost or line.is_silent or not line.is_up:
             line.engine.sleep(TIMEOUT_S)
             raise UnreachableError(client, "no answer")
 
 
 class Thief:
-    """Has `keys` in the name of `thing`, and the claim. `uses` are its connections, with their moments."""
+    """Has `keys` in the name of `thing`, and the claim. `uses` are its connections and their moments, `left`
+    are keys that a recovery left good."""
 
     def __init__(self, keys: Keys, thing: str) -> None:
         self.keys: list[str] = []
         self.uses: list[tuple[float, str]] = []
+        self.left: list[str] = []
         self._all = keys
         self._thing = thing
 
@@ -248,8 +267,11 @@ class Thief:
         """Connect or renew with the newest key that is good, or register with the claim."""
         iot = self._all.cloud.iot
         good = next(filter(iot.accepts, reversed(self.keys)), None)
+        device = self._all.cloud.registry.read(self._thing)
         if deed == "claims":
             self._ask(CLAIM_CLIENT_PREFIX, self._all.claim)
+        elif device is not None and device.replacement_until_ms > iot.engine.now_ms:
+            pass  # who connects first while the claim is allowed has the name: the thief is late
         elif good is not None:
             self.uses.append((iot.engine.now_s, good))
             if deed == "renews":
@@ -286,6 +308,25 @@ def pem(now_ms: int) -> str:
 # Of a story.
 
 SHARE: Final = 0.3
+Plot = Callable[[Random, "Some", float], Iterator[Decision]]
+
+
+class Some:
+    """Draws what happens to the keys of a `thing`."""
+
+    def __init__(self, random: Random, thing: str) -> None:
+        self._random = random
+        self._thing = thing
+
+    def moments(self, number: int, first_s: float, last_s: float) -> list[float]:
+        return sorted(round(self._random.uniform(first_s, last_s), 2) for _ in range(number))
+
+    def __call__(
+        self, what: str, texts: str, number: int, first_s: float, last_s: float
+    ) -> Iterator[Decision]:
+        """Draw `what` so many times, each with one of the `texts`."""
+        for at_s in self.moments(number, first_s, last_s):
+            yield Decision(at_s, what, self._thing, text=self._random.choice(texts.split(", ")))
 
 
 def with_keys(seed: int, story: Story) -> Story:
@@ -294,72 +335,55 @@ def with_keys(seed: int, story: Story) -> Story:
     if random.random() >= SHARE:
         return story
     lasts_s = max(each.at_s for each in story.decisions)
-    decisions = list(story.decisions)
-    things = [f"home-{number + 1}" for number in range(story.homes)]
-    for thing in things:
-        plot = random.choice(PLOTS)
-        decisions += plot(random, thing, lasts_s)
-    programs = (HOOK, "certificate-keeper", "operator", *(f"{each} provisioning" for each in things))
-    for _ in range(random.randrange(4)):
-        at_s = round(random.uniform(5.0, lasts_s), 2)
+    decisions: list[Decision] = []
+    programs = [HOOK, "certificate-keeper", "operator"]
+    for thing in (f"home-{number + 1}" for number in range(story.homes)):
+        some = Some(random, thing)
+        decisions += random.choice(PLOTS)(random, some, lasts_s)
+        decisions += some("key", "is looked at", 1, lasts_s + CALM_S, lasts_s + CALM_S)
+        programs += [f"{thing} provisioning", f"{thing} proof"]
+    moments = [each.at_s for each in decisions]
+    for _ in range(random.randrange(6)):
+        at_s = round(random.choice(moments) + random.uniform(0.0, 2 * LOOK_S), 2)
         what = random.choice(OF_PROGRAMS)
-        decisions.append(Decision(at_s, what, random.choice(programs), random.randint(1, 4)))
-    return replace(story, decisions=tuple(sorted(decisions)))
+        decisions.append(Decision(at_s, what, random.choice(programs), random.randint(1, 8)))
+    return replace(story, decisions=tuple(sorted((*story.decisions, *decisions))))
 
 
-def _moments(random: Random, number: int, first_s: float, last_s: float) -> list[float]:
-    return sorted(round(random.uniform(first_s, last_s), 2) for _ in range(number))
-
-
-def _renewals(random: Random, thing: str, lasts_s: float) -> Iterator[Decision]:
-    for at_s in _moments(random, random.randint(1, 4), 5.0, lasts_s):
-        yield Decision(at_s, "key", thing, text="is due")
+def _renewals(random: Random, some: Some, lasts_s: float) -> Iterator[Decision]:
+    yield from some("key", "is due", random.randint(1, 4), 5.0, lasts_s)
     if random.random() < 0.3:
-        taken_s, back_s = _moments(random, 2, 5.0, lasts_s)
-        yield Decision(taken_s, "fleet", thing, text="quarantine")
-        yield Decision(back_s, "fleet", thing, text="release")
-    yield Decision(lasts_s + CALM_S, "key", thing, text="is looked at")
+        taken_s, back_s = some.moments(2, 5.0, lasts_s)
+        yield from some("fleet", "quarantine", 1, taken_s, taken_s)
+        yield from some("fleet", "release", 1, back_s, back_s)
 
 
-def _loss(random: Random, thing: str, lasts_s: float) -> Iterator[Decision]:
+def _loss(random: Random, some: Some, lasts_s: float) -> Iterator[Decision]:
     """Draw a lost key, and how an operator lets the claim register the device, with a thief who has it."""
-    lost_s, allowed_s = _moments(random, 2, 5.0, lasts_s)
-    yield Decision(lost_s, "key", thing, text="is lost")
-    yield Decision(allowed_s, "fleet", thing, text=random.choice(("recover", "allow-replacement")))
-    for at_s in _moments(random, random.choice((0, 3, 12)), lost_s, allowed_s + 20.0):
-        yield Decision(at_s, "thief", thing, text="claims")
-    yield Decision(lasts_s + CALM_S, "key", thing, text="is looked at")
+    lost_s, allowed_s = some.moments(2, 5.0, lasts_s)
+    yield from some("key", "is lost", 1, lost_s, lost_s)
+    yield from some("fleet", "recover, allow-replacement", 1, allowed_s, allowed_s)
+    yield from some("thief", "claims", random.choice((0, 3, 12)), allowed_s - 1.0, allowed_s + 10.0)
+    yield from some("thief", "renews, connects", 3, allowed_s + 10.0, lasts_s + CALM_S)
 
 
-def _theft(random: Random, thing: str, lasts_s: float) -> Iterator[Decision]:
+def _theft(random: Random, some: Some, lasts_s: float) -> Iterator[Decision]:
     """Draw a theft of the key; the operator's recovery comes in the midst of the thief's deeds."""
-    stolen_s, recovered_s = _moments(random, 2, 5.0, lasts_s)
-    yield Decision(stolen_s, "key", thing, text="is stolen")
-    for at_s in _moments(random, random.randint(2, 6), stolen_s, recovered_s + 30.0):
-        yield Decision(at_s, "thief", thing, text=random.choice(("renews", "renews", "connects")))
-    for at_s in _moments(random, random.randint(0, 2), stolen_s, recovered_s):
-        yield Decision(at_s, "key", thing, text="is due")
-    for at_s in _moments(random, random.randint(0, 2), stolen_s, recovered_s):
-        yield Decision(at_s, "fleet", thing, text=random.choice(("quarantine", "condemn", "release")))
-    yield Decision(recovered_s, "fleet", thing, text="recover")
-    for at_s in _moments(random, 3, recovered_s, lasts_s + CALM_S):
-        yield Decision(at_s, "thief", thing, text=random.choice(("renews", "connects")))
-    yield Decision(lasts_s + CALM_S, "key", thing, text="is looked at")
+    stolen_s, recovered_s = some.moments(2, 5.0, lasts_s)
+    yield from some("key", "is stolen", 1, stolen_s, stolen_s)
+    yield from some("thief", "renews, connects", random.randint(2, 6), stolen_s, recovered_s + 30.0)
+    yield from some("key", "is due", random.randint(0, 2), stolen_s, recovered_s)
+    yield from some("fleet", "quarantine, condemn, release", random.randint(0, 2), stolen_s, recovered_s)
+    yield from some("fleet", "recover", 1, recovered_s, recovered_s)
+    yield from some("thief", "renews, connects", 3, recovered_s, lasts_s + CALM_S)
 
 
-def _stolen_claim(random: Random, thing: str, lasts_s: float) -> Iterator[Decision]:
+def _stolen_claim(random: Random, some: Some, lasts_s: float) -> Iterator[Decision]:
     """Draw a thief who has the claim only: the device is recovered with the key that it has."""
-    at_s, recovered_s = _moments(random, 2, 5.0, lasts_s)
-    yield Decision(at_s, "fleet", thing, text=random.choice(("quarantine", "allow-replacement")))
-    for each in _moments(random, random.choice((1, 12)), at_s, recovered_s + 30.0):
-        yield Decision(each, "thief", thing, text=random.choice(("claims", "claims", "connects")))
-    yield Decision(recovered_s, "fleet", thing, text="recover --keep")
-    yield Decision(lasts_s + CALM_S, "key", thing, text="is looked at")
+    at_s, recovered_s = some.moments(2, 5.0, lasts_s)
+    yield from some("fleet", "quarantine, allow-replacement", 1, at_s, at_s)
+    yield from some("thief", "claims, connects", random.choice((1, 12)), at_s, recovered_s + 30.0)
+    yield from some("fleet", "recover --keep", 1, recovered_s, recovered_s)
 
 
-PLOTS: Final[Sequence[Callable[[Random, str, float], Iterator[Decision]]]] = (
-    _renewals,
-    _loss,
-    _theft,
-    _stolen_claim,
-)
+PLOTS: Final[Sequence[Plot]] = (_renewals, _loss, _theft, _stolen_claim)

@@ -55,8 +55,6 @@ class Operator:
         self.published: list[Change] = []
         self.ordered: list[WindowOrder] = []
         """The orders of all replays."""
-        self.managed: dict[tuple[str, str], float] = {}
-        """When a command for a device was done last."""
         self._asked: deque[Callable[[Account], None]] = deque()
         self._cloud = cloud
 
@@ -88,12 +86,19 @@ class Operator:
             self.published.append(change)
             self._begin(partial(self._publish, change))
 
-    def manage(self, verb: str, thing: str, keep: Callable[[], str], bad: Callable[[], str]) -> None:
+    def manage(
+        self,
+        verb: str,
+        thing: str,
+        keep: Callable[[], str],
+        bad: Callable[[], str],
+        done: Callable[[], object],
+    ) -> None:
         """Run `fleet VERB THING` after those that were asked for before; '' of a certificate is none.
 
-        `keep` returns which a recovery keeps, `bad` which is condemned.
+        `keep` returns which a recovery keeps, `bad` which is condemned. `done` is called if it succeeds.
         """
-        self._asked.append(partial(self._manage, verb, thing, keep, bad))
+        self._asked.append(partial(self._manage, verb, thing, keep, bad, done))
         if len(self._asked) == 1:
             self.busy += 1
             self._begin(self._manage_all)
@@ -124,6 +129,7 @@ class Operator:
         thing: str,
         keep: Callable[[], str],
         bad: Callable[[], str],
+        done: Callable[[], object],
         account: Account,
     ) -> None:
         cloud = self._cloud
@@ -144,7 +150,7 @@ class Operator:
             cloud.engine.note("operator", f"{verb} {thing}: {error}")
         else:
             cloud.engine.note("operator", f"{verb} {thing}")
-            self.managed[thing, verb] = cloud.engine.now_s
+            done()
 
     def _publish(self, change: Change, _account: Account, _queues: PlaneQueues) -> None:
         cloud = self._cloud

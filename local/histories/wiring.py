@@ -38,8 +38,9 @@ from lambdas.downlink.answers import Answers
 from lambdas.downlink.desired import DesiredStateWriter
 from lambdas.downlink.due import DueWork
 from lambdas.downlink.reconciler import Reconciler as DownlinkReconciler
+from lambdas.fleet.ending import ender
 from lambdas.fleet.hook import ProvisioningHook
-from lambdas.fleet.rotation import CertificateRotation, Certificates, ender
+from lambdas.fleet.rotation import CertificateRotation, Certificates
 from lambdas.fleet.snapshot import FleetSnapshot
 from lambdas.http_sink.parts import Machine, Parts
 from lambdas.http_sink.subscribers import SubscriberService, SubscriptionEndpoints

@@ -5,35 +5,49 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from eventplane.fleet import LifecycleState
+from eventplane.fleet import Device, LifecycleState
+from local.histories.engine import START_S
 from local.histories.oracles.finding import Finding
 
 if TYPE_CHECKING:
     from local.histories.history import History
+    from local.histories.keys import Keys
 
 IN_FLIGHT_S: Final = 60.0
-"""So long after a recovery a registration that was in flight may be good: until it or the device connects."""
+"""So long afterwards a registration that was in flight may be good: until it or the device connects. So long
+lives as well what the claim registered beyond what may wait."""
 
 
 def judged(history: History) -> Iterator[Finding]:
     """Look at each device's certificate in the end, and at what its thief could do."""
     if (keys := history.keys) is None:
         return
-    iot = history.cloud.iot
-    active = {each for each, status in iot.certificates.statuses.items() if status == "ACTIVE"} - {keys.claim}
     for thing in history.homes:
         device, own = history.cloud.registry.read(thing), keys.at_end.get(thing)
         if device is None or device.state is not LifecycleState.PROVISIONED or own is None:
             yield Finding("a device is locked out", f"{thing}: {device and device.state}, {own}")
         elif own != device.certificate:
             yield Finding("a device connects with what the registry does not have", f"{thing}: {own}")
-        thief, since_s = keys.thieves[thing], history.operator.managed.get((thing, "recover"), 0.0)
-        for key in active.intersection(thief.keys):
-            yield Finding("a thief's key is good in the end", f"{thing}: {key}")
-        for at_s, key in thief.uses:
-            if since_s and at_s > since_s + IN_FLIGHT_S:
-                yield Finding("a thief's key is good after the recovery", f"{thing}: {key} at {at_s}")
-        if device is not None and (
-            unknown := active & iot.certificates.attached[thing] - device.certificates
-        ):
-            yield Finding("the registry does not know a good certificate", f"{thing}: {unknown}")
+        if device is not None:
+            yield from _good(keys, device)
+
+
+def _good(keys: Keys, device: Device) -> Iterator[Finding]:
+    """Yield keys of the device's thief that are good, and good ones that the registry does not know."""
+    iot, thing, thief = keys.cloud.iot, device.thing, keys.thieves[device.thing]
+    # Where nothing was recovered, nothing was stolen but the claim.
+    since_s = keys.recovered_s.get(thing, device.certificate_since_ms / 1_000 - START_S)
+    for kind, those in (
+        ("a recovery leaves a thief's key good", thief.left),
+        (
+            "a thief's key is good afterwards",
+            [key for at_s, key in thief.uses if at_s > since_s + IN_FLIGHT_S],
+        ),
+        ("a thief's key is good in the end", filter(iot.accepts, thief.keys)),
+        (
+            "the registry does not know a good certificate",
+            filter(iot.accepts, iot.certificates.attached[thing] - device.certificates),
+        ),
+    ):
+        for key in those:
+            yield Finding(kind, f"{thing}: {key}")

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from edge.provisioning.renewal import Renewal
+from edge.provisioning.renewal import Identity, Renewal
 from lambdas.fleet.rotation import CertificateRotation
 from local.histories.search import told
 from local.histories.story import Decision, Story
 from operations.fleet import service
 from tests.plane import shipped_contract
+
+STAGE = Identity.stage
+
+
+def overwriting(self: Identity, private_key: str, certificate: str) -> Path:
+    self.drop(self.unproven())
+    return STAGE(self, private_key, certificate)
 
 
 def deeds(*those: tuple[float, str, str]) -> Story:
@@ -41,14 +49,23 @@ KEPT = deeds(
     (60.0, "fleet", "recover --keep"),
     (200.0, "thief", "connects"),
 )
+PROOF = Story(
+    1,
+    5,
+    (
+        *deeds((19.0, "key", "is due"), (300.0, "key", "is looked at")).decisions,
+        Decision(18.0, "lose-answer", "home-1 proof", 4),
+    ),
+)
 LOCKED_OUT = "a device is locked out"
-IN_THE_END, AFTERWARDS = "a thief's key is good in the end", "a thief's key is good after the recovery"
+IN_THE_END, AFTERWARDS = "a thief's key is good in the end", "a thief's key is good afterwards"
 
 
 @pytest.mark.parametrize(
     ("story", "where", "name", "wrong", "kinds"),
     [
-        *((each, service, "recovered", service.recovered, set()) for each in (THEFT, CLAIM, KEPT)),
+        *((each, service, "recovered", service.recovered, set()) for each in (THEFT, CLAIM, KEPT, PROOF)),
+        (PROOF, Identity, "stage", overwriting, {LOCKED_OUT}),
         (THEFT, Renewal, "_is_refused", lambda _: False, {LOCKED_OUT}),
         (CLAIM, CertificateRotation, "_retire", lambda *_: None, {IN_THE_END}),
         (THEFT, service, "recovered", lambda device, *_: device, {IN_THE_END, AFTERWARDS}),
