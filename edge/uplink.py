@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from edge.congestion import CongestionWindow
 from edge.counts import Counts
+from edge.data_budget import DataBudget
 from edge.delivery_queues import DeliveryQueues, UplinkQueue
 from edge.numbering import text_for_cloud
 from edge.packing import MOST_GATHERED, PROBE, BatchingDelays, pack_first, pack_one
@@ -43,7 +44,8 @@ class Uplink:
 
     Urgent events have one of the `topics` of their own (True), so that nothing queues before them.
 
-    Publishes are counted in `counts`; `acknowledge_s` sums up the seconds from publish to PUBACK.
+    `budget` is that of the day, if there is one. Publishes are counted in `counts`; `acknowledge_s` sums up
+    the seconds from publish to PUBACK.
     """
 
     def __init__(
@@ -58,7 +60,9 @@ class Uplink:
         self.acknowledge_s = 0.0
         self._link = link
         self._topics = topics
-        pace = Pace(settings.publishes_per_s, settings.bytes_per_s)
+        per_day = settings.bytes_per_day
+        self.budget = DataBudget(per_day, queues.spool) if per_day else None
+        pace = Pace(settings.publishes_per_s, settings.bytes_per_s, self.budget)
         self._publisher = Publisher(link, pace, CongestionWindow(settings.payload_bytes), counts)
         self._settings = settings
         self._queues = queues

@@ -33,6 +33,11 @@ def metrics_of(device: Device) -> Metrics:
 
 
 @pytest.fixture
+def device(make: MakeDevice) -> Device:
+    return make(bytes_per_day=10**9)
+
+
+@pytest.fixture
 def metrics(device: Device, monkeypatch: pytest.MonkeyPatch) -> Metrics:
     """Of a device with a day behind it, in which everything happened another number of times."""
     monkeypatch.setattr(Spool, "written_bytes", property(lambda _: 4_711))
