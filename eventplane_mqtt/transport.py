@@ -17,6 +17,8 @@ CHUNK_BYTES: Final = 64 * 1024
 class Transport:
     """Owns a connected, non-blocking socket. All but `close` raise OSError when the connection is lost."""
 
+    piece_bytes = CHUNK_BYTES
+    """Most bytes of small packets that share one write."""
     buffered = False
     """Whether `receive` has more to return without anything new on the socket."""
 
