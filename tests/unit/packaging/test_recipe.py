@@ -26,7 +26,7 @@ PACKAGES = {
     "datetime": "calendar datetime",
     "difflib": "difflib",
     "fcntl": "fcntl",
-    "io": "socket ssl tempfile",
+    "io": "socket ssl tempfile termios",
     "json": "json",
     "logging": "logging",
     "math": "random",
