@@ -26,7 +26,7 @@ PACKAGES = {
     "datetime": "calendar datetime",
     "difflib": "difflib",
     "fcntl": "fcntl",
-    "io": "socket ssl tempfile termios",
+    "io": "socket ssl tempfile",
     "json": "json",
     "logging": "logging",
     "math": "random",
