@@ -95,6 +95,9 @@ class Status:
     sessions_lost: int = 0
     """How often, since the start, the home's broker had forgotten our session."""
 
+    is_budget_used_up: bool = False
+    """Whether ordinary events wait because the day's budget of bytes is used up."""
+
     @property
     def pending(self) -> int:
         """Deliveries that wait for any destination."""
@@ -226,17 +229,25 @@ def _links(status: Status) -> Iterator[Finding]:
             f"no connection to the cloud for {cloud.for_s:.0f} s; events are kept",
             "nothing, if the home is offline; otherwise see the log for what the cloud refuses",
         )
+    if status.is_budget_used_up:
+        yield Finding(
+            "data_budget_used_up",
+            Health.DEGRADED,
+            "the day's budget of bytes is used up: only urgent events go to the cloud, others wait",
+            "nothing, if that is intended; otherwise raise cloud.bytes_per_day, or send less",
+        )
 
 
 def _ages(status: Status, settings: HealthSettings) -> Iterator[Finding]:
     limits = {Priority.URGENT: settings.urgent_age_s, Priority.NORMAL: settings.normal_age_s}
+    waits = (LinkName.CLOUD, Priority.NORMAL) if status.is_budget_used_up else None
     for each in status.backlog:
         if not each.pending:
             continue
         if each.link is None:
             problem = f"{each.pending} events wait for {each.destination}, which no route leads to"
             yield Finding("no_route", Health.DEGRADED, problem, "restore the route in the contract")
-        elif each.priority in limits:
+        elif each.priority in limits and (each.link, each.priority) != waits:
             yield from _age(each, status.links[each.link], limits[each.priority])
 
 

@@ -126,14 +126,15 @@ class Metrics:
 
     def progress(self) -> Progress:
         """Return what the watchdog compares."""
-        uplink = self.contract.device.outbox.address
-        waiting = sum(self._forwarder.spool.pending(uplink, each.rank) for each in Priority)
+        uplink, budget = self.contract.device.outbox.address, self._forwarder.uplink.budget
+        going = (Priority.URGENT,) if budget and budget.is_used_up else Priority
+        waiting = sum(self._forwarder.spool.pending(uplink, each.rank) for each in going)
         answered, left = self._forwarder.counts.answered, self._forwarder.uplink.left_bytes
         return Progress(self._links[LinkName.CLOUD].standing, answered, waiting, left)
 
     def status(self, now: float) -> Status:
         """Return the device's status now, monotonic seconds."""
-        failure = self._forwarder.disk_failure
+        failure, budget = self._forwarder.disk_failure, self._forwarder.uplink.budget
         return Status(
             thing=self._thing,
             contract_version=self.contract.version,
@@ -146,6 +147,7 @@ class Metrics:
             image_version=self._forwarder.image.version,
             certificate_left_s=self._certificate.left_s() if self._certificate else None,
             sessions_lost=self._forwarder.counts.sessions_lost,
+            is_budget_used_up=budget is not None and budget.is_used_up,
         )
 
     def reading(self, status: Status, findings: Sequence[Finding] = ()) -> Reading:
@@ -304,6 +306,11 @@ def _disk_free_bytes(it: Reading) -> Iterable[_Sample]:
     return [({}, disk.f_bavail * disk.f_frsize)]
 
 
+def _data_budget(it: Reading) -> Iterable[_Sample]:
+    budget = it.forwarder.uplink.budget
+    return [] if budget is None else [({}, budget.left_bytes)]
+
+
 def _rss_bytes() -> int:
     """Return the resident memory of this process; 0 where the kernel does not report it."""
     try:
@@ -422,6 +429,11 @@ METRICS = (
         "Bytes of their payloads, compressed.",
         lambda it: it.forwarder.counts.published_bytes,
         (HeartbeatKey("published_bytes"),),
+    ),
+    Metric(
+        "eventplane_data_budget_left_bytes",
+        "What is left of the day's budget of bytes; no sample without one.",
+        _data_budget,
     ),
     Metric(
         "eventplane_acknowledged_total",

@@ -8,11 +8,15 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 from enum import Enum, auto
+from typing import TYPE_CHECKING
 
 from edge.congestion import NOTHING_SENT, CongestionWindow, Sent
 from edge.counts import Counts
 from edge.spool import Delivery
 from eventplane_mqtt.link import Link
+
+if TYPE_CHECKING:
+    from edge.data_budget import DataBudget
 
 URGENT_SHARE = 0.1
 """What ordinary publishes leave of each budget at any time, so that an urgent one finds room at once."""
@@ -72,13 +76,14 @@ class Bucket:
 
 
 class Pace:
-    """Both budgets, made smaller for a while when the cloud complains.
+    """The budgets of a second, made smaller for a while when the cloud complains, and that of a `day`.
 
     Times are monotonic seconds. `slowed` counts the complaints.
     """
 
-    def __init__(self, publishes_per_s: int, bytes_per_s: int) -> None:
+    def __init__(self, publishes_per_s: int, bytes_per_s: int, day: DataBudget | None = None) -> None:
         self.slowed = 0
+        self._day = day
         self._budgets = ((Bucket(), publishes_per_s), (Bucket(), bytes_per_s))
         self._share = 1.0
         self._slowed_at = 0.0
@@ -90,9 +95,13 @@ class Pace:
     def ready_at(self, size: int, now: float, *, urgent: bool) -> float:
         """Return when a publish of `size` bytes may go; `now` for at once."""
         usable = self.share(now) * (1.0 if urgent else 1.0 - URGENT_SHARE)
+        affordable_at = now if urgent or self._day is None else now + self._day.wait_s(size)
         return max(
-            bucket.ready_at(cost, now, usable * per_s)
-            for (bucket, per_s), cost in zip(self._budgets, (1, size), strict=True)
+            affordable_at,
+            *(
+                bucket.ready_at(cost, now, usable * per_s)
+                for (bucket, per_s), cost in zip(self._budgets, (1, size), strict=True)
+            ),
         )
 
     def take(self, size: int, now: float) -> None:
@@ -100,6 +109,8 @@ class Pace:
         share = self.share(now)
         for (bucket, per_s), cost in zip(self._budgets, (1, size), strict=True):
             bucket.take(cost, now, share * per_s)
+        if self._day is not None:
+            self._day.take(size)
 
     def slow_down(self, now: float) -> None:
         """Halve the pace; complaints within one second count as one."""

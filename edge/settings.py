@@ -131,7 +131,8 @@ class CloudSettings:
     # IoT Core accepts 30 to 1,200.
     keepalive_s: int = whole(60, 30, 1_200, "seconds")
     """MQTT keepalive."""
-    connect_timeout_s: float = number(10.0, 0.1, 120.0, "seconds")
+    # A handshake with certificates takes 15 s over a line of 1 kB/s with a round trip of 5 s.
+    connect_timeout_s: float = number(30.0, 0.1, 120.0, "seconds")
     """Time for each step until it is subscribed: look-up, connection, proxy, TLS, the broker's answers."""
     buffer_bytes: int = whole(1024 * 1024, 64 * 1024, 64 * 1024 * 1024, "bytes")
     """Memory of received messages that wait for the spool; what exceeds it is not acknowledged, and the cloud
@@ -145,12 +146,15 @@ class CloudSettings:
     max_unacknowledged: int = whole(100, 2, 100, "publishes")
     """Publishes in flight without an acknowledgement."""
     puback_timeout_s: float = number(30.0, 0.1, 600.0, "seconds")
-    """Time after which a missing acknowledgement ends the connection."""
+    """Time without an acknowledgement since the publish left, or its bytes moved; it ends the connection."""
     # The quotas of AWS IoT Core for one connection; accounts of today have more publishes.
     publishes_per_s: int = whole(100, 1, 1_000, "publishes a second")
     """The broker's quota for one connection."""
     bytes_per_s: int = whole(512 * 1024, 16 * 1024, 1024**3, "bytes a second")
     """The broker's quota for one connection."""
+    # For a metered line. 10 MB a day are 300 MB a month.
+    bytes_per_day: int = whole(0, 0, 10**12, "bytes a day, 0 for no budget,")
+    """Budget of all publishes; when it is used up, only urgent events go. It comes back evenly over a day."""
     # A connection may be dead and look alive.
     probe_interval_s: float = number(300.0, 0.1, 86_400.0, "seconds")
     """Time without an acknowledgement after which a ping is sent."""

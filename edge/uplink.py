@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from edge.congestion import CongestionWindow
 from edge.counts import Counts
@@ -25,6 +26,10 @@ from eventplane.contract import Channel, Contract, Priority
 from eventplane.dead_letter import Refusal
 from eventplane.reasons import Reason
 from eventplane_mqtt.link import Link
+
+if TYPE_CHECKING:
+    from edge.data_budget import DataBudget
+    from edge.spool import Spool
 
 _URGENT_SHARE = 10
 """One in so many publishes of the window is kept free for urgent events."""
@@ -43,7 +48,8 @@ class Uplink:
 
     Urgent events have one of the `topics` of their own (True), so that nothing queues before them.
 
-    Publishes are counted in `counts`; `acknowledge_s` sums up the seconds from publish to PUBACK.
+    `budget` is that of the day, if there is one. Publishes are counted in `counts`; `acknowledge_s` sums up
+    the seconds from publish to PUBACK.
     """
 
     def __init__(
@@ -58,7 +64,8 @@ class Uplink:
         self.acknowledge_s = 0.0
         self._link = link
         self._topics = topics
-        pace = Pace(settings.publishes_per_s, settings.bytes_per_s)
+        self.budget = _budget(settings.bytes_per_day, queues.spool)
+        pace = Pace(settings.publishes_per_s, settings.bytes_per_s, self.budget)
         self._publisher = Publisher(link, pace, CongestionWindow(settings.payload_bytes), counts)
         self._settings = settings
         self._queues = queues
@@ -314,3 +321,11 @@ class Uplink:
         self._full = self._most
         self._waiting_since = self._due_ms = None
         self._queue.rewind()
+
+
+def _budget(bytes_per_day: int, spool: Spool) -> DataBudget | None:
+    if not bytes_per_day:
+        return None
+    from edge.data_budget import DataBudget  # most devices have none, and spare its memory
+
+    return DataBudget(bytes_per_day, spool)

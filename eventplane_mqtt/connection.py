@@ -246,7 +246,7 @@ class Connection:
         while True:
             if not self._unsent:
                 with self._lock:
-                    self._unsent = memoryview(self._session.take_bytes(CHUNK_BYTES))
+                    self._unsent = memoryview(self._session.take_bytes(transport.piece_bytes))
             if not self._unsent or self._abandoned or self._send_error is not None:
                 return True
             try:

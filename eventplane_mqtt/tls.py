@@ -29,6 +29,8 @@ class TlsTransport(Transport):
     """Owns a non-blocking TLS socket; `handshake` comes first."""
 
     _socket: ssl.SSLSocket
+    # A record is read as a whole: over a slow line a small packet would wait for a large one behind it.
+    piece_bytes = 256
 
     def __init__(self, wrapped: ssl.SSLSocket) -> None:
         super().__init__(wrapped)

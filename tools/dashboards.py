@@ -129,6 +129,7 @@ ROWS: Final = (
                 ),
             ),
             Panel("Payload", "Bps", (_rate("eventplane_published_bytes_total"),)),
+            Panel("Left of the day's budget", "bytes", (_now("eventplane_data_budget_left_bytes"),)),
             Panel(
                 "Received and not yet taken",
                 "bytes",

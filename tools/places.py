@@ -12,7 +12,8 @@ _RESULTS: Final = {
         *("chaos/attack", "chaos/cloud", "chaos/cloud-faults", "chaos/paper", "chaos/paper-best-effort"),
     ),
     "stand-in": tuple(
-        f"chaos/{name}" for name in ("short", "singly", "pairs", "together", "million", "device", "soak")
+        f"chaos/{name}"
+        for name in ("short", "singly", "pairs", "together", "million", "device", "soak", "slow-line")
     ),
     "alone": (
         "chaos/lost-answers",

@@ -101,6 +101,7 @@ class Spool:
         self._capacities = capacity_bytes, capacity_deliveries
         self._system = system
         self._closing = contextlib.ExitStack()
+        self._kept: dict[str, int] = {}
         with named_errors(path, "cannot be opened"), contextlib.ExitStack() as undo:
             if on_disk:
                 self._open_on_disk(undo)
@@ -154,7 +155,7 @@ class Spool:
             return self._write_device(len(events), uptime_ms, totals)
 
         # The last one of a counter stands.
-        counted = {name: number for each in events for name, number in each.positions.items()}
+        counted = self._kept | {name: last for each in events for name, last in each.positions.items()}
         try:
             self._commit(write)
         except SpoolFullError:
@@ -165,7 +166,12 @@ class Spool:
             self.space.give_up_reserve()
             self._commit(write)
         self.counted.update(counted)
+        self._kept = {}
         self.space.committed(sum(len(each.json) for each in events))
+
+    def keep(self, name: str, number: int) -> None:
+        """Store the number of a counter with the next commit."""
+        self._kept[name] = number
 
     def read(self, destination: str, rank: int, after: int, limit: int) -> list[PendingDelivery]:
         """Return up to `limit` pending deliveries of one destination and rank, in order, behind `after`.

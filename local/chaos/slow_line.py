@@ -164,7 +164,7 @@ def play(lines: Sequence[SlowLine], seed: int, folder: Path) -> list[Outcome]:
 def _subscribe(port: int, received: dict[str, Received]) -> mqtt.Client:
     def note(_client: mqtt.Client, _data: Any, message: mqtt.MQTTMessage) -> None:
         at, got = monotonic(), received[message.topic.split("/")[4]]
-        ids = [each.id for each in unpack(message.payload) if isinstance(each, Envelope)]
+        ids = [each.id for each in unpack(bytes(message.payload)) if isinstance(each, Envelope)]
         if any(id not in got.first_at for id in ids):
             got.payload_bytes += len(message.payload)
         for id in ids:

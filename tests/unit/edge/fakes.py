@@ -180,6 +180,7 @@ class Device:
         plane: Contract | None = None,
         publishes_per_s: int = 100,
         single: bool = False,
+        bytes_per_day: int = 0,
         **device_outbox: object,
     ) -> None:
         self.path = path
@@ -203,6 +204,7 @@ class Device:
                 max_unacknowledged=window,
                 batch_events=batch_events,
                 publishes_per_s=publishes_per_s,
+                bytes_per_day=bytes_per_day,
                 mode="single" if single else "batch",
             ),
             health=HealthSettings(),

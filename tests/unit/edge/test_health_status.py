@@ -92,6 +92,10 @@ STATUSES = {
     "a certificate for less": (certified(29), "degraded: certificate_expires"),
     "an expired certificate": (certified(-1), "degraded: certificate_expires"),
     "without a certificate": (certified(None), "ok"),
+    "a budget of bytes is used up": (
+        replace(late(OLD_NORMAL), is_budget_used_up=True),
+        "degraded: data_budget_used_up",
+    ),
     "a broken profile": (PROFILE, "degraded: profile_refused"),
 }
 

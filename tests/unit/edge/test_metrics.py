@@ -16,7 +16,7 @@ from eventplane import __version__
 from eventplane.contract import Priority
 from eventplane_mqtt import reasons
 from eventplane_mqtt.mailbox import Disconnected, LinkName, Mailbox, Message
-from tests.unit.edge.fakes import ALARM, Device, event
+from tests.unit.edge.fakes import ALARM, Device, MakeDevice, event
 from tests.unit.edge.statuses import waiting
 from tools.dashboards import ROWS, device_dashboard, rows
 
@@ -30,6 +30,11 @@ def metrics_of(device: Device) -> Metrics:
     metrics = Metrics("home-1", device.contract, device.forwarder, device.links, None, device.time.system())
     metrics.look(device.time.seconds)
     return metrics
+
+
+@pytest.fixture
+def device(make: MakeDevice) -> Device:
+    return make(bytes_per_day=10**9)
 
 
 @pytest.fixture

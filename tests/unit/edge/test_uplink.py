@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import random
+from datetime import timedelta
 
 import pytest
 
@@ -367,6 +368,31 @@ class TestPace:
         device.turn(after=29.0)
         assert device.cloud.last.abandoned
         assert device.forwarder.uplink.slowed == 1
+
+
+def test_a_budget_of_bytes_a_day_holds_back_bulk_and_is_given_back_by_uptime_only(make: MakeDevice) -> None:
+    noise, device = random.Random(7), make(batch_events=1, bytes_per_day=10_000)
+
+    def sent() -> int:
+        device.acknowledge_all()
+        return len({each.id for each in device.published(READING)})
+
+    device.send(*(event(f"e{n}", pad=noise.randbytes(1_000).hex()) for n in range(30)))
+    first = sent()
+    assert 5 <= first <= 8  # about 1.4 kB each
+    device.send(event("fire", ALARM))
+    assert device.uplinked()[-1] == ["fire"]
+    device.time.wrong_by = timedelta(days=40)
+    device.restart()
+    assert sent() == first
+    budget = device.forwarder.uplink.budget
+    assert budget is not None
+    assert budget.is_used_up
+    assert budget.left_bytes < 1_400
+    device.turn(after=43_200.0)  # half a day
+    assert 3 <= sent() - first <= 5
+    device.turn(*device.forwarder._wait(device.forwarder._timeout_s()))
+    assert device.cloud_link.up
 
 
 class TestProbe:

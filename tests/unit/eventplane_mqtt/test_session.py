@@ -10,6 +10,7 @@ import pytest
 from eventplane_mqtt import Endpoint, Login, TlsFiles, codec
 from eventplane_mqtt.mailbox import Acknowledged, Connected, LinkName, Received
 from eventplane_mqtt.session import Session
+from eventplane_mqtt.tls import TlsTransport
 from tests.unit.eventplane_mqtt import broker_packets as broker
 
 ENDPOINT = Endpoint("h", 1, "c", True, 30, 5.0)
@@ -216,6 +217,13 @@ def test_messages_of_a_broker_prove_that_it_is_alive() -> None:
     assert wire.session.ended is None
     wire.wait(1)
     assert "no answer to PINGREQ within 30 s" in ended(wire)
+
+
+def test_a_small_packet_shares_no_tls_record_with_a_large_one_behind_it() -> None:
+    wire = up()
+    wire.session.ping()
+    wire.session.publish("t", bytes(300))
+    assert wire.session.take_bytes(TlsTransport.piece_bytes) == codec.PINGREQ
 
 
 def test_a_pingreq_that_waits_behind_other_bytes_has_its_time_from_when_they_moved() -> None:
