@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Any, Final
 
 from eventplane.contract import Contract, SchemaCheck
@@ -86,8 +85,6 @@ class PayloadCheck:
             return str(error)
 
 
-# The one in force and the next: more would keep old contracts in memory.
-@lru_cache(maxsize=2)
 def _validators(contract: Contract) -> dict[str, Any]:
     """A validator for each schema by `$id`."""
     # A fifth of a second, which no alarm waits for.
