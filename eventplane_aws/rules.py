@@ -42,6 +42,7 @@ _SHORTER_NAMES: Final = "let fewer services ask, or choose shorter names for new
 _SHORTER_ENVIRONMENT: Final = "choose a shorter name of the environment"
 
 _UNREAD: Final = "memory, or what others write: the page could not be read"
+_QUOTED: Final = "others who quote the page, which could not be read"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,11 +91,11 @@ MAPPING_WINDOW: Final = _mapping("batching window", 300, "seconds")
 MAPPING_CONCURRENCY: Final = _mapping("calls from a queue at a time", 1_000, "calls")
 
 _policy = partial(_template, unit="characters", source=_IAM)
-INLINE_POLICIES: Final = _policy("inline policies of a role", 10_240)
-GROUP_POLICIES: Final = _policy("inline policies of a group", 5_120)
-USER_POLICIES: Final = _policy("inline policies of a user", 2_048)
+INLINE_POLICIES: Final = _policy("inline policies of a role", 10_240, basis=_QUOTED)
+GROUP_POLICIES: Final = _policy("inline policies of a group", 5_120, basis=_QUOTED)
+USER_POLICIES: Final = _policy("inline policies of a user", 2_048, basis=_QUOTED)
 TRUST_POLICY: Final = _own("trust policy of a role", 2_048, "characters", source=_IAM)
-MANAGED_POLICY: Final = _policy("managed policy", 6_144, remedy=_SHORTER_NAMES)
+MANAGED_POLICY: Final = _policy("managed policy", 6_144, remedy=_SHORTER_NAMES, basis=_QUOTED)
 MANAGED_POLICIES: Final = _own("managed policies of a role", 10, "policies", source=_IAM)
 IOT_POLICY: Final = _policy("IoT policy", 2_048, source=_IOT, remedy=_SHORTER_ENVIRONMENT)
 _queue_policy = partial(_template, source=f"{_SQS}policies.html")
@@ -127,7 +128,10 @@ SCHEDULE_INPUT: Final = _own(
 
 STACK_NAME: Final = _name("name of a stack", 128)
 NAMES: Final[Mapping[str, tuple[str, Rule]]] = {
-    f"AWS::{type}": (key, _name(f"name of {what}", most, source=source))
+    f"AWS::{type}": (
+        key,
+        _name(f"name of {what}", most, source=source, basis=_QUOTED if "/AmazonS3/" in source else ""),
+    )
     for type, key, what, most, source in (
         ("CloudWatch::Alarm", "AlarmName", "an alarm", 255, _ALARM),
         ("CodeDeploy::Application", "ApplicationName", "a deployed application", 100, _CODE_DEPLOY),
@@ -222,7 +226,13 @@ DYNAMODB_WRITES: Final = _dynamodb(
     enforced="AWS alone: partitions are AWS's own; histories and chaos throttle tables instead",
 )
 S3_KEY: Final = Rule(
-    "key of an object", 1_024, "bytes", f"{_S3}userguide/object-keys.html", _CALLS, "KeyTooLongError"
+    "key of an object",
+    1_024,
+    "bytes",
+    f"{_S3}userguide/object-keys.html",
+    _CALLS,
+    "KeyTooLongError",
+    basis=_QUOTED,
 )
 S3_DELETE: Final = Rule(
     "keys of one DeleteObjects", 1_000, "keys", f"{_S3}API/API_DeleteObjects.html", _CALLS, "MalformedXML"
