@@ -129,31 +129,24 @@ def _run(options: Options) -> int:
 
 
 def _check(options: Options) -> int:
-    from edge.check import (
-        awaits_provisioning,
-        broker_warnings,
-        expires_soon,
-        file_problems,
-        proxy_warning,
-    )
+    from edge import check
     from edge.contract_updates import read_contract
     from edge.system import SYSTEM
 
     settings, now = _load(options), SYSTEM.now()
     contract = read_contract(settings.contract)
-    problems = file_problems(settings, now)
+    problems = check.file_problems(settings, now)
     if isinstance(contract, SettingProblem):
         raise SettingsError([contract, *problems])
     if problems:
         raise SettingsError(problems)
     print(f"thing {settings.thing}, contract {contract.version}: the forwarder can start")
-    if awaits_provisioning(settings):
+    if check.awaits_provisioning(settings):
         print("warning: there is no certificate yet; provisioning has to bring it")
-    elif warning := expires_soon(settings.cloud, now):
+    elif warning := check.expires_soon(settings.cloud, now):
         print(f"warning: {warning}")
-    for each in (*broker_warnings(settings.local), proxy_warning(settings.cloud)):
-        if each:
-            print(f"warning: {each}")
+    for each in filter(None, (*check.broker_warnings(settings.local), check.proxy_warning(settings.cloud))):
+        print(f"warning: {each}")
     return os.EX_OK
 
 

@@ -286,12 +286,11 @@ def test_provisioning_is_a_table_of_its_own_with_one_file_for_certificate_and_ke
 
 
 def test_no_password_leaves_the_device(tmp_path: Path) -> None:
-    login = {"local.username": "me", "local.password_file": "p"}
-    (it,) = problems(tmp_path, {**COMPLETE, **login, "local.host": "10.0.0.1"})
+    (it,) = problems(tmp_path, {**COMPLETE, **LOGIN, "local.host": "10.0.0.1"})
     assert it.setting == "local.host"
     assert it.problem.startswith("10.0.0.1 is not on this device")
     for here in ("::1", "127.0.0.9", "/run/mosquitto/mqtt.sock"):
-        assert load(tmp_path, {**COMPLETE, **login, "local.host": here}).local.host == here
+        assert load(tmp_path, {**COMPLETE, **LOGIN, "local.host": here}).local.host == here
 
 
 def test_an_announcement_is_of_what_a_profile_says(tmp_path: Path) -> None:

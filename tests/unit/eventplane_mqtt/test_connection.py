@@ -284,16 +284,6 @@ def test_a_failed_handshake_names_its_remedy(
     assert re.search(reason, ended), ended
 
 
-def test_on_the_port_of_https_it_asks_for_mqtt_by_name(
-    authority: Authority, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    server = TlsServer(authority.issue("server"), authority.ca, ssl.TLSVersion.TLSv1_3)
-    found = [(socket.AF_INET, socket.SOCK_STREAM, 0, "", server.address)]
-    monkeypatch.setattr(socket, "getaddrinfo", lambda *_args, **_options: found)
-    server.end_of(Probe(443, tls=files(authority, authority.issue("c"))))
-    assert server.agreed == ["x-amzn-mqtt-ca"]
-
-
 def test_a_port_without_tls_is_named(authority: Authority, broker: ScriptedBroker) -> None:
     probe = Probe(broker.port, tls=files(authority, authority.issue("c")))
     broker.accept()
