@@ -66,9 +66,9 @@ class CongestionWindow:
         """Return whether more may go while so many bytes of a kind are in flight."""
         return in_flight < min(self._most, self.size * _AROUND)
 
-    def measures(self, now: float, *, idle: bool) -> bool:
-        """Return whether to measure the round trip now; a second time only while the line is `idle`."""
-        return self._measured_at is None or (idle and self.is_stale(now))
+    def measures(self, now: float, in_flight: int) -> bool:
+        """Return whether to measure the round trip now: again only without ordinary bytes `in_flight`."""
+        return self._measured_at is None or (not in_flight and self.is_stale(now))
 
     def is_stale(self, now: float) -> bool:
         """Return whether the round trip was measured long ago and the window has been full since."""
@@ -96,7 +96,8 @@ class CongestionWindow:
         self._delivered += size
         self._delivered_at = now
         # Its own bytes take time too: an upper bound, for a connection that cannot be asked otherwise.
-        self._round_trip_s = min(now - sent_at, self._round_trip_s or now - sent_at)
+        took_s = now - sent_at
+        self._round_trip_s = took_s if self._round_trip_s is None else min(took_s, self._round_trip_s)
         rate = (self._delivered - before.delivered) / max(now - before.since, 0.001)
         found = rate * max(self._round_trip_s, _LEAST_DELAY_S)
         if found > self.size * _GROWING:

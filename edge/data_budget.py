@@ -3,20 +3,11 @@
 from __future__ import annotations
 
 from math import ceil
-from typing import Protocol
+
+from edge.spool import Spool
 
 _DAY_MS = 86_400_000
 _COUNTER = "uplink.data-budget"
-
-
-class CounterStore(Protocol):
-    """A clock of uptime and the counters beside it; see `edge.spool.Spool`."""
-
-    counted: dict[str, int]
-
-    def clock(self) -> int: ...
-
-    def keep(self, name: str, number: int) -> None: ...
 
 
 class DataBudget:
@@ -26,10 +17,10 @@ class DataBudget:
     back; time switched off does not either. What is urgent never waits: it may overdraw another day's.
     """
 
-    def __init__(self, bytes_per_day: int, store: CounterStore) -> None:
+    def __init__(self, bytes_per_day: int, spool: Spool) -> None:
         self._ms_per_byte = _DAY_MS / bytes_per_day
-        self._store = store
-        self._whole_at_ms: float = store.counted.get(_COUNTER, 0)
+        self._spool = spool
+        self._whole_at_ms: float = spool.counted.get(_COUNTER, 0)
         self._wanted = 0
 
     @property
@@ -50,10 +41,10 @@ class DataBudget:
 
     def take(self, size: int) -> None:
         """Spend `size` bytes."""
-        now_ms = self._store.clock()
+        now_ms = self._spool.clock()
         spent_ms = min(2.0 * _DAY_MS, self._spent_ms() + size * self._ms_per_byte)
         self._whole_at_ms = now_ms + spent_ms
-        self._store.keep(_COUNTER, ceil(self._whole_at_ms))
+        self._spool.keep(_COUNTER, ceil(self._whole_at_ms))
 
     def _spent_ms(self) -> float:
-        return max(0.0, self._whole_at_ms - self._store.clock())
+        return max(0.0, self._whole_at_ms - self._spool.clock())

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from edge.congestion import CongestionWindow
 from edge.counts import Counts
+from edge.data_budget import DataBudget
 from edge.delivery_queues import DeliveryQueues, UplinkQueue
 from edge.numbering import text_for_cloud
 from edge.packing import MOST_GATHERED, PROBE, BatchingDelays, pack_first, pack_one
@@ -26,10 +26,6 @@ from eventplane.contract import Channel, Contract, Priority
 from eventplane.dead_letter import Refusal
 from eventplane.reasons import Reason
 from eventplane_mqtt.link import Link
-
-if TYPE_CHECKING:
-    from edge.data_budget import DataBudget
-    from edge.spool import Spool
 
 _URGENT_SHARE = 10
 """One in so many publishes of the window is kept free for urgent events."""
@@ -64,7 +60,8 @@ class Uplink:
         self.acknowledge_s = 0.0
         self._link = link
         self._topics = topics
-        self.budget = _budget(settings.bytes_per_day, queues.spool)
+        per_day = settings.bytes_per_day
+        self.budget = DataBudget(per_day, queues.spool) if per_day else None
         pace = Pace(settings.publishes_per_s, settings.bytes_per_s, self.budget)
         self._publisher = Publisher(link, pace, CongestionWindow(settings.payload_bytes), counts)
         self._settings = settings
@@ -240,7 +237,8 @@ class Uplink:
     def _knows_round_trip(self, now: float) -> bool:
         """Measure the round trip if it is time to, and return whether ordinary events may go meanwhile."""
         window = self._publisher.window
-        if window.measures(now, idle=not self._publisher):
+        # Urgent events do not wait for it, so they may always be in flight.
+        if window.measures(now, self._publisher.bytes_in_flight(urgent=False)):
             self._publisher.measure(now)
         return not window.is_stale(now)
 
@@ -321,11 +319,3 @@ class Uplink:
         self._full = self._most
         self._waiting_since = self._due_ms = None
         self._queue.rewind()
-
-
-def _budget(bytes_per_day: int, spool: Spool) -> DataBudget | None:
-    if not bytes_per_day:
-        return None
-    from edge.data_budget import DataBudget  # most devices have none, and spare its memory
-
-    return DataBudget(bytes_per_day, spool)

@@ -146,6 +146,16 @@ def test_what_a_timeout_leaves_unacknowledged_goes_again_in_small_frames_and_urg
         assert len(second) <= 1_024 < 20_000 < large
 
 
+def test_a_full_line_is_measured_again_even_while_alarms_are_always_in_flight() -> None:
+    with behind(2_000, 5.0, [400] * 700) as (device, line):
+        began = device.time.seconds
+        for number in range(55):
+            device.send(event(f"fire{number}", ALARM))
+            line.run(began + 2.0 * number)
+        assert device.cloud.last.pings >= 2
+        assert [at for at, size in line.frames if at > began + 90.0 and size > 1_000]
+
+
 @given(st.integers(20_000, 400_000), st.floats(0.001, 0.2))
 def test_a_fast_line_proves_itself_within_a_few_round_trips(per_round_trip: int, round_trip_s: float) -> None:
     window, now, rounds = CongestionWindow(MAX_PAYLOAD_BYTES), 0.0, 0
