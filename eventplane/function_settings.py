@@ -72,8 +72,9 @@ class HookSettings(RegistrySettings):
 
     certificate_max_age_days: int
     """Age at which devices renew their certificates, days."""
-    connections_queue: str
-    """The queue of the certificate keeper."""
+    connections_queue: str | None = None
+    """The queue of the certificate keeper. Code that is deployed before its settings has none for a moment:
+    what the claim registered beyond what may wait then ends after the device's next connection."""
     outbox_queue: str | None = None
     """The queue for reports of devices."""
 

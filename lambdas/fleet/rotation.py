@@ -108,7 +108,7 @@ class CertificateRotation:
         device = known
         if device.state is LifecycleState.DECOMMISSIONED:
             # Its registration was in flight when it was decommissioned.
-            self.certificates.retire(thing, certificate, is_condemned=True)
+            self.certificates.retire(thing, certificate)
             self.report(thing, Suspicion.DECOMMISSIONED_DEVICE, certificate)
             return
         if certificate in device.condemned:

@@ -283,7 +283,7 @@ class TestRotation:
         late = fleet.certificate()
         fleet.write(decommissioned(made(THING, NOW_MS), "", NOW_MS))
         assert fleet.handle(connected(late)) == failures()
-        assert (fleet.iot.statuses[late], fleet.iot.attached[THING]) == ("REVOKED", set())
+        assert (fleet.iot.statuses[late], fleet.iot.attached[THING]) == ("INACTIVE", set())
         assert fleet.suspicions() == [(THING, "decommissioned_device", late)]
 
     @pytest.mark.parametrize("moment", ["before", "describe_certificate", "update_certificate"])
