@@ -79,6 +79,7 @@ FAST_TESTS = $(UNIT_TESTS) $(PROPERTY_TESTS) $(if $(AREA),,$(addprefix --ignore=
 LONG_ROOMS := integration device e2e spark cloud-faults
 SHORT_ROOMS := edge adversary infrastructure nats site
 SHORT_ROOMS := edge adversary infrastructure site $(if $(filter 0,$(shell id -u)),mosquitto-2.1)
+SHORT_ROOMS := edge adversary infrastructure site $(if $(filter 0,$(shell id -u)),next-mosquitto)
 ROOMS := $(LONG_ROOMS) $(SHORT_ROOMS)
 room_integration := tests/integration --ignore=tests/integration/edge --ignore=tests/integration/test_site.py
 room_e2e := tests/e2e --ignore=tests/e2e/test_cloud_faults.py
@@ -86,8 +87,8 @@ room_cloud-faults := tests/e2e/test_cloud_faults.py
 room_edge := tests/integration/edge
 # What speaks to a broker, once more with the next Mosquitto, from a root that only root can make. EVENTPLANE_MOSQUITTO
 # names the program for any test.
-room_mosquitto-2.1 := tests/integration/edge tests/integration/client/test_mqtt_suite.py tests/integration/client/test_on_a_device.py
-room-mosquitto-2.1: export EVENTPLANE_MOSQUITTO := $(CURDIR)/build/device/forky/mosquitto
+room_next-mosquitto := tests/integration/edge tests/integration/client/test_mqtt_suite.py tests/integration/client/test_on_a_device.py
+room-next-mosquitto: export EVENTPLANE_MOSQUITTO := $(CURDIR)/build/device/forky/mosquitto
 room_site := tests/integration/test_site.py
 room_nats := plugins/nats/tests
 PARTS := --no-print-directory --jobs=4 --output-sync=target --keep-going
@@ -102,9 +103,9 @@ system-tests: setup ## Run the tests of several parts together, without the unit
 $(addprefix room-,$(ROOMS)): room-%: setup
 	pytest $(or $(room_$*),tests/$*)
 room-site: docs
-room-mosquitto-2.1: mosquitto-2.1
-.PHONY: mosquitto-2.1
-mosquitto-2.1:
+room-next-mosquitto: next-mosquitto
+.PHONY: next-mosquitto
+next-mosquitto:
 	@tools/device-userland.sh forky
 
 check: setup ## Run the fast part side by side: lint, types, unit tests, a few examples of each property: AREA=edge
