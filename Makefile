@@ -77,9 +77,7 @@ FAST_TESTS = $(UNIT_TESTS) $(PROPERTY_TESTS) $(if $(AREA),,$(addprefix --ignore=
 # The tests of the whole system wait as much as they compute, so four parts run side by side, the longest first. A room is
 # one process: one cloud, one deployed plane, one Spark session serve all of its tests.
 LONG_ROOMS := integration device e2e spark cloud-faults
-SHORT_ROOMS := edge adversary infrastructure nats site
-SHORT_ROOMS := edge adversary infrastructure site $(if $(filter 0,$(shell id -u)),mosquitto-2.1)
-SHORT_ROOMS := edge adversary infrastructure site $(if $(filter 0,$(shell id -u)),next-mosquitto)
+SHORT_ROOMS := edge adversary infrastructure nats site $(if $(filter 0,$(shell id -u)),next-mosquitto)
 ROOMS := $(LONG_ROOMS) $(SHORT_ROOMS)
 room_integration := tests/integration --ignore=tests/integration/edge --ignore=tests/integration/test_site.py
 room_e2e := tests/e2e --ignore=tests/e2e/test_cloud_faults.py
