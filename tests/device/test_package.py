@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.device.conftest import NEXT_VERSION, require, require_root_folders
+from tests.device.conftest import NEXT_VERSION, require_root_folders
 from tests.device.image import build_package, copy_root, in_root
 from tools.device_image import ROOT, VERSION
 
@@ -34,14 +34,19 @@ def root(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReques
     """A clean Debian with the packages in its /root, none of them installed."""
     require_root_folders()
     folder = tmp_path_factory.mktemp("package")
-    root = copy_root(request.param, folder)
+    try:
+        root = copy_root(request.param, folder)
+    except subprocess.CalledProcessError:
+        if request.param == "forky":  # not released: it changes daily, and no mirror has to have it
+            pytest.skip("the next Debian cannot be installed today")
+        raise
     build_package(root / "root" / "this.deb")
     build_package(root / "root" / "next.deb", NEXT_VERSION)
     archive = f"git -C '{ROOT}' archive {RELEASED} | tar --extract --one-top-level=released"
     taken = subprocess.run(["bash", "-o", "pipefail", "-c", archive], cwd=folder, check=False).returncode == 0
-    require({"this clone lacks the commit of 0.3.0 (git fetch --unshallow)": taken})
-    build = [sys.executable, "tools/debian_package.py", "--output", str(root / "root" / "released.deb")]
-    subprocess.run(build, cwd=folder / "released", check=True)
+    if taken:
+        build = [sys.executable, "tools/debian_package.py", "--output", str(root / "root" / "released.deb")]
+        subprocess.run(build, cwd=folder / "released", check=True)
     return root
 
 
@@ -169,6 +174,8 @@ def test_purging_leaves_nothing_but_the_user(root: Path) -> None:
 def test_an_upgrade_from_the_release_keeps_the_profile_in_force_unless_mosquitto_cannot_start(
     root: Path, before: str, is_in_force: bool
 ) -> None:
+    if not (root / "root" / "released.deb").exists():
+        pytest.skip("this clone lacks the commit of 0.3.0 (git fetch --unshallow)")
     install(root, "released")
     assert not (root / LINK).is_symlink()
     if before == "edited":
