@@ -25,6 +25,7 @@ AGENT_FILES: Mapping[str, DeviceFile] = {
         b"[Service]\nExecStart=/usr/bin/python3 -I /usr/lib/check/agent.py\nRestart=always\nRestartSec=1\n"
         b"[Install]\nWantedBy=multi-user.target\n"
     ),
+    "/etc/hosts": DeviceFile(b"127.0.0.1 localhost\n"),  # as Debian's installer leaves it
     "/etc/systemd/network/wired.network": DeviceFile(
         b"[Match]\nType=ether\n[Network]\nAddress=10.0.2.15/24\nGateway=10.0.2.2\nLinkLocalAddressing=no\n"
     ),
