@@ -36,6 +36,7 @@ from local.histories.story import OF_PROGRAMS, Decision, Story
 from local.histories.wiring import Wiring
 
 HOOK: Final = "provisioning-hook"
+KEEPER: Final = "certificate-keeper"
 HOOK_S: Final = 5.0
 """How long AWS IoT waits for the hook, seconds."""
 
@@ -336,7 +337,7 @@ def with_keys(seed: int, story: Story) -> Story:
         return story
     lasts_s = max(each.at_s for each in story.decisions)
     decisions: list[Decision] = []
-    programs = [HOOK, "certificate-keeper", "operator"]
+    programs = [HOOK, KEEPER, "operator"]
     for thing in (f"home-{number + 1}" for number in range(story.homes)):
         some = Some(random, thing)
         decisions += random.choice(PLOTS)(random, some, lasts_s)

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Final
 
 from eventplane.fleet import Device, LifecycleState
 from local.histories.engine import START_S
+from local.histories.keys import KEEPER
 from local.histories.oracles.finding import Finding
+from stacks.settings import ROTATION_SIZE
 
 if TYPE_CHECKING:
     from local.histories.history import History
@@ -15,13 +17,15 @@ if TYPE_CHECKING:
 
 IN_FLIGHT_S: Final = 60.0
 """So long afterwards a registration that was in flight may be good: until it or the device connects. So long
-lives as well what the claim registered beyond what may wait."""
+lives as well what the claim registered beyond what may wait, and longer if the keeper fails."""
 
 
 def judged(history: History) -> Iterator[Finding]:
     """Look at each device's certificate in the end, and at what its thief could do."""
     if (keys := history.keys) is None:
         return
+    fails = any(each.who == KEEPER for each in history.story.decisions)
+    late_s = IN_FLIGHT_S + (ROTATION_SIZE.visibility_s if fails else 0.0)
     for thing in history.homes:
         device, own = history.cloud.registry.read(thing), keys.at_end.get(thing)
         if device is None or device.state is not LifecycleState.PROVISIONED or own is None:
@@ -29,19 +33,20 @@ def judged(history: History) -> Iterator[Finding]:
         elif own != device.certificate:
             yield Finding("a device connects with what the registry does not have", f"{thing}: {own}")
         if device is not None:
-            yield from _good(keys, device)
+            yield from _good(keys, device, late_s)
 
 
-def _good(keys: Keys, device: Device) -> Iterator[Finding]:
+def _good(keys: Keys, device: Device, late_s: float) -> Iterator[Finding]:
     """Yield keys of the device's thief that are good, and good ones that the registry does not know."""
     iot, thing, thief = keys.cloud.iot, device.thing, keys.thieves[device.thing]
-    # Where nothing was recovered, nothing was stolen but the claim.
-    since_s = keys.recovered_s.get(thing, device.certificate_since_ms / 1_000 - START_S)
+    # While the claim is allowed, it may register until the device connects.
+    back_s = device.certificate_since_ms / 1_000 - START_S if device.certificate not in thief.keys else 0.0
+    since_s = max(keys.recovered_s.get(thing, 0.0), back_s)
     for kind, those in (
         ("a recovery leaves a thief's key good", thief.left),
         (
             "a thief's key is good afterwards",
-            [key for at_s, key in thief.uses if at_s > since_s + IN_FLIGHT_S],
+            [key for at_s, key in thief.uses if at_s > since_s + late_s],
         ),
         ("a thief's key is good in the end", filter(iot.accepts, thief.keys)),
         (
