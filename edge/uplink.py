@@ -194,7 +194,7 @@ class Uplink:
         while self._has_room():
             count = self._queue.fill(most)
             if not count:
-                self._waiting_since = self._due_ms = None
+                self._begin_batch()
                 return
             if self._waiting_since is None:
                 self._waiting_since = now
@@ -208,7 +208,11 @@ class Uplink:
             if not sent:
                 return
             self._queue.take(sent)
-            self._waiting_since = self._due_ms = None
+            self._begin_batch()
+
+    def _begin_batch(self) -> None:
+        self._waiting_since = self._due_ms = None
+        self._usual_size = 0
 
     def _pump_probe(self, now: float) -> None:
         """Request an answer when there was none for long, or when the connection has to prove itself."""
@@ -221,8 +225,8 @@ class Uplink:
         # Where the suspects would go: a topic that the cloud refuses proves nothing against an event.
         topic = self._topics[self._poison.urgent]
         if self._publisher.may_go(wire_size(topic, PROBE), now, urgent=True):
-            if self._settings.mode == "single":
-                # Readers other than ours may not accept an empty batch.
+            if self._settings.mode == "single" or (self.budget and not self._poison.needs_proof):
+                # Readers other than ours may not accept an empty batch, and a day's publishes take 50 kB.
                 self._publisher.ping(now)
             else:
                 self._publisher.publish(topic, PROBE, (), now, urgent=True)
@@ -317,5 +321,5 @@ class Uplink:
     def _forget(self) -> None:
         self._publisher.forget()
         self._full = self._most
-        self._waiting_since = self._due_ms = None
+        self._begin_batch()
         self._queue.rewind()

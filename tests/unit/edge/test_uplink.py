@@ -395,6 +395,37 @@ def test_a_budget_of_bytes_a_day_holds_back_bulk_and_is_given_back_by_uptime_onl
     assert device.cloud_link.up
 
 
+def test_in_a_budget_of_bytes_a_small_event_does_not_wait_for_the_size_of_the_one_before(
+    make: MakeDevice,
+) -> None:
+    device = make(batch_events=1, bytes_per_day=20_000)
+    device.send(event("large", pad=random.Random(7).randbytes(12_000).hex()), event("small"))
+    device.acknowledge_all()
+    assert device.uplinked() == [["large"], ["small"]]
+    budget = device.forwarder.uplink.budget
+    assert budget is not None
+    assert not budget.is_used_up
+
+
+def test_an_alarm_to_be_repeated_does_not_wait_for_a_budget_that_only_bulk_exceeds(make: MakeDevice) -> None:
+    noise, device = random.Random(7), make(batch_events=1, bytes_per_day=20_000)
+    device.prove_line()
+    device.send(event("fire", ALARM), *(event(f"e{n}", pad=noise.randbytes(7_000).hex()) for n in range(2)))
+    device.turn(device.puback(1, failure="quota exceeded"), device.puback(2, failure="quota exceeded"))
+    device.turn(after=2.0)
+    assert device.uplinked() == [["fire"], ["e0"], ["e1"], ["fire"]]
+
+
+def test_probes_do_not_use_up_a_small_budget(make: MakeDevice) -> None:
+    device = make(bytes_per_day=10_000)
+    for pings in range(1, 300):
+        device.turn(after=300.0)
+        device.turn(device.puback(65_535 + pings))
+    device.send(event("e"), after=1.0)
+    device.turn(after=1.0)
+    assert device.uplinked() == [["e"]]
+
+
 class TestProbe:
     def test_an_idle_connection_is_probed(self, device: Device) -> None:
         device.turn(after=299.0)
