@@ -29,7 +29,6 @@ _LEAST_SHARE = 1 / 16
 _RECOVERY_PER_S = 1 / 60
 """The cloud's complaint halves the pace, down to a sixteenth; it is whole again within a minute."""
 
-
 _LOOKS = 4
 """So often within a timeout it is looked whether bytes move that the kernel holds."""
 
@@ -122,8 +121,7 @@ class Pace:
 class Publish:
     """An unacknowledged publish; a probe has no `deliveries`, and if it is a ping no `size`.
 
-    `size` in bytes, `sent_at` in monotonic seconds. Its last byte is number `end` of the connection, and left
-    this machine at `left_at`, None before.
+    `size` in bytes, `sent_at` in monotonic seconds. Its last byte is number `end` of the connection.
     """
 
     deliveries: tuple[Delivery, ...]
@@ -132,7 +130,7 @@ class Publish:
     urgent: bool
     end: int = 0
     before: Sent = NOTHING_SENT
-    left_at: float | None = None
+    has_left: bool = False
 
 
 class Publisher:
@@ -177,27 +175,24 @@ class Publisher:
     def look(self, now: float) -> None:
         """See whether the oldest publish has left, and whether its bytes move."""
         oldest = self.oldest
-        if oldest is None or oldest.left_at is not None or not self._link.up:
+        if oldest is None or oldest.has_left or not self._link.up:
             return
         sending = self._link.sending(now)
         self._looked_at = now
         self.moving = (min(sending.left, oldest.end), max(oldest.sent_at, sending.moved_at))
-        if sending.left >= oldest.end:
-            oldest.left_at = self.moving[1]
+        oldest.has_left = sending.left >= oldest.end
 
-    def overdue_at(self, timeout_s: float) -> float | None:
-        """Return when the oldest has waited so long since its last byte left, or since its bytes moved."""
-        oldest = self.oldest
-        if oldest is None:
-            return None
-        return (self.moving[1] if oldest.left_at is None else oldest.left_at) + timeout_s
+    def overdue(self, timeout_s: float, now: float) -> Publish | None:
+        """Return the oldest if it has waited so long since its last byte left, or since its bytes moved."""
+        self.look(now)
+        return self.oldest if now >= self.moving[1] + timeout_s else None
 
     def deadline(self, timeout_s: float) -> float | None:
         """Return when to look again, None for never."""
-        overdue_at = self.overdue_at(timeout_s)
-        if overdue_at is None or self.oldest is None or self.oldest.left_at is not None:
-            return overdue_at
-        return min(overdue_at, self._looked_at + timeout_s / _LOOKS)
+        if (oldest := self.oldest) is None:
+            return None
+        overdue_at = self.moving[1] + timeout_s
+        return overdue_at if oldest.has_left else min(overdue_at, self._looked_at + timeout_s / _LOOKS)
 
     def may_go(self, size: int, now: float, *, urgent: bool) -> bool:
         """Return whether the pace allows a publish of `size` now; if not, set `wake_at`."""

@@ -136,12 +136,10 @@ class Uplink:
             self._queue.clear_volatile()
             if self._queue.urgent(1):
                 self._link.hurry()
-        self._publisher.look(now)
-        oldest = self._publisher.oldest
-        overdue_at = self._publisher.overdue_at(self._settings.puback_timeout_s)
-        if oldest is None or overdue_at is None or now < overdue_at:
+        overdue = self._publisher.overdue(self._settings.puback_timeout_s, now)
+        if overdue is None:
             return
-        if self._answered_at > oldest.sent_at:
+        if self._answered_at > overdue.sent_at:
             # Others were answered: the connection works, this one was throttled.
             self._publisher.pace.slow_down(now)
         self._link.reset(f"no answer within {self._settings.puback_timeout_s} s", now)

@@ -92,8 +92,7 @@ class Connection:
         self._abandoned = False
         self._unsent = memoryview(b"")
         self._transport: Transport | None = None
-        self._held = 0
-        self._left = 0
+        self._held = self._left = 0
         self._sent_at = self._moved_at = 0.0
         self._send_error: OSError | None = None
         self._gather_until = 0.0

@@ -57,9 +57,7 @@ def dial(endpoint: Endpoint, wait: Wait) -> Transport:
             raise
         from eventplane_mqtt.proxy import failure
 
-        raise failure(
-            endpoint, str(error), "see that its host and port are right, and that it is up"
-        ) from error
+        raise failure(endpoint, str(error), "see that its host and port are right, and it is up") from error
     try:
         if connected.family != socket.AF_UNIX:
             _tune(connected, endpoint.keepalive_s)
