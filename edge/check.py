@@ -100,11 +100,9 @@ def expires_soon(cloud: CloudSettings, now: datetime) -> str | None:
     if cloud.identity is None:
         return None
     left = read_validity(cloud.identity.certificate.read_text("latin-1")).end - now
-    return (
-        f"{cloud.identity.certificate} expires in {left.days} days; replace it"
-        if left < timedelta(seconds=EXPIRES_SOON_S)
-        else None
-    )
+    if left >= timedelta(seconds=EXPIRES_SOON_S):
+        return None
+    return f"{cloud.identity.certificate} expires in {left.days} days; replace it"
 
 
 def _spool(spool: Path) -> Iterator[SettingProblem]:

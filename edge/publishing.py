@@ -9,7 +9,7 @@ from collections import deque
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from edge.congestion import NOTHING_SENT, CongestionWindow, Sent
+from edge.congestion import CongestionWindow, Sent
 from edge.counts import Counts
 from edge.data_budget import DataBudget
 from edge.spool import Delivery
@@ -128,15 +128,16 @@ class Publish:
     size: int
     sent_at: float
     urgent: bool
-    end: int = 0
-    before: Sent = NOTHING_SENT
+    end: int
+    before: Sent
     has_left: bool = False
 
 
 class Publisher:
     """Publishes over `link` within `pace` and `window`, counts in `counts`, and keeps what is unacknowledged.
 
-    Times are monotonic seconds. `wake_at` is when something can be done that has to wait until then.
+    Times are monotonic seconds. `wake_at` is when something can be done that has to wait until then;
+    `in_flight` has the unacknowledged publishes by packet id, the oldest first.
     `moving` has the number of the oldest publish's bytes that had left at the last look, and when they left.
     """
 
@@ -148,25 +149,20 @@ class Publisher:
         self._looked_at = 0.0
         self._link = link
         self._counts = counts
-        self._in_flight: dict[int, Publish] = {}
+        self.in_flight: dict[int, Publish] = {}
         self._measuring = (0, 0.0)
 
     def __len__(self) -> int:
-        return len(self._in_flight)
-
-    @property
-    def in_flight(self) -> list[Publish]:
-        """The unacknowledged publishes, the oldest first."""
-        return list(self._in_flight.values())
+        return len(self.in_flight)
 
     @property
     def oldest(self) -> Publish | None:
         """The unacknowledged publish that was sent first."""
-        return next(iter(self._in_flight.values()), None)
+        return next(iter(self.in_flight.values()), None)
 
     def bytes_in_flight(self, *, urgent: bool) -> int:
         """Return the size of the unacknowledged publishes that are urgent, or of the others."""
-        return sum(each.size for each in self._in_flight.values() if each.urgent is urgent)
+        return sum(each.size for each in self.in_flight.values() if each.urgent is urgent)
 
     def has_room(self, most: int, *, urgent: bool) -> bool:
         """Return whether another publish may be in flight: of `most`, and of each kind the window's bytes."""
@@ -211,8 +207,8 @@ class Publisher:
         if not mid:
             return  # the connection is over, which is reported soon: this proves nothing about an event
         ordinary = self.bytes_in_flight(urgent=False) + (0 if urgent else size)
-        before = self.window.sent(now, ordinary, idle=not self._in_flight)
-        self._in_flight[mid] = Publish(deliveries, size, now, urgent, self._link.sending(now).queued, before)
+        before = self.window.sent(now, ordinary, idle=not self.in_flight)
+        self.in_flight[mid] = Publish(deliveries, size, now, urgent, self._link.sending(now).queued, before)
         self._counts.published += 1
         self._counts.published_events += len(deliveries)
         self._counts.published_bytes += len(payload)
@@ -220,7 +216,8 @@ class Publisher:
     def ping(self, now: float) -> None:
         """Request an answer without publishing anything."""
         if mid := self._link.ping():
-            self._in_flight[mid] = Publish((), 0, now, urgent=True, end=self._link.sending(now).queued)
+            end = self._link.sending(now).queued
+            self.in_flight[mid] = Publish((), 0, now, urgent=True, end=end, before=Sent())
 
     def measure(self, now: float) -> None:
         """Measure the connection's round trip; the answer is no publish's."""
@@ -229,7 +226,7 @@ class Publisher:
 
     def answered(self, mid: int, now: float, *, accepted: bool) -> Publish | None:
         """Remove and return the publish that the broker answered, None for an unknown one."""
-        publish = self._in_flight.pop(mid, None)
+        publish = self.in_flight.pop(mid, None)
         if publish is None:
             if mid == self._measuring[0]:
                 self.window.measured(now - self._measuring[1])
@@ -242,7 +239,7 @@ class Publisher:
 
     def forget(self) -> None:
         """Forget the unacknowledged publishes, because their connection is gone."""
-        self._in_flight.clear()
+        self.in_flight.clear()
         self._measuring = self.moving = (0, 0.0)
         self.window.reset()
 

@@ -107,12 +107,12 @@ class Uplink:
         """How often the cloud's quota reduced the pace."""
         return self._publisher.pace.slowed
 
-    def disconnected(self) -> AckResult:
+    def disconnected(self, *publish: Publish, why: str = "") -> AckResult:
         """Start again from the spool: the connection is gone. Return what the cloud will never take."""
-        poison = self._poison.dropped(self._publisher.in_flight)
-        refused = self._refuse(poison, "the cloud's broker ends every connection at it")
+        poison = self._poison.dropped([*publish, *self._publisher.in_flight.values()])
+        result = self._refuse(poison, why or "the cloud's broker ends every connection at it")
         self._forget()
-        return refused
+        return result
 
     def acknowledged(self, mid: int, failure: str | None, now: float) -> AckResult:
         """Return the deliveries that PUBACK `mid` ends; none for an unknown one."""
@@ -302,10 +302,7 @@ class Uplink:
                 self._forget()
             case Remedy.RECONNECT:
                 self._link.reset(f"publish refused: {failure}", now)
-                poison = self._poison.dropped([publish, *self._publisher.in_flight])
-                refused = self._refuse(poison, failure)
-                self._forget()
-                return refused
+                return self.disconnected(publish, why=failure)
         return AckResult()
 
     def _refuse(self, delivery: Delivery | None, detail: str) -> AckResult:

@@ -395,9 +395,7 @@ def test_a_budget_of_bytes_a_day_holds_back_bulk_and_is_given_back_by_uptime_onl
     assert device.cloud_link.up
 
 
-def test_in_a_budget_of_bytes_a_small_event_does_not_wait_for_the_size_of_the_one_before(
-    make: MakeDevice,
-) -> None:
+def test_in_a_budget_a_small_event_does_not_wait_for_the_size_of_a_large_one(make: MakeDevice) -> None:
     device = make(batch_events=1, bytes_per_day=20_000)
     device.send(event("large", pad=random.Random(7).randbytes(12_000).hex()), event("small"))
     device.acknowledge_all()
