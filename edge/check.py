@@ -62,10 +62,8 @@ def awaits_provisioning(settings: Settings) -> bool:
         return False
     try:
         files.certificate.stat()
-    except FileNotFoundError:
-        return True
-    except OSError:
-        return False  # unknown; reading it will report why
+    except OSError as error:
+        return isinstance(error, FileNotFoundError)  # of others, reading it will report why
     return False
 
 
@@ -89,10 +87,9 @@ def broker_warnings(local: LocalSettings) -> list[str]:
 
 def proxy_warning(cloud: CloudSettings) -> str | None:
     """Return why the proxy, if there is one, does not connect this device with the cloud's broker now."""
-    if cloud.proxy is None:
-        return None
     try:
-        dial(cloud.endpoint("", (), None), wait_for).close()
+        if cloud.proxy is not None:
+            dial(cloud.endpoint("", (), None), wait_for).close()
     except (OSError, MqttError) as error:
         return str(error)
     return None
@@ -103,11 +100,9 @@ def expires_soon(cloud: CloudSettings, now: datetime) -> str | None:
     if cloud.identity is None:
         return None
     left = read_validity(cloud.identity.certificate.read_text("latin-1")).end - now
-    return (
-        f"{cloud.identity.certificate} expires in {left.days} days; replace it"
-        if left < timedelta(seconds=EXPIRES_SOON_S)
-        else None
-    )
+    if left >= timedelta(seconds=EXPIRES_SOON_S):
+        return None
+    return f"{cloud.identity.certificate} expires in {left.days} days; replace it"
 
 
 def _spool(spool: Path) -> Iterator[SettingProblem]:

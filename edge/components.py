@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -292,8 +293,8 @@ def _local_link(
             port=address.port,
             client_id=local.client_id + suffix,
             # A lasting session: the broker keeps our messages while we restart. One with messages of another
-            # thing, whose card this was, is deleted first.
-            clean_session=foreign_sessions_of(settings.spool).exists(),
+            # thing, whose card this was, is deleted first. A disk that fails (EIO) says that there is none.
+            clean_session=os.access(foreign_sessions_of(settings.spool), os.F_OK),
             keepalive_s=local.keepalive_s,
             connect_timeout_s=local.connect_timeout_s,
             subscriptions=subscriptions(contract(), session),

@@ -39,9 +39,6 @@ class Sent(NamedTuple):
     fills: bool = False
 
 
-NOTHING_SENT = Sent()
-
-
 class CongestionWindow:
     """The window of one connection, `size` bytes up to `most`; `reset` begins another connection.
 

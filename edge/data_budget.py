@@ -30,7 +30,7 @@ class DataBudget:
 
     @property
     def is_used_up(self) -> bool:
-        """Whether the last ordinary publish that asked still has to wait."""
+        """Whether an ordinary publish has to wait, or would however small it was."""
         return self.wait_s(self._wanted) > 0
 
     def wait_s(self, size: int) -> float:
@@ -41,9 +41,9 @@ class DataBudget:
 
     def take(self, size: int) -> None:
         """Spend `size` bytes."""
-        now_ms = self._spool.clock()
+        self._wanted = 0
         spent_ms = min(2.0 * _DAY_MS, self._spent_ms() + size * self._ms_per_byte)
-        self._whole_at_ms = now_ms + spent_ms
+        self._whole_at_ms = self._spool.clock() + spent_ms
         self._spool.keep(_COUNTER, ceil(self._whole_at_ms))
 
     def _spent_ms(self) -> float:

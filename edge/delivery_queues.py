@@ -528,8 +528,9 @@ class UplinkQueue:
             self._by_rank[rank].take(count)
 
     def repeat(self, *groups: tuple[Delivery, ...]) -> None:
-        """Send each of `groups` that is not empty once more, by itself, ahead of the queues."""
-        self._again.extendleft(group for group in reversed(groups) if group)
+        """Send each of `groups` that is not empty once more, by itself: the urgent ones, then the others."""
+        again = chain(filter(None, groups), self._again)
+        self._again = deque(sorted(again, key=lambda group: group[0].rank > Priority.URGENT.rank))
 
     def repeated(self) -> list[PendingDelivery]:
         """Return the next group to send once more, without what has expired; it is in flight then."""

@@ -9,7 +9,7 @@ from collections import deque
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from edge.congestion import NOTHING_SENT, CongestionWindow, Sent
+from edge.congestion import CongestionWindow, Sent
 from edge.counts import Counts
 from edge.data_budget import DataBudget
 from edge.spool import Delivery
@@ -28,7 +28,6 @@ _PERIOD_S = 1.0
 _LEAST_SHARE = 1 / 16
 _RECOVERY_PER_S = 1 / 60
 """The cloud's complaint halves the pace, down to a sixteenth; it is whole again within a minute."""
-
 
 _LOOKS = 4
 """So often within a timeout it is looked whether bytes move that the kernel holds."""
@@ -122,23 +121,23 @@ class Pace:
 class Publish:
     """An unacknowledged publish; a probe has no `deliveries`, and if it is a ping no `size`.
 
-    `size` in bytes, `sent_at` in monotonic seconds. Its last byte is number `end` of the connection, and left
-    this machine at `left_at`, None before.
+    `size` in bytes, `sent_at` in monotonic seconds. Its last byte is number `end` of the connection.
     """
 
     deliveries: tuple[Delivery, ...]
     size: int
     sent_at: float
     urgent: bool
-    end: int = 0
-    before: Sent = NOTHING_SENT
-    left_at: float | None = None
+    end: int
+    before: Sent
+    has_left: bool = False
 
 
 class Publisher:
     """Publishes over `link` within `pace` and `window`, counts in `counts`, and keeps what is unacknowledged.
 
-    Times are monotonic seconds. `wake_at` is when something can be done that has to wait until then.
+    Times are monotonic seconds. `wake_at` is when something can be done that has to wait until then;
+    `in_flight` has the unacknowledged publishes by packet id, the oldest first.
     `moving` has the number of the oldest publish's bytes that had left at the last look, and when they left.
     """
 
@@ -150,25 +149,20 @@ class Publisher:
         self._looked_at = 0.0
         self._link = link
         self._counts = counts
-        self._in_flight: dict[int, Publish] = {}
+        self.in_flight: dict[int, Publish] = {}
         self._measuring = (0, 0.0)
 
     def __len__(self) -> int:
-        return len(self._in_flight)
-
-    @property
-    def in_flight(self) -> list[Publish]:
-        """The unacknowledged publishes, the oldest first."""
-        return list(self._in_flight.values())
+        return len(self.in_flight)
 
     @property
     def oldest(self) -> Publish | None:
         """The unacknowledged publish that was sent first."""
-        return next(iter(self._in_flight.values()), None)
+        return next(iter(self.in_flight.values()), None)
 
     def bytes_in_flight(self, *, urgent: bool) -> int:
         """Return the size of the unacknowledged publishes that are urgent, or of the others."""
-        return sum(each.size for each in self._in_flight.values() if each.urgent is urgent)
+        return sum(each.size for each in self.in_flight.values() if each.urgent is urgent)
 
     def has_room(self, most: int, *, urgent: bool) -> bool:
         """Return whether another publish may be in flight: of `most`, and of each kind the window's bytes."""
@@ -177,27 +171,24 @@ class Publisher:
     def look(self, now: float) -> None:
         """See whether the oldest publish has left, and whether its bytes move."""
         oldest = self.oldest
-        if oldest is None or oldest.left_at is not None or not self._link.up:
+        if oldest is None or oldest.has_left or not self._link.up:
             return
         sending = self._link.sending(now)
         self._looked_at = now
         self.moving = (min(sending.left, oldest.end), max(oldest.sent_at, sending.moved_at))
-        if sending.left >= oldest.end:
-            oldest.left_at = self.moving[1]
+        oldest.has_left = sending.left >= oldest.end
 
-    def overdue_at(self, timeout_s: float) -> float | None:
-        """Return when the oldest has waited so long since its last byte left, or since its bytes moved."""
-        oldest = self.oldest
-        if oldest is None:
-            return None
-        return (self.moving[1] if oldest.left_at is None else oldest.left_at) + timeout_s
+    def overdue(self, timeout_s: float, now: float) -> Publish | None:
+        """Return the oldest if it has waited so long since its last byte left, or since its bytes moved."""
+        self.look(now)
+        return self.oldest if now >= self.moving[1] + timeout_s else None
 
     def deadline(self, timeout_s: float) -> float | None:
         """Return when to look again, None for never."""
-        overdue_at = self.overdue_at(timeout_s)
-        if overdue_at is None or self.oldest is None or self.oldest.left_at is not None:
-            return overdue_at
-        return min(overdue_at, self._looked_at + timeout_s / _LOOKS)
+        if (oldest := self.oldest) is None:
+            return None
+        overdue_at = self.moving[1] + timeout_s
+        return overdue_at if oldest.has_left else min(overdue_at, self._looked_at + timeout_s / _LOOKS)
 
     def may_go(self, size: int, now: float, *, urgent: bool) -> bool:
         """Return whether the pace allows a publish of `size` now; if not, set `wake_at`."""
@@ -216,8 +207,8 @@ class Publisher:
         if not mid:
             return  # the connection is over, which is reported soon: this proves nothing about an event
         ordinary = self.bytes_in_flight(urgent=False) + (0 if urgent else size)
-        before = self.window.sent(now, ordinary, idle=not self._in_flight)
-        self._in_flight[mid] = Publish(deliveries, size, now, urgent, self._link.sending(now).queued, before)
+        before = self.window.sent(now, ordinary, idle=not self.in_flight)
+        self.in_flight[mid] = Publish(deliveries, size, now, urgent, self._link.sending(now).queued, before)
         self._counts.published += 1
         self._counts.published_events += len(deliveries)
         self._counts.published_bytes += len(payload)
@@ -225,7 +216,8 @@ class Publisher:
     def ping(self, now: float) -> None:
         """Request an answer without publishing anything."""
         if mid := self._link.ping():
-            self._in_flight[mid] = Publish((), 0, now, urgent=True, end=self._link.sending(now).queued)
+            end = self._link.sending(now).queued
+            self.in_flight[mid] = Publish((), 0, now, urgent=True, end=end, before=Sent())
 
     def measure(self, now: float) -> None:
         """Measure the connection's round trip; the answer is no publish's."""
@@ -234,7 +226,7 @@ class Publisher:
 
     def answered(self, mid: int, now: float, *, accepted: bool) -> Publish | None:
         """Remove and return the publish that the broker answered, None for an unknown one."""
-        publish = self._in_flight.pop(mid, None)
+        publish = self.in_flight.pop(mid, None)
         if publish is None:
             if mid == self._measuring[0]:
                 self.window.measured(now - self._measuring[1])
@@ -247,7 +239,7 @@ class Publisher:
 
     def forget(self) -> None:
         """Forget the unacknowledged publishes, because their connection is gone."""
-        self._in_flight.clear()
+        self.in_flight.clear()
         self._measuring = self.moving = (0, 0.0)
         self.window.reset()
 

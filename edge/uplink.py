@@ -107,12 +107,12 @@ class Uplink:
         """How often the cloud's quota reduced the pace."""
         return self._publisher.pace.slowed
 
-    def disconnected(self) -> AckResult:
+    def disconnected(self, *publish: Publish, why: str = "") -> AckResult:
         """Start again from the spool: the connection is gone. Return what the cloud will never take."""
-        poison = self._poison.dropped(self._publisher.in_flight)
-        refused = self._refuse(poison, "the cloud's broker ends every connection at it")
+        poison = self._poison.dropped([*publish, *self._publisher.in_flight.values()])
+        result = self._refuse(poison, why or "the cloud's broker ends every connection at it")
         self._forget()
-        return refused
+        return result
 
     def acknowledged(self, mid: int, failure: str | None, now: float) -> AckResult:
         """Return the deliveries that PUBACK `mid` ends; none for an unknown one."""
@@ -136,12 +136,10 @@ class Uplink:
             self._queue.clear_volatile()
             if self._queue.urgent(1):
                 self._link.hurry()
-        self._publisher.look(now)
-        oldest = self._publisher.oldest
-        overdue_at = self._publisher.overdue_at(self._settings.puback_timeout_s)
-        if oldest is None or overdue_at is None or now < overdue_at:
+        overdue = self._publisher.overdue(self._settings.puback_timeout_s, now)
+        if overdue is None:
             return
-        if self._answered_at > oldest.sent_at:
+        if self._answered_at > overdue.sent_at:
             # Others were answered: the connection works, this one was throttled.
             self._publisher.pace.slow_down(now)
         self._link.reset(f"no answer within {self._settings.puback_timeout_s} s", now)
@@ -194,7 +192,7 @@ class Uplink:
         while self._has_room():
             count = self._queue.fill(most)
             if not count:
-                self._waiting_since = self._due_ms = None
+                self._begin_batch()
                 return
             if self._waiting_since is None:
                 self._waiting_since = now
@@ -208,7 +206,11 @@ class Uplink:
             if not sent:
                 return
             self._queue.take(sent)
-            self._waiting_since = self._due_ms = None
+            self._begin_batch()
+
+    def _begin_batch(self) -> None:
+        self._waiting_since = self._due_ms = None
+        self._usual_size = 0
 
     def _pump_probe(self, now: float) -> None:
         """Request an answer when there was none for long, or when the connection has to prove itself."""
@@ -221,8 +223,8 @@ class Uplink:
         # Where the suspects would go: a topic that the cloud refuses proves nothing against an event.
         topic = self._topics[self._poison.urgent]
         if self._publisher.may_go(wire_size(topic, PROBE), now, urgent=True):
-            if self._settings.mode == "single":
-                # Readers other than ours may not accept an empty batch.
+            if self._settings.mode == "single" or (self.budget and not self._poison.needs_proof):
+                # Readers other than ours may not accept an empty batch, and a day's publishes take 50 kB.
                 self._publisher.ping(now)
             else:
                 self._publisher.publish(topic, PROBE, (), now, urgent=True)
@@ -300,10 +302,7 @@ class Uplink:
                 self._forget()
             case Remedy.RECONNECT:
                 self._link.reset(f"publish refused: {failure}", now)
-                poison = self._poison.dropped([publish, *self._publisher.in_flight])
-                refused = self._refuse(poison, failure)
-                self._forget()
-                return refused
+                return self.disconnected(publish, why=failure)
         return AckResult()
 
     def _refuse(self, delivery: Delivery | None, detail: str) -> AckResult:
@@ -317,5 +316,5 @@ class Uplink:
     def _forget(self) -> None:
         self._publisher.forget()
         self._full = self._most
-        self._waiting_since = self._due_ms = None
+        self._begin_batch()
         self._queue.rewind()

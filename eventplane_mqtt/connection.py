@@ -92,9 +92,8 @@ class Connection:
         self._abandoned = False
         self._unsent = memoryview(b"")
         self._transport: Transport | None = None
-        self._held = 0
-        self._left = 0
-        self._moved_at = 0.0
+        self._held = self._left = 0
+        self._sent_at = self._moved_at = 0.0
         self._send_error: OSError | None = None
         self._gather_until = 0.0
         self._thread = threading.Thread(target=self._run, name=f"mqtt-{link}-{generation}", daemon=True)
@@ -259,16 +258,15 @@ class Connection:
                 return False
             with self._lock:
                 self._unsent = self._unsent[count:]
-                self._moved_at = monotonic()
-                self._session.sent(self._moved_at)
+                self._sent_at = monotonic()
+                self._session.sent(self._sent_at)
 
     def _look(self, now: float) -> Sending:
         """See what has left. When it left is known exactly only where the kernel held nothing."""
         held = self._transport.held() if self._transport else 0
         left = self._session.taken_bytes - len(self._unsent) - held
         if left > self._left:
-            if self._held or held:
-                self._moved_at = now
+            self._moved_at = now if self._held or held else self._sent_at
             self._session.progressed(self._left, self._moved_at)
             self._left = left
         self._held = held

@@ -57,9 +57,7 @@ def dial(endpoint: Endpoint, wait: Wait) -> Transport:
             raise
         from eventplane_mqtt.proxy import failure
 
-        raise failure(
-            endpoint, str(error), "see that its host and port are right, and that it is up"
-        ) from error
+        raise failure(endpoint, str(error), "see that its host and port are right, and it is up") from error
     try:
         if connected.family != socket.AF_UNIX:
             _tune(connected, endpoint.keepalive_s)
@@ -126,9 +124,10 @@ def _look_up(host: str, port: int, timeout_s: float) -> Sequence[_Address]:
         return [(socket.AF_UNIX, socket.SOCK_STREAM, 0, "", host)]
     look_up = _LookUp.of(host, port)
     look_up.join(timeout_s)
-    answer, servers = look_up.answer, "see the device's name servers"
+    servers = "see the device's name servers"
     if look_up.is_alive():
         raise TimeoutError(f"look-up of {host} gave no answer in {timeout_s:g} s; {servers}")
+    answer = look_up.answer
     if isinstance(answer, socket.gaierror):
         remedy = servers if answer.errno == socket.EAI_AGAIN else "see that it is the right name"
         raise OSError(f"look-up of {host} failed: {answer.strerror}; {remedy}") from answer

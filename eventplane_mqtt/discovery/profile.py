@@ -275,9 +275,8 @@ class _ProfileReader:
             for first, second in combinations(listeners, 2):
                 if first.overlaps(second):
                     problem = f"{second} needs an address of {first} ({first.where})"
-                    raise ProfileError(
-                        second.where, problem, "remove one, or give it another port or address"
-                    )
+                    remedy = "remove one, or give it another port or address"
+                    raise ProfileError(second.where, problem, remedy)
             return listeners
         # Without an address Mosquitto accepts all programs on the same machine, and only those.
         anonymous = self._global.get("allow_anonymous") != "false"
@@ -290,9 +289,8 @@ class _ProfileReader:
         if draft.port and draft.host is not None:
             _require_host(draft.host, where)
         if draft.port == 0 and draft.host is None:
-            raise ProfileError(
-                where, "a listener at port 0 without a path", "name the Unix socket after the 0"
-            )
+            problem = "a listener at port 0 without a path"
+            raise ProfileError(where, problem, "name the Unix socket after the 0")
         self._drafts.append(draft)
         return draft
 
@@ -308,12 +306,8 @@ class _ProfileReader:
             _require_host(self._default.host, where)
 
     def _require_order(self, word: str, value: str, where: str) -> None:
-        if word in _ONCE and word in self._once:
-            raise ProfileError(
-                where, f"{word} is set in {self._once[word]} already", "remove one of the lines"
-            )
-        if word in _ONCE:
-            self._once[word] = where
+        if word in _ONCE and (first := self._once.setdefault(word, where)) != where:
+            raise ProfileError(where, f"{word} is set in {first} already", "remove one of the lines")
         if word in _ACCESS:
             self._once.setdefault("access", f"{where} ({word})")
         if word == "per_listener_settings" and "access" in self._once and _plain(value) == "true":

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from errno import EIO
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -135,10 +137,12 @@ class TestSessions:
 
     @pytest.mark.parametrize("is_foreign", [False, True])
     def test_each_session_dials_with_its_own_client_id_login_and_subscriptions(
-        self, device: Device, tmp_path: Path, is_foreign: bool
+        self, device: Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_foreign: bool
     ) -> None:
         if is_foreign:
             foreign_sessions_of(device.path).touch()
+        else:
+            monkeypatch.setattr(Path, "stat", Mock(side_effect=OSError(EIO, "the disk fails")))
         dialled: dict[LinkName, Endpoint] = {}
 
         def dial(endpoint: Endpoint, link: LinkName, generation: int, *_: object) -> FakeWire:

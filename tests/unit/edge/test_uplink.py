@@ -395,17 +395,40 @@ def test_a_budget_of_bytes_a_day_holds_back_bulk_and_is_given_back_by_uptime_onl
     assert device.cloud_link.up
 
 
+def test_in_a_budget_a_small_event_does_not_wait_for_the_size_of_a_large_one(make: MakeDevice) -> None:
+    device = make(batch_events=1, bytes_per_day=20_000)
+    device.send(event("large", pad=random.Random(7).randbytes(12_000).hex()), event("small"))
+    device.acknowledge_all()
+    assert device.uplinked() == [["large"], ["small"]]
+    budget = device.forwarder.uplink.budget
+    assert budget is not None
+    assert not budget.is_used_up
+
+
+def test_an_alarm_to_be_repeated_does_not_wait_for_a_budget_that_only_bulk_exceeds(make: MakeDevice) -> None:
+    noise, device = random.Random(7), make(batch_events=1, bytes_per_day=20_000)
+    device.prove_line()
+    device.send(event("fire", ALARM), *(event(f"e{n}", pad=noise.randbytes(7_000).hex()) for n in range(2)))
+    device.turn(device.puback(1, failure="quota exceeded"), device.puback(2, failure="quota exceeded"))
+    device.turn(after=2.0)
+    assert device.uplinked() == [["fire"], ["e0"], ["e1"], ["fire"]]
+
+
 class TestProbe:
-    def test_an_idle_connection_is_probed(self, device: Device) -> None:
-        device.turn(after=299.0)
-        assert device.uplinked() == []
-        device.turn(after=1.0)
-        assert device.cloud.last.published[0][2] == b"[]"
-        device.turn(device.puback(1), after=1.0)
-        device.turn(after=299.0)
-        assert len(device.uplinked()) == 1
-        device.turn(after=1.0)
-        assert len(device.uplinked()) == 2
+    @pytest.mark.parametrize("other", [{}, {"single": True}, {"bytes_per_day": 10_000}], ids=str)
+    def test_an_idle_connection_is_probed_by_a_ping_where_a_publish_may_not_be_or_costs(
+        self, make: MakeDevice, other: dict[str, int]
+    ) -> None:
+        device = make(**other)
+        wire, mid = device.cloud.last, 65_536 if other else 1
+        for number in range(3):
+            device.turn(after=299.0)
+            assert wire.pings + len(wire.published) == number
+            device.turn(after=1.0)
+            assert (wire.pings, len(wire.published)) == ((number + 1, 0) if other else (0, number + 1))
+            device.turn(device.puback(mid + number))
+        assert {payload for *_, payload in wire.published} <= {b"[]"}
+        assert device.forwarder.counts.acknowledged == len(wire.published)
 
     @pytest.mark.source("P-W2")
     @pytest.mark.parametrize("single", [False, True], ids=["batches", "single events"])
@@ -431,16 +454,6 @@ class TestSingle:
         single.send(event("a"), event("b"))
         payloads = [payload for _, _, payload in single.cloud.last.published]
         assert [parse_event(each).id for each in payloads] == ["a", "b"]
-
-    def test_an_idle_connection_is_pinged_without_a_publish(self, single: Device) -> None:
-        for pings in (1, 2):
-            single.turn(after=299.0)
-            assert single.cloud.last.pings == pings - 1
-            single.turn(after=1.0)
-            assert single.cloud.last.pings == pings
-            single.turn(single.puback(65_535 + pings))
-        assert single.cloud.last.published == []
-        assert single.forwarder.counts.acknowledged == 0
 
     def test_a_connection_proves_itself_so_before_an_event_is_suspected(self, single: Device) -> None:
         single.send(event("poison", ALARM))

@@ -17,6 +17,7 @@ from typing import Any, Self
 import pytest
 
 from eventplane_mqtt import Connection
+from eventplane_mqtt.link import Sending
 from eventplane_mqtt.mailbox import Connected, Disconnected, Message, Received
 from local.certificates import Authority, Identity
 from tests.eventually import eventually
@@ -94,15 +95,24 @@ def slow_connection(broker: ScriptedBroker, limit_bytes: int) -> Slow:
 
 def test_what_the_kernel_holds_has_not_left_and_leaves_as_the_broker_takes_it(broker: ScriptedBroker) -> None:
     connection = slow_connection(broker, 1 << 20).connection
-    assert connection.publish("t", bytes(16 << 20))
-    stuck = connection.sending(1.0)
+    session = connection._session
+
+    def stuck_with(payload: bytes) -> Sending:
+        assert connection.publish("t", payload)
+        assert eventually(lambda: not (session.queued_bytes - session.taken_bytes or connection._unsent))
+        return connection.sending(1.0)
+
+    stuck = stuck_with(bytes(1 << 19))
     assert stuck.left < stuck.queued
-    assert broker.received(16 << 20)
+    # What only queues behind it is no sign that the line is alive.
+    later = stuck_with(b"an alarm")
+    assert later.left > stuck.left or later.moved_at == stuck.moved_at
+    assert broker.received(1 << 19)
     assert eventually(lambda: connection.sending(2.0).left > stuck.left, SECONDS)
     assert connection.sending(3.0).moved_at > 1.0
-    broker.received(stuck.queued - CONNECT_BYTES - (16 << 20))
-    assert eventually(lambda: connection.sending(4.0).left == stuck.queued, SECONDS)
-    connection.close(SECONDS)
+    broker.received(later.queued - CONNECT_BYTES - (1 << 19))
+    assert eventually(lambda: connection.sending(4.0).left == later.queued, SECONDS)
+    connection.abandon()
 
 
 @pytest.mark.parametrize(

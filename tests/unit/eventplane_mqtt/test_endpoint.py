@@ -77,14 +77,11 @@ def test_a_malformed_password_is_refused_and_not_shown(tmp_path: Path, content: 
     assert "secret" not in str(error.value)
 
 
-def test_a_password_file_that_others_may_read_is_refused(tmp_path: Path) -> None:
+def test_a_password_file_that_others_may_read_or_that_is_missing_is_refused(tmp_path: Path) -> None:
     it = login(tmp_path, b"secret", 0o604)
     with pytest.raises(PasswordFileError) as error:
         it.password()
     assert (error.value.path, error.value.remedy) == (it.password_file, f"chmod 600 {it.password_file}")
-
-
-def test_a_missing_password_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(PasswordFileError, match="No such file"):
         Login("me", tmp_path / "absent").password()
 
