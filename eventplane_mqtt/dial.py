@@ -16,6 +16,10 @@ from typing import Any, Final
 from eventplane_mqtt.endpoint import MOST_ADDRESSES, STAGGER_S, Endpoint, is_socket
 from eventplane_mqtt.transport import Transport, Wait
 
+ANSWER_S: Final = 10.0
+"""How long an address may take to answer, seconds. Linux repeats an unanswered SYN after 1, 3, 7 and 15 s, so
+once the line is back, a new attempt reaches the broker sooner than one that is older than this."""
+
 _ALPN_OF_AWS: Final = "x-amzn-mqtt-ca"
 
 _Address = tuple[int, int, int, str, Any]
@@ -37,8 +41,8 @@ def milliseconds(deadline: float | None) -> int | None:
 def dial(endpoint: Endpoint, wait: Wait) -> Transport:
     """Look up the host, connect and, with TLS, shake hands: each step within the endpoint's timeout.
 
-    Each of the host's addresses has that timeout from its own start, so that neither a slow line nor one that
-    swallows everything (IPv6 in many homes) hides the next.
+    Each of the host's addresses has that timeout, or `ANSWER_S`, from its own start, so that neither a slow
+    line nor one that swallows everything (IPv6 in many homes) hides the next.
 
     Raises:
         OSError: refused, unknown host, untrusted certificate, or timeout.
@@ -51,7 +55,8 @@ def dial(endpoint: Endpoint, wait: Wait) -> Transport:
         context = endpoint.tls.context((_ALPN_OF_AWS,) if endpoint.port == 443 else ())
     first, timeout_s = endpoint.proxy or endpoint, endpoint.connect_timeout_s
     try:
-        connected = _connect_first(_look_up(first.host, first.port, timeout_s), timeout_s, wait)
+        addresses = _look_up(first.host, first.port, timeout_s)
+        connected = _connect_first(addresses, min(timeout_s, ANSWER_S), wait)
     except OSError as error:
         if endpoint.proxy is None:
             raise

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from eventplane_mqtt import dial as module
-from eventplane_mqtt.dial import dial
+from eventplane_mqtt.dial import ANSWER_S, dial
 from eventplane_mqtt.endpoint import MOST_ADDRESSES, STAGGER_S
 from eventplane_mqtt.mailbox import Disconnected
 from tests.unit.eventplane_mqtt.probe import ENDPOINT, SECONDS, Probe
@@ -132,6 +132,15 @@ def test_the_attempts_are_bounded_and_the_last_failure_is_named(
         dial(ENDPOINT, net.wait)
     assert len(net.begun) == min(addresses, MOST_ADDRESSES)
     assert not net.open
+
+
+def test_a_silent_address_is_asked_anew_before_the_kernel_repeats_itself_rarely(
+    make_net: Callable[..., Net],
+) -> None:
+    net = make_net((V4, inf, 0))
+    with pytest.raises(TimeoutError):
+        dial(replace(ENDPOINT, connect_timeout_s=120.0), net.wait)
+    assert net.now == ANSWER_S
 
 
 def test_a_timeout_shorter_than_the_pause_leaves_each_address_its_time(make_net: Callable[..., Net]) -> None:
