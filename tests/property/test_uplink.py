@@ -8,6 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from edge.congestion import Sent
 from edge.poison import PoisonDetector
 from edge.publishing import URGENT_SHARE, Pace, Publish
 from edge.spool import Delivery
@@ -89,14 +90,14 @@ def batches(waiting: list[Delivery], detector: PoisonDetector) -> Iterator[list[
     size = detector.size
     count, window = (size, 1) if size else (BATCH_EVENTS, WINDOW)
     starts = range(0, min(len(waiting), count * window), count)
-    yield [Publish(tuple(waiting[at : at + count][:count]), 1, 0.0, False) for at in starts]
+    yield [Publish(tuple(waiting[at : at + count][:count]), 1, 0.0, False, 0, Sent()) for at in starts]
 
 
 def connect(waiting: list[Delivery], detector: PoisonDetector, poison: set[Delivery]) -> Delivery | None:
     """One connection to a broker that works in order and hangs up at poison; who is poisonous."""
     while waiting:
         if detector.needs_proof:
-            detector.acknowledged(Publish((), 1, 0.0, True))
+            detector.acknowledged(Publish((), 1, 0.0, True, 0, Sent()))
         (in_flight,) = batches(waiting, detector)
         for index, publish in enumerate(in_flight):
             if poison & set(publish.deliveries):
@@ -129,7 +130,7 @@ def test_an_outage_makes_no_event_poison(connections: list[tuple[bool, int]]) ->
     detector = PoisonDetector()
     for hung_up, answered in connections:
         if detector.needs_proof:
-            in_flight = [Publish((), 1, 0.0, True)]
+            in_flight = [Publish((), 1, 0.0, True, 0, Sent())]
         else:
             (in_flight,) = batches(waiting, detector)
             for publish in in_flight[:answered]:
@@ -150,7 +151,7 @@ def test_an_event_that_passes_once_in_eight_attempts_is_no_poison(passes: list[b
     detector, cuts = PoisonDetector(), 0
     for passed in passes:
         if detector.needs_proof:
-            detector.acknowledged(Publish((), 1, 0.0, True))
+            detector.acknowledged(Publish((), 1, 0.0, True, 0, Sent()))
         if passed or cuts == 7:
             detector.acknowledged(event)
             cuts = 0
@@ -166,6 +167,6 @@ def test_an_urgent_event_is_tried_before_an_ordinary_one() -> None:
     for _ in range(3):
         detector.dropped([ordinary])
     assert (detector.size, detector.urgent) == (1, False)
-    detector.acknowledged(Publish((), 1, 0.0, True))
+    detector.acknowledged(Publish((), 1, 0.0, True, 0, Sent()))
     detector.dropped([urgent, ordinary])
     assert (detector.size, detector.urgent) == (1, True)

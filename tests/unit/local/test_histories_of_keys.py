@@ -51,7 +51,7 @@ KEPT = deeds(
 )
 PROOF = Story(
     1,
-    5,
+    6,
     (
         *deeds((19.0, "key", "is due"), (300.0, "key", "is looked at")).decisions,
         Decision(18.0, "lose-answer", "home-1 proof", 4),
