@@ -85,19 +85,23 @@ def test_a_complaint_halves_the_pace_which_recovers_within_a_minute() -> None:
 WINDOW, BATCH_EVENTS = 4, 8
 
 
+def sent_now(deliveries: tuple[Delivery, ...], *, urgent: bool) -> Publish:
+    return Publish(deliveries, 1, 0.0, urgent, 0, Sent())
+
+
 def batches(waiting: list[Delivery], detector: PoisonDetector) -> Iterator[list[Publish]]:
     """What an uplink has in flight: a window of batches, or one trial."""
     size = detector.size
     count, window = (size, 1) if size else (BATCH_EVENTS, WINDOW)
     starts = range(0, min(len(waiting), count * window), count)
-    yield [Publish(tuple(waiting[at : at + count][:count]), 1, 0.0, False, 0, Sent()) for at in starts]
+    yield [sent_now(tuple(waiting[at : at + count][:count]), urgent=False) for at in starts]
 
 
 def connect(waiting: list[Delivery], detector: PoisonDetector, poison: set[Delivery]) -> Delivery | None:
     """One connection to a broker that works in order and hangs up at poison; who is poisonous."""
     while waiting:
         if detector.needs_proof:
-            detector.acknowledged(Publish((), 1, 0.0, True, 0, Sent()))
+            detector.acknowledged(sent_now((), urgent=True))
         (in_flight,) = batches(waiting, detector)
         for index, publish in enumerate(in_flight):
             if poison & set(publish.deliveries):
@@ -130,7 +134,7 @@ def test_an_outage_makes_no_event_poison(connections: list[tuple[bool, int]]) ->
     detector = PoisonDetector()
     for hung_up, answered in connections:
         if detector.needs_proof:
-            in_flight = [Publish((), 1, 0.0, True, 0, Sent())]
+            in_flight = [sent_now((), urgent=True)]
         else:
             (in_flight,) = batches(waiting, detector)
             for publish in in_flight[:answered]:
@@ -147,11 +151,11 @@ def test_an_outage_makes_no_event_poison(connections: list[tuple[bool, int]]) ->
 @given(st.lists(st.booleans(), max_size=200))
 def test_an_event_that_passes_once_in_eight_attempts_is_no_poison(passes: list[bool]) -> None:
     """The line works but for this event, and that one is cut at most seven times in a row: three and four."""
-    event = Publish((Delivery("device.outbox", 1, 1),), 1, 0.0, False)
+    event = sent_now((Delivery("device.outbox", 1, 1),), urgent=False)
     detector, cuts = PoisonDetector(), 0
     for passed in passes:
         if detector.needs_proof:
-            detector.acknowledged(Publish((), 1, 0.0, True, 0, Sent()))
+            detector.acknowledged(sent_now((), urgent=True))
         if passed or cuts == 7:
             detector.acknowledged(event)
             cuts = 0
@@ -162,11 +166,11 @@ def test_an_event_that_passes_once_in_eight_attempts_is_no_poison(passes: list[b
 
 def test_an_urgent_event_is_tried_before_an_ordinary_one() -> None:
     detector = PoisonDetector()
-    ordinary = Publish((Delivery("device.outbox", 1, 1),), 1, 0.0, False)
-    urgent = Publish((Delivery("device.outbox", 0, 2),), 1, 0.0, True)
+    ordinary = sent_now((Delivery("device.outbox", 1, 1),), urgent=False)
+    urgent = sent_now((Delivery("device.outbox", 0, 2),), urgent=True)
     for _ in range(3):
         detector.dropped([ordinary])
     assert (detector.size, detector.urgent) == (1, False)
-    detector.acknowledged(Publish((), 1, 0.0, True, 0, Sent()))
+    detector.acknowledged(sent_now((), urgent=True))
     detector.dropped([urgent, ordinary])
     assert (detector.size, detector.urgent) == (1, True)
