@@ -6,10 +6,16 @@ import getpass
 import os
 import re
 import shutil
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+import paho.mqtt.client as mqtt
+from paho.mqtt.client import CallbackOnMessage
+from paho.mqtt.enums import CallbackAPIVersion
 
 from local.certificates import Authority
 from local.errors import ProfileError, ToolMissingError
@@ -70,6 +76,22 @@ class CloudBroker:
     port: int
     plain_port: int
     child: Child
+
+    @contextmanager
+    def recorded(self, take: CallbackOnMessage) -> Iterator[None]:
+        """Hand each message for a rule of IoT Core to `take`, in another thread."""
+        client = mqtt.Client(CallbackAPIVersion.VERSION2, client_id="recorder")
+        subscribed = threading.Event()
+        client.on_message, client.on_subscribe = take, lambda *_: subscribed.set()
+        client.connect(LOOPBACK, self.plain_port)
+        client.loop_start()
+        client.subscribe("$aws/rules/#", qos=1)
+        subscribed.wait()
+        try:
+            yield
+        finally:
+            client.disconnect()
+            client.loop_stop()
 
 
 def start_cloud_broker(

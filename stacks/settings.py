@@ -120,7 +120,7 @@ class FunctionSize:
 ROTATION_SIZE: Final = FunctionSize(
     memory_mib=512, timeout_s=60, batch_size=100, batch_window_s=5, max_concurrency=2
 )
-"""Of the certificate keeper. Nobody waits for it; two at a time stay below the ten calls a second that AWS
+"""Of the certificate keeper. No caller waits for it; two at a time stay below the ten calls a second that AWS
 IoT allows an account."""
 
 

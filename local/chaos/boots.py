@@ -31,13 +31,13 @@ from eventplane.device_reports import DISCARDED
 from eventplane.envelope import Envelope, write_event
 from eventplane.guarantee import lifetime_ms
 from eventplane.reasons import Outcome
-from eventplane.topics import local_topic, urgent_rule
+from eventplane.topics import local_topic
 from eventplane.values import timestamp
 from eventplane_client.mqtt import MqttTransport
 from local.certificates import Authority
 from local.errors import ProcessDiedError, ProcessLateError, ToolMissingError
 from local.home import BROKER_CONNECTED, start_home
-from local.mosquitto import CloudBroker, start_cloud_broker
+from local.mosquitto import start_cloud_broker
 from local.network import Network
 from local.ports import LOOPBACK
 from local.process import Supervisor
@@ -220,7 +220,7 @@ def run(boots: int, seed: int, output: Path) -> tuple[Verdict, list[Figure]]:
         supervisor = stack.enter_context(Supervisor(output))
         authority = Authority(output / "certificates")
         cloud = start_cloud_broker(supervisor, output / "cloud", authority)
-        stack.enter_context(_recording(cloud, recorder))
+        stack.enter_context(cloud.recorded(recorder.take))
         pairs = {name: authority.issue(name) for name in THINGS}
         things = [
             Thing(name, pair.certificate, pair.key, authority.ca, LOOPBACK, cloud.port)
@@ -359,17 +359,3 @@ class Device:
         client.loop_stop()
         for alarm, info in sent:
             alarm.confirmed = boot if info.is_published() else None
-
-
-@contextmanager
-def _recording(cloud: CloudBroker, recorder: Recorder) -> Iterator[None]:
-    client = mqtt.Client(CallbackAPIVersion.VERSION2, client_id="recorder")
-    subscribed = threading.Event()
-    client.on_message, client.on_subscribe = recorder.take, lambda *_: subscribed.set()
-    client.connect(LOOPBACK, cloud.plain_port)
-    client.loop_start()
-    client.subscribe([(f"$aws/rules/{each}/#", 1) for each in (RULE, urgent_rule(RULE))])
-    subscribed.wait()
-    yield
-    client.disconnect()
-    client.loop_stop()

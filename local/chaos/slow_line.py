@@ -18,6 +18,7 @@ from time import monotonic
 from typing import Any, Final
 
 import paho.mqtt.client as mqtt
+from paho.mqtt.client import CallbackOnMessage
 from paho.mqtt.enums import CallbackAPIVersion
 
 from benchmarks.results import Figure
@@ -148,20 +149,17 @@ def play(lines: Sequence[SlowLine], seed: int, folder: Path) -> list[Outcome]:
     received = {f"home-{number}": Received() for number in range(len(lines))}
     with Supervisor(folder) as supervisor, Network() as network, ThreadPoolExecutor(len(lines)) as pool:
         broker = start_cloud_broker(supervisor, folder / "cloud", authority)
-        cloud = _subscribe(broker.plain_port, received)
-        homes = []
-        for name in received:
-            identity = authority.issue(name)
-            thing = Thing(name, identity.certificate, identity.key, authority.ca, LOOPBACK, broker.port)
-            (folder / name).mkdir()
-            homes.append(start_home(supervisor, network, thing, contract, RULE, folder / name))
-        outcomes = list(pool.map(partial(_drain, seed), lines, homes, received.values()))
-        cloud.disconnect()
-        cloud.loop_stop()
-    return outcomes
+        with broker.recorded(_recorder(received)):
+            homes = []
+            for name in received:
+                identity = authority.issue(name)
+                thing = Thing(name, identity.certificate, identity.key, authority.ca, LOOPBACK, broker.port)
+                (folder / name).mkdir()
+                homes.append(start_home(supervisor, network, thing, contract, RULE, folder / name))
+            return list(pool.map(partial(_drain, seed), lines, homes, received.values()))
 
 
-def _subscribe(port: int, received: dict[str, Received]) -> mqtt.Client:
+def _recorder(received: dict[str, Received]) -> CallbackOnMessage:
     def note(_client: mqtt.Client, _data: Any, message: mqtt.MQTTMessage) -> None:
         at, got = monotonic(), received[message.topic.split("/")[4]]
         ids = [each.id for each in unpack(bytes(message.payload)) if isinstance(each, Envelope)]
@@ -173,15 +171,7 @@ def _subscribe(port: int, received: dict[str, Received]) -> mqtt.Client:
             if id.startswith("alarm"):
                 got.alarm_bytes = max(got.alarm_bytes, len(message.payload) // len(ids))
 
-    cloud = mqtt.Client(CallbackAPIVersion.VERSION2, client_id="arrivals")
-    subscribed = threading.Event()
-    cloud.on_message = note
-    cloud.on_subscribe = lambda *_: subscribed.set()
-    cloud.connect(LOOPBACK, port)
-    cloud.loop_start()
-    cloud.subscribe("$aws/rules/#", qos=1)
-    subscribed.wait()
-    return cloud
+    return note
 
 
 def _drain(seed: int, line: SlowLine, home: Home, received: Received) -> Outcome:

@@ -78,6 +78,10 @@ class Task(greenlet):
             self._wakes.is_off = True
         if self is getcurrent():
             raise Killed
+        if getcurrent() is not self._engine.hub:
+            # Its end leads to the hub, and a task that killed it here would never go on.
+            self._engine.after(0.0, self.kill)
+            return
         self.throw(Killed)
 
     def wait_s(self, seconds: float) -> None:

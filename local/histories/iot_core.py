@@ -40,7 +40,7 @@ LIMITS: Final = Limits(in_flight=IOT_UNACKNOWLEDGED.most, queued=1 << 30, refuse
 """What waits ends with the session."""
 
 
-class Nobody:
+class SilentPeer:
     """The end of a client that only connects; see `local.histories.broker.Peer`."""
 
     def take(self, data: bytes) -> None: ...
@@ -122,7 +122,7 @@ class IotCore:
 
     def connect(self, client: str, certificate: str) -> bool:
         """Connect for a moment as `client`, which ends another connection of it; whether that succeeded."""
-        link = Door(self, lambda: certificate).open(Nobody())
+        link = Door(self, lambda: certificate).open(SilentPeer())
         if link is None:
             return False
         link.take(encode_connect(4, client, clean=True, keepalive_s=0))

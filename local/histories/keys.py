@@ -47,7 +47,7 @@ TIMEOUT_S: Final = 5.0
 """How long a device waits for an answer."""
 
 LOOK_S: Final = 30.0
-"""How often a device looks whether its certificate is good: for hours nobody waits here."""
+"""How often a device looks whether its certificate is good: a real one looks every four hours."""
 
 AGAIN_S: Final = 5.0
 """The least pause between two attempts of a device, seconds, and what is added at most."""
@@ -164,7 +164,7 @@ class Keys:
         caller = cast("Task", engine.task)
         call.when_over(lambda: caller.wake_at(engine.now_s))
         caller.wait_for(lambda: call.is_over, HOOK_S)
-        engine.after(0.0, call.kill)  # in a task that kills another one nothing would go on
+        call.kill()
         return bool(call.result)
 
 

@@ -38,7 +38,7 @@ class TaskThreads(Threads, Executor):
             except Killed:
                 if caller is not None:
                     # Its process ends as a whole.
-                    self._engine.after(0.0, caller.kill)
+                    caller.kill()
                 raise
 
         future.set_running_or_notify_cancel()

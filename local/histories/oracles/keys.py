@@ -1,4 +1,4 @@
-"""Nobody is locked out: each device is connected under its own name, and no key of a thief is good."""
+"""No device is locked out: each is connected under its own name, and no stolen key is good."""
 
 from __future__ import annotations
 

@@ -242,7 +242,7 @@ def home_contract() -> Contract:
 
 @pytest.fixture
 def proxy(cloud: RecordingCloud, monkeypatch: pytest.MonkeyPatch) -> Iterator[EndpointServer]:
-    """The only way to the cloud for programs that start from now on: they are given a port of nobody."""
+    """The only way to the cloud for programs that start from now on: they are given an unused port."""
     with EndpointServer(*[tunnel(cloud.port)] * 100) as server:
         monkeypatch.setenv("EVENTPLANE_CLOUD_PORT", "443")
         monkeypatch.setenv("EVENTPLANE_CLOUD_PROXY_HOST", "127.0.0.1")
