@@ -62,13 +62,13 @@ class Downlink(Construct):
         settings = environment.downlink
         fleet = [allow_table(self, FLEET_TABLE, "BatchGetItem", "GetItem", "Scan")]
         due = allow_table(self, TABLE, "Query", index=INDEX)
-        self._function("Desired", settings.reader, inbox, [*fleet, allow_send(inbox)])
-        self._function("Answers", settings.reader, answers)
-        self._function("Due", settings.reader, self._work, fleet)
+        self._function("Desired", settings.reader, [inbox], [*fleet, allow_send(inbox)])
+        self._function("Answers", settings.reader, [answers])
+        self._function("Due", settings.reader, [self._work], fleet)
         reconciler = self._function(
             "Reconciler",
             settings.reconciler,
-            None,
+            [],
             [allow_table(self, FLEET_TABLE, "GetItem"), due],
         )
         Schedule(
@@ -94,7 +94,7 @@ class Downlink(Construct):
         self,
         id: str,
         size: FunctionSize,
-        source: sqs.IQueue | None,
+        sources: Sequence[sqs.IQueue],
         statements: Sequence[iam.PolicyStatement] = (),
     ) -> lambda_.IFunction:
         environment = environment_of(self)
@@ -106,7 +106,7 @@ class Downlink(Construct):
             entry=id.lower(),
             contract=self._contract,
             size=size,
-            source=source,
+            sources=sources,
             statements=[
                 allow_table(self, TABLE, "GetItem", "PutItem", "DeleteItem", "Query"),
                 allow_table(self, TABLE, "Query", index=PENDING_INDEX),

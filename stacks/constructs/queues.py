@@ -147,6 +147,15 @@ def find_channel_dead_letters(scope: Construct, id: str, channel: Channel) -> sq
     return find_queue(scope, id, name, is_fifo=resource_names.is_fifo(channel))
 
 
+def allow_receive(*queues: sqs.IQueue) -> iam.PolicyStatement:
+    """Return a statement for a role that may read `queues`."""
+    actions = ["ReceiveMessage", "DeleteMessage", "ChangeMessageVisibility", "GetQueueAttributes"]
+    if environment_of(queues[0]).is_emulated:
+        # AWS asks for the actions above; the emulator asks for what was called.
+        actions += ["DeleteMessageBatch", "ChangeMessageVisibilityBatch"]
+    return allow([f"sqs:{each}" for each in actions], [queue.queue_arn for queue in queues])
+
+
 def allow_send(*queues: sqs.IQueue) -> iam.PolicyStatement:
     """Return a statement for a role that may write to `queues`."""
     actions = ["sqs:SendMessage"]
