@@ -19,7 +19,7 @@ from lambdas.router.dispatch import Dispatch
 from lambdas.router.senders import Senders
 from lambdas.router.service import RouterService, TimeLimits
 from lambdas.router.span_recorder import span_recorder
-from lambdas.router.wiring import ALL, Channels, engine_in_force, patience_of
+from lambdas.router.wiring import Channels, engine_in_force, patience_of
 
 
 def service() -> QueueReader:
@@ -51,8 +51,7 @@ def service() -> QueueReader:
     )
 
     def schedule(queue: str) -> RetrySchedule:
-        channel = channels.source(queue)
-        return channel.retries(settings.priority if settings.source != ALL else channel.priority)
+        return channels.source(queue).retries(settings.priority)
 
     return QueueReader(router.process, schedule, patience)
 
