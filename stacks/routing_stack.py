@@ -18,10 +18,11 @@ from eventplane.ledger import TAP as TAP_FOLDER
 from eventplane.names import DOWNLINK, MONITOR
 from eventplane.replay import REPLAY
 from eventplane.resource_names import INGEST, LEDGER_QUEUE, URGENT_INGEST, has_queue
+from eventplane.settings import written
 from eventplane.topics import device_topic, urgent_rule
 from stacks.constructs.archive import allow_writing, find_archive
 from stacks.constructs.downlink import Downlink, uplink_interest
-from stacks.constructs.function_assets import ARCHIVE, ROUTER, dependencies_layer
+from stacks.constructs.function_assets import ARCHIVE, dependencies_layer
 from stacks.constructs.http_sink import webhook
 from stacks.constructs.presence_monitor import PresenceMonitor
 from stacks.constructs.python_function import PythonFunction
@@ -74,10 +75,9 @@ class RoutingStack(PlaneStack):
         if device_inbox is not None:
             self._downlink(device_inbox)
         self._way_in()
-        # What publishes a contract finds the deployment by these two (contract/publish.py).
+        # What publishes a contract finds the deployment by these (contract/publish.py).
         CfnOutput(self, "ContractVersion", value=contract.version)
-        name = environment.resource_name(f"{ROUTER}-{contract.device.name}")
-        CfnOutput(self, "DeviceRouterFunction", value=name)
+        CfnOutput(self, "Inboxes", value=written(targets.urls()))
         retired = [each.name for each in self._services.values() if each.retired]
         if has_downlink and not leads_down(contract.participants):
             # Its inbox goes with what reads it.

@@ -18,6 +18,9 @@ from eventplane.contract.reader import ContractError, Problem
 from eventplane.names import DOWNLINK
 from eventplane.records import NEW, Item, RecordError, RecordKind, Records, Tables
 
+CONTRACTS_TABLE: Final = "contracts"
+"""What the table is called, before `resource_name`."""
+
 KEY: Final = "id"
 """The table's partition key, a text."""
 

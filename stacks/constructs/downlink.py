@@ -14,6 +14,7 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from eventplane.contract import Contract
+from eventplane.contract.publication import CONTRACTS_TABLE
 from eventplane.contract.subscription_table import SUBSCRIPTIONS_TABLE
 from eventplane.downlink.table import INDEX, PENDING_INDEX, TABLE
 from eventplane.fleet import FLEET_TABLE
@@ -25,7 +26,7 @@ from stacks.constructs.python_function import PythonFunction
 from stacks.constructs.queues import allow_send, find_channel_dead_letters, find_queue
 from stacks.constructs.rules import topic_rule
 from stacks.constructs.schedule import Schedule
-from stacks.constructs.tables import CONTRACTS, allow_table
+from stacks.constructs.tables import allow_table
 from stacks.names import WORK, rule_name
 from stacks.plane_stack import environment_of
 from stacks.settings import FunctionSize
@@ -142,13 +143,13 @@ def uplink_interest(scope: Construct, outbox: sqs.IQueue, contract: Contract) ->
         contract=contract,
         size=environment.downlink.reconciler,
         statements=[
-            allow_table(holder, CONTRACTS, "GetItem"),
+            allow_table(holder, CONTRACTS_TABLE, "GetItem"),
             allow_table(holder, SUBSCRIPTIONS_TABLE, "Scan"),
             allow_table(holder, TABLE, "GetItem", "PutItem"),
             allow_send(outbox),
         ],
         settings=UplinkInterestSettings(
-            contracts_table=environment.resource_name(CONTRACTS),
+            contracts_table=environment.resource_name(CONTRACTS_TABLE),
             subscriptions_table=environment.resource_name(SUBSCRIPTIONS_TABLE),
             desired_table=environment.resource_name(TABLE),
             outbox_queue=outbox.queue_url,

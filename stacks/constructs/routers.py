@@ -15,19 +15,18 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from eventplane.contract import Contract, Priority
-from eventplane.contract.publication import written_channels
+from eventplane.contract.publication import CONTRACTS_TABLE, written_channels
 from eventplane.contract.subscription_table import SUBSCRIPTIONS_TABLE
 from eventplane.function_settings import ContractSettings, RouterSettings
 from eventplane.interest.table import INTEREST_TABLE
 from eventplane.ledger import CONTRACTS, LEDGER, TAP
-from eventplane.resource_names import has_queue, is_fifo
+from eventplane.resource_names import channel_url, has_queue, is_fifo
 from stacks.constructs.archive import allow_folders, allow_writing
 from stacks.constructs.function_assets import ROUTER
 from stacks.constructs.http_sink import allow_read_secret
 from stacks.constructs.permissions import accept_wildcard, allow
 from stacks.constructs.python_function import PythonFunction
 from stacks.constructs.queues import allow_send, find_queue
-from stacks.constructs.tables import CONTRACTS as CONTRACTS_TABLE
 from stacks.constructs.tables import allow_table
 from stacks.environment import Environment
 from stacks.plane_stack import charge_to, environment_of
@@ -52,9 +51,9 @@ class Targets(Construct):
 
     def __init__(self, scope: Construct, contract: Contract, ledger: sqs.IQueue, archive: s3.IBucket) -> None:
         super().__init__(scope, "Targets")
-        written = list(written_channels(contract))
-        self._elsewhere = [each for each in written if not has_queue(each)]
-        kinds = {(each.box, is_fifo(each)) for each in written if has_queue(each)}
+        self._written = list(written_channels(contract))
+        self._elsewhere = [each for each in self._written if not has_queue(each)]
+        kinds = {(each.box, is_fifo(each)) for each in self._written if has_queue(each)}
         self._queues = [
             find_queue(self, f"{box.capitalize()}{'Fifo' * fifo}", f"*-{box}", is_fifo=fifo)
             for box, fifo in sorted(kinds)
@@ -77,16 +76,23 @@ class Targets(Construct):
 
     def settings(self, source: str, priority: Priority) -> RouterSettings:
         """Return the settings of a function that routes what came over `source` at `priority`."""
-        environment = environment_of(self)
-        elsewhere = {each.address: environment.channel_url(each) for each in self._elsewhere}
         return RouterSettings(
-            **asdict(contract_settings(environment)),
+            **asdict(contract_settings(environment_of(self))),
             source=source,
             priority=priority,
-            queues={ALL: self._all.queue_url, **elsewhere},
+            queues={ALL: self._all.queue_url, **self._urls_elsewhere()},
             ledger_queue=self._ledger.queue_url,
             archive_bucket=self.archive.bucket_name,
         )
+
+    def urls(self) -> dict[str, str]:
+        """Return where routers write, by the address of the channel."""
+        queues = {each.address: channel_url(self._all.queue_url, each) for each in self._written}
+        return queues | self._urls_elsewhere()
+
+    def _urls_elsewhere(self) -> dict[str, str]:
+        environment = environment_of(self)
+        return {each.address: environment.channel_url(each) for each in self._elsewhere}
 
     def secrets(self) -> dict[str, str]:
         """Return the names of secrets of the protocols that carry inboxes, by environment variable."""
