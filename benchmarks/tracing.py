@@ -106,7 +106,7 @@ def _route(events: list[Envelope], spans: SpanRecorder | None) -> Callable[[], o
     """Routes a message with `events`."""
     contract, yes = load_contract(), _Yes()
     queues = {each.address: each.address for each in cloud_destinations(contract)}
-    engine = build_engine(contract, contract.device.outbox.address, queues, cpu_time=system.cpu_time)
+    engine = build_engine(contract, [contract.device.outbox.address], queues, cpu_time=system.cpu_time)
     router = RouterService(
         engine=lambda: engine,
         dispatch=Dispatch(yes, queues, system.threads),

@@ -1,7 +1,7 @@
 """Put a contract into force without a deployment: checked against what is deployed, and one at a time.
 
-The publisher needs `cloudformation:DescribeStacks`, `lambda:GetFunctionConfiguration`, and GetItem,
-PutItem and DeleteItem on the table. Nobody in the plane has the last two.
+The publisher needs `cloudformation:DescribeStacks`, and GetItem, PutItem and DeleteItem on the table. Nothing
+in the plane has the last two.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from eventplane.alarm_floor import floor_problems
 from eventplane.contract import Channel, Contract, Problem, Route, Transport
 from eventplane.contract.publication import (
+    CONTRACTS_TABLE,
     ContractTable,
     Head,
     cloud_destinations,
@@ -24,7 +25,8 @@ from eventplane.contract.publication import (
 )
 from eventplane.errors import EventPlaneError
 from eventplane.records import NEW, Tables
-from eventplane.settings import Settings, SettingsError
+from eventplane.resource_names import resource_name
+from eventplane.settings import Settings, SettingsError, variable_of
 from eventplane_aws.rules import DYNAMODB_ITEM
 
 
@@ -110,11 +112,10 @@ class Deployment:
 
 
 @dataclass(frozen=True)
-class _RouterVariables(Settings):
-    """The settings of a router that a publisher needs (`function_settings.RouterSettings` has them all)."""
+class _Outputs(Settings):
+    """What a publisher needs of the outputs of the routers' stack."""
 
-    queues: Mapping[str, str]
-    contracts_table: str
+    inboxes: Mapping[str, str]
 
 
 def find_deployment(name: str, clients: Any) -> Deployment:
@@ -122,9 +123,8 @@ def find_deployment(name: str, clients: Any) -> Deployment:
     try:
         stacks = clients("cloudformation").describe_stacks(StackName=f"eventplane-{name}-routing")["Stacks"]
         outputs = {each["OutputKey"]: each["OutputValue"] for each in stacks[0].get("Outputs", [])}
-        function = clients("lambda").get_function_configuration(FunctionName=outputs["DeviceRouterFunction"])
-        settings = _RouterVariables.read(function["Environment"]["Variables"])
-        return Deployment(outputs["ContractVersion"], settings.queues, settings.contracts_table)
+        inboxes = _Outputs.read({variable_of("inboxes"): outputs["Inboxes"]}).inboxes
+        return Deployment(outputs["ContractVersion"], inboxes, resource_name(name, CONTRACTS_TABLE))
     except (ClientError, BotoCoreError) as error:
         raise NotDeployedError(name, str(error)) from error
     except LookupError as error:

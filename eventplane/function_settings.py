@@ -29,7 +29,7 @@ class QueueSettings(Settings):
     """Settings of every function that a queue feeds."""
 
     source_queue: str
-    """The queue that feeds the function."""
+    """The queue that feeds the function; of one that several feed, with `*` for what their names end in."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,11 +128,11 @@ class RouterSettings(ContractSettings):
     """Settings of a router."""
 
     source: str
-    """The address of the channel that feeds the function."""
+    """The address of the channel that feeds the function; `*`: the outboxes of services, by their queues."""
     priority: Priority
-    """The priority of that channel."""
+    """The priority of what feeds the function."""
     queues: Mapping[str, str]
-    """The URL of each inbox by its address."""
+    """The URL of each inbox by its address; that of `*`, with `*` for the queue, is of all others."""
     ledger_queue: str
     """Where the router sends its decisions."""
     archive_bucket: str

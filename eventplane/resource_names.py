@@ -76,6 +76,11 @@ def has_queue(channel: Channel) -> bool:
     return channel.box != "inbox" or not channel.is_added_protocol
 
 
+def channel_url(pattern: str, channel: Channel) -> str:
+    """Return the URL of the queue that carries `channel`; `pattern` has `*` for what its name ends in."""
+    return pattern.replace("*", channel_queue(channel)) + FIFO_SUFFIX * is_fifo(channel)
+
+
 def is_fifo(channel: Channel) -> bool:
     """Whether a FIFO queue carries `channel`."""
     return channel.transport is Transport.SQS_FIFO

@@ -8,7 +8,7 @@ The settings of a function are declared once, written by the stacks, and read by
 - a number, a tuple, and any other dataclass as JSON,
 - a mapping of texts as JSON too: the names by the pattern of their texts, in which `*` is the name, with `-`
   for each `.`, as queues are called after addresses. AWS Lambda has 4 KB for all variables of a function, and
-  the URLs of a plane's queues differ in little else,
+  the URLs of a plane's queues differ in little else. What is named `*` is such a pattern itself,
 - `X | None` is left out where it is None; a variable that is not set gives the default of its field,
 - a field whose type is itself a `Settings` has its fields among the others.
 """
@@ -88,7 +88,7 @@ def _by_pattern(texts: Mapping[str, str]) -> dict[str, list[str]]:
     """Return the names of `texts` by pattern. Raises ValueError for a text that has a `*` already."""
     names: dict[str, list[str]] = {}
     for name, text in texts.items():
-        if _NAME in text:
+        if _NAME in text and name != _NAME:
             raise ValueError(f"{text!r} has a {_NAME}, which is the name in a pattern")
         before, found, after = text.rpartition(_in_pattern(name))
         names.setdefault(before + (_NAME if found else "") + after, []).append(name)

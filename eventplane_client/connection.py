@@ -327,8 +327,9 @@ def _conversations(
     on_notice: Listener,
 ) -> Conversations:
     """Who asks knows by the contract who handles an event; who does not ask needs none."""
+    from eventplane.contract.publication import CONTRACTS_TABLE
     from eventplane_client.aws import aws_client
-    from eventplane_client.contract_in_force import CONTRACTS_TABLE, ContractInForce
+    from eventplane_client.contract_in_force import ContractInForce
 
     if contract is None:
         return NoConversations("it is missing", "name the file of the compiled contract that is deployed")

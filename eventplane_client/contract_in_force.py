@@ -24,9 +24,6 @@ from eventplane_client.aws import unavailable
 from eventplane_client.errors import ClientSettingsError, UnavailableError
 from eventplane_client.system import SYSTEM, System
 
-CONTRACTS_TABLE: Final = "contracts"
-"""What the environment's table of published contracts is called, before `resource_name`."""
-
 REFRESH_S: Final = 5.0
 """How old what is known of the tables may be, seconds."""
 

@@ -133,7 +133,7 @@ def _certificate_rotation(scope: Construct, outbox: sqs.IQueue | None) -> None:
         folder=FOLDER,
         entry="rotation",
         size=ROTATION_SIZE,
-        source=queue,
+        sources=[queue],
         statements=[
             allow_table(holder, FLEET_TABLE, "GetItem", "PutItem"),
             allow_send(queue),

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from aws_cdk import CfnOutput
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from eventplane.contract import Contract, Forward, Participant, ParticipantKind, Priority
+from eventplane.contract import Contract, Forward, ParticipantKind, Priority
 from eventplane.contract.participants import leads_down
 from eventplane.function_settings import ArchiveWriterSettings, IngestErrorsSettings, LedgerWriterSettings
 from eventplane.ingest import RULE_SELECT
@@ -16,15 +18,16 @@ from eventplane.ledger import TAP as TAP_FOLDER
 from eventplane.names import DOWNLINK, MONITOR
 from eventplane.replay import REPLAY
 from eventplane.resource_names import INGEST, LEDGER_QUEUE, URGENT_INGEST, has_queue
+from eventplane.settings import written
 from eventplane.topics import device_topic, urgent_rule
 from stacks.constructs.archive import allow_writing, find_archive
 from stacks.constructs.downlink import Downlink, uplink_interest
-from stacks.constructs.function_assets import ARCHIVE, ROUTER, dependencies_layer
+from stacks.constructs.function_assets import ARCHIVE, dependencies_layer
 from stacks.constructs.http_sink import webhook
 from stacks.constructs.presence_monitor import PresenceMonitor
 from stacks.constructs.python_function import PythonFunction
 from stacks.constructs.queues import allow_send, find_channel_queue, find_queue
-from stacks.constructs.routers import Source, Targets, replay, router
+from stacks.constructs.routers import ALL, Source, Targets, replay, router
 from stacks.constructs.rules import device_policy, topic_rule
 from stacks.environment import Environment
 from stacks.names import INGEST_ERRORS, LIFECYCLE, RETIRED_OUTPUT, TAP, ingest_rule_name, pascal
@@ -32,7 +35,7 @@ from stacks.plane_stack import PlaneStack
 
 
 class RoutingStack(PlaneStack):
-    """One router for the devices and one for each cloud service's outbox, and what brings events to both."""
+    """The routers of devices and of cloud services, and what brings events to both."""
 
     def __init__(self, scope: Construct, environment: Environment, contract: Contract) -> None:
         super().__init__(scope, environment=environment, name="routing")
@@ -56,14 +59,15 @@ class RoutingStack(PlaneStack):
         device_inbox = (
             find_channel_queue(self, "DeviceInbox", contract.device.inbox) if has_downlink else None
         )
-        targets = self._targets(device_inbox)
+        ledger = find_queue(self, "LedgerQueue", LEDGER_QUEUE)
+        targets = Targets(self, contract, ledger, self._archive)
         for source in self._sources():
             router(self, source, targets, contract)
         for service in self._services.values():
             if service.inbox.webhook:
                 inbox, outbox = self._inboxes[service.name], self._outboxes[service.name]
                 webhook(self, service, inbox, outbox, self._archive, contract)
-        self._writers(targets.ledger)
+        self._writers(ledger)
         replay(self, find_queue(self, "ReplayQueue", REPLAY), targets, contract)
         if MONITOR in contract.participants:
             heartbeats, outbox = self._inboxes[MONITOR], self._outboxes[MONITOR]
@@ -71,10 +75,9 @@ class RoutingStack(PlaneStack):
         if device_inbox is not None:
             self._downlink(device_inbox)
         self._way_in()
-        # What publishes a contract finds the deployment by these two (contract/publish.py).
+        # What publishes a contract finds the deployment by these (contract/publish.py).
         CfnOutput(self, "ContractVersion", value=contract.version)
-        name = environment.resource_name(f"{ROUTER}-{contract.device.name}")
-        CfnOutput(self, "DeviceRouterFunction", value=name)
+        CfnOutput(self, "Inboxes", value=written(targets.urls()))
         retired = [each.name for each in self._services.values() if each.retired]
         if has_downlink and not leads_down(contract.participants):
             # Its inbox goes with what reads it.
@@ -83,65 +86,51 @@ class RoutingStack(PlaneStack):
             # Once this is deployed nothing writes to them any more (stacks/removal.py).
             CfnOutput(self, RETIRED_OUTPUT, value=",".join(retired))
 
-    def _targets(self, device_inbox: sqs.IQueue | None) -> Targets:
-        """Return what routers write to: inboxes and replies of services in use, and the devices' inbox."""
-        device = self._contract.device
-        written: dict[str, Participant] = {
-            id: each for id, each in self._services.items() if not each.retired
-        }
-        inboxes = {
-            each.inbox.address: self._inboxes[each.name]
-            for each in written.values()
-            if each.name in self._inboxes
-        }
-        inboxes |= {
-            each.replies.address: find_channel_queue(self, f"{id}Replies", each.replies)
-            for id, each in written.items()
-            if each.replies is not None
-        }
-        if device_inbox is not None and leads_down(self._contract.participants):
-            inboxes[device.inbox.address] = device_inbox
-        return Targets(
-            inboxes=inboxes,
-            elsewhere=[each.inbox for each in written.values() if each.name not in self._inboxes],
-            ledger=find_queue(self, "LedgerQueue", LEDGER_QUEUE),
-            archive=self._archive,
-        )
-
-    def _sources(self) -> list[Source]:
-        """Return what routers read: two lanes of the devices, and the outbox of each service."""
+    def _sources(self) -> Iterator[Source]:
+        """Yield what routers read: two lanes of the devices, urgent outboxes of services, and the others."""
         device, sizes = self._contract.device, self.plane
-        return [
+        yield from (
             Source(
                 id="Device",
                 name=device.name,
-                channel=device.outbox,
+                address=device.outbox.address,
                 priority=device.outbox.priority,
-                queue=self._ingest,
+                queues=[self._ingest],
                 size=sizes.device_router,
+                participant=device.name,
             ),
             Source(
                 id="DeviceUrgent",
                 name=f"{device.name}-urgent",
-                channel=device.outbox,
+                address=device.outbox.address,
                 priority=Priority.URGENT,
-                queue=self._urgent_ingest,
+                queues=[self._urgent_ingest],
                 size=sizes.urgent_router,
+                participant=device.name,
                 # What fails shows in the others first.
                 deploys_last=True,
             ),
-            *(
-                Source(
-                    id=id,
-                    name=each.name,
-                    channel=each.outbox,
-                    priority=each.outbox.priority,
-                    queue=self._outboxes[each.name],
-                    size=sizes.router,
-                )
-                for id, each in self._services.items()
-            ),
-        ]
+        )
+        shared = []
+        for id, service in self._services.items():
+            name, queue = service.name, self._outboxes[service.name]
+            if service.outbox.priority is not Priority.URGENT:
+                shared.append(queue)
+                continue
+            yield Source(
+                id=id,
+                name=name,
+                address=service.outbox.address,
+                priority=Priority.URGENT,
+                queues=[queue],
+                size=sizes.router,
+                participant=name,
+            )
+        if shared:
+            normal, size = Priority.NORMAL, sizes.router
+            yield Source(
+                id="Services", name="services", address=ALL, priority=normal, queues=shared, size=size
+            )
 
     def _writers(self, ledger: sqs.IQueue) -> None:
         """Make the functions that archive what devices sent, what routers decided, and their contracts.
@@ -161,7 +150,7 @@ class RoutingStack(PlaneStack):
             entry="tap",
             contract=self._contract,
             size=self.plane.archive_writer,
-            source=self._tap,
+            sources=[self._tap],
             statements=[
                 *allow_writing(writer, archive, [TAP_FOLDER, QUARANTINE]),
                 *([allow_send(traffic)] if traffic else []),
@@ -181,7 +170,7 @@ class RoutingStack(PlaneStack):
             entry="ledger",
             contract=self._contract,
             size=self.plane.ledger_writer,
-            source=ledger,
+            sources=[ledger],
             statements=allow_writing(writer, archive, [LEDGER, CONTRACTS]),
             settings=LedgerWriterSettings(archive.bucket_name),
         )
@@ -213,7 +202,7 @@ class RoutingStack(PlaneStack):
             contract=self._contract,
             size=self.plane.ingest_errors,
             metrics_service=INGEST_ERRORS,
-            source=errors,
+            sources=[errors],
             statements=[allow_send(*ways_in)],
             settings=IngestErrorsSettings(
                 ways_in=tuple(queue.queue_url for queue in ways_in),

@@ -51,9 +51,8 @@ class StateStack(PlaneStack):
         CfnOutput(self, id, value=value)
 
     def output_queue(self, id: str, queue: DurableQueue) -> None:
-        """Name a queue and its dead-letter queue."""
+        """Name a queue. Others are found by the names of these: a template has 200 outputs at most."""
         self.output(f"{id}Url", queue.queue.queue_url)
-        self.output(f"{id}DlqUrl", queue.dead_letters.queue_url)
 
 
 class ArchiveStack(StateStack):
@@ -178,8 +177,7 @@ class MessagingStack(StateStack):
         queue = queues.channel_queue(pair, "Outbox", outbox, self.plane.router.visibility)
         self.output_queue(f"{name}Outbox", queue)
         if participant.replies is not None:
-            replies = reply_queue(self, f"{name}Replies", participant.replies)
-            self.output(f"{name}RepliesUrl", replies.queue_url)
+            reply_queue(self, f"{name}Replies", participant.replies)
         if is_posted(participant):
             secret = webhook_secret(self, f"{name}Webhook", participant.name)
             self.output(f"{name}WebhookSecret", secret)

@@ -30,7 +30,7 @@ SENDER: Final = "carers"
 DEVICE_ROUTERS: Final = ("router-device", "router-device-urgent")
 DUE: Final = "downlink-due"
 METERED: Final = (
-    f"router-{SENDER}",
+    "router-services",
     *DEVICE_ROUTERS,
     "downlink-desired",
     "downlink-answers",

@@ -24,8 +24,8 @@ MAX_PARTICIPANT_NAME: Final = 26
 longest, `eventplane-<environment>-router-<device>-urgent`, and an environment has up to 12."""
 
 RESERVED_NAMES: Final = frozenset(
-    {"device", "device-inbox", "device-urgent", "ingest", "ingest-errors", "replay", "tables", "tap"}
-    | {"urgent-ingest"}
+    {"device", "device-inbox", "device-urgent", "ingest", "ingest-errors", "replay", "services", "tables"}
+    | {"tap", "urgent-ingest"}
 )
 """Names of the plane's own resources, which no cloud service can have."""
 

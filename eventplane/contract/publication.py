@@ -13,9 +13,13 @@ from typing import Final
 
 from eventplane.contract.compiler import load_compiled
 from eventplane.contract.model import Channel, Contract, ParticipantKind, Place, Route
+from eventplane.contract.participants import leads_down
 from eventplane.contract.reader import ContractError, Problem
 from eventplane.names import DOWNLINK
 from eventplane.records import NEW, Item, RecordError, RecordKind, Records, Tables
+
+CONTRACTS_TABLE: Final = "contracts"
+"""What the table is called, before `resource_name`."""
 
 KEY: Final = "id"
 """The table's partition key, a text."""
@@ -91,6 +95,15 @@ def cloud_destinations(contract: Contract) -> Iterator[Channel]:
     for service in contract.of_kind(ParticipantKind.CLOUD_SERVICE):
         if service.replies is not None:
             yield service.replies
+
+
+def written_channels(contract: Contract) -> Iterator[Channel]:
+    """Return the `cloud_destinations` that routers write to: those of participants in use."""
+    for channel in cloud_destinations(contract):
+        owner = contract.participants[channel.participant]
+        is_used = leads_down(contract.participants) if channel == contract.device.inbox else not owner.retired
+        if is_used:
+            yield channel
 
 
 def unserved(contract: Contract, queues: Collection[str]) -> list[Route]:

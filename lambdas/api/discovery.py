@@ -17,6 +17,7 @@ from eventplane.registry.build import build_registry
 from lambdas.api.errors import MEDIA_TYPE
 from lambdas.api.http import Request, Response, api_function, if_none_match_names, json_text, tag_of
 from lambdas.common.aws import tables
+from lambdas.common.contracts import bundled_contract
 from lambdas.common.queue_function import at_init
 from lambdas.router.active_contract import Unseen
 from lambdas.router.wiring import contract_in_force
@@ -149,7 +150,7 @@ def service() -> DiscoveryService:
     Raises `SettingsError`, and what `bundled_contract` raises.
     """
     settings = ContractSettings.read(os.environ)
-    return DiscoveryService(contract_in_force(settings, tables(), InForceRegistry).engine)
+    return DiscoveryService(contract_in_force(bundled_contract(), settings, tables(), InForceRegistry).engine)
 
 
 handle = api_function(service)

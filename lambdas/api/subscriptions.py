@@ -25,6 +25,7 @@ from lambdas.api.http import Request, Response, api_function, json_text
 from lambdas.api.subscription_service import Conditions, Consents, Found, SubscriptionService
 from lambdas.common.aws import OnDemand, tables
 from lambdas.common.clock import system_clock
+from lambdas.common.contracts import bundled_contract
 from lambdas.common.log import log_foreign, logger
 from lambdas.common.queue_function import at_init
 from lambdas.common.system import random_bytes
@@ -131,7 +132,7 @@ def service() -> SubscriptionsApi:
     """
     settings = SubscriptionsApiSettings.read(os.environ)
     store = tables()
-    in_force = contract_in_force(settings, store, _InForce)
+    in_force = contract_in_force(bundled_contract(), settings, store, _InForce)
 
     def contract() -> Contract:
         found = in_force.engine()

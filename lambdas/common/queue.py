@@ -33,7 +33,7 @@ class Invocation:
 
 @dataclass(frozen=True, slots=True)
 class QueueMessage:
-    """One message of the source queue.
+    """One message of the source queue, which is called `queue`.
 
     `sent_at_ms`, and `received_at_ms` for its first receive, in Unix milliseconds by the queue's clock;
     `attempt` counts from 1; `receipt` stands for this delivery of it; `group` is the message group in a FIFO
@@ -53,6 +53,7 @@ class QueueMessage:
     received_at_ms: int | None = None
     is_best_effort: bool = False
     present_ms: int | None = None
+    queue: str = ""
 
     def age_s(self, now_ms: int) -> float:
         """Return the seconds since its first attempt failed; 0 at that attempt."""
@@ -65,6 +66,7 @@ def read_messages(event: dict[str, Any]) -> list[QueueMessage]:
     """The messages of an SQS event."""
     return [
         QueueMessage(
+            queue=(queue := _queue(record)),
             id=record["messageId"],
             body=record["body"],
             sent_at_ms=int(record["attributes"]["SentTimestamp"]),
@@ -72,7 +74,7 @@ def read_messages(event: dict[str, Any]) -> list[QueueMessage]:
             receipt=record["receiptHandle"],
             received_at_ms=int(record["attributes"].get("ApproximateFirstReceiveTimestamp", 0)) or None,
             # In a standard queue a group only shares its capacity among senders, and nothing has an order.
-            group=record["attributes"].get("MessageGroupId") if _is_fifo(record) else None,
+            group=record["attributes"].get("MessageGroupId") if queue.endswith(FIFO_SUFFIX) else None,
             route=_hint(record, ROUTE),
             redrive=_hint(record, REDRIVEN),
             is_best_effort=_hint(record, GUARANTEE_HINT) == DeliveryGuarantee.BEST_EFFORT,
@@ -92,8 +94,8 @@ def read_rule_message(body: str) -> Any:
     return members if original is None else json.loads(original)
 
 
-def _is_fifo(record: dict[str, Any]) -> bool:
-    return str(record.get("eventSourceARN", "")).endswith(FIFO_SUFFIX)
+def _queue(record: dict[str, Any]) -> str:
+    return str(record.get("eventSourceARN", "")).rpartition(":")[2]
 
 
 def _hint(record: dict[str, Any], name: str) -> str | None:

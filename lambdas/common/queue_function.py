@@ -45,15 +45,20 @@ def at_init(wire: Callable[[], T]) -> _lru_cache_wrapper[T]:
     return wired
 
 
+def _routine(_: str) -> RetrySchedule:
+    return ROUTINE
+
+
 @dataclass(frozen=True, slots=True)
 class QueueReader:
-    """`process` handles a batch and returns the ids of the messages that have to come again, by `schedule`.
+    """`process` handles a batch and returns the ids of the messages that have to come again.
 
-    A mapping has the seconds of each. The call that sets them takes `patience`.
+    A mapping has the seconds of each, or else they come by the `schedule` of their queue. The call that sets
+    these takes `patience`.
     """
 
     process: Callable[[Sequence[QueueMessage], Invocation], Collection[str]]
-    schedule: RetrySchedule = ROUTINE
+    schedule: Callable[[str], RetrySchedule] = _routine
     patience: Patience = PATIENT
 
 
@@ -64,11 +69,17 @@ def queue_function(wire: Callable[[], QueueReader]) -> Handler:
     is the last statement of a handler's module. What `wire` raises ends the invocation.
     """
 
-    def wire_both() -> tuple[QueueReader, Redelivery]:
+    def wire_both() -> tuple[QueueReader, Callable[[str], Redelivery]]:
         reader = wire()
-        queue_url = QueueSettings.read(os.environ).source_queue
+        source_url = QueueSettings.read(os.environ).source_queue
         sqs, worst_call_ms = client("sqs", reader.patience), reader.patience.worst_call_ms
-        return reader, Redelivery(sqs, queue_url, chance, system_clock, reader.schedule, worst_call_ms)
+
+        @cache
+        def redelivery(queue: str) -> Redelivery:
+            url = f"{source_url.rpartition('/')[0]}/{queue}" if "*" in source_url else source_url
+            return Redelivery(sqs, url, chance, system_clock, reader.schedule(queue), worst_call_ms)
+
+        return reader, redelivery
 
     wired = at_init(wire_both)
 
@@ -81,6 +92,6 @@ def queue_function(wire: Callable[[], QueueReader]) -> Handler:
         remaining_ms = context.get_remaining_time_in_millis
         failed = reader.process(messages, Invocation(context.aws_request_id, remaining_ms))
         count(Metric.RETRIED, len(failed))
-        return redelivery.answer(messages, failed, remaining_ms)
+        return redelivery(messages[0].queue).answer(messages, failed, remaining_ms)
 
     return handle

@@ -15,6 +15,7 @@ from eventplane.reasons import Reason
 from lambdas.common.archive import Archive
 from lambdas.common.aws import client, tables
 from lambdas.common.clock import Clock, system_clock
+from lambdas.common.contracts import bundled_contract
 from lambdas.common.ledger import Ledger
 from lambdas.common.log import logger
 from lambdas.common.metrics import Metric, count
@@ -31,7 +32,7 @@ from lambdas.router.planner import Step
 from lambdas.router.report import tell
 from lambdas.router.senders import Senders
 from lambdas.router.service import LIMITS
-from lambdas.router.wiring import engine_in_force
+from lambdas.router.wiring import Channels, engine_in_force
 
 PORTION: Final = 500
 """Steps that are sent and recorded together. Ours: it bounds memory, and what an interruption repeats."""
@@ -110,14 +111,16 @@ def service() -> QueueReader:
     """
     settings = RouterSettings.read(os.environ)
     sqs, s3 = SqsSender(client("sqs")), client("s3")
-    senders = Senders.of(settings.queues.values(), dict.fromkeys(SCHEMES, sqs))
-    in_force = engine_in_force(settings, tables())
+    bundled = bundled_contract()
+    channels = Channels.of(settings, bundled)
+    in_force = engine_in_force(bundled, settings, tables(), channels)
     bucket = settings.archive_bucket
+    senders = Senders.of(channels.inboxes.values(), dict.fromkeys(SCHEMES, sqs))
     replay = ReplayService(
         engine=in_force.engine,
         orders=Orders(TapFiles(s3, bucket), Planners(s3, bucket, settings.source, cpu_time)),
-        dispatch=Dispatch(senders, settings.queues, threads),
-        inboxes=settings.queues,
+        dispatch=Dispatch(senders, channels.inboxes, threads),
+        inboxes=channels.inboxes,
         ledger=Ledger(sender=sqs, queue_url=settings.ledger_queue, archive=Archive(s3, bucket, random_bytes)),
         clock=system_clock,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -49,15 +49,19 @@ class Engine:
     planner: Planner
     lighter: Callable[[], Engine]
 
+    def of(self, source: str) -> Engine:
+        """Return the engine of what comes over the channel called `source`."""
+        return Engine(self.contract, self.planner.of(source), lambda: self.lighter().of(source))
+
 
 def build_engine(
     contract: Contract,
-    source: str,
+    sources: Sequence[str],
     inboxes: Collection[str],
     cpu_time: Callable[[], float],
     payload_s: float = MESSAGE_SECONDS,
 ) -> Engine:
-    """The engine of the router that `source` feeds and that can write to `inboxes`.
+    """The engine of the first of `sources`, which feed the router; it can write to `inboxes`.
 
     The payloads of a message may take `payload_s` of computing time, which `cpu_time` gives.
 
@@ -65,9 +69,11 @@ def build_engine(
     """
     for route in unserved(contract, inboxes):
         raise UnsupportedDestinationError(route.name, route.destination)
-    participant, _, _ = source.partition(".")
-    if participant not in contract.participants:
-        raise UnknownSourceError(contract.version, source)
+    for each in sources:
+        participant, _, _ = each.partition(".")
+        if participant not in contract.participants:
+            raise UnknownSourceError(contract.version, each)
+    source = sources[0]
 
     @cache
     def lighter() -> Engine:

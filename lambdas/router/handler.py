@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 
 from eventplane.function_settings import RouterSettings
+from eventplane.retries import RetrySchedule
 from lambdas.common.archive import Archive
 from lambdas.common.aws import OnDemand, client, tables
 from lambdas.common.clock import system_clock
+from lambdas.common.contracts import bundled_contract
 from lambdas.common.ledger import Ledger
 from lambdas.common.queue_function import QueueReader, queue_function
 from lambdas.common.sqs import SCHEMES, SqsSender
@@ -17,7 +19,7 @@ from lambdas.router.dispatch import Dispatch
 from lambdas.router.senders import Senders
 from lambdas.router.service import RouterService, TimeLimits
 from lambdas.router.span_recorder import span_recorder
-from lambdas.router.wiring import engine_in_force, patience_of
+from lambdas.router.wiring import Channels, engine_in_force, patience_of
 
 
 def service() -> QueueReader:
@@ -27,14 +29,17 @@ def service() -> QueueReader:
     """
     settings = RouterSettings.read(os.environ)
     patience, payload_s = patience_of(settings.priority)
-    in_force = engine_in_force(settings, tables(), payload_s)
+    bundled = bundled_contract()
+    channels = Channels.of(settings, bundled)
+    in_force = engine_in_force(bundled, settings, tables(), channels, payload_s)
     engines = BoundedLook(in_force, threads, monotonic)
     engines.engine()
     sqs = SqsSender(client("sqs", patience))
-    senders = Senders.of(settings.queues.values(), dict.fromkeys(SCHEMES, sqs))
+    senders = Senders.of(channels.inboxes.values(), dict.fromkeys(SCHEMES, sqs))
     router = RouterService(
         engine=engines.engine,
-        dispatch=Dispatch(senders, settings.queues, threads),
+        source=lambda queue: channels.source(queue).address,
+        dispatch=Dispatch(senders, channels.inboxes, threads),
         ledger=Ledger(
             sender=sqs,
             queue_url=settings.ledger_queue,
@@ -44,7 +49,10 @@ def service() -> QueueReader:
         limits=TimeLimits.of(patience, payload_s),
         spans=span_recorder(settings.tracing, patience, threads, monotonic),
     )
-    schedule = in_force.bundled.channel(settings.source).retries(settings.priority)
+
+    def schedule(queue: str) -> RetrySchedule:
+        return channels.source(queue).retries(settings.priority)
+
     return QueueReader(router.process, schedule, patience)
 
 

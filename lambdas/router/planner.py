@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
@@ -90,10 +91,19 @@ class Planner:
         self._rights = SendingRights(contract)
         self._payloads = PayloadCheck(contract, cpu_time, payload_s)
         self._ordered = OrderedInboxes(contract)
-        self._channel: Channel = contract.channel(source)
-        kind = contract.participants[self._channel.participant].kind
-        self._has_frames = kind is ParticipantKind.DEVICE
+        self._set_source(source)
         self._down = contract.device.inbox.address
+
+    def _set_source(self, source: str) -> None:
+        self._channel: Channel = self._contract.channel(source)
+        kind = self._contract.participants[self._channel.participant].kind
+        self._has_frames = kind is ParticipantKind.DEVICE
+
+    def of(self, source: str) -> Planner:
+        """Return the planner of what comes over the channel called `source`; the two share their filters."""
+        planner = copy(self)
+        planner._set_source(source)  # noqa: SLF001 - of a copy of its own
+        return planner
 
     def plan(
         self, message: QueueMessage, now_ms: int, *, is_replay: bool = False, ends_ms: int | None = None

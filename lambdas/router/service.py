@@ -73,8 +73,10 @@ LIMITS: Final = TimeLimits.of(PATIENT, PAYLOAD_SECONDS)
 
 @dataclass(slots=True, kw_only=True)
 class RouterService:
-    """Routes what comes over one channel. Keeps nothing between two calls that it needs: only the contract in
-    force, and what it delivered of messages that come again.
+    """Routes what comes over one channel, or over the one that `source` tells by the queue of a batch.
+
+    Keeps nothing between two calls that it needs: only the contract in force, and what it delivered of
+    messages that come again.
 
     While the contract in force has not been seen, every message comes again; its urgent events are sent at
     once all the same, by the contract at hand, and decided again later by the one in force.
@@ -84,6 +86,7 @@ class RouterService:
     dispatch: Dispatch
     ledger: Ledger
     clock: Clock
+    source: Callable[[str], str] | None = None
     limits: TimeLimits = LIMITS
     spans: SpanRecorder | None = None
     _queue_clock: QueueClock = field(init=False)
@@ -98,10 +101,13 @@ class RouterService:
         """
         began_ms = self.clock()
         self._compare_clocks(messages)
-        engine = self.engine()
-        if isinstance(engine, Unseen):
+        found = self.engine()
+        engine = found.engine if isinstance(found, Unseen) else found
+        if self.source is not None:
+            engine = engine.of(self.source(messages[0].queue))
+        if isinstance(found, Unseen):
             count(Metric.CONTRACT_UNSEEN, len(messages))
-            facts = self._route_urgent(engine.engine, messages, invocation.remaining_ms)
+            facts = self._route_urgent(engine, messages, invocation.remaining_ms)
             failed = {message.id for message in messages}
         else:
             facts, failed = self._route(engine, messages, invocation.remaining_ms)

@@ -2,37 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Final, Self
 
-from eventplane.contract import Contract, Priority
-from eventplane.contract.publication import ContractTable
+from eventplane.contract import Channel, Contract, ParticipantKind, Priority
+from eventplane.contract.publication import ContractTable, written_channels
 from eventplane.contract.subscription_table import SubscriptionTable
 from eventplane.function_settings import ContractSettings, RouterSettings
 from eventplane.interest.table import InterestTable
 from eventplane.records import Tables
+from eventplane.resource_names import channel_url
 from lambdas.common.aws import PATIENT, QUICK, Patience
 from lambdas.common.clock import system_clock
-from lambdas.common.contracts import bundled_contract
 from lambdas.common.log import log_foreign
 from lambdas.common.system import cpu_time
 from lambdas.router import engine
 from lambdas.router.active_contract import ActiveContract, Engine
 from lambdas.router.payload import MESSAGE_SECONDS, URGENT_MESSAGE_SECONDS
 
+ALL: Final = "*"
+"""In settings of a router: its sources are the outboxes of services; an inbox has the URL of this one."""
+
 
 def contract_in_force(
+    bundled: Contract,
     settings: ContractSettings,
     tables: Tables,
     build: Callable[[Contract], Engine],
     queues: Collection[str] | None = None,
 ) -> ActiveContract[Engine]:
-    """What `build` makes of the contract in force, which `tables` tell.
+    """What `build` makes of the contract in force, which `tables` tell; `bundled` is the one with the code.
 
     `queues` are the inboxes, by their address, that it can lead to; None where nobody writes to them.
-    Raises what `build` raises of the contract that came with the code.
+    Raises what `build` raises of `bundled`.
     """
     return ActiveContract(
-        bundled=bundled_contract(),
+        bundled=bundled,
         build=build,
         table=ContractTable(tables, settings.contracts_table),
         subscriptions=SubscriptionTable(tables, settings.subscriptions_table, log_foreign),
@@ -43,18 +49,51 @@ def contract_in_force(
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Channels:
+    """The channels of a router: its `sources` by their queues, and the URL of each inbox by its address.
+
+    A lone source stands under "", whatever queue feeds it.
+    """
+
+    sources: Mapping[str, Channel]
+    inboxes: Mapping[str, str]
+
+    @classmethod
+    def of(cls, settings: RouterSettings, contract: Contract) -> Self:
+        """Return those that `settings` mean, in the `contract` that came with the code."""
+        inboxes = dict(settings.queues)
+        if pattern := inboxes.pop(ALL, None):
+            others = {each.address: channel_url(pattern, each) for each in written_channels(contract)}
+            inboxes = others | inboxes
+        if settings.source != ALL or pattern is None:
+            return cls({"": contract.channel(settings.source)}, inboxes)
+        outboxes = (each.outbox for each in contract.of_kind(ParticipantKind.CLOUD_SERVICE))
+        sources = {channel_url(pattern, each).rpartition("/")[2]: each for each in outboxes}
+        return cls(sources, inboxes)
+
+    def source(self, queue: str) -> Channel:
+        """Return what the messages of the queue of that name came over."""
+        return self.sources.get(queue) or self.sources[""]
+
+
 def engine_in_force(
-    settings: RouterSettings, tables: Tables, payload_s: float = MESSAGE_SECONDS
+    bundled: Contract,
+    settings: RouterSettings,
+    tables: Tables,
+    channels: Channels,
+    payload_s: float = MESSAGE_SECONDS,
 ) -> ActiveContract[engine.Engine]:
-    """The router's engine of the contract in force. Raises as `contract_in_force` does.
+    """The router's engine of the contract in force. Raises what `build_engine` raises of the `bundled` one.
 
     The payloads of a message may take `payload_s` of computing time.
     """
+    sources = [each.address for each in channels.sources.values()]
 
     def build(contract: Contract) -> engine.Engine:
-        return engine.build_engine(contract, settings.source, settings.queues, cpu_time, payload_s)
+        return engine.build_engine(contract, sources, channels.inboxes, cpu_time, payload_s)
 
-    return contract_in_force(settings, tables, build, settings.queues)
+    return contract_in_force(bundled, settings, tables, build, channels.inboxes)
 
 
 def patience_of(priority: Priority) -> tuple[Patience, float]:

@@ -124,7 +124,7 @@ class ContractFile:
             self._seen = text
             try:
                 self._engine = build_engine(
-                    load_compiled(text, str(self._path)), _SOURCE, self._inboxes, cpu_time=system.cpu_time
+                    load_compiled(text, str(self._path)), [_SOURCE], self._inboxes, cpu_time=system.cpu_time
                 )
             except ContractError:
                 if self._engine is None:

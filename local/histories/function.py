@@ -22,6 +22,7 @@ class Function:
 
     Its `size` says how many and how long. What its window holds back is in flight meanwhile. The chain of an
     invocation is that of its first message. AWS Lambda ends a long one, but for a function that `may_recur`.
+    One that several queues feed has one of these for each mapping, which share the `idle` processes.
     """
 
     def __init__(
@@ -33,6 +34,7 @@ class Function:
         size: FunctionSize,
         *,
         may_recur: bool = False,
+        idle: list[tuple[int, Any]] | None = None,
     ) -> None:
         self.size = size
         self.may_recur = may_recur
@@ -42,7 +44,7 @@ class Function:
         self._cloud = cloud
         self._queue = queue
         self._wire = wire
-        self._idle: list[tuple[int, Any]] = []
+        self._idle = [] if idle is None else idle
         self._running = 0
         self._looks_at: float | None = None
         cloud.sqs.readers[queue.rpartition("/")[2]] = self
@@ -116,7 +118,7 @@ class Function:
             return
         # What a thread began outlives its invocation; a process that ended in it takes no other.
         deaths = cloud.weather.deaths[self.name]
-        self._idle = [each for each in self._idle if each[0] == deaths]
+        self._idle[:] = [each for each in self._idle if each[0] == deaths]
         process = self._idle.pop()[1] if self._idle else self._wire(self.name)
         deadline_s = engine.now_s + self.size.timeout_s
         task = engine.task
@@ -127,7 +129,7 @@ class Function:
             {
                 "messageId": each["MessageId"],
                 "receiptHandle": each["ReceiptHandle"],
-                "eventSourceARN": self._queue,
+                "eventSourceARN": f"arn:aws:sqs:::{self._queue.rpartition('/')[2]}",
                 "body": each["Body"],
                 "attributes": each["Attributes"],
                 "messageAttributes": {
@@ -174,7 +176,7 @@ class Function:
             self._queue,
             cloud.weather.share,
             lambda: cloud.engine.now_ms,
-            reader.schedule,
+            reader.schedule(batch[0].queue),
             patience.worst_call_ms,
         )
         return redelivery.answer(batch, failed, remaining_ms)

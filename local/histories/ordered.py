@@ -12,14 +12,14 @@ from eventplane.contract import Contract, compile_contract, contract_document
 from eventplane.envelope import Envelope, write_event
 from eventplane.sqs_binding import to_message
 from local.histories.cloud import Cloud
-from local.histories.story import ORDERED_INBOX, WATCH, Decision, Story
+from local.histories.story import ORDERED_INBOX, SERVICES_ROUTER, WATCH, Decision, Story
 
 ROUND: Final = "org.eventplane.round.v1"
 AGAIN_S: Final = 2.0
 """How long the watch waits before it sends again what SQS did not take."""
 
 _SHARE: Final = 0.3
-_PROGRAMS: Final = (f"router-{WATCH}", f"{WATCH}-0", f"{WATCH}-1", f"{ORDERED_INBOX}-0", f"{ORDERED_INBOX}-1")
+_PROGRAMS: Final = (SERVICES_ROUTER, f"{WATCH}-0", f"{WATCH}-1", f"{ORDERED_INBOX}-0", f"{ORDERED_INBOX}-1")
 
 
 @cache

@@ -81,15 +81,18 @@ DOWN: Final = ("threshold", "message")
 LED_AT_HOME: Final = ("org.eventplane.activity.motion.v1", "org.eventplane.health.reading.v1")
 """Types for which a contract that is sent to a home has a route more there."""
 
+SERVICES_ROUTER: Final = "router-services"
+"""The function that reads the outboxes of all services."""
+
 AREAS: Final = (
     ("router-ingest", "router-urgent", "tap", "ledger"),
-    ("recorder", "heartbeats", "timers", "presence-reconciler", "router-presence-monitor"),
-    ("router-carers", "desired", "answers", "due", "downlink-reconciler"),
+    ("recorder", "heartbeats", "timers", "presence-reconciler", SERVICES_ROUTER),
+    (SERVICES_ROUTER, "desired", "answers", "due", "downlink-reconciler"),
     ("alarm-centre-0", "alarm-centre-1", "care-analytics-0", "care-analytics-1", "family-app-0",
      "family-app-1"),
     ("subscribers", "subscriptions-api", "care-analytics-administrator", "family-app-administrator",
      "carers-administrator"),
-    ("operator", "replay", "router-operations", "router-ingest"),
+    ("operator", "replay", SERVICES_ROUTER, "router-ingest"),
 )  # fmt: skip
 """The programs that work on one thing: in a story those of one area fail, so that failures meet."""
 

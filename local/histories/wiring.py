@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from functools import lru_cache, partial
 from typing import Any, Final
@@ -57,10 +57,11 @@ from lambdas.router.engine import Engine as RoutingEngine
 from lambdas.router.engine import build_engine
 from lambdas.router.payload import MESSAGE_SECONDS
 from lambdas.router.service import RouterService, TimeLimits
-from lambdas.router.wiring import patience_of
+from lambdas.router.wiring import Channels, patience_of
 from local.histories.cloud import BUCKET, KEYS, PLANE, Cloud, inbox_arn
 from local.histories.endpoints import EndpointConnection
 from local.histories.function import Function
+from local.histories.story import SERVICES_ROUTER as SERVICES
 from local.histories.threads import TaskThreads
 from stacks.settings import ROTATION_SIZE
 
@@ -77,9 +78,11 @@ SETTLES_S: Final = {CONNECTED: LIMITS.connected_after_s, DISCONNECTED: LIMITS.di
 
 
 @lru_cache(maxsize=64)
-def _engine(contract: Contract, source: str, inboxes: tuple[str, ...], payload_s: float) -> RoutingEngine:
+def _engine(
+    contract: Contract, sources: tuple[str, ...], inboxes: tuple[str, ...], payload_s: float
+) -> RoutingEngine:
     """Build what the simulated processes share: its schemas alone take a fifth of a second."""
-    return build_engine(contract, source, inboxes, lambda: 0.0, payload_s)
+    return build_engine(contract, sources, inboxes, lambda: 0.0, payload_s)
 
 
 class Wiring:
@@ -95,14 +98,16 @@ class Wiring:
         """Start the functions and their schedules."""
         contract = self._contract
         cloud, uplink = self._cloud, contract.device.outbox
-        router = partial(self._router, source=uplink, priority=uplink.priority)
-        urgent = partial(self._router, source=uplink, priority=Priority.URGENT)
+        router = partial(self._router, sources={"": uplink}, priority=uplink.priority)
+        urgent = partial(self._router, sources={"": uplink}, priority=Priority.URGENT)
         Function(cloud, "router-ingest", cloud.ingest, router, PLANE.device_router, may_recur=True)
         Function(cloud, "router-urgent", cloud.urgent, urgent, PLANE.urgent_router, may_recur=True)
-        for name, queue in cloud.outboxes.items():
-            source = contract.participants[name].outbox
-            router = partial(self._router, source=source, priority=source.priority)
-            Function(cloud, f"router-{name}", queue, router, PLANE.router, may_recur=True)
+        outboxes = {queue: contract.participants[name].outbox for name, queue in cloud.outboxes.items()}
+        sources = {queue.rpartition("/")[2]: each for queue, each in outboxes.items()}
+        shared = partial(self._router, sources=sources, priority=Priority.NORMAL)
+        processes: list[tuple[int, QueueReader]] = []
+        for queue in outboxes:
+            Function(cloud, SERVICES, queue, shared, PLANE.router, may_recur=True, idle=processes)
         Function(cloud, "tap", cloud.tap, self._tap, PLANE.archive_writer)
         Function(cloud, "ledger", cloud.ledger, self._ledger_writer, PLANE.ledger_writer)
         presence, downlink = PLANE.presence, PLANE.downlink.reader
@@ -130,12 +135,14 @@ class Wiring:
 
         self._engine.every(60.0, run, first_s=60.0)
 
-    def _in_force(self, program: str, source: str, payload_s: float) -> ActiveContract[RoutingEngine]:
+    def _in_force(
+        self, program: str, sources: tuple[str, ...], payload_s: float
+    ) -> ActiveContract[RoutingEngine]:
         """Return how a router reads the contract in force."""
         tables = self._cloud.tables(program)
         return ActiveContract(
             bundled=self._contract,
-            build=partial(_engine, source=source, inboxes=(*self._cloud.inboxes,), payload_s=payload_s),
+            build=partial(_engine, sources=sources, inboxes=(*self._cloud.inboxes,), payload_s=payload_s),
             table=ContractTable(tables, "contracts"),
             subscriptions=self._subscriptions(tables),
             interest=interest_table.InterestTable(tables, "interest", log_foreign),
@@ -150,21 +157,27 @@ class Wiring:
         ledger = Ledger(sender=sender, queue_url=self._cloud.ledger, archive=archive)
         return Dispatch(sender, self._cloud.inboxes, TaskThreads(self._engine, program)), ledger
 
-    def _router(self, program: str, source: Channel, priority: Priority) -> QueueReader:
+    def _router(self, program: str, sources: Mapping[str, Channel], priority: Priority) -> QueueReader:
+        channels = Channels(sources, self._cloud.inboxes)
         patience, payload_s = patience_of(priority)
         dispatch, ledger = self._sending(program, patience)
-        in_force = self._in_force(program, source.address, payload_s)
+        in_force = self._in_force(program, tuple(each.address for each in sources.values()), payload_s)
         look = BoundedLook(in_force, TaskThreads(self._engine, program), lambda: self._engine.now_s)
         limits = TimeLimits.of(patience, payload_s)
         router = RouterService(
-            engine=look.engine, dispatch=dispatch, ledger=ledger, clock=self._clock, limits=limits
+            engine=look.engine,
+            dispatch=dispatch,
+            ledger=ledger,
+            clock=self._clock,
+            source=lambda queue: channels.source(queue).address,
+            limits=limits,
         )
-        return QueueReader(router.process, source.retries(priority), patience)
+        return QueueReader(router.process, lambda queue: channels.source(queue).retries(priority), patience)
 
     def _replay(self, program: str) -> QueueReader:
         s3, source = self._cloud.client(program, "s3"), self._contract.device.outbox.address
         dispatch, ledger = self._sending(program, PATIENT)
-        in_force = self._in_force(program, source, MESSAGE_SECONDS)
+        in_force = self._in_force(program, (source,), MESSAGE_SECONDS)
         replay = ReplayService(
             engine=in_force.engine,
             orders=Orders(TapFiles(s3, BUCKET), Planners(s3, BUCKET, source, lambda: 0.0)),

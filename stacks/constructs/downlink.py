@@ -14,6 +14,7 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from eventplane.contract import Contract
+from eventplane.contract.publication import CONTRACTS_TABLE
 from eventplane.contract.subscription_table import SUBSCRIPTIONS_TABLE
 from eventplane.downlink.table import INDEX, PENDING_INDEX, TABLE
 from eventplane.fleet import FLEET_TABLE
@@ -25,7 +26,7 @@ from stacks.constructs.python_function import PythonFunction
 from stacks.constructs.queues import allow_send, find_channel_dead_letters, find_queue
 from stacks.constructs.rules import topic_rule
 from stacks.constructs.schedule import Schedule
-from stacks.constructs.tables import CONTRACTS, allow_table
+from stacks.constructs.tables import allow_table
 from stacks.names import WORK, rule_name
 from stacks.plane_stack import environment_of
 from stacks.settings import FunctionSize
@@ -62,13 +63,13 @@ class Downlink(Construct):
         settings = environment.downlink
         fleet = [allow_table(self, FLEET_TABLE, "BatchGetItem", "GetItem", "Scan")]
         due = allow_table(self, TABLE, "Query", index=INDEX)
-        self._function("Desired", settings.reader, inbox, [*fleet, allow_send(inbox)])
-        self._function("Answers", settings.reader, answers)
-        self._function("Due", settings.reader, self._work, fleet)
+        self._function("Desired", settings.reader, [inbox], [*fleet, allow_send(inbox)])
+        self._function("Answers", settings.reader, [answers])
+        self._function("Due", settings.reader, [self._work], fleet)
         reconciler = self._function(
             "Reconciler",
             settings.reconciler,
-            None,
+            [],
             [allow_table(self, FLEET_TABLE, "GetItem"), due],
         )
         Schedule(
@@ -94,7 +95,7 @@ class Downlink(Construct):
         self,
         id: str,
         size: FunctionSize,
-        source: sqs.IQueue | None,
+        sources: Sequence[sqs.IQueue],
         statements: Sequence[iam.PolicyStatement] = (),
     ) -> lambda_.IFunction:
         environment = environment_of(self)
@@ -106,7 +107,7 @@ class Downlink(Construct):
             entry=id.lower(),
             contract=self._contract,
             size=size,
-            source=source,
+            sources=sources,
             statements=[
                 allow_table(self, TABLE, "GetItem", "PutItem", "DeleteItem", "Query"),
                 allow_table(self, TABLE, "Query", index=PENDING_INDEX),
@@ -142,13 +143,13 @@ def uplink_interest(scope: Construct, outbox: sqs.IQueue, contract: Contract) ->
         contract=contract,
         size=environment.downlink.reconciler,
         statements=[
-            allow_table(holder, CONTRACTS, "GetItem"),
+            allow_table(holder, CONTRACTS_TABLE, "GetItem"),
             allow_table(holder, SUBSCRIPTIONS_TABLE, "Scan"),
             allow_table(holder, TABLE, "GetItem", "PutItem"),
             allow_send(outbox),
         ],
         settings=UplinkInterestSettings(
-            contracts_table=environment.resource_name(CONTRACTS),
+            contracts_table=environment.resource_name(CONTRACTS_TABLE),
             subscriptions_table=environment.resource_name(SUBSCRIPTIONS_TABLE),
             desired_table=environment.resource_name(TABLE),
             outbox_queue=outbox.queue_url,

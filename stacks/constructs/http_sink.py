@@ -65,7 +65,7 @@ def webhook(
         contract=contract,
         size=environment.webhook,
         metrics_service=URGENT_HTTP_SINK if service.inbox.priority is Priority.URGENT else None,
-        source=inbox,
+        sources=[inbox],
         statements=sink.statements,
         settings=WebhookSettings(
             **sink.settings,
@@ -96,7 +96,7 @@ def subscribers(scope: Construct, archive: s3.IBucket, contract: Contract) -> No
         entry="subscribers",
         contract=contract,
         size=environment.webhook,
-        source=inbox,
+        sources=[inbox],
         statements=[*sink.statements, allow_table(holder, SUBSCRIPTIONS_TABLE, "Scan")],
         settings=SubscribersSettings(
             **sink.settings,

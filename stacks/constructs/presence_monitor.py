@@ -70,14 +70,14 @@ class PresenceMonitor(Construct):
             PresenceSource.HEARTBEATS: heartbeats,
         }.items():
             recorder = RecorderSettings(**shared, source=source)
-            self._function(source.capitalize(), "recorder", recorder, settings.recorder, source=queue)
+            self._function(source.capitalize(), "recorder", recorder, settings.recorder, sources=[queue])
         judge = PresenceJudgeSettings(**shared, outbox_queue=outbox.queue_url)
         self._function(
             "Timers",
             "timers",
             judge,
             settings.timers,
-            source=self._timers,
+            sources=[self._timers],
             is_fed=settings.is_active,
             outbox=[outbox],
             # A device has one timer; with a heartbeat a day its deadline is 432 delays of SQS away.
@@ -103,7 +103,7 @@ class PresenceMonitor(Construct):
         settings: Settings,
         size: FunctionSize,
         *,
-        source: sqs.IQueue | None = None,
+        sources: Sequence[sqs.IQueue] = (),
         is_fed: bool = True,
         statements: Sequence[iam.PolicyStatement] = (),
         outbox: Sequence[sqs.IQueue] = (),
@@ -117,7 +117,7 @@ class PresenceMonitor(Construct):
             entry=entry,
             contract=self._contract,
             size=size,
-            source=source,
+            sources=sources,
             is_fed=is_fed,
             statements=[
                 allow_table(self, PRESENCE_TABLE, "BatchGetItem", "GetItem", "PutItem"),

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from aws_cdk import Duration, Stack
+from aws_cdk import Duration, Names, Stack
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
-from aws_cdk import aws_lambda_event_sources as event_sources
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
@@ -17,6 +16,7 @@ from eventplane.settings import Settings
 from stacks.constructs.function_assets import RUNTIME, architecture, dependencies_layer, function_code
 from stacks.constructs.log_group import log_group
 from stacks.constructs.permissions import accept, allow, allow_key, needs_key, service_role
+from stacks.constructs.queues import allow_receive, find_queue
 from stacks.constructs.rollout import Rollout
 from stacks.environment import Environment
 from stacks.plane_stack import environment_of
@@ -24,9 +24,9 @@ from stacks.settings import FunctionSize, TracingSettings
 
 
 class PythonFunction(Construct):
-    """`handle` of `lambdas/<folder>/<entry>.py`, run on the messages of `source`, or when somebody calls it.
+    """`handle` of `lambdas/<folder>/<entry>.py`, run on the messages of `sources`, or when somebody calls it.
 
-    It may read its queue, write its log, and do what `statements` allow. Its code brings the `contract`, if
+    It may read its queues, write its log, and do what `statements` allow. Its code brings the `contract`, if
     it needs one. It is told its `settings` and further `variables`; one that `draws_spans` is told where to.
     The messages of one that is not `is_fed` wait until somebody enables the mapping. Its metrics are those of
     `metrics_service`: of all functions of a `folder` together, unless named.
@@ -45,7 +45,7 @@ class PythonFunction(Construct):
         entry: str = "handler",
         contract: Contract | None = None,
         size: FunctionSize,
-        source: sqs.IQueue | None = None,
+        sources: Sequence[sqs.IQueue] = (),
         statements: Sequence[iam.PolicyStatement] = (),
         settings: Settings,
         variables: Mapping[str, str] | None = None,
@@ -60,17 +60,16 @@ class PythonFunction(Construct):
         self.metrics_service = metrics_service or folder
         function_name = environment.resource_name(name)
         log = log_group(self, "Log", f"/aws/lambda/{function_name}")
-        own = [*statements]
-        if source is not None and environment.is_emulated:
-            # AWS asks for what the mapping is granted; the emulator asks for what was called.
-            own.append(allow(["sqs:ChangeMessageVisibilityBatch"], [source.queue_arn]))
-        if source is not None or needs_key(statements):
+        own = [*statements, allow(["logs:CreateLogStream", "logs:PutLogEvents"], [log.log_group_arn])]
+        if sources:
+            own.append(allow_receive(*sources))
+        if sources or needs_key(statements):
             own += allow_key(self)
         tracing = environment.tracing if draws_spans else None
         told = {
             # In logs and spans, and in metrics; with the environment, as an account may have several.
             "POWERTOOLS_SERVICE_NAME": function_name,
-            **(QueueSettings(source.queue_url).variables() if source is not None else {}),
+            **(QueueSettings(self._url(sources)).variables() if sources else {}),
             **MetricsSettings(environment.resource_name(self.metrics_service)).variables(),
             # botocore looks for credentials elsewhere first otherwise, and waits for it.
             "AWS_EC2_METADATA_DISABLED": "true",
@@ -79,7 +78,6 @@ class PythonFunction(Construct):
             **(variables or {}),
         }
         role = service_role(self, "Role", service="lambda", statements=own)
-        log.grant_write(role)
         function = lambda_.Function(
             self,
             "Function",
@@ -109,11 +107,15 @@ class PythonFunction(Construct):
             self.function = Rollout.of(self).release(
                 function,
                 name=function_name,
-                retries_of=function_name if source is not None else None,
+                retries_of=function_name if sources else None,
                 is_last=deploys_last,
             )
-        if source is not None:
-            self._feed(source, size, is_fed)
+        for each in sources:
+            self._feed(each, size, is_fed)
+
+    def _url(self, sources: Sequence[sqs.IQueue]) -> str:
+        """Return the URL of the one that feeds it, or the pattern of their URLs."""
+        return sources[0].queue_url if len(sources) == 1 else find_queue(self, "Sources", "*").queue_url
 
     @staticmethod
     def _description(size: FunctionSize) -> str | None:
@@ -137,15 +139,15 @@ class PythonFunction(Construct):
         return [lambda_.LayerVersion.from_layer_version_arn(self, "Collector", tracing.collector_layer)]
 
     def _feed(self, source: sqs.IQueue, size: FunctionSize, is_fed: bool) -> None:
-        self.function.add_event_source(
-            event_sources.SqsEventSource(
-                source,
-                batch_size=size.batch_size,
-                max_batching_window=Duration.seconds(size.batch_window_s) if size.batch_window_s else None,
-                max_concurrency=size.max_concurrency,
-                report_batch_item_failures=True,
-                enabled=is_fed,
-            )
+        # Not as an event source, which would put what it grants into a policy beside the role.
+        self.function.add_event_source_mapping(
+            f"SqsEventSource:{Names.node_unique_id(source.node)}",
+            event_source_arn=source.queue_arn,
+            batch_size=size.batch_size,
+            max_batching_window=Duration.seconds(size.batch_window_s) if size.batch_window_s else None,
+            max_concurrency=size.max_concurrency,
+            report_batch_item_failures=True,
+            enabled=is_fed,
         )
         if isinstance(self.function, lambda_.Alias):
             for each in self.function.node.find_all():

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
-from aws_cdk import Duration
+from aws_cdk import Duration, Stack
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
@@ -114,15 +114,54 @@ def _encrypted_queue(scope: Construct) -> Callable[..., sqs.Queue]:
     environment = environment_of(scope)
     if environment.is_emulated:
         accept(scope, "SQS4", PLAIN_HTTP)
-    return partial(
-        sqs.Queue,
-        scope,
-        encryption=sqs.QueueEncryption.KMS if key else sqs.QueueEncryption.SQS_MANAGED,
-        encryption_master_key=key,
-        data_key_reuse=DATA_KEY_REUSE if key else None,
-        enforce_ssl=not environment.is_emulated,
-        removal_policy=environment.removal_policy,
-    )
+
+    def make(id: str, **properties: Any) -> sqs.Queue:
+        queue = sqs.Queue(
+            scope,
+            id,
+            encryption=sqs.QueueEncryption.KMS if key else sqs.QueueEncryption.SQS_MANAGED,
+            encryption_master_key=key,
+            data_key_reuse=DATA_KEY_REUSE if key else None,
+            removal_policy=environment.removal_policy,
+            **properties,
+        )
+        if not environment.is_emulated:
+            _TlsOnly.of(scope).add(queue)
+        return queue
+
+    return make
+
+
+class _TlsOnly(Construct):
+    """One policy for all queues of a stack: they refuse plain HTTP.
+
+    A policy for each would be half of the resources of a stack, which AWS bounds.
+    """
+
+    def __init__(self, stack: Stack) -> None:
+        super().__init__(stack, "TlsOnly")
+        self._urls: list[str] = []
+        denied = iam.PolicyStatement(
+            effect=iam.Effect.DENY,
+            principals=[iam.AnyPrincipal()],
+            actions=["sqs:*"],
+            resources=["*"],
+            conditions={"Bool": {"aws:SecureTransport": "false"}},
+        )
+        document = iam.PolicyDocument(statements=[denied])
+        self._policy = sqs.CfnQueuePolicy(self, "Policy", policy_document=document, queues=[])
+
+    def add(self, queue: sqs.IQueue) -> None:
+        """Have `queue` refuse plain HTTP."""
+        self._urls.append(queue.queue_url)
+        self._policy.queues = self._urls
+
+    @classmethod
+    def of(cls, scope: Construct) -> _TlsOnly:
+        """Return the one of the stack that `scope` is in."""
+        stack = Stack.of(scope)
+        found = stack.node.try_find_child("TlsOnly")
+        return found if isinstance(found, _TlsOnly) else cls(stack)
 
 
 def find_queue(scope: Construct, id: str, name: str, *, is_fifo: bool = False) -> sqs.IQueue:
@@ -145,6 +184,15 @@ def find_channel_dead_letters(scope: Construct, id: str, channel: Channel) -> sq
     """Return the dead-letter queue of the queue that carries `channel`."""
     name = dead_letter_queue(resource_names.channel_queue(channel))
     return find_queue(scope, id, name, is_fifo=resource_names.is_fifo(channel))
+
+
+def allow_receive(*queues: sqs.IQueue) -> iam.PolicyStatement:
+    """Return a statement for a role that may read `queues`."""
+    actions = ["ReceiveMessage", "DeleteMessage", "ChangeMessageVisibility", "GetQueueAttributes"]
+    if environment_of(queues[0]).is_emulated:
+        # AWS asks for the actions above; the emulator asks for what was called.
+        actions += ["DeleteMessageBatch", "ChangeMessageVisibilityBatch"]
+    return allow([f"sqs:{each}" for each in actions], [queue.queue_arn for queue in queues])
 
 
 def allow_send(*queues: sqs.IQueue) -> iam.PolicyStatement:

@@ -1,8 +1,11 @@
-"""Functions that route: the same code for every source queue, each in a function of its own (a bulkhead)."""
+"""Functions that route: one for each lane of devices and each urgent outbox, one for all other services.
+
+Each mapping of the last has a concurrency of its own: a service that floods does not delay another.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Final
 
@@ -11,18 +14,19 @@ from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from eventplane.contract import Channel, Contract, Priority
+from eventplane.contract import Contract, Priority
+from eventplane.contract.publication import CONTRACTS_TABLE, written_channels
 from eventplane.contract.subscription_table import SUBSCRIPTIONS_TABLE
 from eventplane.function_settings import ContractSettings, RouterSettings
 from eventplane.interest.table import INTEREST_TABLE
 from eventplane.ledger import CONTRACTS, LEDGER, TAP
+from eventplane.resource_names import channel_url, has_queue, is_fifo
 from stacks.constructs.archive import allow_folders, allow_writing
 from stacks.constructs.function_assets import ROUTER
 from stacks.constructs.http_sink import allow_read_secret
-from stacks.constructs.permissions import allow
+from stacks.constructs.permissions import accept_wildcard, allow
 from stacks.constructs.python_function import PythonFunction
-from stacks.constructs.queues import allow_send
-from stacks.constructs.tables import CONTRACTS as CONTRACTS_TABLE
+from stacks.constructs.queues import allow_send, find_queue
 from stacks.constructs.tables import allow_table
 from stacks.environment import Environment
 from stacks.plane_stack import charge_to, environment_of
@@ -33,66 +37,87 @@ URGENT_ROUTER: Final = f"{ROUTER}-urgent"
 
 REPLAY_FOLDER: Final = "replay"
 
+ALL: Final = "*"
+"""Where a router writes, and what it reads, by the names of queues (eventplane.function_settings)."""
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Targets:
-    """The destinations of routers.
 
-    `inboxes` are queues by the address of their channel. The inboxes `elsewhere` have no queue: a protocol
-    that a package adds carries them. Decisions go to the `ledger`, or else to the `archive`.
+class Targets(Construct):
+    """The destinations of routers: the channels that the `contract` has them write to.
+
+    Queues are found by the patterns of their names: there may be more than a policy, or the variables of a
+    function, have room for. Those without a queue are carried by a protocol that a package adds. Decisions go
+    to the `ledger`, or else to the `archive`.
     """
 
-    inboxes: Mapping[str, sqs.IQueue]
-    elsewhere: Sequence[Channel]
-    ledger: sqs.IQueue
-    archive: s3.IBucket
+    def __init__(self, scope: Construct, contract: Contract, ledger: sqs.IQueue, archive: s3.IBucket) -> None:
+        super().__init__(scope, "Targets")
+        self._written = list(written_channels(contract))
+        self._elsewhere = [each for each in self._written if not has_queue(each)]
+        kinds = {(each.box, is_fifo(each)) for each in self._written if has_queue(each)}
+        self._queues = [
+            find_queue(self, f"{box.capitalize()}{'Fifo' * fifo}", f"*-{box}", is_fifo=fifo)
+            for box, fifo in sorted(kinds)
+        ]
+        self._all = find_queue(self, "All", ALL)
+        self._ledger = ledger
+        self.archive = archive
 
     def statements(self, scope: Construct) -> list[iam.PolicyStatement]:
         """Return what a function in `scope` may do that routes to them."""
+        for each in self._queues:
+            reason = "All queues of the kind are the plane's, and its routers write to each."
+            accept_wildcard(scope, "sqs", each.queue_name, reason)
         return [
-            allow_send(*self.inboxes.values(), self.ledger),
+            allow_send(*self._queues, self._ledger),
             *allow_contract(scope),
             *allow_writing(scope, self.archive, [LEDGER, CONTRACTS]),
-            *(allow_read_secret(scope, each) for each in self.secrets(scope).values()),
+            *(allow_read_secret(scope, each) for each in self.secrets().values()),
         ]
 
-    def settings(self, scope: Construct, source: Channel, priority: Priority) -> RouterSettings:
+    def settings(self, source: str, priority: Priority) -> RouterSettings:
         """Return the settings of a function that routes what came over `source` at `priority`."""
-        environment = environment_of(scope)
-        queues = {address: queue.queue_url for address, queue in self.inboxes.items()}
-        queues |= {each.address: environment.channel_url(each) for each in self.elsewhere}
         return RouterSettings(
-            **asdict(contract_settings(environment)),
-            source=source.address,
+            **asdict(contract_settings(environment_of(self))),
+            source=source,
             priority=priority,
-            queues=queues,
-            ledger_queue=self.ledger.queue_url,
+            queues={ALL: self._all.queue_url, **self._urls_elsewhere()},
+            ledger_queue=self._ledger.queue_url,
             archive_bucket=self.archive.bucket_name,
         )
 
-    def secrets(self, scope: Construct) -> dict[str, str]:
+    def urls(self) -> dict[str, str]:
+        """Return where routers write, by the address of the channel."""
+        queues = {each.address: channel_url(self._all.queue_url, each) for each in self._written}
+        return queues | self._urls_elsewhere()
+
+    def _urls_elsewhere(self) -> dict[str, str]:
+        environment = environment_of(self)
+        return {each.address: environment.channel_url(each) for each in self._elsewhere}
+
+    def secrets(self) -> dict[str, str]:
         """Return the names of secrets of the protocols that carry inboxes, by environment variable."""
-        used = {str(each.transport) for each in self.elsewhere}
+        used = {str(each.transport) for each in self._elsewhere}
         return {
             f"EVENTPLANE_{each.name.upper()}_SECRET": each.secret
-            for each in environment_of(scope).protocols
+            for each in environment_of(self).protocols
             if each.name in used and each.secret
         }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """The input of one router: a `queue` of a `channel`, at `priority`.
+    """The input of one router: `queues` of the channel at `address`, at `priority`; `*`: each of its own.
 
     A channel that has several queues has a router for each; `id` and `name` tell them apart.
     """
 
     id: str
     name: str
-    channel: Channel
+    address: str
     priority: Priority
-    queue: sqs.IQueue
+    queues: Sequence[sqs.IQueue]
     size: FunctionSize
+    participant: str | None = None
     deploys_last: bool = False
 
 
@@ -107,17 +132,18 @@ def router(scope: Construct, source: Source, targets: Targets, contract: Contrac
         folder=ROUTER,
         contract=contract,
         size=source.size,
-        source=source.queue,
+        sources=source.queues,
         draws_spans=True,
         deploys_last=source.deploys_last,
         # Services that answer each other go through it again and again. Their functions end an endless chain.
         may_recur=True,
         metrics_service=URGENT_ROUTER if is_urgent else None,
         statements=targets.statements(holder),
-        settings=targets.settings(holder, source.channel, source.priority),
-        variables=targets.secrets(holder),
+        settings=targets.settings(source.address, source.priority),
+        variables=targets.secrets(),
     )
-    charge_to(holder, source.channel.participant)
+    if source.participant is not None:
+        charge_to(holder, source.participant)
 
 
 def replay(scope: Construct, orders: sqs.IQueue, targets: Targets, contract: Contract) -> None:
@@ -131,15 +157,15 @@ def replay(scope: Construct, orders: sqs.IQueue, targets: Targets, contract: Con
         folder=REPLAY_FOLDER,
         contract=contract,
         size=environment_of(scope).replay,
-        source=orders,
+        sources=[orders],
         statements=[
             *targets.statements(holder),
             allow_folders(holder, targets.archive, ["s3:GetObject"], [TAP, CONTRACTS]),
             # Or S3 says of an object that is not there that it may not be read.
             allow(["s3:ListBucket"], [targets.archive.bucket_arn]),
         ],
-        settings=targets.settings(holder, outbox, outbox.priority),
-        variables=targets.secrets(holder),
+        settings=targets.settings(outbox.address, outbox.priority),
+        variables=targets.secrets(),
     )
 
 

@@ -14,16 +14,13 @@ from constructs import Construct
 
 from eventplane import presence
 from eventplane.contract import subscription_table
-from eventplane.contract.publication import KEY
+from eventplane.contract.publication import CONTRACTS_TABLE, KEY
 from eventplane.downlink import table as desired
 from eventplane.endpoints import ENDPOINT, ENDPOINTS_TABLE, EXPIRES
 from eventplane.fleet import FLEET_TABLE, REGISTRY
 from eventplane.interest import table as interest_table
 from stacks.constructs.permissions import allow, arn, find_key
 from stacks.plane_stack import environment_of
-
-CONTRACTS: Final = "contracts"
-"""The table of published contracts: what is in force between two deployments."""
 
 FILTER: Final = "filter"
 """The table of the events that readers had. The client library calls it so as well, and its attributes
@@ -64,7 +61,7 @@ def durable_table(
 
 def contracts_table(scope: Construct) -> dynamodb.Table:
     """A few items of some kilobytes, read once in a while by each router and written by people."""
-    return durable_table(scope, "Table", CONTRACTS, KEY)
+    return durable_table(scope, "Table", CONTRACTS_TABLE, KEY)
 
 
 def fleet_table(scope: Construct) -> dynamodb.Table:

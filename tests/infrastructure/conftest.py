@@ -103,7 +103,7 @@ def full() -> Templates:
 
 @pytest.fixture(scope="session")
 def guarded() -> Templates:
-    """`prod` with the customer's key, a webhook, the strictest lock, more warm routers and no roll-out."""
+    """`prod` with the customer's key, a webhook, an urgent outbox, the strictest lock, and no roll-out."""
     plain = environment("prod")
     settings = replace(
         plain,
@@ -114,7 +114,8 @@ def guarded() -> Templates:
         urgent_router=replace(plain.urgent_router, provisioned_concurrency=3),
         retention=replace(plain.retention, lock=ObjectLock(mode="compliance", days=14)),
     )
-    hooked = changed(alarm_centre={"inbox": {"transport": "sqs_fifo", "webhook": {}}})
+    inbox = {"transport": "sqs_fifo", "webhook": {}}
+    hooked = changed(alarm_centre={"inbox": inbox, "outbox": {"priority": "urgent"}})
     return Templates(settings, compile_contract(hooked, "guarded"))
 
 

@@ -89,6 +89,7 @@ class Templates:
     """All stacks of an environment, synthesized; with its assets where it `bundles`."""
 
     def __init__(self, environment: Environment, contract: Contract, *, bundles: bool = False) -> None:
+        self.contract = contract
         self.environment = environment.with_placeholders() if environment.keeps_data else environment
         app = cdk.App(context=BUNDLING if bundles else NO_BUNDLING)
         build(app, self.environment, contract)

@@ -10,7 +10,6 @@ import pytest
 
 from eventplane import resource_names
 from eventplane.contract import Contract, ParticipantKind
-from eventplane.contract.publication import cloud_inboxes
 from eventplane.function_settings import SubscriptionsApiSettings
 from eventplane.names import OWN_SERVICES
 from eventplane.topics import CLAIM_CLIENT_PREFIX, RENEWAL_CLIENT_PREFIX
@@ -31,8 +30,7 @@ IAM = (ROLE, "AWS::IAM::Policy")
 THING = "${iot:Connection.Thing.ThingName}"
 
 READ = {
-    *("sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:ChangeMessageVisibility"),
-    *("sqs:GetQueueAttributes", "sqs:GetQueueUrl"),
+    *("sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:ChangeMessageVisibility", "sqs:GetQueueAttributes"),
 }
 """The permissions of every function that a queue feeds."""
 
@@ -165,22 +163,24 @@ OPTIONAL = {
 """The same of functions that a contract or an environment asks for."""
 
 
-def routing(contract: Contract, source: str) -> list[tuple[str, str]]:
-    """Return the permissions of a router of `source`. Nothing but routers and the replay writes inboxes."""
-    channels = [*cloud_inboxes(contract), contract.channel("carers.replies")]
-    written = [resource_names.channel_queue(each) for each in channels]
+def routing(*sources: str) -> list[tuple[str, str]]:
+    """Return the permissions of a router of `sources`. Nothing but routers and the replay writes inboxes."""
     return [
-        *((CONSUME, source), ("sqs:SendMessage", " ".join(["ledger", *written])), *_CONTRACT_IN_FORCE),
+        *(
+            (CONSUME, " ".join(sources)),
+            ("sqs:SendMessage", "ledger eventplane-{env}-*-inbox eventplane-{env}-*-replies"),
+            *_CONTRACT_IN_FORCE,
+        ),
         *_LEDGER,
     ]
 
 
 def table(contract: Contract) -> dict[str, list[tuple[str, str]]]:
     """The permissions of every function and job, by its name."""
-    services = [each.name for each in contract.of_kind(ParticipantKind.CLOUD_SERVICE)]
-    sources = {"router-device": "ingest", "router-device-urgent": "ingest-urgent", "replay": "replay"}
-    sources |= {f"router-{each}": f"{each}-outbox" for each in services}
-    found = {name: routing(contract, source) for name, source in sources.items()}
+    outboxes = [f"{each.name}-outbox" for each in contract.of_kind(ParticipantKind.CLOUD_SERVICE)]
+    sources = {"router-device": ["ingest"], "router-device-urgent": ["ingest-urgent"], "replay": ["replay"]}
+    sources |= {"router-services": outboxes}
+    found = {name: routing(*queues) for name, queues in sources.items()}
     found["replay"] += [("s3:GetObject", "/tap/* /contracts/*"), ("s3:ListBucket", "bucket")]
     return found | FUNCTIONS | JOBS
 

@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from eventplane.contract import Contract, ParticipantKind
+from eventplane.contract import Contract, ParticipantKind, Priority
+from eventplane.function_settings import RouterSettings
 from eventplane.limits import MAX_RECEIVES
 from stacks.settings import VISIBILITY_FACTOR
 from tests.infrastructure.templates import FUNCTION, MAPPING, QUEUE, Resource, Templates
@@ -50,8 +51,8 @@ def test_every_queue_and_bucket_refuses_plain_http(released: Templates) -> None:
             if statement["Effect"] == "Deny" and statement["Principal"] == {"AWS": "*"}:
                 assert statement["Condition"] == {"Bool": {"aws:SecureTransport": "false"}}
                 assert statement["Action"] in ("sqs:*", "s3:*")
-                target = policy.find("Bucket") or policy.find("Queues")[0]
-                denied.add(target["Ref"])
+                targets = policy.find("Queues") or [policy.find("Bucket")]
+                denied |= {each["Ref"] for each in targets}
     assert denied == {each.id for each in released.of(QUEUE, "AWS::S3::Bucket")}
 
 
@@ -94,11 +95,32 @@ PLANES_OWN = (
 
 
 @pytest.mark.source("P5")
-def test_every_source_queue_has_one_function_of_its_own(templates: Templates, contract: Contract) -> None:
-    readers = [str(templates.function_behind(each, "FunctionName")) for each in templates.of(MAPPING)]
-    outboxes = [f"{each.name}-outbox" for each in contract.of_kind(ParticipantKind.CLOUD_SERVICE)]
-    assert len(set(readers)) == len(readers) == len(templates.mappings)
-    assert sorted(templates.mappings) == sorted([*PLANES_OWN.split(), *outboxes])
+def test_every_source_queue_has_a_bounded_mapping_and_only_services_share_a_function(
+    templates: Templates, contract: Contract
+) -> None:
+    outboxes = {f"{each.name}-outbox" for each in contract.of_kind(ParticipantKind.CLOUD_SERVICE)}
+    assert len(templates.of(MAPPING)) == len(templates.mappings)
+    assert templates.mappings.keys() == {*PLANES_OWN.split()} | outboxes
+    readers = {
+        name: templates.function_behind(each, "FunctionName").name
+        for name, each in templates.mappings.items()
+    }
+    assert {readers.pop(each) for each in outboxes} == {"router-services"}
+    assert len({*readers.values()}) == len(readers)
+
+
+def test_a_service_whose_outbox_is_urgent_has_a_router_of_its_own(guarded: Templates) -> None:
+    """Its calls are short, and nothing of another service is in its way."""
+    routers = {
+        name: guarded.function_behind(guarded.mappings[f"{name}-outbox"], "FunctionName")
+        for name in ("alarm-centre", "carers")
+    }
+    assert {name: each.name for name, each in routers.items()} == {
+        "alarm-centre": "router-alarm-centre",
+        "carers": "router-services",
+    }
+    assert routers["alarm-centre"].settings(RouterSettings).priority is Priority.URGENT
+    assert "alarm-centre-outbox" not in guarded.may(routers["carers"])["sqs:ReceiveMessage"]
 
 
 @pytest.mark.source("N4")

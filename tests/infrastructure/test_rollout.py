@@ -105,7 +105,7 @@ def test_another_number_of_warm_executions_is_a_new_version_of_a_changed_functio
 
 
 def test_a_changed_function_is_a_new_version(dev: Templates, full: Templates) -> None:
-    before, after = (each.one(VERSION, "CarersRouter") for each in (dev, full))
+    before, after = (each.one(VERSION, "ServicesRouter") for each in (dev, full))
     assert before.id != after.id
 
 

@@ -9,12 +9,15 @@ import pytest
 
 from benchmarks.scale.model import LOCAL, PRODUCTION
 from eventplane.contract import Contract, ParticipantKind
-from eventplane.contract.publication import cloud_destinations
+from eventplane.contract.publication import CONTRACTS_TABLE, cloud_destinations
 from eventplane.downlink.table import PENDING_INDEX
 from eventplane.function_settings import RouterSettings
+from eventplane.resource_names import resource_name
+from eventplane.settings import written
+from lambdas.router.wiring import Channels
 from stacks.config import environment
 from stacks.constructs.function_assets import architecture
-from tests.infrastructure.templates import FUNCTION, QUEUE, RULE, Resource, Templates
+from tests.infrastructure.templates import FUNCTION, QUEUE, RULE, Resource, Templates, joined
 
 TABLE = "AWS::DynamoDB::Table"
 HOLDS_DATA = ("AWS::S3::Bucket", QUEUE, TABLE)
@@ -176,10 +179,13 @@ def test_who_publishes_a_contract_finds_the_deployment(templates: Templates, con
     outputs = templates.outputs("routing")
     assert outputs["ContractVersion"] == contract.version
     settings = templates.functions["router-device"].settings(RouterSettings)
-    assert templates.functions["router-device"].find("FunctionName") == outputs["DeviceRouterFunction"]
+    inboxes = Channels.of(settings, contract).inboxes
+    assert set(inboxes) == {each.address for each in cloud_destinations(contract)}
+    assert inboxes["carers.replies"].endswith(f"/eventplane-{templates.environment.name}-carers-replies")
+    assert json.loads(joined(outputs["Inboxes"])) == json.loads(written(inboxes))
     (table,) = templates.of(TABLE, stack="contract")
-    assert settings.contracts_table == table.find("TableName")
-    assert set(settings.queues) == {each.address for each in cloud_destinations(contract)}
+    name = resource_name(templates.environment.name, CONTRACTS_TABLE)
+    assert settings.contracts_table == table.find("TableName") == name
 
 
 PARAMETERS = {
@@ -226,21 +232,20 @@ def test_names_and_tags_distinguish_environments_and_participants(
         of.setdefault(tags(each).get("participant", ""), set()).add(each.name.removesuffix(".fifo"))
     for service in contract.of_kind(ParticipantKind.CLOUD_SERVICE):
         boxes = {f"{service.name}-{box}" for box in ("inbox", "inbox-dlq", "outbox", "outbox-dlq")}
-        assert boxes | {f"router-{service.name}"} <= of[service.name]
+        assert boxes <= of[service.name]
     assert {"router-device", "router-device-urgent"} <= of["device"]
 
 
 OUTPUTS = {
     "archive": "ArchiveBucket WorkBucket",
-    "routing": "IngestRule DevicePolicy ContractVersion DeviceRouterFunction",
-    "presence": "PresenceTable PresenceUrl PresenceDlqUrl",
+    "routing": "IngestRule DevicePolicy ContractVersion Inboxes",
+    "presence": "PresenceTable PresenceUrl",
     "audit": "DeliveryAuditJob CompactionJob ErasureJob CatalogDatabase",
     "client": "FilterTable SubscriptionsTable",
     "registry": "FleetTable",
     "fleet": "ProvisioningTemplate ClaimPolicy",
     "messaging": (
-        "ReplayUrl ReplayDlqUrl AuditOutboxUrl IngestUrl IngestDlqUrl TapUrl TapDlqUrl IngestErrorsUrl "
-        "AlarmCentreInboxUrl AlarmCentreInboxDlqUrl AlarmCentreOutboxUrl"
+        "ReplayUrl AuditOutboxUrl IngestUrl TapUrl IngestErrorsUrl AlarmCentreInboxUrl AlarmCentreOutboxUrl"
     ),
 }
 

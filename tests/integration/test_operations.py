@@ -137,9 +137,10 @@ def test_the_verdict_of_an_audit_comes_to_operations(world: World) -> None:
 def test_a_message_that_its_reader_gives_back_each_time_is_found_explained_and_sent_back(
     world: World,
 ) -> None:
-    cloud, outputs = world.plane.cloud, world.plane.outputs
+    cloud = world.plane.cloud
     sqs = cloud.client("sqs")
-    queue, letters = (outputs[f"CareAnalyticsInbox{each}"] for each in ("Url", "DlqUrl"))
+    queue = world.plane.outputs["CareAnalyticsInboxUrl"]
+    letters = f"{queue}-dlq"
     for each in (queue, letters):
         sqs.purge_queue(QueueUrl=each)  # what other tests have left
     world.enter()

@@ -37,7 +37,7 @@ from tests.plane import shipped_contract
 from tests.small_contract import with_changes
 from tests.unit.contract.small import small
 
-TABLE = "contracts"
+TABLE = "eventplane-dev-contracts"
 ASKS = {"participants/desk/asks": ["org.example.*"]}
 DEPLOYED = small(ASKS)
 QUEUES = {each.address: f"https://queue/{each.participant}" for each in cloud_destinations(DEPLOYED)}
@@ -150,11 +150,10 @@ def test_who_comes_second_has_to_look_again(
 
 
 class Answers:
-    """Clients of CloudFormation and Lambda with given answers; without outputs there is no such stack."""
+    """Clients of CloudFormation with given outputs of a stack; without them there is no such stack."""
 
-    def __init__(self, outputs: dict[str, str] | None, variables: dict[str, str]) -> None:
+    def __init__(self, outputs: dict[str, str] | None) -> None:
         self._outputs = outputs
-        self._variables = variables
 
     def __call__(self, service: str) -> Any:
         return ScriptedClient(service, self) if service != "dynamodb" else boto3.client(service)
@@ -166,36 +165,28 @@ class Answers:
         listed = [{"OutputKey": name, "OutputValue": value} for name, value in self._outputs.items()]
         return {"Stacks": [{"Outputs": listed}]}
 
-    def get_function_configuration(self, FunctionName: str) -> Any:  # noqa: N803
-        assert FunctionName == "router"
-        return {"Environment": {"Variables": self._variables}}
 
-
-OUTPUTS = {"ContractVersion": DEPLOYED.version, "DeviceRouterFunction": "router"}
-VARIABLES = {"EVENTPLANE_QUEUES": written(QUEUES), "EVENTPLANE_CONTRACTS_TABLE": TABLE}
+OUTPUTS = {"ContractVersion": DEPLOYED.version, "Inboxes": written(QUEUES)}
 
 
 @pytest.mark.lost_answers
-def test_a_deployment_is_found_by_the_variables_of_its_router() -> None:
-    found = find_deployment("dev", Answers(OUTPUTS, VARIABLES))
+def test_a_deployment_is_found_by_the_outputs_of_its_routers() -> None:
+    found = find_deployment("dev", Answers(OUTPUTS))
     assert found == Deployment(DEPLOYED.version, QUEUES, TABLE)
 
 
 @pytest.mark.parametrize(
-    ("outputs", "variables", "problem"),
+    ("outputs", "problem"),
     [
-        (None, {}, "eventplane-nowhere-routing does not exist"),
-        ({}, {}, "older version"),
-        (OUTPUTS, {}, "another version"),
-        # As version 0.2.0 had it.
-        (OUTPUTS, {"EVENTPLANE_QUEUES": json.dumps(QUEUES)}, "another version"),
+        (None, "eventplane-nowhere-routing does not exist"),
+        # As version 0.3.0 has it.
+        ({"ContractVersion": DEPLOYED.version, "DeviceRouterFunction": "router"}, "older version"),
+        ({**OUTPUTS, "Inboxes": json.dumps(QUEUES)}, "another version"),
     ],
 )
-def test_a_plane_that_is_not_there_is_named(
-    outputs: dict[str, str] | None, variables: dict[str, str], problem: str
-) -> None:
+def test_a_plane_that_is_not_there_is_named(outputs: dict[str, str] | None, problem: str) -> None:
     with pytest.raises(NotDeployedError, match=problem) as caught:
-        find_deployment("nowhere", Answers(outputs, variables))
+        find_deployment("nowhere", Answers(outputs))
     assert caught.value.name == "nowhere"
 
 
@@ -208,7 +199,7 @@ def test_the_command_publishes_checks_and_withdraws(
     def answer(answers: Answers) -> None:
         monkeypatch.setattr(Cloud, "client", lambda _, service: answers(service))
 
-    answer(Answers(OUTPUTS, VARIABLES))
+    answer(Answers(OUTPUTS))
     (tmp_path / "new.json").write_bytes(changed("new").canonical)
     command = ["contract", "publish", "--env", "dev", "--contract", str(tmp_path / "new.json")]
     for words, version, printed in (
@@ -219,7 +210,7 @@ def test_the_command_publishes_checks_and_withdraws(
         assert main(words) == 0
         head = publisher.in_force()
         assert (head.version if head else None, printed in capsys.readouterr().out) == (version, True)
-    answer(Answers(None, {}))
+    answer(Answers(None))
     assert main(command) == 1
     assert "name one that is deployed" in capsys.readouterr().err
 

@@ -129,7 +129,7 @@ def sqs_event(*messages: QueueMessage) -> dict[str, Any]:
                 },
                 "messageAttributes": {"route": {"stringValue": each.route}} if each.route else {},
                 "eventSource": "aws:sqs",
-                "eventSourceARN": "arn:aws:sqs:us-east-1:000000000000:queue",
+                "eventSourceARN": f"arn:aws:sqs:us-east-1:000000000000:{each.queue or 'queue'}",
                 "awsRegion": "us-east-1",
             }
             for each in messages
@@ -230,7 +230,7 @@ class Cloud:
 
     def engine(self, contract: Contract | None = None, source: str = "device.outbox") -> Engine:
         """The engine of the router that `source` feeds."""
-        return build_engine(contract or self.contract, source, self.queues, cpu_time=system.cpu_time)
+        return build_engine(contract or self.contract, [source], self.queues, cpu_time=system.cpu_time)
 
     def router(
         self,

@@ -85,7 +85,7 @@ class Sending:
         contract = with_packs(contract, most)
         self.queues = {each.address: f"https://{each.address}" for each in cloud_destinations(contract)}
         self.queues |= queues or {}
-        self._engine = build_engine(contract, "device.outbox", self.queues, cpu_time=system.cpu_time)
+        self._engine = build_engine(contract, ["device.outbox"], self.queues, cpu_time=system.cpu_time)
 
     def __call__(
         self, sender: Any, *messages: QueueMessage, has_time: Callable[[], bool] = lambda: True

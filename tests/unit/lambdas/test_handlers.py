@@ -14,7 +14,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from eventplane.contract.publication import KEY
+from eventplane.contract.publication import KEY, cloud_destinations
 from eventplane.retries import FIRST_S, LONGEST_S, URGENT_S
 from lambdas.archive import ledger, tap
 from lambdas.common import queue_function as queue_function_module
@@ -47,6 +47,7 @@ from tests.unit.lambdas.support import (
 HANDLERS = (router, tap, ledger, replay)
 TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 GOOD = message("m1", frame(event("1")))
+MESSAGE = "org.eventplane.home.message.v1"
 
 
 @pytest.fixture
@@ -115,6 +116,43 @@ def test_a_failed_message_waits_by_its_age_and_an_urgent_one_for_seconds(
     assert invoke(router, GOOD, failing) == failures("m2")
     (waited,) = waits()
     assert least_s <= waited <= most_s
+
+
+def test_one_router_tells_services_apart_by_their_queues(
+    deployed: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sender, rights, and the queue in which a message waits are those of the queue that it lay in."""
+    base = deployed.source.rpartition("/")[0]
+    settings = {
+        "SOURCE": "*",
+        "SOURCE_QUEUE": f"{base}/eventplane-dev-*",
+        "QUEUES": json.dumps({f"{base}/eventplane-dev-*": ["*"]}),
+    }
+    for name, value in settings.items():
+        monkeypatch.setenv(f"EVENTPLANE_{name}", value)
+    for each in cloud_destinations(deployed.contract):
+        if each.participant != "carers":
+            deployed.queue(f"eventplane-dev-{each.address.replace('.', '-')}")
+    waits = redelivered(monkeypatch)
+    handle = queue_function(router.service)
+    batches = {
+        "carers": replace(message("m1", event("1", MESSAGE, todevice="home-1").json), attempt=2),
+        "family-app": message("m2", event("2", MESSAGE, todevice="home-1").json),
+    }
+    answers = [
+        handle(sqs_event(replace(each, queue=f"eventplane-dev-{name}-outbox")), LambdaContext())
+        for name, each in batches.items()
+    ]
+    assert answers == [failures(), failures()]
+    (sent,) = deployed.sqs.bodies(f"{base}/eventplane-dev-device-inbox")
+    assert json.loads(sent)["senderservice"] == "carers"
+    letters = deployed.sqs.bodies(f"{base}/eventplane-dev-operations-inbox")
+    assert [json.loads(each)["data"]["reason"] for each in letters] == ["sender_not_allowed"]
+    # What an inbox that is gone does not take waits in its own queue.
+    deployed.sqs.delete_queue(QueueUrl=f"{base}/eventplane-dev-device-inbox")
+    late = replace(batches["carers"], id="m3", queue="eventplane-dev-carers-outbox")
+    assert handle(sqs_event(late), LambdaContext()) == failures("m3")
+    assert len(waits()) == 1
 
 
 @pytest.mark.parametrize("handler", [router, replay])

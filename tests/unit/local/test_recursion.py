@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from eventplane.contract import compile_contract, contract_document
+from eventplane.contract import Priority, compile_contract, contract_document
 from eventplane.downlink.table import fleet_reset
 from eventplane.envelope import parse_event, write_event
 from eventplane.fleet import REGISTRY, grouped
@@ -98,9 +98,11 @@ def test_a_conversation_of_ten_functions_is_not_ended_at_the_one_router_that_all
                 say(turns[-1] + 1)
         return frozenset()
 
+    queues = {
+        cloud.outboxes[each].rpartition("/")[2]: contract.participants[each].outbox for each in SERVICES
+    }
+    router = partial(wiring._router, sources=queues, priority=Priority.NORMAL)
     for each in SERVICES:
-        source = contract.participants[each].outbox
-        router = partial(wiring._router, source=source, priority=source.priority)
         Function(cloud, "router", cloud.outboxes[each], router, PLANE.router, may_recur=may_recur)
         service = cloud.inboxes[f"{each}.inbox"]
         Function(cloud, each, service, lambda _: QueueReader(answer), PLANE.downlink.reader)

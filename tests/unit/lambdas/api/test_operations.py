@@ -271,7 +271,9 @@ def test_an_unreadable_table_is_a_503_and_grants_nothing(
         (FailingClient(cloud.dynamodb, targets={TABLE}), "PUT", "the contract in force is not known yet"),
         (FailingClient(cloud.dynamodb, targets={SUBSCRIPTIONS}), "GET", "the table does not answer"),
     ):
-        in_force = contract_in_force(settings, DynamoDbTables(client, urandom), handler._InForce)
+        in_force = contract_in_force(
+            cloud.contract, settings, DynamoDbTables(client, urandom), handler._InForce
+        )
         monkeypatch.setattr(handler, "contract_in_force", lambda *_, made=in_force: made)
         monkeypatch.setattr(handler, "tables", lambda made=client: DynamoDbTables(made, urandom))
         handler.service.cache_clear()
