@@ -1,4 +1,5 @@
-"""`python -m benchmarks.plane_size`: the largest planes that AWS takes, to build/bench/plane_size.json.
+"""`python -m benchmarks.plane_size`: the largest planes that AWS takes, and the smallest, to
+build/bench/plane_size.json.
 
 A plane grows by cloud services with names of 17 characters until synthesis refuses it.
 """
@@ -9,6 +10,7 @@ import json
 import sys
 from argparse import Namespace
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,7 +24,8 @@ from contract import load_contract
 from eventplane.contract import Contract, ParticipantKind, compile_contract
 from stacks.application import build
 from stacks.config import environment
-from stacks.rules import TemplateRuleError, synthesize
+from stacks.environment import Environment
+from stacks.rules import Template, TemplateRuleError, synthesize, templates
 
 MOST: Final = 100
 """Services beside the shipped ones with which a search begins; no plane has them."""
@@ -48,17 +51,49 @@ def with_services(number: int, characters: int = 17, *, ask: bool = True, routes
     return compile_contract(document, "test")
 
 
-def refusal(name: str, contract: Contract) -> TemplateRuleError | None:
-    """Return why AWS would refuse the environment `name` with `contract`, None where it would not."""
+def synthesized(settings: Environment, contract: Contract) -> list[Template]:
+    """Return the templates of a plane. Raises `TemplateRuleError` where AWS would refuse one."""
     context: dict[str, Any] = {**_CONTEXT, "aws:cdk:bundling-stacks": []}
     with TemporaryDirectory(prefix="plane-size-") as directory:
         app = cdk.App(context=context, outdir=directory)
-        build(app, environment(name).with_placeholders(), contract)
-        try:
-            synthesize(app, None)
-        except TemplateRuleError as error:
-            return error
+        build(app, settings.with_placeholders(), contract)
+        return list(templates(synthesize(app, None)))
+
+
+def refusal(name: str, contract: Contract) -> TemplateRuleError | None:
+    """Return why AWS would refuse the environment `name` with `contract`, None where it would not."""
+    try:
+        synthesized(environment(name), contract)
+    except TemplateRuleError as error:
+        return error
     return None
+
+
+def smallest() -> list[Template]:
+    """Return the templates of two cloud services in `dev`, without the parts that one can leave out."""
+    service = {"kind": "cloud_service", "description": "One of two."}
+    participants = {"device": {"kind": "device", "description": "A home."}, "one": service, "two": service}
+    document = {
+        "format": 7,
+        "name": "small",
+        "participants": participants,
+        "event_types": {"org.example.ring.v1": {"description": "Somebody rang."}},
+        "routes": {"rings": {"filter": {"exact": {"type": "org.example.ring.v1"}}, "to": "two.inbox"}},
+    }
+    return synthesized(replace(environment("dev"), parts=frozenset()), compile_contract(document, "test"))
+
+
+def resources() -> Iterator[Figure]:
+    """Count the resources and functions of the smallest plane and of production, and yield them."""
+    for name, plane, most in (
+        ("smallest", smallest(), (150, 7)),
+        ("prod", synthesized(environment("prod"), load_contract()), (450, None)),
+    ):
+        found = (template.document.get("Resources", {}) for template in plane)
+        types = [each["Type"] for resources in found for each in resources.values()]
+        functions = types.count("AWS::Lambda::Function")
+        yield Figure(f"{name}_resources", len(types), "resources", most[0], higher_is_better=False)
+        yield Figure(f"{name}_functions", functions, "functions", most[1], higher_is_better=False)
 
 
 def largest(name: str, options: Namespace, *, ask: bool) -> Iterator[Figure]:
@@ -86,7 +121,8 @@ BENCHMARK = Benchmark(
         f"{name}-{'asking' if ask else 'plain'}": partial(largest, name, ask=ask)
         for name in ("dev", "prod")
         for ask in (False, True)
-    },
+    }
+    | {"resources": lambda _: resources()},
     "none: sizes of templates",
     {"--most": {"type": int, "default": MOST}},
 )

@@ -6,6 +6,7 @@ import aws_cdk as cdk
 from cdk_nag import AwsSolutionsChecks
 
 from eventplane.contract import Contract
+from eventplane.names import DOWNLINK, MONITOR
 from stacks.api_stacks import DiscoveryStack, SubscriptionsStack
 from stacks.audit_stack import AuditStack
 from stacks.cost_stack import CostStack
@@ -14,6 +15,7 @@ from stacks.fleet_stack import FleetStack
 from stacks.monitoring_stack import MonitoringStack
 from stacks.plane_stack import PLANE_TAG
 from stacks.routing_stack import RoutingStack
+from stacks.settings import Part
 from stacks.state_stacks import (
     ArchiveStack,
     ClientStack,
@@ -26,7 +28,7 @@ from stacks.state_stacks import (
 
 
 def build(app: cdk.App, environment: Environment, contract: Contract) -> list[cdk.Stack]:
-    """Put the stacks of `environment` into `app`, each after those it needs.
+    """Put the stacks of `environment` into `app`, each after those it needs, without those of parts it lacks.
 
     Raises `IncompleteEnvironmentError` where the operator has to fill in settings first.
     """
@@ -35,27 +37,27 @@ def build(app: cdk.App, environment: Environment, contract: Contract) -> list[cd
     messaging = MessagingStack(app, environment, contract)
     published = ContractStack(app, environment)
     clients = ClientStack(app, environment, contract)
-    presence = PresenceStack(app, environment)
-    registry = RegistryStack(app, environment)
-    downlink = DownlinkStack(app, environment)
-    discovery = DiscoveryStack(app, environment, contract)
+    state: list[cdk.Stack] = [archive, messaging, published, clients]
+    if MONITOR in contract.participants:
+        state.append(PresenceStack(app, environment))
+    if has_registry := environment.has(Part.REGISTRY, contract):
+        state.append(RegistryStack(app, environment))
+    if DOWNLINK in contract.participants:
+        state.append(DownlinkStack(app, environment))
     routing = RoutingStack(app, environment, contract)
-    fleet = FleetStack(app, environment, contract)
-    subscriptions = SubscriptionsStack(app, environment, contract)
     audit = AuditStack(app, environment, contract)
-    watched = [archive, messaging, published, clients, presence, routing, registry, downlink, fleet, audit]
-    watched += [discovery, subscriptions]
-    monitoring = MonitoringStack(app, environment, contract, watched)
     # They meet by the names of resources, not by exports, so the CDK does not know their order.
-    needs: dict[cdk.Stack, list[cdk.Stack]] = {
-        routing: [archive, messaging, published, clients, presence, registry, downlink],
-        discovery: [published, clients],
-        fleet: [archive, registry, routing],
-        subscriptions: [archive, clients, messaging],
-        audit: [archive, messaging],
-        # The canary publishes to a rule that has to be there.
-        monitoring: [routing],
-    }
+    needs: dict[cdk.Stack, list[cdk.Stack]] = {routing: state, audit: [archive, messaging]}
+    if has_registry:
+        needs[FleetStack(app, environment, contract)] = [*state, routing]
+    if environment.has(Part.SUBSCRIPTIONS, contract):
+        needs[SubscriptionsStack(app, environment, contract)] = state
+    if environment.has(Part.DISCOVERY, contract):
+        needs[DiscoveryStack(app, environment, contract)] = state
+    watched = [*state, *needs]
+    monitoring = MonitoringStack(app, environment, contract, watched)
+    # The canary publishes to a rule that has to be there.
+    needs[monitoring] = [routing]
     for stack, others in needs.items():
         for other in others:
             stack.add_stack_dependency(other)

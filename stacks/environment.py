@@ -25,6 +25,7 @@ from stacks.settings import (
     FunctionSize,
     IncompleteEnvironmentError,
     JobSize,
+    Part,
     PresenceSettings,
     ProtocolSettings,
     Retention,
@@ -135,6 +136,7 @@ class Environment:
             `provisioning.max_age_days` has it. A renewal before half of it raises an alarm.
         tracing: where the functions tell the spans of events to (docs/how-to/tracing.md); None: nowhere.
         protocols: those that packages add, for the inboxes that the contract gives to them.
+        parts: what the plane has besides what the contract's participants need (`has`).
     """
 
     name: str
@@ -173,6 +175,7 @@ class Environment:
     certificate_max_age_days: int = 365
     tracing: TracingSettings | None = None
     protocols: tuple[ProtocolSettings, ...] = ()
+    parts: frozenset[Part] = frozenset(Part)
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
@@ -207,6 +210,11 @@ class Environment:
             raise EnvironmentSettingError("costs", "is set, and an emulated cloud costs nothing")
         if self.devices < 1:
             raise EnvironmentSettingError("devices", f"is {self.devices}, not 1 or more")
+
+    def has(self, part: Part, contract: Contract) -> bool:
+        """Return whether the plane of `contract` has `part`: it is asked for, or a participant needs it."""
+        needed = {Part.REGISTRY: DOWNLINK, Part.SUBSCRIPTIONS: SUBSCRIBERS}
+        return part in self.parts or needed.get(part) in contract.participants
 
     def check_complete(self) -> None:
         """Check what only an operator knows: where data that is kept is deployed, and who is paged.

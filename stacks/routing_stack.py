@@ -32,6 +32,7 @@ from stacks.constructs.rules import device_policy, topic_rule
 from stacks.environment import Environment
 from stacks.names import INGEST_ERRORS, LIFECYCLE, RETIRED_OUTPUT, TAP, ingest_rule_name, pascal
 from stacks.plane_stack import PlaneStack
+from stacks.settings import Part
 
 
 class RoutingStack(PlaneStack):
@@ -68,7 +69,8 @@ class RoutingStack(PlaneStack):
                 inbox, outbox = self._inboxes[service.name], self._outboxes[service.name]
                 webhook(self, service, inbox, outbox, self._archive, contract)
         self._writers(ledger)
-        replay(self, find_queue(self, "ReplayQueue", REPLAY), targets, contract)
+        if environment.has(Part.REPLAY, contract):
+            replay(self, find_queue(self, "ReplayQueue", REPLAY), targets, contract)
         if MONITOR in contract.participants:
             heartbeats, outbox = self._inboxes[MONITOR], self._outboxes[MONITOR]
             PresenceMonitor(self, "Presence", contract=contract, heartbeats=heartbeats, outbox=outbox)

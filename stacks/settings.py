@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Final, Literal
 
 from aws_cdk import Duration
@@ -34,6 +35,23 @@ _COLLECTOR_URL: Final = re.compile(
 _LAYER: Final = re.compile(r"arn:aws[a-z-]*:lambda:[a-z0-9-]+:\d{12}:layer:[A-Za-z0-9_-]+:\d+")
 _PROTOCOL_URL: Final = re.compile(r"([a-z][a-z0-9]{1,19})://[A-Za-z0-9][A-Za-z0-9.-]*(:\d{1,5})?", re.ASCII)
 _SECRET: Final = re.compile(r"[A-Za-z0-9/_+=.@-]{1,512}", re.ASCII)
+
+
+class Part(StrEnum):
+    """A capability that an environment may leave out (`Environment.parts`)."""
+
+    REGISTRY = "registry"
+    """The fleet's registry: provisioning, renewal and revocation of certificates, and its snapshots."""
+    SUBSCRIPTIONS = "subscriptions"
+    """The Subscriptions API."""
+    DISCOVERY = "discovery"
+    """The Discovery API."""
+    REPLAY = "replay"
+    """Sending again what devices sent."""
+    ARCHIVE_CARE = "archive-care"
+    """Compaction of the archive, and erasure."""
+    QUERIES = "queries"
+    """The archive's tables in the catalog, for Amazon Athena."""
 
 
 class EnvironmentSettingError(EventPlaneError):

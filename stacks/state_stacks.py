@@ -33,7 +33,7 @@ from stacks.constructs.tables import allow_own_items
 from stacks.environment import Environment, is_posted
 from stacks.names import CONNECTIONS, INGEST_ERRORS, LIFECYCLE, TAP, TIMERS, WORK, pascal
 from stacks.plane_stack import PlaneStack, charge_to, environment_of
-from stacks.settings import ROTATION_SIZE, FunctionSize
+from stacks.settings import ROTATION_SIZE, FunctionSize, Part
 
 _READ: Final = ("ReceiveMessage", "DeleteMessage", "ChangeMessageVisibility", "GetQueueAttributes")
 _ITEMS: Final = ("GetItem", "PutItem", "UpdateItem", "DeleteItem", "Query")
@@ -131,9 +131,10 @@ class MessagingStack(StateStack):
         if DOWNLINK in contract.participants:
             inbox = contract.device.inbox
             self._device_queue("DeviceInbox", channel_queue(inbox), inbox, environment.downlink.reader)
-        visibility = environment.replay.visibility
-        replay = DurableQueue(self, "Replay", REPLAY, visibility=visibility, max_receives=MAX_ORDER_RECEIVES)
-        self.output_queue("Replay", replay)
+        if environment.has(Part.REPLAY, contract):
+            orders, visibility = MAX_ORDER_RECEIVES, environment.replay.visibility
+            replay = DurableQueue(self, "Replay", REPLAY, visibility=visibility, max_receives=orders)
+            self.output_queue("Replay", replay)
         services = [*contract.of_kind(ParticipantKind.CLOUD_SERVICE)]
         if any(map(is_posted, services)):
             self.output("EndpointsTable", tables.endpoints_table(Construct(self, "Endpoints")).table_name)

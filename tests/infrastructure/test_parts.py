@@ -1,0 +1,49 @@
+"""A plane has the parts that its environment asks for, or its participants need, and nothing of the others."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from benchmarks.plane_size import smallest
+from eventplane.contract import Contract
+from stacks.config import environment
+from stacks.settings import Part
+from tests.infrastructure.templates import FUNCTION, Templates
+
+
+def test_the_smallest_plane_has_six_functions_and_at_most_150_resources() -> None:
+    found = [
+        each["Type"] for template in smallest() for each in template.document.get("Resources", {}).values()
+    ]
+    assert found.count(FUNCTION) == 6
+    assert len(found) <= 150
+
+
+@pytest.fixture(scope="module")
+def plain(shrunk: Templates) -> Templates:
+    """`shrunk` without the parts that an environment may leave out."""
+    return Templates(replace(environment("dev"), parts=frozenset()), shrunk.contract)
+
+
+def test_what_an_environment_leaves_out_is_gone_and_nothing_else(plain: Templates, shrunk: Templates) -> None:
+    gone = shrunk.functions.keys() - plain.functions.keys()
+    assert gone == {"provisioning-hook", "certificate-keeper", "fleet-snapshot"} | {
+        "subscriptions-api",
+        "discovery-api",
+        "replay",
+    }
+    assert plain.ids() < shrunk.ids()
+    text = json.dumps(plain.documents)
+    for name in ("replay", "compaction-failed", "provisioning", "AWS::Glue::Table", "execute-api"):
+        assert name in json.dumps(shrunk.documents)
+        assert name not in text
+    # What is there depends on no stack that is not.
+    assert {"fleet", "registry", "subscriptions", "discovery"}.isdisjoint(plain.documents)
+
+
+@pytest.mark.parametrize("part", [Part.REGISTRY, Part.SUBSCRIPTIONS])
+def test_a_part_that_a_participant_needs_is_there_though_nobody_asks(part: Part, contract: Contract) -> None:
+    settings = replace(environment("dev"), parts=frozenset())
+    assert settings.has(part, contract)
+    assert not settings.has(Part.QUERIES, contract)
