@@ -1,4 +1,4 @@
-"""A plane has the parts that its environment asks for, or its participants need, and nothing of the others."""
+"""A plane has the parts that its environment asks for, or its participants need, and no others."""
 
 import json
 from dataclasses import replace
