@@ -68,11 +68,8 @@ tracked = git grep $(if $(wildcard .git),,--no-index) -lze '' -- $1 | grep -zE '
 # Idle workers take over what others have left. Each has to collect all tests; types and rooms run beside them. Only
 # tests/integration needs schemathesis.
 WORKERS = --numprocesses=$(shell nproc) --dist=worksteal -p no:schemathesis
-# What builds programs, types whole pages, simulates histories, or cuts the power at each step: a fifth of the time of all
-# unit and property tests. `make check` leaves it to `make test`, unless an area is named.
-LONG_TESTS := $(wildcard tests/unit/packaging tests/unit/test_tutorials.py tests/unit/local/test_*histories*.py \
-  tests/property/test_*power_cuts.py tests/property/test_spool_damage.py)
-FAST_TESTS = $(UNIT_TESTS) $(PROPERTY_TESTS) $(if $(AREA),,$(addprefix --ignore=,$(LONG_TESTS)))
+# `make check` leaves properties, and tests marked as long, to `make test`, unless an area is named.
+FAST_TESTS = $(UNIT_TESTS) $(if $(AREA),$(PROPERTY_TESTS),-m "not long")
 
 # The tests of the whole system wait as much as they compute, so four parts run side by side, the longest first. A room is
 # one process: one cloud, one deployed plane, one Spark session serve all of its tests.
@@ -104,7 +101,7 @@ room-next-mosquitto: setup
 	  set -x; EVENTPLANE_MOSQUITTO=$(CURDIR)/build/device/forky/mosquitto pytest tests/integration/edge \
 	  tests/integration/client/test_mqtt_suite.py tests/integration/client/test_on_a_device.py
 
-check: setup ## Run the fast part side by side: lint, types, unit tests, a few examples of each property: AREA=edge
+check: setup ## Run the fast part side by side: lint, types, unit tests but the long ones; with AREA=edge all of its tests
 	@$(MAKE) --no-print-directory --jobs --output-sync=target --keep-going FAST=1 lint types fast-tests
 
 .PHONY: fast-tests

@@ -14,6 +14,9 @@ import tests.examples  # noqa: F401 - the profile that `--hypothesis-profile` na
 # jsii runs `node` from PATH: the locked one, which lies beside this Python, also without `make`.
 os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
 
+# What Python itself prints is in English, and is not looked for in files of translations at each word.
+os.environ["LANGUAGE"] = "C"
+
 
 @pytest.fixture(scope="session", autouse=True)
 def own_state(tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -61,6 +62,7 @@ MODULES = ("_thread", "asyncio", "concurrent", "random", "secrets", "threading",
 CALLS = ("now", "today", "utcnow", "urandom", "getrandom", "uuid1", "uuid4")
 """Of `datetime`, `date`, `os` and `uuid`."""
 OWNERS = ("datetime", "date", "os", "uuid")
+WORDS = re.compile(rf"\b({'|'.join((*MODULES, *OWNERS))})\b")
 
 
 def uses(tree: ast.AST) -> Iterator[str]:
@@ -88,7 +90,8 @@ def uses(tree: ast.AST) -> Iterator[str]:
 
 def found() -> dict[str, list[str]]:
     files = (each for package in PRODUCT for each in sorted((ROOT / package).rglob("*.py")))
-    trees = {each.relative_to(ROOT).as_posix(): ast.parse(each.read_text()) for each in files}
+    texts = {each.relative_to(ROOT).as_posix(): each.read_text() for each in files}
+    trees = {name: ast.parse(text) for name, text in texts.items() if WORDS.search(text)}
     return {name: taken for name, tree in trees.items() if (taken := sorted(set(uses(tree))))}
 
 

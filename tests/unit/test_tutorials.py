@@ -8,6 +8,8 @@ import pytest
 
 from tests.tutorials import FOLDER, ROOT, Reader, clean_environment, shows
 
+pytestmark = pytest.mark.long
+
 ELSEWHERE = {
     "add-a-service.md": "it needs a plane; tests/e2e/test_followed_tutorials.py",
     "audit-a-day.md": "it needs Spark; tests/spark/test_audit_tutorial.py",

@@ -17,6 +17,8 @@ from local.histories.oracles import audited, judged
 from local.histories.queues import Queues
 from local.histories.story import ALARMS, Decision, Story
 
+pytestmark = pytest.mark.long
+
 READING, ALARM = "org.eventplane.health.reading.v1", "org.eventplane.alarm.clinical.v1"
 CONTRACT = load_contract()
 

@@ -14,6 +14,8 @@ from local.histories.story import Decision, Story
 from operations.fleet import service
 from tests.plane import shipped_contract
 
+pytestmark = pytest.mark.long
+
 STAGE = Identity.stage
 
 

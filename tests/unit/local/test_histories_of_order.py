@@ -11,6 +11,8 @@ from local.histories.story import WATCH, Decision, Story
 from tests.fakes.sqs import FakeQueue, FakeSqs
 from tests.plane import shipped_contract
 
+pytestmark = pytest.mark.long
+
 ROUNDS = [Decision(20.0 + at, "round", WATCH, 1) for at in range(4)]
 STORY = Story(
     1,

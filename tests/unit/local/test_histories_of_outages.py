@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from itertools import cycle
 
+import pytest
+
 from local.histories.history import History
 from local.histories.oracles import judged
 from local.histories.search import shipped
 from local.histories.story import DOWN_S, READERS, SENDERS, Decision, Story
+
+pytestmark = pytest.mark.long
 
 
 def test_an_hour_without_what_its_readers_depend_on_makes_no_dead_letter_and_delays_nothing_else() -> None:

@@ -15,6 +15,8 @@ from local.histories.search import told
 from local.histories.story import ALARMS, ENDPOINTS, Decision, Story
 from tests.plane import shipped_contract
 
+pytestmark = pytest.mark.long
+
 TO_ENDPOINT = f"first {ENDPOINTS[0]} {ALARMS}"
 
 

@@ -38,6 +38,7 @@ def ended(cloud: Cloud) -> list[str]:
     return [each.lane for each in cloud.engine.notes if each.text == "a chain of messages is ended"]
 
 
+@pytest.mark.long
 def test_what_is_for_a_fleet_of_10000_reaches_all_of_it_or_a_group_anywhere_in_it_in_time(
     engine: Engine,
 ) -> None:

@@ -18,6 +18,8 @@ from tests.artifacts import assert_size_is_stated
 from tests.unit.edge.fakes import contract
 from tools.device_image import ROOT
 
+pytestmark = pytest.mark.long
+
 TOOL = ROOT / "tools" / "device_image.py"
 
 

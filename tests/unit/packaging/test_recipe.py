@@ -13,6 +13,8 @@ import pytest
 
 from tools.device_image import PACKAGING, ROOT, VERSION, device_closure
 
+pytestmark = pytest.mark.long
+
 LAYER = PACKAGING / "yocto"
 RECIPE = LAYER / "recipes-eventplane" / "eventplane-forwarder" / f"eventplane-forwarder_{VERSION}.bb"
 
