@@ -156,14 +156,14 @@ def test_an_undeliverable_dead_letter_goes_to_the_dead_letter_queue(world: World
 def test_an_event_for_all_reaches_every_device_in_service_in_pages(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lambdas.downlink.devices._READ", 20)
-    things = [f"home-{number}" for number in range(1, 51)]
+    monkeypatch.setattr("lambdas.downlink.devices._READ", 4)
+    things = [f"home-{number}" for number in range(1, 11)]
     world.make(*things[2:])
     world.make("gone", is_gone=True)
     damaged = {"thing": {"S": "damaged"}, "registrations": {"S": "x"}}
     world.dynamodb.put_item(TableName=FLEET, Item=damaged)
     assert world.desire(state(1, "*")) == frozenset()
-    assert len(world.things()) == 50
+    assert len(world.things()) == 10
     assert [to for to, _ in world.sent] == ["home-1"]
 
 
