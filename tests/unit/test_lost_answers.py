@@ -34,6 +34,7 @@ def test_a_call_site_is_known_by_its_operation_and_the_names_of_its_request(
     )
 
 
+@pytest.mark.long
 def test_no_service_is_left_out() -> None:
     made = re.compile(r"""\b(?:client|aws_client|clients|OnDemand)\(\s*"([a-z-]+)\"""")
     files = [file for package in PACKAGES for file in (ROOT / package).rglob("*.py")]

@@ -311,6 +311,7 @@ def quiet(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
         yield
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("is_function", [False, True])
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("is_lasting", [True, False])

@@ -717,6 +717,7 @@ class TestNewClient:
         assert said(both["home-1"]) == said(alone)
         assert figures(both["home-2"], "lost") == {"lost": 0}
 
+    @pytest.mark.long
     @pytest.mark.parametrize(
         "true", ["send 2", "lose 2, send 2", "send 2, move", "lose 3, send 1, manifest, move"]
     )
@@ -757,6 +758,7 @@ class TestNewClient:
             assert kinds & {"foreign_epoch", "contradiction"}
             assert "lost" not in kinds
 
+    @pytest.mark.long
     @pytest.mark.parametrize("story", ["send 1", "send 1, manifest"])
     @pytest.mark.parametrize("is_one", [True, False], ids=["many liars", "many epochs"])
     def test_false_claims_make_an_audit_a_few_times_longer_at_most(self, story: str, *, is_one: bool) -> None:

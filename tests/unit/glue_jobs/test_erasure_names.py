@@ -85,22 +85,22 @@ def generated(count: int, seed: int = 37) -> Iterator[tuple[str, bool]]:
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("around", AROUND, ids="name".join)
-def test_a_name_is_found_in_each_form_and_replaced_once(form: str, around: tuple[str, str]) -> None:
-    text = f"before {FORMS[form](NAME.join(around))} behind"
-    redacted, may_remain = NAMES.redact(text)
-    assert redacted != text
-    assert may_remain == frozenset()
-    assert redacted.startswith("before ")
-    assert redacted.endswith(" behind")
-    assert NAMES.redact(redacted) == (redacted, frozenset())
+def test_a_name_is_found_in_each_form_and_replaced_once(form: str) -> None:
+    for around in AROUND:
+        text = f"before {FORMS[form](NAME.join(around))} behind"
+        redacted, may_remain = NAMES.redact(text)
+        assert redacted != text
+        assert may_remain == frozenset()
+        assert redacted.startswith("before ")
+        assert redacted.endswith(" behind")
+        assert NAMES.redact(redacted) == (redacted, frozenset())
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("other", OTHERS)
-def test_another_identifier_stays_as_it_is(form: str, other: str) -> None:
-    text = FORMS[form](f"//{other}/bell")
-    assert NAMES.redact(text) == (text, frozenset())
+def test_another_identifier_stays_as_it_is(form: str) -> None:
+    for other in OTHERS:
+        text = FORMS[form](f"//{other}/bell")
+        assert NAMES.redact(text) == (text, frozenset())
 
 
 def test_generated_texts_are_told_apart() -> None:
@@ -241,5 +241,5 @@ def test_digests_and_texts_are_not_reported(text: str) -> None:
 
 
 def test_ids_are_not_reported() -> None:
-    ids = [Random(seed).randbytes(16) for seed in range(20_000)]
+    ids = [Random(seed).randbytes(16) for seed in range(5_000)]
     assert {each for id in ids for each in NAMES.redact(_base64(id)).may_remain} == set()

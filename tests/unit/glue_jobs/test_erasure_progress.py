@@ -161,6 +161,7 @@ def erase(objects: FolderObjects, home: str, hour: int, monkeypatch: pytest.Monk
         job.main(["--INPUT", "", "--SOURCE", f"//{home}/"], datetime(2026, 3, 2, hour, tzinfo=UTC))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("between", ["nothing", "another erasure", "a foreign write"])
 def test_an_erasure_that_is_killed_at_any_step_attests_its_own_changes_and_no_others(
     between: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -241,6 +241,7 @@ FORGERIES: dict[str, tuple[set[str], tuple[_Step, ...]]] = {
 """What somebody who may write to the archive does, and everything that the next audit names."""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("named", "steps"), FORGERIES.values(), ids=FORGERIES)
 def test_no_forged_receipt_allows_a_change(named: set[str], steps: tuple[_Step, ...], world: World) -> None:
     world.erase(TRUE, {ERASED: b"without"})

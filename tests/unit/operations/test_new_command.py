@@ -69,6 +69,7 @@ def test_a_service_from_nothing_to_a_delivered_type(plane: Path, capsys: pytest.
     assert all(any(line == each for each in after) for line in before)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("variable", "words", "environment", "deployed_by"),
     [

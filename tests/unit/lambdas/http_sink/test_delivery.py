@@ -440,6 +440,7 @@ def quiet() -> Iterator[None]:
     logger.setLevel(level)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("quiet")
 def test_thousands_of_alarms_outlive_the_bad_weather_of_their_endpoint(hook: Hook) -> None:
     clock, dice, alarms = hook.cloud.clock, random.Random(38), ALARMS

@@ -103,6 +103,7 @@ def test_a_batch_is_recorded_and_reconciled_by_buckets_and_pages(world: World) -
     assert {each["subject"] for each in world.sent()} == set(names) - mine
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("interval_s", [10, 300, 1_500])
 def test_every_second_heartbeat_moves_the_deadline_and_no_chain_of_timers_grows(
     world: World, interval_s: int
