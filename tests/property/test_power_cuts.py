@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
-from itertools import pairwise
+from collections.abc import Iterator, Sequence
+from itertools import cycle, pairwise, product
 from pathlib import Path
 from random import Random
 from shutil import rmtree
@@ -97,15 +97,11 @@ def garbled(path: Path) -> None:
 
 
 @pytest.mark.source("F-W1", "C-W3")
-@pytest.mark.parametrize("log_is", [gone, garbled])
-@pytest.mark.parametrize("note_is", [gone, garbled])
 def test_a_note_and_a_log_that_are_both_lost_are_found_out_after_every_step(
-    run: Sequence[Call],
-    scratch: Path,
-    note_is: Callable[[Path], None],
-    log_is: Callable[[Path], None],
+    run: Sequence[Call], scratch: Path
 ) -> None:
     random, disk, saved = Random(1), Disk(), None
+    damages = cycle(product((gone, garbled), repeat=2))
     tried = set(sampled(range(600)))
     for place, call in enumerate(run[:600]):
         disk.apply(call)
@@ -114,8 +110,8 @@ def test_a_note_and_a_log_that_are_both_lost_are_found_out_after_every_step(
         if saved is None or place not in tried:
             continue
         path = left(disk, scratch / f"{place}", random, random.choice(("all", "nothing")))
-        note_is(note_of(path))
-        log_is(log_of(path))
+        for damage, file in zip(next(damages), (note_of(path), log_of(path)), strict=True):
+            damage(file)
         with Spool(path, SYSTEM) as spool:
             assert (spool.origin.kind, spool.origin.lost) == ("recovered", None)
         rmtree(path.parent)
