@@ -37,6 +37,7 @@ def test_the_check_leaves_long_tests_to_the_full_suite_and_to_their_areas() -> N
     assert left not in make("unit").stdout + make("check", "AREA=local").stdout
 
 
+@pytest.mark.long
 def test_lint_and_types_read_what_git_tracks(tmp_path: Path) -> None:
     """A folder of one's own in the checkout, and what lies beside its sources, is left alone."""
     lint, types = (make(target, "FAST=1").stdout.splitlines() for target in ("lint", "types"))

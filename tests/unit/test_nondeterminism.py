@@ -95,6 +95,7 @@ def found() -> dict[str, list[str]]:
     return {name: taken for name, tree in trees.items() if (taken := sorted(set(uses(tree))))}
 
 
+@pytest.mark.long
 def test_only_wiring_uses_the_machines_clocks_randomness_and_threads() -> None:
     taken = found()
     assert {name: each for name, each in taken.items() if name not in WIRING} == {}

@@ -138,6 +138,7 @@ def test_what_was_discarded_is_still_reported(path: Path) -> None:
         assert spool.origin.lost == 0
 
 
+@pytest.mark.long
 @pytest.mark.source("F-W1")
 @pytest.mark.parametrize("filler", [b"\0", b"\1", b"\xa5"])
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import pytest
 from local.histories.mutants import MUTANTS, ROOT, Mutant, Planted
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda each: each.fault)
 def test_what_a_mutant_replaces_is_in_its_file_once(mutant: Mutant) -> None:
     text = (ROOT / mutant.path).read_text("utf-8")

@@ -144,6 +144,7 @@ def test_the_command_may_be_linked_from_a_folder_on_the_path(checkout: Path, tmp
     assert done.stdout.startswith(str(checkout))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("words", "status"), [("check >&-", 0), ("check 2>&-", 0), ("explain - <&-", 1), ("check >/dev/full", 1)]
 )

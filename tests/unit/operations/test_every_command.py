@@ -185,6 +185,7 @@ def settings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("operations.cloud._LONGER", {})
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", CLOUD)
 def test_credentials_region_and_endpoint_are_asked_for_and_used(
     run: Run, name: str, files: dict[str, Path], monkeypatch: pytest.MonkeyPatch
