@@ -6,8 +6,6 @@ IoT Core, over mutual TLS. Every event must arrive character for character as it
 emulator's, many times slower than a device's processor; sizes and memory are the device's.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil
@@ -29,7 +27,7 @@ from local.mosquitto import start_mosquitto
 from local.process import Child, Supervisor
 from tests.device.image import copy_root, in_root
 from tests.eventually import eventually
-from tests.integration.edge.conftest import RULE, THING, CloudBroker
+from tests.integration.edge.conftest import RULE, THING, RecordingCloud
 from tools.debian_package import NAME
 from tools.device_image import OUTPUT, VERSION
 
@@ -99,10 +97,10 @@ def _check(supervisor: Supervisor, folder: Path) -> list[Figure]:
     ]
 
 
-def _brokers(supervisor: Supervisor, folder: Path, root: Path) -> tuple[CloudBroker, int]:
+def _brokers(supervisor: Supervisor, folder: Path, root: Path) -> tuple[RecordingCloud, int]:
     """Start both brokers; write what the device needs to `root`. Return the cloud's and the home's port."""
     authority = Authority(folder / "certificates")
-    cloud = CloudBroker(supervisor, folder / "cloud", authority)
+    cloud = RecordingCloud(supervisor, folder / "cloud", authority)
     port = start_mosquitto(supervisor, "home", folder / "home").port
     identity = authority.issue(THING)
     state, settings = root / "var/lib/eventplane", root / "etc/eventplane"
