@@ -73,7 +73,7 @@ FAST_TESTS = $(UNIT_TESTS) $(if $(AREA),$(PROPERTY_TESTS),-m "not long")
 
 # The tests of the whole system wait as much as they compute, so four parts run side by side, the longest first. A room is
 # one process: one cloud, one deployed plane, one Spark session serve all of its tests.
-LONG_ROOMS := integration device e2e spark cloud-faults
+LONG_ROOMS := device spark-audit integration spark e2e cloud-faults
 SHORT_ROOMS := edge adversary infrastructure nats site $(if $(filter 0,$(shell id -u)),next-mosquitto)
 ROOMS := $(LONG_ROOMS) $(SHORT_ROOMS)
 room_integration := tests/integration --ignore=tests/integration/edge --ignore=tests/integration/test_site.py
@@ -81,6 +81,9 @@ room_e2e := tests/e2e --ignore=tests/e2e/test_cloud_faults.py
 room_cloud-faults := tests/e2e/test_cloud_faults.py
 room_edge := tests/integration/edge
 room_site := tests/integration/test_site.py
+# Audits are half of what runs on Spark: in one room it would end minutes after all others.
+room_spark-audit := $(wildcard tests/spark/test_audit*.py)
+room_spark := tests/spark $(addprefix --ignore=,$(room_spark-audit))
 room_nats := plugins/nats/tests
 PARTS := --no-print-directory --jobs=4 --output-sync=target --keep-going
 
