@@ -1,0 +1,144 @@
+"""The files beside a spool: their names, and whole spools that change places.
+
+A damaged spool, or one of another thing, is set aside for inspection; older ones are deleted beyond the
+capacity. An exchange that is cut off is finished at the next start.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import zlib
+from pathlib import Path
+
+from edge import durable
+from edge.spool.notes import log_of, note_of
+from edge.system import System
+
+_PART_BYTES = 1 << 20
+_SIDES = ("", "-wal", "-shm")
+_NUMBER = re.compile(r"\.damaged-(\d+)-\d+T\d+Z$")
+
+
+def marker_of(path: Path) -> Path:
+    """Return the path of the file that exists from when damage shows until the spool has been recovered."""
+    return path.with_name(path.name + ".damaged")
+
+
+def finish_recovery(path: Path, capacity_bytes: int, system: System) -> None:
+    """Exchange a damaged spool for its recovered one, if there is one. Repeats what was cut off."""
+    new = unfinished_of(path)
+    remove(readable_of(path))
+    remove(new)
+    recovered = next(path.parent.glob(f"{path.name}.recovered-*"), None)
+    if recovered is None:
+        note_of(new).unlink(missing_ok=True)
+        return
+    if path.exists() and not recovered.name.endswith(f"-{checksum_of(recovered):08x}"):
+        # It was damaged as well; what it was made from is still there.
+        marker_of(path).touch()
+        recovered.unlink()
+        return
+    _set_aside(path, system)
+    # From its first moment on the new one has its note; the repetition of a cut exchange finds it there.
+    with contextlib.suppress(FileNotFoundError):
+        durable.move(note_of(new), note_of(path))
+    durable.move(recovered, path)
+    _prune(path, capacity_bytes)
+
+
+def owner_of(path: Path) -> Path:
+    """Return the path of the file that names the thing whose spool it is."""
+    return path.with_name(path.name + ".owner")
+
+
+def foreign_sessions_of(path: Path) -> Path:
+    """Return the path of a file that is there while the home's broker may hold sessions of another thing."""
+    return path.with_name(path.name + ".foreign")
+
+
+def take_over(path: Path, thing: str, capacity_bytes: int, system: System) -> str:
+    """Write down that the spool at `path` is of `thing`; set that of another aside. Raises `OSError`.
+
+    Returns what a new spool there has to report of that, '' for nothing. A spool without an owner's file was
+    left by an earlier version. Its owner is unknown, so it stays, even if that file finds no room.
+    """
+    owner = said = ""
+    with contextlib.suppress(FileNotFoundError):
+        owner, _, said = owner_of(path).read_text(encoding="utf-8", errors="replace").partition("\n")
+    if owner == thing:
+        return said
+    if owner:
+        _set_aside(path, system)
+        note_of(path).unlink(missing_ok=True)
+        _prune(path, capacity_bytes)
+        kept = f"{path.name}.damaged-*"
+        durable.write(foreign_sessions_of(path), owner.encode())
+        said = f"there was a spool of {owner!r:.150}: it is kept as {kept}, and none of its events is sent"
+    try:
+        # Before the new spool exists: if this fails, the next attempt must find nothing more to set aside.
+        durable.write(owner_of(path), f"{thing}\n{said}".encode())
+    except OSError:
+        if owner:
+            raise
+    return said
+
+
+def _set_aside(path: Path, system: System) -> None:
+    aside = _aside(path, system)
+    for side in ("-wal", ""):
+        with contextlib.suppress(FileNotFoundError):
+            Path(f"{path}{side}").replace(f"{aside}{side}")
+    Path(f"{path}-shm").unlink(missing_ok=True)
+    marker_of(path).unlink(missing_ok=True)
+    # Another file at this place must never meet its log.
+    durable.sync(path.parent)
+
+
+def unfinished_of(path: Path) -> Path:
+    """Return the path at which a recovered spool is made."""
+    return path.with_name(path.name + ".recovering")
+
+
+def readable_of(path: Path) -> Path:
+    """Return the path of a name under which a damaged spool is read."""
+    return path.with_name(path.name + ".salvage")
+
+
+def checksum_of(path: Path) -> int:
+    """Return the CRC-32 of a file."""
+    checksum = 0
+    with path.open("rb") as file:
+        while part := file.read(_PART_BYTES):
+            checksum = zlib.crc32(part, checksum)
+    return checksum
+
+
+def _aside(path: Path, system: System) -> Path:
+    for log in path.parent.glob(f"{path.name}.damaged-*-wal"):
+        whole = log.with_name(log.name.removesuffix("-wal"))
+        if not (whole.exists() or log_of(path).exists()):
+            return whole  # the power was cut before the database followed its log
+    number = max((number for number, _ in _asides(path)), default=0) + 1
+    stamp = system.now().strftime("%Y%m%dT%H%M%SZ")
+    return path.with_name(f"{path.name}.damaged-{number:04d}-{stamp}")
+
+
+def _asides(path: Path) -> list[tuple[int, Path]]:
+    """Return the damaged files by number, which is their age: a device's wall clock may be wrong."""
+    found = ((_NUMBER.search(each.name), each) for each in path.parent.glob(f"{path.name}.damaged-*"))
+    return sorted((int(match[1]), each) for match, each in found if match)
+
+
+def _prune(path: Path, capacity_bytes: int) -> None:
+    durable.prune([_files(aside) for _, aside in _asides(path)], capacity_bytes)
+
+
+def _files(database: Path) -> list[Path]:
+    return [each for each in (Path(f"{database}{side}") for side in _SIDES) if each.exists()]
+
+
+def remove(database: Path) -> None:
+    """Delete a database with its log."""
+    for each in _files(database):
+        each.unlink()
