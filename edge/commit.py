@@ -9,13 +9,12 @@ Nothing is acknowledged before its commit.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from edge.counts import Counts
 from edge.decision import Decider, SequenceNumber
 from edge.delivery_queues import DeliveryQueues
-from edge.downlink import DownlinkReceiver
 from edge.errors import SpoolFullError
 from edge.numbering import RecentKeys
 from edge.planning import Batch, Plan, Planner
@@ -23,6 +22,9 @@ from edge.pressure import Pressure
 from edge.reports import Reporter, Reports
 from edge.spool import Delivery, Discard, Size, Spool
 from eventplane.contract import Priority, WhenFull
+
+if TYPE_CHECKING:
+    from eventplane.downlink.wire import Incoming
 
 _log = logging.getLogger(__name__)
 
@@ -79,11 +81,14 @@ class GroupCommit:
 
 
 class ContractParts(NamedTuple):
-    """The parts that follow a contract: they say what becomes of a batch."""
+    """The parts that follow a contract: they say what becomes of a batch.
+
+    `judge` puts into a plan what becomes of events that came down from the cloud.
+    """
 
     decider: Decider
     planner: Planner
-    receiver: DownlinkReceiver
+    judge: Callable[[Sequence[Incoming], Plan], None]
 
 
 class CommitLoop:
@@ -181,7 +186,8 @@ class CommitLoop:
         plan = Plan(SequenceNumber(spool.next_sequence, spool.clock(), spool.counted))
         for each in batch.submissions:
             by.planner.add(each, plan, self._pressure)
-        by.receiver.judge(batch.downlinks, plan)
+        if batch.downlinks:
+            by.judge(batch.downlinks, plan)
         return plan
 
     def _reports(self, plan: Plan, decider: Decider, now: float) -> Reports:

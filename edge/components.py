@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from functools import cache
+from typing import TYPE_CHECKING, Any, Protocol
 
 from edge.commit import CommitLoop, ContractParts
 from edge.counts import Counts
 from edge.decision import RECENT_EVENTS, Decider
 from edge.delivery_queues import DeliveryQueues, VolatileEvent
 from edge.dispatch import Dispatcher, UrgentHint, subscriptions
-from edge.downlink import DownlinkReceiver, uplink_interest
 from edge.inbox import InboxPump
 from edge.interest import Interest
 from edge.numbering import RecentKeys
-from edge.parts import Answers, has_part
-from edge.planning import Planner
+from edge.parts import has_part
+from edge.planning import Plan, Planner
 from edge.pressure import Pressure
 from edge.reports import FIRST_REPORT_S, Heartbeat, Reporter
 from edge.settings import Settings
@@ -33,6 +33,11 @@ from eventplane_mqtt.endpoint import BrokerAddress
 from eventplane_mqtt.link import Backoff, BrokerConnection, Link
 from eventplane_mqtt.mailbox import LinkName, Mailbox, Message, Share
 from eventplane_mqtt.session import Skips
+
+if TYPE_CHECKING:
+    from edge.answers import Answers
+    from edge.downlink import DownlinkReceiver
+    from eventplane.downlink.wire import Incoming
 
 _log = logging.getLogger(__name__)
 
@@ -73,7 +78,7 @@ class Components:
     uplink: Uplink
     contract_parts: ContractParts
     dispatcher: Dispatcher
-    answers: Answers
+    answers: Callable[[], Answers]
 
     def __init__(
         self,
@@ -145,10 +150,11 @@ class Components:
 
     def follow_uplink_interest(self) -> None:
         """Forward what the cloud wants, if the contract says that the device asks for that."""
-        uplink = self._contract.device.outbox
-        asks = uplink.forward is Forward.WANTED
-        wanted = uplink_interest(self.spool) if asks else None
-        if asks:
+        uplink, wanted = self._contract.device.outbox, None
+        if uplink.forward is Forward.WANTED:
+            from edge.downlink import uplink_interest
+
+            wanted = uplink_interest(self.spool)
             _log.info("forwarded to the cloud: %s", "everything" if wanted is None else "what it wants")
         self._dependencies.interest.wanted_up(uplink.address, wanted)
 
@@ -165,20 +171,32 @@ class Components:
         self._make_inboxes(_local_inboxes(contract))
         thing = deps.settings.thing
         decider = Decider(contract, thing, self.spool.epoch, deps.system.now, self.recent, deps.interest)
-        receiver = DownlinkReceiver(contract, image, thing, self.spool, decider, self._pressure, self._queues)
-        self.contract_parts = ContractParts(decider, Planner(decider, contract.device.outbox), receiver)
+
+        @cache
+        def receiver() -> DownlinkReceiver:
+            from edge.downlink import DownlinkReceiver
+
+            parts = decider, self._pressure, self._queues
+            return DownlinkReceiver(contract, image, thing, self.spool, *parts)
+
+        @cache
+        def answers() -> Answers:
+            from edge.answers import Answers
+
+            if not has_part("questions"):
+                return Answers(contract, thing)
+            from edge.questions import DeviceAnswers
+
+            return DeviceAnswers(contract, thing, self.spool, decider, deps.interest)
+
+        def judge(downlinks: Sequence[Incoming], plan: Plan) -> None:
+            receiver().judge(downlinks, plan)
+
+        self.contract_parts = ContractParts(decider, Planner(decider, contract.device.outbox), judge)
+        self.answers = answers
         self.dispatcher = Dispatcher(contract, self.inboxes, self._queues, deps.interest)
-        self.answers = self._make_answers(contract, decider)
         self.follow_uplink_interest()
         self._warn_of_unrouted()
-
-    def _make_answers(self, contract: Contract, decider: Decider) -> Answers:
-        thing = self._dependencies.settings.thing
-        if not has_part("questions"):
-            return Answers(contract, thing)
-        from edge.questions import DeviceAnswers
-
-        return DeviceAnswers(contract, thing, self.spool, decider, self._dependencies.interest)
 
     def _make_uplink(self, channel: Channel) -> None:
         deps, settings = self._dependencies, self._dependencies.settings

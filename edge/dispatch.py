@@ -11,12 +11,10 @@ from edge.delivery_queues import DeliveryQueues
 from edge.inbox import InboxPump
 from edge.interest import Interest
 from edge.numbering import expiring
-from edge.planning import Batch, Question, Submission
+from edge.planning import Batch, Submission
 from edge.spool import PendingDelivery
 from eventplane.contract import Channel, Contract, ParticipantKind, Priority
-from eventplane.conversation.questions import QuestionError, read_handlers_question, read_state_question
 from eventplane.dead_letter import DEAD_LETTER_TYPE, Refusal
-from eventplane.downlink.wire import DownlinkError, received
 from eventplane.envelope import parse_event
 from eventplane.errors import EnvelopeError
 from eventplane.guarantee import BY_EVENT
@@ -190,10 +188,8 @@ class Dispatcher:
                     message.generation,
                     retained=message.retained,
                 )
-            case Role.STATE_QUESTIONS:
-                self._take_question(payload, channel, batch, read_state_question)
-            case Role.HANDLERS_QUESTIONS:
-                self._take_question(payload, channel, batch, read_handlers_question)
+            case Role.STATE_QUESTIONS | Role.HANDLERS_QUESTIONS:
+                batch.questions.append((role, payload, channel))
 
     @staticmethod
     def _take_outbox(message: Received, channel: Channel, batch: Batch, *, resumed: bool) -> None:
@@ -248,6 +244,8 @@ class Dispatcher:
 
     def _take_downlink(self, payload: bytes, batch: Batch) -> None:
         """Take an event from the cloud; one without a key cannot be answered and becomes a dead letter."""
+        from eventplane.downlink.wire import DownlinkError, received
+
         try:
             batch.downlinks.append(received(parse_event(payload)))
         except (EnvelopeError, DownlinkError) as error:
@@ -255,14 +253,6 @@ class Dispatcher:
             batch.submissions.append(
                 Submission(payload, self._device.inbox.address, self._device.outbox, refusal)
             )
-
-    def _take_question(
-        self, payload: bytes, channel: Channel, batch: Batch, read: Callable[[bytes, str], Question]
-    ) -> None:
-        try:
-            batch.questions.append(read(payload, channel.address))
-        except QuestionError as error:
-            _log.warning("a question of %s ignored: %s", channel.participant, error)
 
     def _take_receipts(self, payload: bytes, channel: Channel, batch: Batch) -> None:
         inbox = self._inboxes.get(channel.address)

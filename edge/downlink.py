@@ -81,8 +81,6 @@ class DownlinkReceiver:
 
     def judge(self, downlinks: Sequence[Incoming], plan: Plan) -> None:
         """Judge `downlinks` and put the results into `plan`."""
-        if not downlinks:
-            return
         answers = [answer for each in downlinks if (answer := self._judge(each, plan)) is not None]
         plan.downlink_outcomes.update(each.reason or each.result.value for each in answers)
         for event in answer_events(

@@ -94,7 +94,8 @@ class Status:
     """Until the device's certificate expires, by the wall clock; None when that is not known."""
     sessions_lost: int = 0
     """How often, since the start, the home's broker had forgotten our session."""
-
+    cpu_s: float = 0.0
+    """CPU time that the process has used, seconds."""
     is_budget_used_up: bool = False
     """Whether ordinary events wait because the day's budget of bytes is used up."""
 

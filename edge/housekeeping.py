@@ -9,17 +9,21 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING, NamedTuple
 
 from edge.contract_updates import ActiveContract
 from edge.errors import SettingProblem
 from edge.forwarder import Message, Reload, Stop
-from edge.health_server import Snapshot, Snapshots
 from edge.health_status import Finding, Status, Watchdog, judge, summary
-from edge.metrics import Metrics, read_all
 from edge.packing import BatchingDelays
 from edge.settings import Settings
+from edge.status import StatusReader
 from edge.systemd import ServiceManager
 from eventplane_mqtt.mailbox import Mailbox
+
+if TYPE_CHECKING:
+    from edge.metrics import Families
 
 _log = logging.getLogger(__name__)
 
@@ -40,6 +44,43 @@ class SnapshotWanted:
     """The health endpoint asks for a snapshot."""
 
 
+class Snapshot(NamedTuple):
+    """The device at one moment, what is wrong with it, and its metrics."""
+
+    status: Status
+    findings: tuple[Finding, ...]
+    families: Families
+
+
+class Snapshots:
+    """Snapshots for other threads, made by the loop's thread, which owns the spool.
+
+    `wake_loop` wakes the loop, which then calls `answer`.
+    """
+
+    def __init__(self, wake_loop: Callable[[], None]) -> None:
+        self._wake_loop = wake_loop
+        self._asked: SimpleQueue[SimpleQueue[Snapshot]] = SimpleQueue()
+
+    def ask(self, timeout_s: float) -> Snapshot | None:
+        """Return a fresh snapshot; None when the loop made none within `timeout_s` seconds."""
+        reply: SimpleQueue[Snapshot] = SimpleQueue()
+        self._asked.put(reply)
+        self._wake_loop()
+        try:
+            return reply.get(timeout=timeout_s)
+        except Empty:
+            return None
+
+    def answer(self, make: Callable[[], Snapshot]) -> None:
+        """Make one snapshot for all that have asked, if any did."""
+        if self._asked.empty():
+            return
+        snapshot = make()
+        while not self._asked.empty():
+            self._asked.get().put(snapshot)
+
+
 Posted = Message | Hangup | SnapshotWanted
 
 
@@ -52,7 +93,7 @@ class Housekeeping:
     def __init__(
         self,
         mailbox: Mailbox[Posted],
-        metrics: Metrics,
+        status: StatusReader,
         manager: ServiceManager,
         settings: Settings,
         read_contract: Callable[[], ActiveContract | SettingProblem],
@@ -60,7 +101,8 @@ class Housekeeping:
     ) -> None:
         self.snapshots = Snapshots(lambda: mailbox.put(SnapshotWanted()))
         self._mailbox = mailbox
-        self._metrics = metrics
+        self._state = status
+        self._forwarder = status.forwarder
         self._manager = manager
         self._settings = settings
         self._read_contract = read_contract
@@ -82,7 +124,7 @@ class Housekeeping:
         return [each for each in map(self._take, messages) if each is not None]
 
     def _between_turns(self, now: float) -> None:
-        changed = self._metrics.look(now)
+        changed = self._state.look(now)
         if self._stopping:
             return  # links that go down now are no news, and the end is bounded in time
         if not self._in_service:
@@ -123,25 +165,27 @@ class Housekeeping:
         """Return the new contract; a broken one is refused, and the old one stays active."""
         self._manager.reloading()
         self._in_service = False  # until the turn that applies it is over
-        version = self._metrics.contract.version
+        version, counts = self._forwarder.contract.version, self._forwarder.counts
         found = self._read_contract()
         if isinstance(found, SettingProblem):
             _log.error("contract %s stays active, the new one is refused: %s", version, found)
-            self._metrics.refused_contract()
+            counts.refused_contract()
             return None
         _log.info("contract %s follows %s", found.contract.version, version)
-        self._metrics.reloaded(found.contract)
+        counts.reloaded()
         if found.refused:
-            self._metrics.refused_contract()
+            counts.refused_contract()
         return Reload(found.contract, found.image)
 
     def _snapshot(self, now: float) -> Snapshot:
+        from edge.metrics import Reading, read_all
+
         status, findings = self._judged(now)
-        return Snapshot(status, findings, read_all(self._metrics.reading(status, findings)))
+        return Snapshot(status, findings, read_all(Reading(status, findings, self._forwarder)))
 
     def _judged(self, now: float) -> tuple[Status, tuple[Finding, ...]]:
-        self._complaint = self._watchdog.complaint(self._metrics.progress(), now, self._stuck_after_s())
-        status = self._metrics.status(now)
+        self._complaint = self._watchdog.complaint(self._state.progress(), now, self._stuck_after_s())
+        status = self._state.status(now)
         return status, judge(status, self._settings.health, self._complaint)
 
     def _status(self, now: float) -> str:
@@ -149,5 +193,5 @@ class Housekeeping:
 
     def _stuck_after_s(self) -> float:
         cloud = self._settings.cloud
-        batching_s = BatchingDelays(self._metrics.contract, cloud.longest_delay_ms).longest_s
+        batching_s = BatchingDelays(self._forwarder.contract, cloud.longest_delay_ms).longest_s
         return max(STUCK_AT_LEAST_S, STUCK_PUBACKS * cloud.puback_timeout_s) + batching_s

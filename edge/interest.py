@@ -12,7 +12,6 @@ from eventplane.contract import Priority
 from eventplane.envelope import Envelope
 from eventplane.filters import Filter
 from eventplane.interest import is_wanted
-from eventplane.interest.announcement import AnnouncementError, read_announcement
 from eventplane.randomness import RandomBytes
 
 _log = logging.getLogger(__name__)
@@ -38,6 +37,8 @@ class Interest:
 
         A `retained` one does not prove that the service is alive.
         """
+        from eventplane.interest.announcement import AnnouncementError, read_announcement
+
         if generation != self._generation:
             self.forget()
             self._generation = generation

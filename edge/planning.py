@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import ChainMap, Counter
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from edge.counts import NotStored
 from edge.decision import Decider, Decision, SequenceNumber
@@ -15,19 +16,19 @@ from edge.delivery_queues import VolatileEvent
 from edge.pressure import Pressure
 from edge.spool import Delivery, DeviceState, Discard, Size, StoredEvent
 from eventplane.contract import Channel, Priority
-from eventplane.conversation.questions import HandlersQuestion, StateQuestion
 from eventplane.dead_letter import Refusal
-from eventplane.downlink.wire import Incoming
 from eventplane.reasons import Outcome, Reason
 from eventplane.receipts import SPOOL_FULL, Receipt, digest
 from eventplane.topics import OUTBOXES
 from eventplane_mqtt.mailbox import Received
 
+if TYPE_CHECKING:
+    from edge.dispatch import Role
+    from eventplane.downlink.wire import Incoming
+
 MOST_LETTERS, LETTERS_EVERY_MS = 100, 60_000
 """Dead letters of one outbox, or of all unknown ones, in so many milliseconds: what comes beyond is counted
 and reported. Ours: enough to see what is wrong or to find a misspelt topic, too few to fill a spool."""
-
-Question = StateQuestion | HandlersQuestion
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,15 +51,15 @@ class Submission:
 class Batch:
     """The input of one turn: `submissions`, events from the cloud (`downlinks`), deliveries that are `done`.
 
-    After the commit the messages in `acknowledge` are acknowledged, the `questions` of services answered, and
-    it is counted if the home's broker has forgotten our session (`session_lost`).
+    After the commit the messages in `acknowledge` are acknowledged, the `questions` of services to an
+    inbox answered, and it is counted if the home's broker has forgotten our session (`session_lost`).
     """
 
     submissions: list[Submission] = field(default_factory=list)
     downlinks: list[Incoming] = field(default_factory=list)
     done: list[Delivery] = field(default_factory=list)
     acknowledge: list[Received] = field(default_factory=list)
-    questions: list[Question] = field(default_factory=list)
+    questions: list[tuple[Role, bytes, Channel]] = field(default_factory=list)
     session_lost: bool = False
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import cached_property
 
+from edge.answers import Answers
 from edge.decision import Decider
 from edge.interest import Interest
-from edge.parts import Answers
 from edge.spool import Spool
 from eventplane.contract import Contract, Downlink
 from eventplane.conversation.handlers import Handlers, NotAskingError
