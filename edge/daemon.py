@@ -104,6 +104,7 @@ def _certificate(settings: Settings) -> CertificateFile | None:
     """Return the device's certificate, if it has one."""
     if settings.cloud.identity is None:
         return None
+    from edge.certificate import CertificateFile
 
     return CertificateFile(settings.cloud.identity.certificate, SYSTEM.now)
 
