@@ -272,8 +272,43 @@ def make_links(
     def skips(topic: str, payload: bytes) -> bool:
         return first_session_has_it(links) and not hint.may_be_urgent(topic, payload)
 
-    for each, skipped in ((LinkName.LOCAL, None), (LinkName.URGENT, skips)):
-        links[each] = _local_link(settings, each, contract, mailbox, system, connect, skipped)
+    def local_link(session: LinkName) -> Link:
+        local, share = settings.local, mailbox.share(session, settings.local.buffer_bytes)
+        is_urgent = session is LinkName.URGENT
+        # A broker may be set to take a client's user name for its id, so each session is a user of its own.
+        suffix = URGENT_CLIENT_SUFFIX if is_urgent else ""
+        login = local.login and Login(local.login.username + suffix, local.login.password_file)
+
+        def dial(address: BrokerAddress, generation: int) -> BrokerConnection:
+            endpoint = Endpoint(
+                host=address.host,
+                port=address.port,
+                client_id=local.client_id + suffix,
+                # A lasting session: the broker keeps our messages while we restart. One with messages of
+                # another thing, whose card this was, is deleted first. A disk that fails (EIO) has none.
+                clean_session=os.access(foreign_sessions_of(settings.spool), os.F_OK),
+                keepalive_s=local.keepalive_s,
+                connect_timeout_s=local.connect_timeout_s,
+                subscriptions=subscriptions(contract(), session),
+                tls=address.tls,
+                login=login,
+            )
+            return connect(endpoint, session, generation, mailbox.put, share, skips if is_urgent else None)
+
+        link = link_to_broker(
+            BrokerAddress(local.host, local.port),
+            local.profile,
+            dial,
+            Backoff(local.reconnect_min_s, local.reconnect_max_s, system.share),
+            local.connect_timeout_s,
+            has_login=local.login is not None,
+            name=session,
+        )
+        link.share = share
+        return link
+
+    for each in (LinkName.LOCAL, LinkName.URGENT):
+        links[each] = local_link(each)
     links[LinkName.CLOUD] = _cloud_link(settings, mailbox, system, connect)
     return links
 
@@ -288,50 +323,6 @@ def first_session_has_it(links: Mapping[LinkName, Link]) -> bool:
     if not first.up:
         return False
     return first.resumed or (not urgent.resumed and urgent.dialled_at >= first.up_since)
-
-
-def _local_link(
-    settings: Settings,
-    session: LinkName,
-    contract: Callable[[], Contract],
-    mailbox: Mailbox[Any],
-    system: System,
-    connect: Connect,
-    skips: Skips | None,
-) -> Link:
-    local = settings.local
-    share = mailbox.share(session, local.buffer_bytes)
-    # A broker may be set to take a client's user name for its id, so each session is a user of its own.
-    suffix = URGENT_CLIENT_SUFFIX if session is LinkName.URGENT else ""
-    login = local.login and Login(local.login.username + suffix, local.login.password_file)
-
-    def dial(address: BrokerAddress, generation: int) -> BrokerConnection:
-        endpoint = Endpoint(
-            host=address.host,
-            port=address.port,
-            client_id=local.client_id + suffix,
-            # A lasting session: the broker keeps our messages while we restart. One with messages of another
-            # thing, whose card this was, is deleted first. A disk that fails (EIO) says that there is none.
-            clean_session=os.access(foreign_sessions_of(settings.spool), os.F_OK),
-            keepalive_s=local.keepalive_s,
-            connect_timeout_s=local.connect_timeout_s,
-            subscriptions=subscriptions(contract(), session),
-            tls=address.tls,
-            login=login,
-        )
-        return connect(endpoint, session, generation, mailbox.put, share, skips)
-
-    link = link_to_broker(
-        BrokerAddress(local.host, local.port),
-        local.profile,
-        dial,
-        Backoff(local.reconnect_min_s, local.reconnect_max_s, system.share),
-        local.connect_timeout_s,
-        has_login=local.login is not None,
-        name=session,
-    )
-    link.share = share
-    return link
 
 
 def _cloud_link(settings: Settings, mailbox: Mailbox[Any], system: System, connect: Connect) -> Link:

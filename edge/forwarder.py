@@ -170,7 +170,7 @@ class Forwarder:
         try:
             return self._commit(messages, now)
         except (SpoolCorruptError, SpoolUnavailableError) as error:
-            self._recover(error, now)
+            self._replace(self._after(error, self.spool, now))
         try:
             return self._commit(messages, now)
         except (SpoolCorruptError, SpoolUnavailableError) as error:
@@ -263,18 +263,16 @@ class Forwarder:
         try:
             yield
         except (SpoolCorruptError, SpoolUnavailableError) as error:
-            self._recover(error, now)
+            self._replace(self._after(error, self.spool, now))
 
-    def _recover(self, error: SpoolCorruptError | SpoolUnavailableError, now: float) -> None:
-        """Go on with what is readable of a damaged spool, or without a disk."""
-        if isinstance(error, SpoolUnavailableError):
-            self._replace(self._disk.without_disk(error, now))
-            return
-        _log.error("%s", error)
+    def _after(self, error: SpoolError, failed: Spool, now: float) -> Spool:
+        """Close the spool that `failed`, and return the one to go on with."""
         with suppress(SpoolError):
-            self.spool.close()
-        # That sets the damaged file aside and saves what is readable.
-        self._replace(self._disk.open(now))
+            failed.close()
+        if isinstance(error, SpoolUnavailableError):
+            return self._disk.without_disk(error, now)
+        _log.error("%s", error)
+        return self._disk.open(now)  # sets the damaged file aside and saves what is readable
 
     def _replace(self, spool: Spool) -> None:
         """Work with another `spool` from now on."""
@@ -292,12 +290,7 @@ class Forwarder:
         try:
             return Components(self._dependencies, spool, *contracts, before)
         except (SpoolCorruptError, SpoolUnavailableError) as error:
-            _log.error("%s", error)
-            now = self._system.monotonic()
-            with suppress(SpoolError):
-                spool.close()
-            damaged = isinstance(error, SpoolCorruptError)
-            other = self._disk.open(now) if damaged else self._disk.without_disk(error, now)
+            other = self._after(error, spool, self._system.monotonic())
             return Components(self._dependencies, other, *contracts, before)
 
     def _take(self, message: Message, batch: Batch, now: float) -> None:

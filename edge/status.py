@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from edge.errors import SpoolError
@@ -17,46 +18,14 @@ if TYPE_CHECKING:
     from edge.certificate import CertificateFile
 
 
-class LinkWatch:
-    """Since when a link is as it is; `look` costs nothing and is called between turns."""
+@dataclass(slots=True)
+class _Seen:
+    """A link as it was at the last look: the generation that was `standing` (0: none) `since`, its drops."""
 
-    def __init__(self, link: Link, now: float) -> None:
-        self._link = link
-        self._standing = 0
-        self._since = now
-        self._dropped = 0
-        self._dropped_at: float | None = None
-
-    @property
-    def standing(self) -> int:
-        """The generation of the connection that is up, 0 for none."""
-        return self._standing
-
-    def look(self, now: float) -> bool:
-        """Return whether the link changed since the last look. Seconds of the monotonic clock."""
-        share = self._link.share
-        if share and share.dropped != self._dropped:
-            self._dropped, self._dropped_at = share.dropped, now
-        standing = self._link.generation if self._link.up else 0
-        if standing == self._standing:
-            return False
-        self._standing, self._since = standing, now
-        return True
-
-    def state(self, now: float) -> LinkState:
-        """Return the state of the link now."""
-        link, share = self._link, self._link.share
-        return LinkState(
-            link.name,
-            bool(self._standing),
-            now - self._since,
-            link.connects,
-            link.complaint,
-            waiting_bytes=share.waiting_bytes if share else 0,
-            dropped=share.dropped if share else 0,
-            since_drop_s=None if self._dropped_at is None else now - self._dropped_at,
-            pauses=share.pauses if share else 0,
-        )
+    since: float
+    standing: int = 0
+    dropped: int = 0
+    dropped_at: float | None = None
 
 
 class StatusReader:
@@ -64,18 +33,26 @@ class StatusReader:
 
     def __init__(self, forwarder: Forwarder, certificate: CertificateFile | None, system: System) -> None:
         self.forwarder = forwarder
-        started = system.monotonic()
-        self._links = {name: LinkWatch(each, started) for name, each in forwarder.links.items()}
+        self._started = started = system.monotonic()
+        self._seen = {name: _Seen(started) for name in forwarder.links}
         self._certificate = certificate
         self._cpu_time = system.cpu_time
-        self._started = started
         self._has_disk = True
 
     def look(self, now: float) -> bool:
-        """Return whether a link, or whether there is a disk, changed since the last look."""
-        changed = [each.look(now) for each in self._links.values()]
+        """Return whether a link, or whether there is a disk, changed since the last look; it costs nothing.
+
+        Times are seconds of the monotonic clock.
+        """
         had_disk, self._has_disk = self._has_disk, self.forwarder.disk_failure is None
-        return any(changed) or had_disk != self._has_disk
+        has_changed = had_disk != self._has_disk
+        for name, link in self.forwarder.links.items():
+            seen, standing = self._seen[name], link.generation if link.up else 0
+            if link.share and link.share.dropped != seen.dropped:
+                seen.dropped, seen.dropped_at = link.share.dropped, now
+            if standing != seen.standing:
+                seen.standing, seen.since, has_changed = standing, now, True
+        return has_changed
 
     def progress(self) -> Progress:
         """Return what the watchdog compares."""
@@ -83,7 +60,7 @@ class StatusReader:
         going = (Priority.URGENT,) if budget and budget.is_used_up else Priority
         waiting = sum(self.forwarder.spool.pending(uplink, each.rank) for each in going)
         answered, left = self.forwarder.counts.answered, self.forwarder.uplink.left_bytes
-        return Progress(self._links[LinkName.CLOUD].standing, answered, waiting, left)
+        return Progress(self._seen[LinkName.CLOUD].standing, answered, waiting, left)
 
     def status(self, now: float) -> Status:
         """Return the device's status now, monotonic seconds."""
@@ -94,7 +71,7 @@ class StatusReader:
             contract_version=forwarder.contract.version,
             uptime_s=now - self._started,
             pressure=forwarder.spool.pressure,
-            links={name: each.state(now) for name, each in self._links.items()},
+            links={name: self._link_state(link, now) for name, link in forwarder.links.items()},
             backlog=tuple(self._backlog()),
             disk_failure=None if failure is None else failure.problem,
             contract_refused=forwarder.counts.contract_refused,
@@ -110,6 +87,20 @@ class StatusReader:
         from edge.metrics import Reading, heartbeat
 
         return heartbeat(Reading(self.status(now), (), self.forwarder))
+
+    def _link_state(self, link: Link, now: float) -> LinkState:
+        seen, share = self._seen[link.name], link.share
+        return LinkState(
+            link.name,
+            bool(seen.standing),
+            now - seen.since,
+            link.connects,
+            link.complaint,
+            waiting_bytes=share.waiting_bytes if share else 0,
+            dropped=share.dropped if share else 0,
+            since_drop_s=None if seen.dropped_at is None else now - seen.dropped_at,
+            pauses=share.pauses if share else 0,
+        )
 
     def _backlog(self) -> Iterator[Backlog]:
         contract = self.forwarder.contract
