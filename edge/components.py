@@ -17,7 +17,6 @@ from edge.dispatch import Dispatcher, UrgentHint, subscriptions
 from edge.inbox import InboxPump
 from edge.interest import Interest
 from edge.numbering import RecentKeys
-from edge.parts import has_part
 from edge.planning import Plan, Planner
 from edge.pressure import Pressure
 from edge.reports import FIRST_REPORT_S, Heartbeat, Reporter
@@ -28,15 +27,14 @@ from edge.uplink import Uplink
 from eventplane.contract import Channel, Contract, Forward, Place
 from eventplane.topics import URGENT_CLIENT_SUFFIX, urgent_rule
 from eventplane_mqtt import Connection, Endpoint, Login
-from eventplane_mqtt.broker_link import link_to_broker
 from eventplane_mqtt.endpoint import BrokerAddress
-from eventplane_mqtt.link import Backoff, BrokerConnection, Link
+from eventplane_mqtt.link import Backoff, BrokerConnection, Link, link_to_broker
 from eventplane_mqtt.mailbox import LinkName, Mailbox, Message, Share
 from eventplane_mqtt.session import Skips
 
 if TYPE_CHECKING:
-    from edge.answers import Answers
     from edge.downlink import DownlinkReceiver
+    from edge.questions import Answers
     from eventplane.downlink.wire import Incoming
 
 _log = logging.getLogger(__name__)
@@ -181,13 +179,9 @@ class Components:
 
         @cache
         def answers() -> Answers:
-            from edge.answers import Answers
+            from edge.questions import Answers
 
-            if not has_part("questions"):
-                return Answers(contract, thing)
-            from edge.questions import DeviceAnswers
-
-            return DeviceAnswers(contract, thing, self.spool, decider, deps.interest)
+            return Answers(contract, thing, self.spool, decider, deps.interest)
 
         def judge(downlinks: Sequence[Incoming], plan: Plan) -> None:
             receiver().judge(downlinks, plan)

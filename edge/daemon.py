@@ -14,9 +14,8 @@ from edge.components import make_links
 from edge.contract_updates import ActiveContract, active_contract, keep_contract
 from edge.errors import SettingProblem
 from edge.forwarder import Forwarder, Message, Stop
-from edge.housekeeping import Hangup, Housekeeping, Posted, Snapshots
+from edge.housekeeping import Hangup, Housekeeping, Posted, Snapshots, StatusReader
 from edge.settings import HealthSettings, Settings
-from edge.status import StatusReader
 from edge.system import SYSTEM
 from edge.systemd import ServiceManager
 from edge.without_disk import DiskWatch
@@ -24,7 +23,6 @@ from eventplane.contract import Contract
 from eventplane_mqtt.mailbox import Mailbox
 
 if TYPE_CHECKING:
-    from edge.certificate import CertificateFile
     from edge.health_server import HealthServer
 
 _log = logging.getLogger(__name__)
@@ -79,7 +77,7 @@ def run(
             image=image,
             disk=disk,
         )
-        state = StatusReader(forwarder, _certificate(settings), SYSTEM)
+        state = StatusReader(forwarder, SYSTEM)
         if refused or found.refused:
             forwarder.counts.refused_contract()
 
@@ -94,19 +92,10 @@ def run(
             return found
 
         manager = ServiceManager(environment, os.getpid())
-        housekeeping = Housekeeping(mailbox, state, manager, settings, read_again, SYSTEM.monotonic)
+        housekeeping = Housekeeping(mailbox, state, manager, read_again, SYSTEM.monotonic)
         with _endpoint(settings.health, housekeeping.snapshots):
             forwarder.run()
         _log.info("stopped at sequence %d", forwarder.spool.next_sequence)
-
-
-def _certificate(settings: Settings) -> CertificateFile | None:
-    """Return the device's certificate, if it has one."""
-    if settings.cloud.identity is None:
-        return None
-    from edge.certificate import CertificateFile
-
-    return CertificateFile(settings.cloud.identity.certificate, SYSTEM.now)
 
 
 def _warn_of_limits(settings: Settings) -> None:

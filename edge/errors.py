@@ -33,6 +33,13 @@ class SettingsError(EdgeError):
         self.problems = tuple(problems)
 
 
+def missing_table(name: str) -> SettingsError:
+    """Return the error that a command needs the optional table `name`."""
+    return SettingsError(
+        [SettingProblem(name, "the table is missing", "add it, see docs/reference/device.md")]
+    )
+
+
 class SpoolError(EdgeError):
     """The durable store at `path` cannot do its work; nothing that it did not confirm is acknowledged."""
 

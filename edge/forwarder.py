@@ -99,7 +99,7 @@ class Forwarder:
     ) -> None:
         self.counts = Counts()
         self._system = system
-        self._settings = settings
+        self.settings = settings
         self.links = links
         self._local, self._cloud = links[LinkName.LOCAL], links[LinkName.CLOUD]
         self._wait = wait
@@ -120,11 +120,6 @@ class Forwarder:
     def spool(self) -> Spool:
         """The spool in use."""
         return self._components.spool
-
-    @property
-    def thing(self) -> str:
-        """The device's name in the cloud."""
-        return self._settings.thing
 
     @property
     def disk_failure(self) -> SpoolError | None:
@@ -228,7 +223,7 @@ class Forwarder:
         return not self._local.up and self._local.generation <= 1
 
     def _finish(self) -> None:
-        give_up = self._system.monotonic() + self._settings.stop_grace_s
+        give_up = self._system.monotonic() + self.settings.stop_grace_s
         for name in (LinkName.URGENT, LinkName.LOCAL):
             self.links[name].close(_CLOSE_S)
         # Messages at QoS 0 are not redelivered.
@@ -320,7 +315,7 @@ class Forwarder:
         urgent = self.links[LinkName.URGENT]
         if self._local.up and urgent.up:
             with suppress(OSError):  # there is none, or the next connection tries again
-                foreign_sessions_of(self._settings.spool).unlink()
+                foreign_sessions_of(self.settings.spool).unlink()
                 self._local.leave()
                 urgent.leave()
 

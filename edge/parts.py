@@ -24,7 +24,6 @@ PARTS: Final = {
         *(f"eventplane_mqtt.discovery.{each}" for each in ("announcement", "broker", "dns_sd")),
     ),
     "provisioning": ("edge.provisioning",),
-    "questions": ("edge.questions",),
 }
 """The modules and packages of each part."""
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from edge.spool.database import PAGE_BYTES, DamagedRowError
-from edge.spool.notes import has_log, log_of
+from edge.spool.files import has_log, log_of
 
 _HEADER = struct.Struct(">4I8s2I")  # magic, version, page size, checkpoint, salts, checksum of what is before
 _FRAME = struct.Struct(">2I8s2I")  # page, pages of the database after a commit or 0, salts, checksum

@@ -29,9 +29,19 @@ from edge.spool.database import (
     transaction,
 )
 from edge.spool.deliveries import Deliveries, PendingQueues
-from edge.spool.files import checksum_of, readable_of, remove, unfinished_of
+from edge.spool.files import (
+    CommitNote,
+    CommitNotes,
+    announce,
+    checksum_of,
+    has_log,
+    log_of,
+    read_note,
+    readable_of,
+    remove,
+    unfinished_of,
+)
 from edge.spool.log import rebuild_log
-from edge.spool.notes import CommitNote, CommitNotes, announce, has_log, log_of, read_note
 from edge.spool.records import SpoolOrigin
 from edge.spool.salvage import SHIFT, salvage
 from edge.spool.space import START_BYTES, reserve_of

@@ -15,7 +15,7 @@ from typing import Self
 
 from edge import durable
 from edge.errors import SpoolCorruptError, SpoolError, SpoolFullError
-from edge.spool import notes
+from edge.spool import files
 from edge.spool.database import (
     PAGE_BYTES,
     DamagedRowError,
@@ -327,13 +327,13 @@ class Spool:
             if marker_of(path).exists():
                 damage = marker_of(path).read_text(encoding="utf-8", errors="replace")
                 raise SpoolCorruptError(path, damage or "it was found damaged while it was used")
-            note = notes.read_note(path)
+            note = files.read_note(path)
             with invalid_is_damage(path):
                 check_header(path)
-                if notes.has_log(path):
+                if files.has_log(path):
                     self._check_log(note)
                 if note is None and not path.exists():
-                    note = notes.announce(path, new_epoch(self._system.random_bytes))
+                    note = files.announce(path, new_epoch(self._system.random_bytes))
                 self._db = attempt.enter_context(contextlib.closing(connect(path)))
                 if not has_tables(path, self._db):
                     announced = self._check_new(note)
@@ -344,14 +344,14 @@ class Spool:
                 _check_commits(note, self._device)
             # A process that was killed may have left a commit, or a name, that a power cut still undoes; what
             # is read of it is acknowledged from now on.
-            if notes.has_log(path):
-                durable.sync(notes.log_of(path))
+            if files.has_log(path):
+                durable.sync(files.log_of(path))
             durable.sync(path.parent)
-            self._notes = notes.CommitNotes(path, self._last_commit())
+            self._notes = files.CommitNotes(path, self._last_commit())
             attempt.callback(self._notes.close)
             undo.push(attempt.pop_all())
 
-    def _check_log(self, note: notes.CommitNote | None) -> None:
+    def _check_log(self, note: files.CommitNote | None) -> None:
         """Find out what SQLite does not read of the log, before it drops that."""
         from edge.spool.log import check_log_end, check_log_header  # which only a start after a kill needs
 
@@ -366,7 +366,7 @@ class Spool:
                 self._check_new(note)
             check_log_end(self.path)
 
-    def _check_new(self, note: notes.CommitNote | None) -> notes.CommitNote:
+    def _check_new(self, note: files.CommitNote | None) -> files.CommitNote:
         """Return the note of the spool that is being created, whose file has no tables yet.
 
         Raises `SpoolCorruptError` when it had some.
@@ -396,8 +396,8 @@ class Spool:
         self._first = self._deliveries.first_pending(self._queues) or self.next_sequence
         self.space = Space(path, db, *self._capacities, self._queues.pending)
 
-    def _last_commit(self) -> notes.CommitNote:
-        return notes.CommitNote.of(self._device, self._totals, self._first)
+    def _last_commit(self) -> files.CommitNote:
+        return files.CommitNote.of(self._device, self._totals, self._first)
 
     def _commit(self, write: Callable[[TableTotals], Device]) -> None:
         totals = self._totals.copy()
@@ -464,7 +464,7 @@ class Spool:
             raise
 
 
-def _check_commits(note: notes.CommitNote | None, device: Device) -> None:
+def _check_commits(note: files.CommitNote | None, device: Device) -> None:
     """Raise `DamagedRowError` when the database has fewer commits than were noted beside it, or no note."""
     if note is None or note.epoch != device.epoch:
         raise DamagedRowError("the note of the last commit")

@@ -5,34 +5,20 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from edge import parts
-from edge.answers import Answers
 from edge.command_line import EX_WRONG_COMMAND_LINE, PROGRAM, USAGE, main
 from edge.daemon import _warn_of_limits
-from edge.dispatch import Role
 from edge.errors import SettingsError, SpoolError
 from edge.parts import PartMissingError
 from edge.settings import Settings, load_settings
 from eventplane import __version__
-from eventplane.contract import Contract
-from eventplane.conversation.questions import (
-    HandlersAnswer,
-    StateAnswer,
-    read_handlers_answer,
-    read_state_answer,
-    write_handlers_question,
-    write_state_question,
-)
-from eventplane.envelope import write_event
 from tests.unit.edge.fakes import contract as home_contract
 from tools.device_image import PACKAGING, ROOT
 
-EVENT = write_event({"id": "1", "source": "/a", "type": "t"}, {})
 COMMANDS = (
     *("run", "check", "provision", "discovery", "discovery find", "announce"),
     *("broker-database", "broker-profile", "manifest"),
@@ -263,21 +249,3 @@ def test_a_command_without_its_part_names_it(
 ) -> None:
     assert main(arguments) == 78
     assert str(PartMissingError(part)) in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("role", "question", "answer", "read"),
-    [
-        (Role.STATE_QUESTIONS, write_state_question("1", "a/b/c"), "state", read_state_answer),
-        (Role.HANDLERS_QUESTIONS, write_handlers_question("1", EVENT), "handlers", read_handlers_answer),
-    ],
-)
-def test_questions_are_answered_with_the_reason(
-    role: Role, question: bytes, answer: str, read: Callable[[bytes], StateAnswer | HandlersAnswer]
-) -> None:
-    contract: Contract = home_contract()
-    found = Answers(contract, "home-1").to(role, question, contract.participants["call"].inbox)
-    assert found is not None
-    assert found[0] == f"eventplane/call/{answer}/answer"
-    said = read(found[1])
-    assert (said.id, said.problem) == ("1", str(PartMissingError("questions")))

@@ -10,9 +10,8 @@ import pytest
 from edge.contract_updates import ActiveContract, active_contract
 from edge.errors import SettingProblem
 from edge.forwarder import Message, Reload, Stop
-from edge.housekeeping import Hangup, Housekeeping, Posted, Snapshot, SnapshotWanted
+from edge.housekeeping import Hangup, Housekeeping, Posted, Snapshot, SnapshotWanted, StatusReader
 from edge.metrics import render
-from edge.status import StatusReader
 from edge.systemd import ServiceManager
 from eventplane_mqtt.mailbox import Connected, LinkName, Mailbox
 from tests.unit.edge.fakes import Device, contract, damage, event
@@ -37,9 +36,8 @@ class Service:
             environment["WATCHDOG_USEC"] = str(round(watchdog_s * 1e6))
         self.housekeeping = Housekeeping(
             self.mailbox,
-            StatusReader(device.forwarder, None, device.time.system()),
+            StatusReader(device.forwarder, device.time.system()),
             ServiceManager(environment, 1),
-            device.settings,
             self._read,
             lambda: device.time.seconds,
         )

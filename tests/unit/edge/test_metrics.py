@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from edge.health_status import Finding, Health, Status
+from edge.housekeeping import StatusReader
 from edge.metrics import METRICS, Metric, Reading, heartbeat, read_all, render
 from edge.spool import Spool
-from edge.status import StatusReader
 from eventplane import __version__
 from eventplane.contract import Priority
 from eventplane_mqtt import reasons
@@ -28,7 +28,7 @@ SAMPLE = re.compile(r'([a-z_:]+)(?:\{((?:[a-z_]+="(?:[^"\\\n]|\\["\\n])*",?)*)\}
 
 
 def reader_of(device: Device) -> StatusReader:
-    reader = StatusReader(device.forwarder, None, device.time.system())
+    reader = StatusReader(device.forwarder, device.time.system())
     reader.look(device.time.seconds)
     return reader
 
