@@ -166,7 +166,10 @@ class Components:
         deps = self._dependencies
         self._contract = contract
         self.uplink.follow(contract)
-        self._make_inboxes(_local_inboxes(contract))
+        # The inboxes on this device that some route leads to.
+        addresses = dict.fromkeys(route.destination for route in contract.routes_at(Place.DEVICE))
+        addresses.pop(contract.device.outbox.address, None)
+        self._make_inboxes([contract.channel(each) for each in addresses])
         thing = deps.settings.thing
         decider = Decider(contract, thing, self.spool.epoch, deps.system.now, self.recent, deps.interest)
 
@@ -233,12 +236,6 @@ class Components:
                     waiting,
                     destination,
                 )
-
-
-def _local_inboxes(contract: Contract) -> list[Channel]:
-    """Return the inboxes on this device that some route leads to."""
-    addresses = dict.fromkeys(route.destination for route in contract.routes_at(Place.DEVICE))
-    return [contract.channel(address) for address in addresses if address != contract.device.outbox.address]
 
 
 def _topics(settings: Settings) -> dict[bool, str]:

@@ -89,7 +89,8 @@ class DownlinkReceiver:
             plan.store(self._decider.own(event, plan.next))
 
     def _judge(self, incoming: Incoming, plan: Plan) -> Acknowledgement | None:
-        before = self._known_state(incoming, plan)
+        kind, key = incoming.kind, incoming.key
+        before = plan.states.get((kind, key)) or self._spool.device_state(kind, key)
         recency = compare(before.state_version if before else None, incoming)
         is_duplicate = recency is Recency.DUPLICATE
         if recency is Recency.NEWER or (is_duplicate and before and self._may_be_undelivered(before)):
@@ -180,10 +181,6 @@ class DownlinkReceiver:
 
     def _has_room_for_answer(self) -> bool:
         return self._pressure.admits(Priority.URGENT.rank, Size(ANSWER_BYTES, 1), WhenFull.REFUSE)
-
-    def _known_state(self, incoming: Incoming, plan: Plan) -> DeviceState | None:
-        known = plan.states.get((incoming.kind, incoming.key))
-        return known or self._spool.device_state(incoming.kind, incoming.key)
 
     def _may_be_undelivered(self, before: DeviceState) -> bool:
         """Return whether it was salvaged without its delivery: that may have been made, or lost."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import groupby
+from operator import attrgetter
 from typing import Protocol
 
 from edge.commit import GroupCommit
@@ -156,8 +157,11 @@ class Forwarder:
                 if (answer := self._components.answers().to(*question)) and self._local.up:
                     self._local.publish(*answer)
         with self._recovering(now):
-            if self._next is not None:
-                self._reload(self._next)
+            if (reload := self._next) is not None:
+                # From the next turn on; stored events stay stored.
+                self._next = None
+                self.contract, self.image = reload.contract, reload.image or self.image
+                self._components.adopt(self.contract, self.image)
             self._send(now)
 
     def _commit_with_recovery(self, messages: Sequence[Message], now: float) -> tuple[Batch, Plan]:
@@ -171,12 +175,6 @@ class Forwarder:
         except (SpoolCorruptError, SpoolUnavailableError) as error:
             self._replace(self._disk.without_disk(error, now))
         return self._commit(messages, now)
-
-    def _reload(self, reload: Reload) -> None:
-        """Work under another contract from the next turn on; stored events stay stored."""
-        self._next = None
-        self.contract, self.image = reload.contract, reload.image or self.image
-        self._components.adopt(self.contract, self.image)
 
     def _commit(self, messages: Sequence[Message], now: float) -> tuple[Batch, Plan]:
         batch = Batch()
@@ -341,7 +339,7 @@ class Forwarder:
 
     def _confirm(self, batch: Batch, plan: Plan) -> None:
         """Send PUBACKs in the order of receiving, then the receipts of each service, and count."""
-        for (link, generation), messages in groupby(batch.acknowledge, _connection):
+        for (link, generation), messages in groupby(batch.acknowledge, attrgetter("link", "generation")):
             self.links[link].acknowledge(generation, *(each.mid for each in messages))
         if self._local.up:
             for service, receipts in plan.receipts.items():
@@ -375,7 +373,3 @@ class Forwarder:
             self._settle(self.uplink.disconnected(), batch)
         elif name is LinkName.LOCAL:
             self._components.rewind_inboxes()
-
-
-def _connection(received: Received) -> tuple[LinkName, int]:
-    return received.link, received.generation

@@ -58,7 +58,7 @@ class Metric(NamedTuple):
 
     name: str
     help: str
-    read: Callable[[Reading], float | Iterable[_Sample]]
+    read: Callable[[Reading], float | Iterable[_Sample] | None]
     heartbeat: tuple[HeartbeatKey, ...] = ()
 
     @property
@@ -67,8 +67,10 @@ class Metric(NamedTuple):
         return "counter" if self.name.endswith("_total") else "gauge"
 
     def samples(self, reading: Reading) -> list[_Sample]:
-        """Return the samples of this family now."""
+        """Return the samples of this family now; none where it reads None."""
         value = self.read(reading)
+        if value is None:
+            return []
         return [({}, value)] if isinstance(value, int | float) else list(value)
 
 
@@ -137,11 +139,6 @@ def _discards(it: Reading) -> Iterable[_Sample]:
         yield {"outcome": outcome, "reason": reason}, count
 
 
-def _certificate(it: Reading) -> Iterable[_Sample]:
-    left_s = it.status.certificate_left_s
-    return [] if left_s is None else [({}, left_s)]
-
-
 def _info(it: Reading) -> Iterable[_Sample]:
     status, spool = it.status, it.forwarder.spool
     labels = {"thing": status.thing, "contract": status.contract_version}
@@ -152,17 +149,12 @@ def _problems(it: Reading) -> Iterable[_Sample]:
     return [({"problem": each.name, "health": each.health.value}, 1) for each in it.findings]
 
 
-def _disk_free_bytes(it: Reading) -> Iterable[_Sample]:
+def _disk_free_bytes(it: Reading) -> int | None:
     try:
         disk = os.statvfs(it.forwarder.spool.path.parent)
     except OSError:
-        return []
-    return [({}, disk.f_bavail * disk.f_frsize)]
-
-
-def _data_budget(it: Reading) -> Iterable[_Sample]:
-    budget = it.forwarder.uplink.budget
-    return [] if budget is None else [({}, budget.left_bytes)]
+        return None
+    return disk.f_bavail * disk.f_frsize
 
 
 def _rss_bytes() -> int:
@@ -287,7 +279,7 @@ METRICS = (
     Metric(
         "eventplane_data_budget_left_bytes",
         "What is left of the day's budget of bytes; no sample without one.",
-        _data_budget,
+        lambda it: budget.left_bytes if (budget := it.forwarder.uplink.budget) else None,
     ),
     Metric(
         "eventplane_acknowledged_total",
@@ -361,7 +353,7 @@ METRICS = (
     Metric(
         "eventplane_certificate_left_seconds",
         "Time until the device's certificate expires, by its clock.",
-        _certificate,
+        lambda it: it.status.certificate_left_s,
     ),
     Metric(
         "eventplane_info", "The device: thing, contract version, the spool's epoch and how it began.", _info

@@ -121,7 +121,9 @@ class Planner:
     def add(self, submission: Submission, plan: Plan, pressure: Pressure) -> None:
         """Add to `plan` what becomes of `submission` where `pressure` leaves room."""
         decision = self._decide(submission, plan)
-        refused, counted_as = decision.refused, _counted_as(submission)
+        refused, counted_as = decision.refused, submission.address
+        if submission.refusal and submission.refusal.reason == Reason.UNKNOWN_CHANNEL:
+            counted_as = OUTBOXES  # all unknown outboxes together
         is_new = decision.arrival is not None and submission.ends is None
         if refused is not None and is_new and self._is_flooded(counted_as, plan):
             plan.rejected[NotStored(counted_as, "", refused)] += 1
@@ -170,12 +172,6 @@ class Planner:
             plan.dead_lettered.append(Discard(submission.ends, Outcome.DEAD_LETTERED, reason))
         else:
             plan.replaced.append(submission.ends)
-
-
-def _counted_as(submission: Submission) -> str:
-    """Return the address of `submission` in counts: of all unknown outboxes together it is their filter."""
-    refusal = submission.refusal
-    return OUTBOXES if refusal and refusal.reason == Reason.UNKNOWN_CHANNEL else submission.address
 
 
 def _finds_room(submission: Submission, arrival: StoredEvent, pressure: Pressure) -> bool:

@@ -179,11 +179,6 @@ def finish_recovery(path: Path, capacity_bytes: int, system: System) -> None:
     _prune(path, capacity_bytes)
 
 
-def owner_of(path: Path) -> Path:
-    """Return the path of the file that names the thing whose spool it is."""
-    return path.with_name(path.name + ".owner")
-
-
 def foreign_sessions_of(path: Path) -> Path:
     """Return the path of a file that is there while the home's broker may hold sessions of another thing."""
     return path.with_name(path.name + ".foreign")
@@ -195,9 +190,9 @@ def take_over(path: Path, thing: str, capacity_bytes: int, system: System) -> st
     Returns what a new spool there has to report of that, '' for nothing. A spool without an owner's file was
     left by an earlier version. Its owner is unknown, so it stays, even if that file finds no room.
     """
-    owner = said = ""
+    owner, said, file = "", "", path.with_name(path.name + ".owner")
     with contextlib.suppress(FileNotFoundError):
-        owner, _, said = owner_of(path).read_text(encoding="utf-8", errors="replace").partition("\n")
+        owner, _, said = file.read_text(encoding="utf-8", errors="replace").partition("\n")
     if owner == thing:
         return said
     if owner:
@@ -209,7 +204,7 @@ def take_over(path: Path, thing: str, capacity_bytes: int, system: System) -> st
         said = f"there was a spool of {owner!r:.150}: it is kept as {kept}, and none of its events is sent"
     try:
         # Before the new spool exists: if this fails, the next attempt must find nothing more to set aside.
-        durable.write(owner_of(path), f"{thing}\n{said}".encode())
+        durable.write(file, f"{thing}\n{said}".encode())
     except OSError:
         if owner:
             raise

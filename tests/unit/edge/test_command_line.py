@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -17,7 +15,7 @@ from edge.parts import PartMissingError
 from edge.settings import Settings, load_settings
 from eventplane import __version__
 from tests.unit.edge.fakes import contract as home_contract
-from tools.device_image import PACKAGING, ROOT
+from tools.device_image import PACKAGING
 
 COMMANDS = (
     *("run", "check", "provision", "discovery", "discovery find", "announce"),
@@ -83,10 +81,9 @@ def test_a_spool_that_cannot_be_used_has_a_status_of_its_own(
     assert "another forwarder" in caplog.text
 
 
-def test_the_version_is_the_packages() -> None:
-    asked = [sys.executable, "-m", "edge", "--version"]
-    said = subprocess.run(asked, check=True, capture_output=True, text=True, cwd=ROOT).stdout
-    assert said == f"{PROGRAM} {__version__} (source)\n"
+def test_the_version_is_the_packages(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == os.EX_OK
+    assert capsys.readouterr().out == f"{PROGRAM} {__version__} (source)\n"
 
 
 SETTINGS = (
