@@ -124,7 +124,7 @@ class CommitLoop:
         self._pressure.begin()
         plan = self._plan(batch, by)
         made = self._reports(plan, by.decider, now)
-        while plan.arrivals or made.arrivals or (self._may_end(now) and self._has_ends(plan, ends)):
+        while plan.arrivals or made.arrivals or (self._may_end(now) and any(self._ends(plan, ends))):
             try:
                 self._store(plan, ends, made)
             except SpoolFullError as error:
@@ -248,15 +248,16 @@ class CommitLoop:
         """Whether it is time to try again what found no room."""
         return self._retry_at is None or now >= self._retry_at
 
-    def _has_ends(self, plan: Plan, ends: list[Delivery]) -> bool:
-        return bool(ends or plan.dropped or plan.dead_lettered or plan.replaced or self._queues.discards)
+    def _ends(self, plan: Plan, ends: list[Delivery]) -> tuple[list[Delivery], list[Discard]]:
+        """Return the deliveries that are to end: those that were made or replaced, and the others."""
+        discards = [*self._queues.discards.values(), *plan.dropped, *plan.dead_lettered]
+        return [*ends, *plan.replaced], discards
 
     def _store(self, plan: Plan, ends: list[Delivery], made: Reports) -> None:
         arrivals = [*plan.arrivals, *made.arrivals]
         self._spool.commit(
             arrivals,
-            [*ends, *plan.replaced],
-            [*self._queues.discards.values(), *plan.dropped, *plan.dead_lettered],
+            *self._ends(plan, ends),
             uptime_ms=plan.start.uptime_ms,
             states=list(plan.states.values()),
             close_manifests=made.manifest,

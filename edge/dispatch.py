@@ -5,13 +5,12 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
-from enum import Enum, auto
 
 from edge.delivery_queues import DeliveryQueues
 from edge.inbox import InboxPump
 from edge.interest import Interest
 from edge.numbering import expiring
-from edge.planning import Batch, Submission
+from edge.planning import Batch, Role, Submission
 from edge.spool import PendingDelivery
 from eventplane.contract import Channel, Contract, ParticipantKind, Priority
 from eventplane.dead_letter import DEAD_LETTER_TYPE, Refusal
@@ -49,21 +48,6 @@ _TOPIC_CHARACTERS = 200
 
 
 _WORD = re.compile(r"[\w.-]{1,64}", re.ASCII)
-
-
-class Role(Enum):
-    """What the messages on a topic of a service are."""
-
-    OUTBOX = auto()
-    """Events that it sends."""
-    INBOX_RECEIPTS = auto()
-    """Confirmations of what it has taken from its inbox."""
-    STATE_QUESTIONS = auto()
-    """Questions for the current state of a key."""
-    HANDLERS_QUESTIONS = auto()
-    """Questions who handles an event."""
-    ANNOUNCEMENTS = auto()
-    """What it announces to handle."""
 
 
 def local_topics(contract: Contract) -> dict[str, tuple[Role, Channel]]:

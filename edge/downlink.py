@@ -93,7 +93,9 @@ class DownlinkReceiver:
         before = plan.states.get((kind, key)) or self._spool.device_state(kind, key)
         recency = compare(before.state_version if before else None, incoming)
         is_duplicate = recency is Recency.DUPLICATE
-        if recency is Recency.NEWER or (is_duplicate and before and self._may_be_undelivered(before)):
+        # It was salvaged without its delivery, which may have been made, or lost.
+        is_doubtful = before is not None and before.sequence < 0 and not self._is_pending(before)
+        if recency is Recency.NEWER or (is_duplicate and is_doubtful):
             return self._apply(incoming, before, plan)
         if not self._has_room_for_answer():
             return None
@@ -181,11 +183,6 @@ class DownlinkReceiver:
 
     def _has_room_for_answer(self) -> bool:
         return self._pressure.admits(Priority.URGENT.rank, Size(ANSWER_BYTES, 1), WhenFull.REFUSE)
-
-    def _may_be_undelivered(self, before: DeviceState) -> bool:
-        """Return whether it was salvaged without its delivery: that may have been made, or lost."""
-        # One that is still pending is enough.
-        return before.sequence < 0 and not self._is_pending(before)
 
     def _is_pending(self, before: DeviceState) -> bool:
         """Return whether the event before is still pending: the next one must not overtake it."""

@@ -35,9 +35,8 @@ class SettingsError(EdgeError):
 
 def missing_table(name: str) -> SettingsError:
     """Return the error that a command needs the optional table `name`."""
-    return SettingsError(
-        [SettingProblem(name, "the table is missing", "add it, see docs/reference/device.md")]
-    )
+    problem = SettingProblem(name, "the table is missing", "add it, see docs/reference/device.md")
+    return SettingsError([problem])
 
 
 class SpoolError(EdgeError):

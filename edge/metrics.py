@@ -98,25 +98,18 @@ def render(families: Families) -> str:
         if samples:
             lines.append(f"# HELP {metric.name} {_escape(metric.help)}")
             lines.append(f"# TYPE {metric.name} {metric.kind}")
-            lines += [f"{metric.name}{_labels(labels)} {_number(value)}" for labels, value in samples]
+            lines += [f"{metric.name}{_labels(labels)} {value!r}" for labels, value in samples]
     return "\n".join(lines) + "\n"
 
 
 def _labels(labels: Mapping[str, str]) -> str:
-    pairs = ",".join(f'{name}="{_escape_value(value)}"' for name, value in labels.items())
+    escaped = {name: _escape(value).replace('"', '\\"') for name, value in labels.items()}
+    pairs = ",".join(f'{name}="{value}"' for name, value in escaped.items())
     return f"{{{pairs}}}" if pairs else ""
 
 
 def _escape(text: str) -> str:
     return text.replace("\\", "\\\\").replace("\n", "\\n")
-
-
-def _escape_value(text: str) -> str:
-    return _escape(text).replace('"', '\\"')
-
-
-def _number(value: float) -> str:
-    return str(value) if isinstance(value, int) else repr(float(value))
 
 
 def _by_destination(value: Callable[[Backlog], float]) -> Callable[[Reading], Iterable[_Sample]]:
@@ -143,10 +136,6 @@ def _info(it: Reading) -> Iterable[_Sample]:
     status, spool = it.status, it.forwarder.spool
     labels = {"thing": status.thing, "contract": status.contract_version}
     return [(labels | {"epoch": spool.epoch, "birth": spool.origin.kind}, 1)]
-
-
-def _problems(it: Reading) -> Iterable[_Sample]:
-    return [({"problem": each.name, "health": each.health.value}, 1) for each in it.findings]
 
 
 def _disk_free_bytes(it: Reading) -> int | None:
@@ -224,7 +213,11 @@ METRICS = (
         _discards,
         (HeartbeatKey("discards"),),
     ),
-    Metric("eventplane_problem", "The problems on `/healthz`, one sample each.", _problems),
+    Metric(
+        "eventplane_problem",
+        "The problems on `/healthz`, one sample each.",
+        lambda it: [({"problem": each.name, "health": each.health.value}, 1) for each in it.findings],
+    ),
     Metric(
         "eventplane_link_up", "Whether the connection to a broker is up.", _by_link(lambda each: int(each.up))
     ),

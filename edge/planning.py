@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import ChainMap, Counter
 from dataclasses import dataclass, field
+from enum import Enum, auto
 from typing import TYPE_CHECKING
 
 from edge.counts import NotStored
@@ -23,12 +24,26 @@ from eventplane.topics import OUTBOXES
 from eventplane_mqtt.mailbox import Received
 
 if TYPE_CHECKING:
-    from edge.dispatch import Role
     from eventplane.downlink.wire import Incoming
 
 MOST_LETTERS, LETTERS_EVERY_MS = 100, 60_000
 """Dead letters of one outbox, or of all unknown ones, in so many milliseconds: what comes beyond is counted
 and reported. Ours: enough to see what is wrong or to find a misspelt topic, too few to fill a spool."""
+
+
+class Role(Enum):
+    """What the messages on a topic of a service are."""
+
+    OUTBOX = auto()
+    """Events that it sends."""
+    INBOX_RECEIPTS = auto()
+    """Confirmations of what it has taken from its inbox."""
+    STATE_QUESTIONS = auto()
+    """Questions for the current state of a key."""
+    HANDLERS_QUESTIONS = auto()
+    """Questions who handles an event."""
+    ANNOUNCEMENTS = auto()
+    """What it announces to handle."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,8 @@ import logging
 from functools import cached_property
 
 from edge.decision import Decider
-from edge.dispatch import Role
 from edge.interest import Interest
+from edge.planning import Role
 from edge.spool import Spool
 from eventplane.contract import Channel, Contract, Downlink
 from eventplane.conversation.handlers import Handlers, NotAskingError

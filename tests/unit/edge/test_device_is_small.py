@@ -93,10 +93,6 @@ def modules_of_forwarder(folder: Path, plane: Contract, settings: str) -> set[st
     return set(re.findall(r"^import time: .*\| +([\w.]+)$", log, re.MULTILINE))
 
 
-def is_ours(module: str) -> bool:
-    return module.partition(".")[0] in OURS
-
-
 @pytest.mark.source("P7", "P18")
 def test_a_forwarder_loads_what_its_contract_and_settings_ask_for(tmp_path: Path) -> None:
     least = '[cloud]\nhost = "localhost"\nport = 1\ntls = false\nrule = "r"\ninbox_topic = "none"\n'
@@ -106,7 +102,7 @@ def test_a_forwarder_loads_what_its_contract_and_settings_ask_for(tmp_path: Path
     assert not found & (HEAVY | {"ssl", "dis", "inspect", "ipaddress"})
     assert not {each for each in found if each.startswith("eventplane_mqtt.discovery")}
     assert not found & {f"edge.{each}" for each in ON_DEMAND}
-    sources = [ROOT.joinpath(*each.split(".")) for each in found if is_ours(each)]
+    sources = [ROOT.joinpath(*each.split(".")) for each in found if each.partition(".")[0] in OURS]
     files = [each / "__init__.py" if each.is_dir() else each.with_suffix(".py") for each in sources]
     assert len(files) <= MOST_MODULES
     assert sum(len(each.read_text().splitlines()) for each in files) <= MOST_LINES
