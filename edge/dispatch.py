@@ -198,7 +198,8 @@ class Dispatcher:
         so it is dropped and counted.
         """
         original = pending.json.encode("utf-8")
-        if _is_dead_letter(pending.json):
+        # The text may contain the type elsewhere.
+        if DEAD_LETTER_TYPE in pending.json and parse_event(pending.json).type == DEAD_LETTER_TYPE:
             if len(original) <= _SMALL_BYTES:
                 _log.warning("a dead letter over %s is dropped: %s", channel.address, refusal.reason)
                 self._queues.discard(pending.delivery, Outcome.DROPPED, refusal.reason)
@@ -262,11 +263,6 @@ class Dispatcher:
             return
         channel = inbox.channel
         self.give_up(ended, channel, _refusal(receipt.refused, channel.participant), batch)
-
-
-def _is_dead_letter(json: str) -> bool:
-    # The text may contain the type elsewhere.
-    return DEAD_LETTER_TYPE in json and parse_event(json).type == DEAD_LETTER_TYPE
 
 
 def _refusal(reason: str, service: str) -> Refusal:

@@ -148,9 +148,7 @@ class Spool:
             # One that has ended already counts for nothing.
             add_discards(self._db, [kinds[each] for each in self._end(kinds, totals)], totals)
             # Last, so that events find room in the place of what ends with them.
-            self._deliveries.add(events, uptime_ms, totals)
-            if events:
-                self._recent.add(events[0].sequence, [each.key for each in events])
+            self._insert(events, uptime_ms, totals)
             put_counters(self._db, self.counted, counted, totals)
             self._states.put(states, totals)
             self._queues.write(totals)
@@ -431,6 +429,11 @@ class Spool:
         )
         device.write(self._db)
         return device
+
+    def _insert(self, events: Sequence[StoredEvent], uptime_ms: int, totals: TableTotals) -> None:
+        self._deliveries.add(events, uptime_ms, totals)
+        if events:
+            self._recent.add(events[0].sequence, [each.key for each in events])
 
     def _end(self, deliveries: Iterable[Delivery], totals: TableTotals) -> list[Delivery]:
         """Remove deliveries. Returns those that were there."""
