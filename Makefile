@@ -261,7 +261,7 @@ bench-audit: setup ## Measure the audit beside DuckDB: EVENTS="1000000 5000000";
 packages: setup ## Build the wheels of eventplane, eventplane-client, eventplane-forwarder: build/packages/*.whl
 	@python tools/packages.py
 
-device-image: setup ## Build what a device runs: build/device/eventplane-forwarder.pyz (WITHOUT="discovery questions": without these parts)
+device-image: setup ## Build what a device runs: build/device/eventplane-forwarder.pyz (WITHOUT="discovery provisioning": without these parts)
 	@python tools/device_image.py --revision "$$(git describe --always --dirty 2>/dev/null || echo unknown)" $(addprefix --without ,$(WITHOUT))
 
 deb: setup ## Build the Debian package of the forwarder: build/device/eventplane-forwarder_VERSION_all.deb

@@ -15,11 +15,12 @@ from pathlib import Path
 from struct import Struct
 from typing import Any, BinaryIO, Final
 
+from edge import durable
 from eventplane_mqtt.codec import Reader
 from eventplane_mqtt.endpoint import MqttError
 
-KEPT, KEPT_BYTES = 3, 64 * 1024 * 1024
-"""Torn files that are kept: the newest, and as many before it as are no more in number and bytes together."""
+KEPT_BYTES = 64 * 1024 * 1024
+"""Most of the older torn files that are kept, together (`edge.durable.prune`)."""
 
 _MAGIC: Final = b"\0\xb5\0mosquitto db"
 _HEADER: Final = Struct(">15sII")  # magic, unused, version
@@ -56,11 +57,7 @@ def set_aside_if_torn(database: Path) -> str:
         return f"{killed}. The messages that it alone had since then {_LOST}"
     number = max((number for number, _ in _torn(database)), default=0) + 1
     aside = database.replace(database.with_name(f"{database.name}.torn-{number}"))
-    size = 0
-    for place, (_, torn) in enumerate(reversed(_torn(database))):
-        size += torn.stat().st_size
-        if place and (place >= KEPT or size > KEPT_BYTES):
-            torn.unlink()
+    durable.prune([[each] for _, each in _torn(database)], KEPT_BYTES)
     kept = f"{database} is torn: {damage}. It is kept as {aside.name}, and the broker starts without it"
     return f"{kept}: the messages in it {_LOST}"
 

@@ -39,7 +39,7 @@ def file_problems(settings: Settings, now: datetime) -> list[SettingProblem]:
     found = [
         *_spool(settings.spool),
         *_password("local.password_file", settings.local.login),
-        *_profile(settings.local),
+        *(each for each in _profile(settings.local) if isinstance(each, SettingProblem)),
     ]
     if (proxy := settings.cloud.proxy) is not None:
         found += _password("cloud.proxy_password_file", proxy.login)
@@ -65,24 +65,6 @@ def awaits_provisioning(settings: Settings) -> bool:
     except OSError as error:
         return isinstance(error, FileNotFoundError)  # of others, reading it will report why
     return False
-
-
-def broker_warnings(local: LocalSettings) -> list[str]:
-    """Return what the broker's profile costs a forwarder; without `local.profile` Debian's, if there."""
-    from eventplane_mqtt.discovery import ProfileError
-    from eventplane_mqtt.discovery.profile import Listener, limit_warnings, load_profile
-
-    profile = _profile_of(local)
-    if profile is None:
-        return []
-    try:
-        found = limit_warnings(profile, RECENT_EVENTS, MAX_PACKET_BYTES)
-        used = Listener(local.port, local.host)
-        if not (local.profile or is_socket(local.host) or any(map(used.overlaps, load_profile(profile)))):
-            found.append(f"no listener is at {place(local.host, local.port)}: set local.profile to {profile}")
-    except ProfileError as error:
-        found = [str(error)] if local.profile or error.subject != str(profile) else []
-    return [f"{profile}: {each}" for each in found]
 
 
 def proxy_warning(cloud: CloudSettings) -> str | None:
@@ -127,29 +109,38 @@ def _password(setting: str, login: Login | None) -> Iterator[SettingProblem]:
             yield SettingProblem(setting, f"{error.path}: {error.problem}", error.remedy)
 
 
-def _profile_of(local: LocalSettings) -> Path | None:
-    """Return the profile of the broker that `local` leads to: without `local.profile` Debian's."""
-    return DEBIAN_PROFILE if local.profile is None and is_on_this_device(local.host) else local.profile
+def broker_warnings(local: LocalSettings) -> list[str]:
+    """Return what the broker's profile costs a forwarder; without `local.profile` Debian's, if there."""
+    return [each for each in _profile(local) if isinstance(each, str)]
 
 
-def _profile(local: LocalSettings) -> Iterator[SettingProblem]:
+def _profile(local: LocalSettings) -> Iterator[SettingProblem | str]:
+    """Yield what is wrong with the broker's profile, without `local.profile` Debian's, and what it costs."""
     from eventplane_mqtt.discovery import DiscoveryError
-    from eventplane_mqtt.discovery.profile import load_profile
+    from eventplane_mqtt.discovery.profile import Listener, limit_warnings, load_profile
 
-    profile = _profile_of(local)
+    profile = local.profile
     if profile is None:
-        return
+        if not is_on_this_device(local.host):
+            return
+        profile = DEBIAN_PROFILE
     try:
+        for each in limit_warnings(profile, RECENT_EVENTS, MAX_PACKET_BYTES):
+            yield f"{profile}: {each}"
         listeners = load_profile(profile)
         if local.profile is not None:
             # A build may leave the part out; then there is no such setting.
             from eventplane_mqtt.discovery.broker import choose
 
             choose(listeners, has_login=local.login is not None, name=str(profile))
+        elif not (is_socket(local.host) or any(map(Listener(local.port, local.host).overlaps, listeners))):
+            at = place(local.host, local.port)
+            yield f"{profile}: no listener is at {at}: set local.profile to {profile}"
     except DiscoveryError as error:
         # The forwarder does not follow Debian's, which may be missing, or only for Mosquitto to read.
         is_hidden = error.subject == str(profile) or isinstance(error.__cause__, PermissionError)
         if local.profile is not None or not is_hidden:
+            yield f"{profile}: {error}"
             yield SettingProblem("local.profile", f"{error.subject}: {error.problem}", error.remedy)
 
 

@@ -9,13 +9,12 @@ Nothing is acknowledged before its commit.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from edge.counts import Counts
 from edge.decision import Decider, SequenceNumber
 from edge.delivery_queues import DeliveryQueues
-from edge.downlink import DownlinkReceiver
 from edge.errors import SpoolFullError
 from edge.numbering import RecentKeys
 from edge.planning import Batch, Plan, Planner
@@ -23,6 +22,9 @@ from edge.pressure import Pressure
 from edge.reports import Reporter, Reports
 from edge.spool import Delivery, Discard, Size, Spool
 from eventplane.contract import Priority, WhenFull
+
+if TYPE_CHECKING:
+    from eventplane.downlink.wire import Incoming
 
 _log = logging.getLogger(__name__)
 
@@ -79,11 +81,14 @@ class GroupCommit:
 
 
 class ContractParts(NamedTuple):
-    """The parts that follow a contract: they say what becomes of a batch."""
+    """The parts that follow a contract: they say what becomes of a batch.
+
+    `judge` puts into a plan what becomes of events that came down from the cloud.
+    """
 
     decider: Decider
     planner: Planner
-    receiver: DownlinkReceiver
+    judge: Callable[[Sequence[Incoming], Plan], None]
 
 
 class CommitLoop:
@@ -119,7 +124,7 @@ class CommitLoop:
         self._pressure.begin()
         plan = self._plan(batch, by)
         made = self._reports(plan, by.decider, now)
-        while plan.arrivals or made.arrivals or (self._may_end(now) and self._has_ends(plan, ends)):
+        while plan.arrivals or made.arrivals or (self._may_end(now) and any(self._ends(plan, ends))):
             try:
                 self._store(plan, ends, made)
             except SpoolFullError as error:
@@ -181,7 +186,8 @@ class CommitLoop:
         plan = Plan(SequenceNumber(spool.next_sequence, spool.clock(), spool.counted))
         for each in batch.submissions:
             by.planner.add(each, plan, self._pressure)
-        by.receiver.judge(batch.downlinks, plan)
+        if batch.downlinks:
+            by.judge(batch.downlinks, plan)
         return plan
 
     def _reports(self, plan: Plan, decider: Decider, now: float) -> Reports:
@@ -242,15 +248,16 @@ class CommitLoop:
         """Whether it is time to try again what found no room."""
         return self._retry_at is None or now >= self._retry_at
 
-    def _has_ends(self, plan: Plan, ends: list[Delivery]) -> bool:
-        return bool(ends or plan.dropped or plan.dead_lettered or plan.replaced or self._queues.discards)
+    def _ends(self, plan: Plan, ends: list[Delivery]) -> tuple[list[Delivery], list[Discard]]:
+        """Return the deliveries that are to end: those that were made or replaced, and the others."""
+        discards = [*self._queues.discards.values(), *plan.dropped, *plan.dead_lettered]
+        return [*ends, *plan.replaced], discards
 
     def _store(self, plan: Plan, ends: list[Delivery], made: Reports) -> None:
         arrivals = [*plan.arrivals, *made.arrivals]
         self._spool.commit(
             arrivals,
-            [*ends, *plan.replaced],
-            [*self._queues.discards.values(), *plan.dropped, *plan.dead_lettered],
+            *self._ends(plan, ends),
             uptime_ms=plan.start.uptime_ms,
             states=list(plan.states.values()),
             close_manifests=made.manifest,

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from functools import cache
+from typing import TYPE_CHECKING, Any, Protocol
 
 from edge.commit import CommitLoop, ContractParts
 from edge.counts import Counts
 from edge.decision import RECENT_EVENTS, Decider
 from edge.delivery_queues import DeliveryQueues, VolatileEvent
 from edge.dispatch import Dispatcher, UrgentHint, subscriptions
-from edge.downlink import DownlinkReceiver, uplink_interest
 from edge.inbox import InboxPump
 from edge.interest import Interest
 from edge.numbering import RecentKeys
-from edge.parts import Answers, has_part
-from edge.planning import Planner
+from edge.planning import Plan, Planner
 from edge.pressure import Pressure
 from edge.reports import FIRST_REPORT_S, Heartbeat, Reporter
 from edge.settings import Settings
@@ -33,6 +32,11 @@ from eventplane_mqtt.endpoint import BrokerAddress
 from eventplane_mqtt.link import Backoff, BrokerConnection, Link
 from eventplane_mqtt.mailbox import LinkName, Mailbox, Message, Share
 from eventplane_mqtt.session import Skips
+
+if TYPE_CHECKING:
+    from edge.downlink import DownlinkReceiver
+    from edge.questions import Answers
+    from eventplane.downlink.wire import Incoming
 
 _log = logging.getLogger(__name__)
 
@@ -73,7 +77,7 @@ class Components:
     uplink: Uplink
     contract_parts: ContractParts
     dispatcher: Dispatcher
-    answers: Answers
+    answers: Callable[[], Answers]
 
     def __init__(
         self,
@@ -145,10 +149,11 @@ class Components:
 
     def follow_uplink_interest(self) -> None:
         """Forward what the cloud wants, if the contract says that the device asks for that."""
-        uplink = self._contract.device.outbox
-        asks = uplink.forward is Forward.WANTED
-        wanted = uplink_interest(self.spool) if asks else None
-        if asks:
+        uplink, wanted = self._contract.device.outbox, None
+        if uplink.forward is Forward.WANTED:
+            from edge.downlink import uplink_interest
+
+            wanted = uplink_interest(self.spool)
             _log.info("forwarded to the cloud: %s", "everything" if wanted is None else "what it wants")
         self._dependencies.interest.wanted_up(uplink.address, wanted)
 
@@ -162,23 +167,34 @@ class Components:
         deps = self._dependencies
         self._contract = contract
         self.uplink.follow(contract)
-        self._make_inboxes(_local_inboxes(contract))
+        # The inboxes on this device that some route leads to.
+        addresses = dict.fromkeys(route.destination for route in contract.routes_at(Place.DEVICE))
+        addresses.pop(contract.device.outbox.address, None)
+        self._make_inboxes([contract.channel(each) for each in addresses])
         thing = deps.settings.thing
         decider = Decider(contract, thing, self.spool.epoch, deps.system.now, self.recent, deps.interest)
-        receiver = DownlinkReceiver(contract, image, thing, self.spool, decider, self._pressure, self._queues)
-        self.contract_parts = ContractParts(decider, Planner(decider, contract.device.outbox), receiver)
+
+        @cache
+        def receiver() -> DownlinkReceiver:
+            from edge.downlink import DownlinkReceiver
+
+            parts = decider, self._pressure, self._queues
+            return DownlinkReceiver(contract, image, thing, self.spool, *parts)
+
+        @cache
+        def answers() -> Answers:
+            from edge.questions import Answers
+
+            return Answers(contract, thing, self.spool, decider, deps.interest)
+
+        def judge(downlinks: Sequence[Incoming], plan: Plan) -> None:
+            receiver().judge(downlinks, plan)
+
+        self.contract_parts = ContractParts(decider, Planner(decider, contract.device.outbox), judge)
+        self.answers = answers
         self.dispatcher = Dispatcher(contract, self.inboxes, self._queues, deps.interest)
-        self.answers = self._make_answers(contract, decider)
         self.follow_uplink_interest()
         self._warn_of_unrouted()
-
-    def _make_answers(self, contract: Contract, decider: Decider) -> Answers:
-        thing = self._dependencies.settings.thing
-        if not has_part("questions"):
-            return Answers(contract, thing)
-        from edge.questions import DeviceAnswers
-
-        return DeviceAnswers(contract, thing, self.spool, decider, self._dependencies.interest)
 
     def _make_uplink(self, channel: Channel) -> None:
         deps, settings = self._dependencies, self._dependencies.settings
@@ -223,12 +239,6 @@ class Components:
                 )
 
 
-def _local_inboxes(contract: Contract) -> list[Channel]:
-    """Return the inboxes on this device that some route leads to."""
-    addresses = dict.fromkeys(route.destination for route in contract.routes_at(Place.DEVICE))
-    return [contract.channel(address) for address in addresses if address != contract.device.outbox.address]
-
-
 def _topics(settings: Settings) -> dict[bool, str]:
     """Return where urgent events go, and others."""
     cloud = settings.cloud
@@ -254,8 +264,43 @@ def make_links(
     def skips(topic: str, payload: bytes) -> bool:
         return first_session_has_it(links) and not hint.may_be_urgent(topic, payload)
 
-    for each, skipped in ((LinkName.LOCAL, None), (LinkName.URGENT, skips)):
-        links[each] = _local_link(settings, each, contract, mailbox, system, connect, skipped)
+    def local_link(session: LinkName) -> Link:
+        local, share = settings.local, mailbox.share(session, settings.local.buffer_bytes)
+        is_urgent = session is LinkName.URGENT
+        # A broker may be set to take a client's user name for its id, so each session is a user of its own.
+        suffix = URGENT_CLIENT_SUFFIX if is_urgent else ""
+        login = local.login and Login(local.login.username + suffix, local.login.password_file)
+
+        def dial(address: BrokerAddress, generation: int) -> BrokerConnection:
+            endpoint = Endpoint(
+                host=address.host,
+                port=address.port,
+                client_id=local.client_id + suffix,
+                # A lasting session: the broker keeps our messages while we restart. One with messages of
+                # another thing, whose card this was, is deleted first. A disk that fails (EIO) has none.
+                clean_session=os.access(foreign_sessions_of(settings.spool), os.F_OK),
+                keepalive_s=local.keepalive_s,
+                connect_timeout_s=local.connect_timeout_s,
+                subscriptions=subscriptions(contract(), session),
+                tls=address.tls,
+                login=login,
+            )
+            return connect(endpoint, session, generation, mailbox.put, share, skips if is_urgent else None)
+
+        link = link_to_broker(
+            BrokerAddress(local.host, local.port),
+            local.profile,
+            dial,
+            Backoff(local.reconnect_min_s, local.reconnect_max_s, system.share),
+            local.connect_timeout_s,
+            has_login=local.login is not None,
+            name=session,
+        )
+        link.share = share
+        return link
+
+    for each in (LinkName.LOCAL, LinkName.URGENT):
+        links[each] = local_link(each)
     links[LinkName.CLOUD] = _cloud_link(settings, mailbox, system, connect)
     return links
 
@@ -270,50 +315,6 @@ def first_session_has_it(links: Mapping[LinkName, Link]) -> bool:
     if not first.up:
         return False
     return first.resumed or (not urgent.resumed and urgent.dialled_at >= first.up_since)
-
-
-def _local_link(
-    settings: Settings,
-    session: LinkName,
-    contract: Callable[[], Contract],
-    mailbox: Mailbox[Any],
-    system: System,
-    connect: Connect,
-    skips: Skips | None,
-) -> Link:
-    local = settings.local
-    share = mailbox.share(session, local.buffer_bytes)
-    # A broker may be set to take a client's user name for its id, so each session is a user of its own.
-    suffix = URGENT_CLIENT_SUFFIX if session is LinkName.URGENT else ""
-    login = local.login and Login(local.login.username + suffix, local.login.password_file)
-
-    def dial(address: BrokerAddress, generation: int) -> BrokerConnection:
-        endpoint = Endpoint(
-            host=address.host,
-            port=address.port,
-            client_id=local.client_id + suffix,
-            # A lasting session: the broker keeps our messages while we restart. One with messages of another
-            # thing, whose card this was, is deleted first. A disk that fails (EIO) says that there is none.
-            clean_session=os.access(foreign_sessions_of(settings.spool), os.F_OK),
-            keepalive_s=local.keepalive_s,
-            connect_timeout_s=local.connect_timeout_s,
-            subscriptions=subscriptions(contract(), session),
-            tls=address.tls,
-            login=login,
-        )
-        return connect(endpoint, session, generation, mailbox.put, share, skips)
-
-    link = link_to_broker(
-        BrokerAddress(local.host, local.port),
-        local.profile,
-        dial,
-        Backoff(local.reconnect_min_s, local.reconnect_max_s, system.share),
-        local.connect_timeout_s,
-        has_login=local.login is not None,
-        name=session,
-    )
-    link.share = share
-    return link
 
 
 def _cloud_link(settings: Settings, mailbox: Mailbox[Any], system: System, connect: Connect) -> Link:

@@ -16,20 +16,21 @@ import logging
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from edge import durable
 from edge.errors import SettingProblem, SpoolError
 from edge.spool import Spool
 from eventplane.contract import Contract, ContractError, Downlink, load_compiled
 from eventplane.dead_letter import Refusal
-from eventplane.downlink.rights import CONTRACT_KEYS
-from eventplane.downlink.wire import Incoming
+from eventplane.device_reports import CONTRACT_KEYS
 from eventplane.envelope import Envelope, parse_event
 from eventplane.reasons import Reason
 
-_log = logging.getLogger(__name__)
+if TYPE_CHECKING:
+    from eventplane.downlink.wire import Incoming
 
+_log = logging.getLogger(__name__)
 
 MOST_BYTES: Final = 1024 * 1024
 """Largest contract, uncompressed. Ours: the shipped one has 20 KB; bounds what a payload can unpack to."""

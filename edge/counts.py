@@ -45,7 +45,8 @@ class Counts:
     Publishes to the cloud are `published`, with their events and payload bytes, repetitions included; those
     `answered` were refused or `acknowledged`.
 
-    `sessions_lost` counts how often the home's broker had forgotten our session.
+    `sessions_lost` counts how often the home's broker had forgotten our session, `reloads` and
+    `reloads_refused` contracts; `contract_refused` says whether the last one cannot be used.
 
     `not_stored` is what the next report of losses lists, `unreported` how much of it and of the discards is a
     loss.
@@ -62,6 +63,9 @@ class Counts:
     published_bytes: int = 0
     answered: int = 0
     sessions_lost: int = 0
+    reloads: int = 0
+    reloads_refused: int = 0
+    contract_refused: bool = False
     acknowledged: int = 0
     not_stored: Counter[NotStored] = field(default_factory=Counter)
     unreported: int = 0
@@ -70,6 +74,16 @@ class Counts:
         """Count events that never got a number."""
         self._note(kind, count)
         self.unreported += count
+
+    def reloaded(self) -> None:
+        """Count a reload that made another contract the active one."""
+        self.reloads += 1
+        self.contract_refused = False
+
+    def refused_contract(self) -> None:
+        """Count a contract, of the file or from the cloud, that cannot be used; another one is active."""
+        self.reloads_refused += 1
+        self.contract_refused = True
 
     def session_lost(self) -> None:
         """Count that the home's broker had forgotten our session, with an unknown number of messages."""

@@ -8,21 +8,22 @@ import signal
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import closing, nullcontext
+from typing import TYPE_CHECKING
 
-from edge.certificate import CertificateFile
 from edge.components import make_links
 from edge.contract_updates import ActiveContract, active_contract, keep_contract
 from edge.errors import SettingProblem
 from edge.forwarder import Forwarder, Message, Stop
-from edge.health_server import HealthServer, Snapshots, pages
-from edge.housekeeping import Hangup, Housekeeping, Posted
-from edge.metrics import Metrics
+from edge.housekeeping import Hangup, Housekeeping, Posted, Snapshots, StatusReader
 from edge.settings import HealthSettings, Settings
 from edge.system import SYSTEM
 from edge.systemd import ServiceManager
 from edge.without_disk import DiskWatch
 from eventplane.contract import Contract
 from eventplane_mqtt.mailbox import Mailbox
+
+if TYPE_CHECKING:
+    from edge.health_server import HealthServer
 
 _log = logging.getLogger(__name__)
 
@@ -63,7 +64,7 @@ def run(
             return housekeeping.wait(timeout_s, linger_s)
 
         _warn_of_limits(settings)
-        links = make_links(settings, lambda: metrics.contract, mailbox, SYSTEM)
+        links = make_links(settings, lambda: forwarder.contract, mailbox, SYSTEM)
         forwarder = Forwarder(
             contract,
             settings,
@@ -71,31 +72,27 @@ def run(
             links,
             wait,
             SYSTEM,
-            heartbeat=lambda: metrics.heartbeat(SYSTEM.monotonic()),
+            heartbeat=lambda: state.heartbeat(SYSTEM.monotonic()),
             contract_came=lambda: mailbox.put(Hangup()),
             image=image,
             disk=disk,
         )
-        identity = settings.cloud.identity
-        certificate = CertificateFile(identity.certificate, SYSTEM.now) if identity else None
-        metrics = Metrics(settings.thing, contract, forwarder, links, certificate, SYSTEM)
+        state = StatusReader(forwarder, SYSTEM)
         if refused or found.refused:
-            metrics.refused_contract()
+            forwarder.counts.refused_contract()
 
         def read_again() -> ActiveContract | SettingProblem:
-            nonlocal image
             if (failure := forwarder.disk_failure) is not None:
                 return SettingProblem(
                     "contract", f"the spool cannot be read: {failure.problem}", failure.remedy
                 )
-            found = active_contract(settings.contract, forwarder.spool, image)
+            found = active_contract(settings.contract, forwarder.spool, forwarder.image)
             if not isinstance(found, SettingProblem):
-                image = found.image
                 keep_contract(found.contract, settings.spool)
             return found
 
         manager = ServiceManager(environment, os.getpid())
-        housekeeping = Housekeeping(mailbox, metrics, manager, settings, read_again, SYSTEM.monotonic)
+        housekeeping = Housekeeping(mailbox, state, manager, read_again, SYSTEM.monotonic)
         with _endpoint(settings.health, housekeeping.snapshots):
             forwarder.run()
         _log.info("stopped at sequence %d", forwarder.spool.next_sequence)
@@ -121,6 +118,8 @@ def _endpoint(health: HealthSettings, snapshots: Snapshots) -> closing[HealthSer
     """Return the health endpoint, if the settings want one. A device without it still forwards."""
     if not health.port:
         return nullcontext()
+    from edge.health_server import HealthServer, pages
+
     try:
         return closing(HealthServer(health.host, health.port, pages(snapshots)))
     except OSError as error:

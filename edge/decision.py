@@ -7,13 +7,13 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from edge.delivery_queues import BEST_EFFORT_RANK, UNSTORED_RANK, VolatileEvent
 from edge.interest import Interest
 from edge.numbering import RecentKeys, expires_ms, stamp, stamp_positions
 from edge.spool import StoredEvent
-from eventplane.contract import Channel, Contract, Place, Priority, Route
+from eventplane.contract import Channel, Contract, Ordering, Place, Priority, Route
 from eventplane.dead_letter import Refusal, dead_letter
 from eventplane.device_reports import key_digest, router_source
 from eventplane.envelope import Envelope, parse_event
@@ -21,12 +21,14 @@ from eventplane.errors import EnvelopeError
 from eventplane.guarantee import is_expired, is_promised, lifetime_ms
 from eventplane.limits import MAX_EVENT_BYTES
 from eventplane.names import EXPIRY_TIME, LIFETIME_ATTRIBUTES, REPLY_TYPE
-from eventplane.ordering import OrderedInboxes, next_positions
 from eventplane.reasons import Reason
 from eventplane.router import Router
 from eventplane.sender import Sender
 from eventplane.sending import SendingRights, stamp_sender
 from eventplane.values import timestamp, timestamp_ms
+
+if TYPE_CHECKING:
+    from eventplane.ordering import OrderedInboxes
 
 RECENT_EVENTS = 65_536
 """Among how many stored events a repetition is recognised at least: as many as MQTT has packet ids.
@@ -115,7 +117,7 @@ class Decider:
         self._rights = SendingRights(contract)
         self._own_sender = Sender(service=contract.device.name)
         self._uplink = contract.device.outbox
-        self._ordered = OrderedInboxes(contract)
+        self._ordered = _ordered_inboxes(contract)
         self._cloud_sender = Sender(device=thing)
         self._source = router_source(thing)
         self._epoch = epoch
@@ -271,6 +273,8 @@ class Decider:
         """Return the numbers of a stamped `event` in the ordered inboxes to which the cloud routes it."""
         if not self._ordered or self._uplink not in stored_for:
             return {}
+        from eventplane.ordering import next_positions
+
         counters = self._ordered.counters(stamp_sender(event, self._cloud_sender), priority, self._uplink)
         return next_positions(counters, number.counted)
 
@@ -303,6 +307,15 @@ class Decider:
             else:
                 unwanted.append(channel.address)
         return wanted, tuple(unwanted)
+
+
+def _ordered_inboxes(contract: Contract) -> OrderedInboxes | None:
+    """Return the inboxes in which events have numbers; a contract without any costs no memory for them."""
+    if all(each.inbox.ordering is Ordering.NONE for each in contract.participants.values()):
+        return None
+    from eventplane.ordering import OrderedInboxes
+
+    return OrderedInboxes(contract)
 
 
 def _advice(payload: bytes) -> str:

@@ -441,17 +441,17 @@ class DeliveryQueues:
 
     def _oldest(self, rank: int) -> Iterator[list[PendingDelivery]]:
         """Yield events of one rank, each with all its deliveries that can be dropped."""
-        unsent = (self._unsent(each, rank) for each in self.spool.destinations())
+        # A destination that no route leads to any more has no cursor, and nothing in flight.
+        queues = (
+            self._cursors.get((each, rank)) or DeliveryCursor(self.spool, each, rank)
+            for each in self.spool.destinations()
+        )
+        unsent = (each.unsent() for each in queues)
         for _, event in groupby(merge(*unsent, key=_sequence), key=_sequence):
             deliveries = [each for each in event if each.delivery not in self.discards]
             # Reports of losses must not be dropped.
             if deliveries and not is_irreplaceable(deliveries[0].json):
                 yield deliveries
-
-    def _unsent(self, destination: str, rank: int) -> Iterator[PendingDelivery]:
-        # A destination that no route leads to any more has no cursor, and nothing in flight.
-        cursor = self._cursors.get((destination, rank)) or DeliveryCursor(self.spool, destination, rank)
-        return cursor.unsent()
 
     def _ended(self, event: VolatileEvent, reason: str | None) -> None:
         if event.rank != UNSTORED_RANK:

@@ -7,15 +7,13 @@ cannot use.
 from __future__ import annotations
 
 import os
-import signal
 import sys
-import threading
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from edge.errors import SettingProblem, SettingsError
+from edge.errors import missing_table
 from edge.settings import Settings
-from edge.systemd import start_logging
+from edge.systemd import start_logging, stop_event
 from eventplane_mqtt.discovery import DiscoveryError
 from eventplane_mqtt.discovery.announcement import AnnouncementUpdater, Interface, read_interface, services
 from eventplane_mqtt.discovery.broker import Candidate, choose, evaluate
@@ -69,16 +67,11 @@ def find(names: Sequence[str], seconds: float) -> int:
 def announce(settings: Settings) -> int:
     """Announce the broker until SIGTERM or SIGINT. Raises `SettingsError` without an `[announcement]`."""
     if settings.announcement is None or settings.local.profile is None:
-        problem = SettingProblem(
-            "announcement", "the table is missing", "add it, see docs/reference/device.md"
-        )
-        raise SettingsError([problem])
+        raise missing_table("announcement")
     from eventplane_mqtt.discovery.dns_sd import DnsSdAnnouncer  # it needs a package
 
     start_logging(settings.log_level, dict(os.environ))
-    stopped = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stopped.set())
+    stopped = stop_event()
 
     def open_announcer(interface: Interface) -> DnsSdAnnouncer:
         return DnsSdAnnouncer(interface, settings.thing)

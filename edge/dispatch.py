@@ -5,18 +5,15 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
-from enum import Enum, auto
 
 from edge.delivery_queues import DeliveryQueues
 from edge.inbox import InboxPump
 from edge.interest import Interest
 from edge.numbering import expiring
-from edge.planning import Batch, Question, Submission
+from edge.planning import Batch, Role, Submission
 from edge.spool import PendingDelivery
 from eventplane.contract import Channel, Contract, ParticipantKind, Priority
-from eventplane.conversation.questions import QuestionError, read_handlers_question, read_state_question
 from eventplane.dead_letter import DEAD_LETTER_TYPE, Refusal
-from eventplane.downlink.wire import DownlinkError, received
 from eventplane.envelope import parse_event
 from eventplane.errors import EnvelopeError
 from eventplane.guarantee import BY_EVENT
@@ -51,21 +48,6 @@ _TOPIC_CHARACTERS = 200
 
 
 _WORD = re.compile(r"[\w.-]{1,64}", re.ASCII)
-
-
-class Role(Enum):
-    """What the messages on a topic of a service are."""
-
-    OUTBOX = auto()
-    """Events that it sends."""
-    INBOX_RECEIPTS = auto()
-    """Confirmations of what it has taken from its inbox."""
-    STATE_QUESTIONS = auto()
-    """Questions for the current state of a key."""
-    HANDLERS_QUESTIONS = auto()
-    """Questions who handles an event."""
-    ANNOUNCEMENTS = auto()
-    """What it announces to handle."""
 
 
 def local_topics(contract: Contract) -> dict[str, tuple[Role, Channel]]:
@@ -190,10 +172,8 @@ class Dispatcher:
                     message.generation,
                     retained=message.retained,
                 )
-            case Role.STATE_QUESTIONS:
-                self._take_question(payload, channel, batch, read_state_question)
-            case Role.HANDLERS_QUESTIONS:
-                self._take_question(payload, channel, batch, read_handlers_question)
+            case Role.STATE_QUESTIONS | Role.HANDLERS_QUESTIONS:
+                batch.questions.append((role, payload, channel))
 
     @staticmethod
     def _take_outbox(message: Received, channel: Channel, batch: Batch, *, resumed: bool) -> None:
@@ -218,7 +198,8 @@ class Dispatcher:
         so it is dropped and counted.
         """
         original = pending.json.encode("utf-8")
-        if _is_dead_letter(pending.json):
+        # The text may contain the type elsewhere.
+        if DEAD_LETTER_TYPE in pending.json and parse_event(pending.json).type == DEAD_LETTER_TYPE:
             if len(original) <= _SMALL_BYTES:
                 _log.warning("a dead letter over %s is dropped: %s", channel.address, refusal.reason)
                 self._queues.discard(pending.delivery, Outcome.DROPPED, refusal.reason)
@@ -248,6 +229,8 @@ class Dispatcher:
 
     def _take_downlink(self, payload: bytes, batch: Batch) -> None:
         """Take an event from the cloud; one without a key cannot be answered and becomes a dead letter."""
+        from eventplane.downlink.wire import DownlinkError, received
+
         try:
             batch.downlinks.append(received(parse_event(payload)))
         except (EnvelopeError, DownlinkError) as error:
@@ -255,14 +238,6 @@ class Dispatcher:
             batch.submissions.append(
                 Submission(payload, self._device.inbox.address, self._device.outbox, refusal)
             )
-
-    def _take_question(
-        self, payload: bytes, channel: Channel, batch: Batch, read: Callable[[bytes, str], Question]
-    ) -> None:
-        try:
-            batch.questions.append(read(payload, channel.address))
-        except QuestionError as error:
-            _log.warning("a question of %s ignored: %s", channel.participant, error)
 
     def _take_receipts(self, payload: bytes, channel: Channel, batch: Batch) -> None:
         inbox = self._inboxes.get(channel.address)
@@ -288,11 +263,6 @@ class Dispatcher:
             return
         channel = inbox.channel
         self.give_up(ended, channel, _refusal(receipt.refused, channel.participant), batch)
-
-
-def _is_dead_letter(json: str) -> bool:
-    # The text may contain the type elsewhere.
-    return DEAD_LETTER_TYPE in json and parse_event(json).type == DEAD_LETTER_TYPE
 
 
 def _refusal(reason: str, service: str) -> Refusal:

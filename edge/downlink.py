@@ -81,8 +81,6 @@ class DownlinkReceiver:
 
     def judge(self, downlinks: Sequence[Incoming], plan: Plan) -> None:
         """Judge `downlinks` and put the results into `plan`."""
-        if not downlinks:
-            return
         answers = [answer for each in downlinks if (answer := self._judge(each, plan)) is not None]
         plan.downlink_outcomes.update(each.reason or each.result.value for each in answers)
         for event in answer_events(
@@ -91,10 +89,13 @@ class DownlinkReceiver:
             plan.store(self._decider.own(event, plan.next))
 
     def _judge(self, incoming: Incoming, plan: Plan) -> Acknowledgement | None:
-        before = self._known_state(incoming, plan)
+        kind, key = incoming.kind, incoming.key
+        before = plan.states.get((kind, key)) or self._spool.device_state(kind, key)
         recency = compare(before.state_version if before else None, incoming)
         is_duplicate = recency is Recency.DUPLICATE
-        if recency is Recency.NEWER or (is_duplicate and before and self._may_be_undelivered(before)):
+        # It was salvaged without its delivery, which may have been made, or lost.
+        is_doubtful = before is not None and before.sequence < 0 and not self._is_pending(before)
+        if recency is Recency.NEWER or (is_duplicate and is_doubtful):
             return self._apply(incoming, before, plan)
         if not self._has_room_for_answer():
             return None
@@ -182,15 +183,6 @@ class DownlinkReceiver:
 
     def _has_room_for_answer(self) -> bool:
         return self._pressure.admits(Priority.URGENT.rank, Size(ANSWER_BYTES, 1), WhenFull.REFUSE)
-
-    def _known_state(self, incoming: Incoming, plan: Plan) -> DeviceState | None:
-        known = plan.states.get((incoming.kind, incoming.key))
-        return known or self._spool.device_state(incoming.kind, incoming.key)
-
-    def _may_be_undelivered(self, before: DeviceState) -> bool:
-        """Return whether it was salvaged without its delivery: that may have been made, or lost."""
-        # One that is still pending is enough.
-        return before.sequence < 0 and not self._is_pending(before)
 
     def _is_pending(self, before: DeviceState) -> bool:
         """Return whether the event before is still pending: the next one must not overtake it."""

@@ -5,8 +5,11 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+
+MOST_KEPT = 3
+"""Damaged files that are kept."""
 
 
 def write(path: Path, content: bytes) -> None:
@@ -38,6 +41,19 @@ def sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def prune(asides: Sequence[Sequence[Path]], most_bytes: int) -> None:
+    """Delete older ones of `asides`: the files of each, the oldest first. Raises `OSError`.
+
+    The newest stays, and of the others as many as are within `MOST_KEPT` and, together, `most_bytes`.
+    """
+    size = 0
+    for place, files in enumerate(reversed(asides)):
+        size += sum(each.stat().st_size for each in files)
+        if place and (place >= MOST_KEPT or size > most_bytes):
+            for each in files:
+                each.unlink()
 
 
 @contextlib.contextmanager

@@ -33,6 +33,12 @@ class SettingsError(EdgeError):
         self.problems = tuple(problems)
 
 
+def missing_table(name: str) -> SettingsError:
+    """Return the error that a command needs the optional table `name`."""
+    problem = SettingProblem(name, "the table is missing", "add it, see docs/reference/device.md")
+    return SettingsError([problem])
+
+
 class SpoolError(EdgeError):
     """The durable store at `path` cannot do its work; nothing that it did not confirm is acknowledged."""
 

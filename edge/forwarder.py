@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import groupby
+from operator import attrgetter
 from typing import Protocol
 
 from edge.commit import GroupCommit
@@ -27,8 +28,6 @@ from edge.system import System
 from edge.uplink import AckResult, Uplink
 from edge.without_disk import DiskWatch
 from eventplane.contract import Contract
-from eventplane.conversation.questions import HandlersQuestion, StateQuestion
-from eventplane.downlink.device import AckStatus
 from eventplane.reasons import Reason
 from eventplane.receipts import write_receipts
 from eventplane.topics import receipt_topic
@@ -81,8 +80,8 @@ class Forwarder:
 
     `heartbeat` returns what a heartbeat reports; `contract_came` is called when the spool may have another
     contract. A damaged spool is opened again, which recovers it; if its disk fails, one in memory takes its
-    place. `spool` is the one in use. What was not committed is not acknowledged. Raises `SpoolError` from
-    `run` if another process takes the spool meanwhile.
+    place. `spool` is the one in use, `contract` the one in force. What was not committed is not acknowledged.
+    Raises `SpoolError` from `run` if another process takes the spool meanwhile.
     """
 
     def __init__(
@@ -101,12 +100,12 @@ class Forwarder:
     ) -> None:
         self.counts = Counts()
         self._system = system
-        self._settings = settings
-        self._links = links
+        self.settings = settings
+        self.links = links
         self._local, self._cloud = links[LinkName.LOCAL], links[LinkName.CLOUD]
         self._wait = wait
         self._contract_came = contract_came
-        self._contract = contract
+        self.contract = contract
         self.image = image or contract
         self._dependencies = Dependencies(
             settings, links, system, heartbeat, self.counts, Interest(system.random_bytes), first_report_s
@@ -154,10 +153,15 @@ class Forwarder:
         with self._recovering(now):
             self._confirm(batch, plan)
             # Before a reload, whose contract may not have the asking service.
-            self._answer(batch.questions)
+            for question in batch.questions:
+                if (answer := self._components.answers().to(*question)) and self._local.up:
+                    self._local.publish(*answer)
         with self._recovering(now):
-            if self._next is not None:
-                self._reload(self._next)
+            if (reload := self._next) is not None:
+                # From the next turn on; stored events stay stored.
+                self._next = None
+                self.contract, self.image = reload.contract, reload.image or self.image
+                self._components.adopt(self.contract, self.image)
             self._send(now)
 
     def _commit_with_recovery(self, messages: Sequence[Message], now: float) -> tuple[Batch, Plan]:
@@ -165,18 +169,12 @@ class Forwarder:
         try:
             return self._commit(messages, now)
         except (SpoolCorruptError, SpoolUnavailableError) as error:
-            self._recover(error, now)
+            self._replace(self._after(error, self.spool, now))
         try:
             return self._commit(messages, now)
         except (SpoolCorruptError, SpoolUnavailableError) as error:
             self._replace(self._disk.without_disk(error, now))
         return self._commit(messages, now)
-
-    def _reload(self, reload: Reload) -> None:
-        """Work under another contract from the next turn on; stored events stay stored."""
-        self._next = None
-        self._contract, self.image = reload.contract, reload.image or self.image
-        self._components.adopt(self._contract, self.image)
 
     def _commit(self, messages: Sequence[Message], now: float) -> tuple[Batch, Plan]:
         batch = Batch()
@@ -186,17 +184,11 @@ class Forwarder:
         components = self._components
         return batch, components.commits.commit(batch, components.contract_parts, now)
 
-    def _answer(self, questions: Sequence[StateQuestion | HandlersQuestion]) -> None:
-        for each in questions:
-            topic, answer = self._components.answers.to(each)
-            if self._local.up:
-                self._local.publish(topic, answer)
-
     def _send(self, now: float) -> None:
         components = self._components
         self._local.tick(now)
         if not self._delays_urgent:
-            self._links[LinkName.URGENT].tick(now)
+            self.links[LinkName.URGENT].tick(now)
         # The home first: an emergency call must not wait for the cloud's connection or compression.
         for inbox in components.inboxes.values():
             inbox.tick(now)
@@ -214,7 +206,7 @@ class Forwarder:
     def deadline(self) -> float | None:
         """Return when a turn is due without a message, monotonic seconds; None for never."""
         timers = (self._disk, *self._components.timers)
-        delayed = self._links[LinkName.URGENT] if self._delays_urgent else None
+        delayed = self.links[LinkName.URGENT] if self._delays_urgent else None
         deadlines = (each.deadline() for each in timers if each is not delayed)
         due = [each for each in deadlines if each is not None]
         return min(due, default=None)
@@ -229,9 +221,9 @@ class Forwarder:
         return not self._local.up and self._local.generation <= 1
 
     def _finish(self) -> None:
-        give_up = self._system.monotonic() + self._settings.stop_grace_s
+        give_up = self._system.monotonic() + self.settings.stop_grace_s
         for name in (LinkName.URGENT, LinkName.LOCAL):
-            self._links[name].close(_CLOSE_S)
+            self.links[name].close(_CLOSE_S)
         # Messages at QoS 0 are not redelivered.
         while (messages := self._wait(0.0)) and self._system.monotonic() < give_up:
             self.turn(messages)
@@ -254,7 +246,7 @@ class Forwarder:
         if not components.reporter.state_last(now):
             return
         self.turn([])
-        address = self._contract.device.outbox.address
+        address = self.contract.device.outbox.address
         if self._cloud.up and self.spool.backlog().get(address, 0) <= _MOST_FLUSHED:
             self.uplink.flush(self._system.monotonic())
 
@@ -264,18 +256,16 @@ class Forwarder:
         try:
             yield
         except (SpoolCorruptError, SpoolUnavailableError) as error:
-            self._recover(error, now)
+            self._replace(self._after(error, self.spool, now))
 
-    def _recover(self, error: SpoolCorruptError | SpoolUnavailableError, now: float) -> None:
-        """Go on with what is readable of a damaged spool, or without a disk."""
-        if isinstance(error, SpoolUnavailableError):
-            self._replace(self._disk.without_disk(error, now))
-            return
-        _log.error("%s", error)
+    def _after(self, error: SpoolError, failed: Spool, now: float) -> Spool:
+        """Close the spool that `failed`, and return the one to go on with."""
         with suppress(SpoolError):
-            self.spool.close()
-        # That sets the damaged file aside and saves what is readable.
-        self._replace(self._disk.open(now))
+            failed.close()
+        if isinstance(error, SpoolUnavailableError):
+            return self._disk.without_disk(error, now)
+        _log.error("%s", error)
+        return self._disk.open(now)  # sets the damaged file aside and saves what is readable
 
     def _replace(self, spool: Spool) -> None:
         """Work with another `spool` from now on."""
@@ -289,34 +279,29 @@ class Forwarder:
 
     def _over(self, spool: Spool, before: Components | None = None) -> Components:
         """Return the parts over `spool`, or over another one if it fails."""
-        contracts = self._contract, self.image
+        contracts = self.contract, self.image
         try:
             return Components(self._dependencies, spool, *contracts, before)
         except (SpoolCorruptError, SpoolUnavailableError) as error:
-            _log.error("%s", error)
-            now = self._system.monotonic()
-            with suppress(SpoolError):
-                spool.close()
-            damaged = isinstance(error, SpoolCorruptError)
-            other = self._disk.open(now) if damaged else self._disk.without_disk(error, now)
+            other = self._after(error, spool, self._system.monotonic())
             return Components(self._dependencies, other, *contracts, before)
 
     def _take(self, message: Message, batch: Batch, now: float) -> None:
         match message:
             case Received():
                 # Whether a session was resumed matters, and is known, for the current connection only.
-                link = self._links[message.link]
+                link = self.links[message.link]
                 resumed = message.retained and link.generation == message.generation and link.resumed
                 self._components.dispatcher.take(message, batch, resumed=resumed)
             case Acknowledged():
                 self._take_acknowledged(message, batch, now)
             case Connected(link, generation):
-                if self._links[link].connected(generation, now):
+                if self.links[link].connected(generation, now):
                     if link is LinkName.LOCAL:
                         self._expect_session(batch)
                     self._leave_foreign_sessions()
             case Disconnected(link, generation, reason):
-                if self._links[link].disconnected(generation, reason, now):
+                if self.links[link].disconnected(generation, reason, now):
                     self._rewind(link, batch)
             case Reload():
                 self._next = message
@@ -325,10 +310,10 @@ class Forwarder:
 
     def _leave_foreign_sessions(self) -> None:
         """Connect anew once both sessions are deleted in which the broker had messages of another thing."""
-        urgent = self._links[LinkName.URGENT]
+        urgent = self.links[LinkName.URGENT]
         if self._local.up and urgent.up:
             with suppress(OSError):  # there is none, or the next connection tries again
-                foreign_sessions_of(self._settings.spool).unlink()
+                foreign_sessions_of(self.settings.spool).unlink()
                 self._local.leave()
                 urgent.leave()
 
@@ -344,7 +329,7 @@ class Forwarder:
             )
 
     def _take_acknowledged(self, message: Acknowledged, batch: Batch, now: float) -> None:
-        if message.generation != self._links[message.link].generation:
+        if message.generation != self.links[message.link].generation:
             return
         if message.link is LinkName.CLOUD:
             self._settle(self.uplink.acknowledged(message.mid, message.failure, now), batch)
@@ -354,8 +339,8 @@ class Forwarder:
 
     def _confirm(self, batch: Batch, plan: Plan) -> None:
         """Send PUBACKs in the order of receiving, then the receipts of each service, and count."""
-        for (link, generation), messages in groupby(batch.acknowledge, _connection):
-            self._links[link].acknowledge(generation, *(each.mid for each in messages))
+        for (link, generation), messages in groupby(batch.acknowledge, attrgetter("link", "generation")):
+            self.links[link].acknowledge(generation, *(each.mid for each in messages))
         if self._local.up:
             for service, receipts in plan.receipts.items():
                 for first in range(0, len(receipts), _MOST_RECEIPTS):
@@ -369,6 +354,8 @@ class Forwarder:
             _log.warning("%d event(s) of %s refused: %s (%s)", count, address, reason, type_)
         self.counts.downlink_outcomes.update(plan.downlink_outcomes)
         for outcome, count in plan.downlink_outcomes.items():
+            from eventplane.downlink.device import AckStatus
+
             level = logging.DEBUG if outcome in (AckStatus.STORED, Reason.OLDER) else logging.WARNING
             _log.log(level, "%d event(s) came down: %s", count, outcome)
         if plan.contract_changed:
@@ -379,14 +366,10 @@ class Forwarder:
     def _settle(self, settled: AckResult, batch: Batch) -> None:
         batch.done.extend(settled.done)
         for waiting, refusal in settled.refused:
-            self._components.dispatcher.give_up(waiting, self._contract.device.outbox, refusal, batch)
+            self._components.dispatcher.give_up(waiting, self.contract.device.outbox, refusal, batch)
 
     def _rewind(self, name: LinkName, batch: Batch) -> None:
         if name is LinkName.CLOUD:
             self._settle(self.uplink.disconnected(), batch)
         elif name is LinkName.LOCAL:
             self._components.rewind_inboxes()
-
-
-def _connection(received: Received) -> tuple[LinkName, int]:
-    return received.link, received.generation

@@ -12,12 +12,12 @@ import re
 import socket
 import threading
 from collections.abc import Callable, Mapping
-from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import NamedTuple
 
-from edge.health_status import Finding, Health, Status, overall, to_json
-from edge.metrics import CONTENT_TYPE, Families, render
+from edge.health_status import Finding, Health, overall, to_json
+from edge.housekeeping import Snapshots
+from edge.metrics import CONTENT_TYPE, render
 from eventplane_mqtt.endpoint import is_on_this_device
 
 _log = logging.getLogger(__name__)
@@ -96,43 +96,6 @@ def is_from_page(received: bytes, *, is_local: bool) -> bool:
     host = _HOST.search(received)
     name = host[1].decode("latin-1").lower().strip("[]") if host else "localhost"
     return (is_local and not is_on_this_device(name)) or _ORIGIN.search(received) is not None
-
-
-class Snapshot(NamedTuple):
-    """The device at one moment, what is wrong with it, and its metrics."""
-
-    status: Status
-    findings: tuple[Finding, ...]
-    families: Families
-
-
-class Snapshots:
-    """Snapshots for other threads, made by the loop's thread, which owns the spool.
-
-    `wake_loop` wakes the loop, which then calls `answer`.
-    """
-
-    def __init__(self, wake_loop: Callable[[], None]) -> None:
-        self._wake_loop = wake_loop
-        self._asked: SimpleQueue[SimpleQueue[Snapshot]] = SimpleQueue()
-
-    def ask(self, timeout_s: float) -> Snapshot | None:
-        """Return a fresh snapshot; None when the loop made none within `timeout_s` seconds."""
-        reply: SimpleQueue[Snapshot] = SimpleQueue()
-        self._asked.put(reply)
-        self._wake_loop()
-        try:
-            return reply.get(timeout=timeout_s)
-        except Empty:
-            return None
-
-    def answer(self, make: Callable[[], Snapshot]) -> None:
-        """Make one snapshot for all that have asked, if any did."""
-        if self._asked.empty():
-            return
-        snapshot = make()
-        while not self._asked.empty():
-            self._asked.get().put(snapshot)
 
 
 def pages(snapshots: Snapshots) -> Mapping[str, Callable[[], Response]]:

@@ -94,7 +94,8 @@ class Status:
     """Until the device's certificate expires, by the wall clock; None when that is not known."""
     sessions_lost: int = 0
     """How often, since the start, the home's broker had forgotten our session."""
-
+    cpu_s: float = 0.0
+    """CPU time that the process has used, seconds."""
     is_budget_used_up: bool = False
     """Whether ordinary events wait because the day's budget of bytes is used up."""
 
@@ -125,13 +126,15 @@ class Finding:
 def judge(status: Status, settings: HealthSettings, stuck: str | None = None) -> tuple[Finding, ...]:
     """Return all that is wrong, the gravest first; `stuck` is the watchdog's complaint."""
     found = [
-        *_uplink(stuck),
         *_spool(status),
         *_links(status),
         *_ages(status, settings),
         *_contract(status),
         *_certificate(status),
     ]
+    if stuck:
+        remedy = "restart the forwarder (systemd's watchdog does) and report this with its log"
+        found.insert(0, Finding("stuck", Health.FAILING, stuck, remedy))
     return tuple(sorted(found, key=lambda each: each.health is not Health.FAILING))
 
 
@@ -153,12 +156,6 @@ def summary(status: Status, findings: Sequence[Finding]) -> str:
     links = ", ".join(f"{each.name} {'up' if each.up else 'down'}" for each in status.links.values())
     problem = f"; {findings[0].problem}" if findings else ""
     return f"{overall(findings)}: {links}; {status.pending} deliveries pending{problem}"
-
-
-def _uplink(stuck: str | None) -> Iterator[Finding]:
-    if stuck:
-        remedy = "restart the forwarder (systemd's watchdog does) and report this with its log"
-        yield Finding("stuck", Health.FAILING, stuck, remedy)
 
 
 def _spool(status: Status) -> Iterator[Finding]:

@@ -1,4 +1,4 @@
-"""What happens between two turns of the loop: snapshots, the watchdog, reloads of the contract.
+"""What happens between two turns of the loop: the device's status, the watchdog, reloads of the contract.
 
 The loop takes its messages from here. So this runs on the loop's thread, may read all that the loop owns, and
 notices when the loop hangs. Only the service manager's watchdog wakes an idle loop.
@@ -7,19 +7,34 @@ notices when the loop hangs. Only the service manager's watchdog wakes an idle l
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING, NamedTuple
 
 from edge.contract_updates import ActiveContract
-from edge.errors import SettingProblem
-from edge.forwarder import Message, Reload, Stop
-from edge.health_server import Snapshot, Snapshots
-from edge.health_status import Finding, Status, Watchdog, judge, summary
-from edge.metrics import Metrics, read_all
+from edge.errors import SettingProblem, SpoolError
+from edge.forwarder import Forwarder, Message, Reload, Stop
+from edge.health_status import (
+    Backlog,
+    Finding,
+    LinkState,
+    Progress,
+    Status,
+    Watchdog,
+    judge,
+    summary,
+)
 from edge.packing import BatchingDelays
-from edge.settings import Settings
+from edge.system import System
 from edge.systemd import ServiceManager
-from eventplane_mqtt.mailbox import Mailbox
+from eventplane.contract import Place, Priority
+from eventplane_mqtt.link import Link
+from eventplane_mqtt.mailbox import LinkName, Mailbox
+
+if TYPE_CHECKING:
+    from edge.certificate import CertificateFile
+    from edge.metrics import Families
 
 _log = logging.getLogger(__name__)
 
@@ -40,7 +55,152 @@ class SnapshotWanted:
     """The health endpoint asks for a snapshot."""
 
 
+class Snapshot(NamedTuple):
+    """The device at one moment, what is wrong with it, and its metrics."""
+
+    status: Status
+    findings: tuple[Finding, ...]
+    families: Families
+
+
+class Snapshots:
+    """Snapshots for other threads, made by the loop's thread, which owns the spool.
+
+    `wake_loop` wakes the loop, which then calls `answer`.
+    """
+
+    def __init__(self, wake_loop: Callable[[], None]) -> None:
+        self._wake_loop = wake_loop
+        self._asked: SimpleQueue[SimpleQueue[Snapshot]] = SimpleQueue()
+
+    def ask(self, timeout_s: float) -> Snapshot | None:
+        """Return a fresh snapshot; None when the loop made none within `timeout_s` seconds."""
+        reply: SimpleQueue[Snapshot] = SimpleQueue()
+        self._asked.put(reply)
+        self._wake_loop()
+        try:
+            return reply.get(timeout=timeout_s)
+        except Empty:
+            return None
+
+    def answer(self, make: Callable[[], Snapshot]) -> None:
+        """Make one snapshot for all that have asked, if any did."""
+        if self._asked.empty():
+            return
+        snapshot = make()
+        while not self._asked.empty():
+            self._asked.get().put(snapshot)
+
+
 Posted = Message | Hangup | SnapshotWanted
+
+
+@dataclass(slots=True)
+class _Seen:
+    """A link as it was at the last look: the generation that was `standing` (0: none) `since`, its drops."""
+
+    since: float
+    standing: int = 0
+    dropped: int = 0
+    dropped_at: float | None = None
+
+
+class StatusReader:
+    """Reads the state of `forwarder`, by the loop's thread only."""
+
+    def __init__(self, forwarder: Forwarder, system: System) -> None:
+        self.forwarder = forwarder
+        self._started = started = system.monotonic()
+        self._seen = {name: _Seen(started) for name in forwarder.links}
+        self._certificate: CertificateFile | None = None
+        if (identity := forwarder.settings.cloud.identity) is not None:
+            from edge.certificate import CertificateFile
+
+            self._certificate = CertificateFile(identity.certificate, system.now)
+        self._cpu_time = system.cpu_time
+        self._has_disk = True
+
+    def look(self, now: float) -> bool:
+        """Return whether a link, or whether there is a disk, changed since the last look; it costs nothing.
+
+        Times are seconds of the monotonic clock.
+        """
+        had_disk, self._has_disk = self._has_disk, self.forwarder.disk_failure is None
+        has_changed = had_disk != self._has_disk
+        for name, link in self.forwarder.links.items():
+            seen, standing = self._seen[name], link.generation if link.up else 0
+            if link.share and link.share.dropped != seen.dropped:
+                seen.dropped, seen.dropped_at = link.share.dropped, now
+            if standing != seen.standing:
+                seen.standing, seen.since, has_changed = standing, now, True
+        return has_changed
+
+    def progress(self) -> Progress:
+        """Return what the watchdog compares."""
+        uplink, budget = self.forwarder.contract.device.outbox.address, self.forwarder.uplink.budget
+        going = (Priority.URGENT,) if budget and budget.is_used_up else Priority
+        waiting = sum(self.forwarder.spool.pending(uplink, each.rank) for each in going)
+        answered, left = self.forwarder.counts.answered, self.forwarder.uplink.left_bytes
+        return Progress(self._seen[LinkName.CLOUD].standing, answered, waiting, left)
+
+    def status(self, now: float) -> Status:
+        """Return the device's status now, monotonic seconds."""
+        forwarder = self.forwarder
+        failure, budget = forwarder.disk_failure, forwarder.uplink.budget
+        return Status(
+            thing=forwarder.settings.thing,
+            contract_version=forwarder.contract.version,
+            uptime_s=now - self._started,
+            pressure=forwarder.spool.pressure,
+            links={name: self._link_state(link, now) for name, link in forwarder.links.items()},
+            backlog=tuple(self._backlog()),
+            disk_failure=None if failure is None else failure.problem,
+            contract_refused=forwarder.counts.contract_refused,
+            image_version=forwarder.image.version,
+            certificate_left_s=self._certificate.left_s() if self._certificate else None,
+            sessions_lost=forwarder.counts.sessions_lost,
+            cpu_s=self._cpu_time(),
+            is_budget_used_up=budget is not None and budget.is_used_up,
+        )
+
+    def heartbeat(self, now: float) -> dict[str, float | str]:
+        """Return what the device reports to the cloud about its health: flat, and small in a batch."""
+        from edge.metrics import Reading, heartbeat
+
+        return heartbeat(Reading(self.status(now), (), self.forwarder))
+
+    def _link_state(self, link: Link, now: float) -> LinkState:
+        seen, share = self._seen[link.name], link.share
+        return LinkState(
+            link.name,
+            bool(seen.standing),
+            now - seen.since,
+            link.connects,
+            link.complaint,
+            waiting_bytes=share.waiting_bytes if share else 0,
+            dropped=share.dropped if share else 0,
+            since_drop_s=None if seen.dropped_at is None else now - seen.dropped_at,
+            pauses=share.pauses if share else 0,
+        )
+
+    def _backlog(self) -> Iterator[Backlog]:
+        contract = self.forwarder.contract
+        links = {route.destination: LinkName.LOCAL for route in contract.routes_at(Place.DEVICE)}
+        links[contract.device.outbox.address] = LinkName.CLOUD
+        for destination in dict.fromkeys([*links, *self.forwarder.spool.destinations()]):
+            for priority in Priority:
+                yield self._pending(destination, priority, links.get(destination))
+
+    def _pending(self, destination: str, priority: Priority, link: LinkName | None) -> Backlog:
+        spool = self.forwarder.spool
+        pending = spool.pending(destination, priority.rank)
+        try:
+            stored_ms = spool.oldest_stored_ms(destination, priority.rank)
+        except SpoolError:
+            # Metrics must not end the loop: its next turn finds the damage and deals with it.
+            stored_ms = None
+        oldest_s = 0.0 if stored_ms is None else max(0.0, (spool.clock() - stored_ms) / 1000)
+        return Backlog(destination, priority, link, pending, oldest_s)
 
 
 class Housekeeping:
@@ -52,17 +212,16 @@ class Housekeeping:
     def __init__(
         self,
         mailbox: Mailbox[Posted],
-        metrics: Metrics,
+        status: StatusReader,
         manager: ServiceManager,
-        settings: Settings,
         read_contract: Callable[[], ActiveContract | SettingProblem],
         now: Callable[[], float],
     ) -> None:
         self.snapshots = Snapshots(lambda: mailbox.put(SnapshotWanted()))
         self._mailbox = mailbox
-        self._metrics = metrics
+        self._state = status
+        self._forwarder = status.forwarder
         self._manager = manager
-        self._settings = settings
         self._read_contract = read_contract
         self._now = now
         # Twice within what the manager grants, as sd_watchdog_enabled(3) advises.
@@ -82,7 +241,7 @@ class Housekeeping:
         return [each for each in map(self._take, messages) if each is not None]
 
     def _between_turns(self, now: float) -> None:
-        changed = self._metrics.look(now)
+        changed = self._state.look(now)
         if self._stopping:
             return  # links that go down now are no news, and the end is bounded in time
         if not self._in_service:
@@ -123,31 +282,33 @@ class Housekeeping:
         """Return the new contract; a broken one is refused, and the old one stays active."""
         self._manager.reloading()
         self._in_service = False  # until the turn that applies it is over
-        version = self._metrics.contract.version
+        version, counts = self._forwarder.contract.version, self._forwarder.counts
         found = self._read_contract()
         if isinstance(found, SettingProblem):
             _log.error("contract %s stays active, the new one is refused: %s", version, found)
-            self._metrics.refused_contract()
+            counts.refused_contract()
             return None
         _log.info("contract %s follows %s", found.contract.version, version)
-        self._metrics.reloaded(found.contract)
+        counts.reloaded()
         if found.refused:
-            self._metrics.refused_contract()
+            counts.refused_contract()
         return Reload(found.contract, found.image)
 
     def _snapshot(self, now: float) -> Snapshot:
+        from edge.metrics import Reading, read_all
+
         status, findings = self._judged(now)
-        return Snapshot(status, findings, read_all(self._metrics.reading(status, findings)))
+        return Snapshot(status, findings, read_all(Reading(status, findings, self._forwarder)))
 
     def _judged(self, now: float) -> tuple[Status, tuple[Finding, ...]]:
-        self._complaint = self._watchdog.complaint(self._metrics.progress(), now, self._stuck_after_s())
-        status = self._metrics.status(now)
-        return status, judge(status, self._settings.health, self._complaint)
+        self._complaint = self._watchdog.complaint(self._state.progress(), now, self._stuck_after_s())
+        status = self._state.status(now)
+        return status, judge(status, self._forwarder.settings.health, self._complaint)
 
     def _status(self, now: float) -> str:
         return summary(*self._judged(now))
 
     def _stuck_after_s(self) -> float:
-        cloud = self._settings.cloud
-        batching_s = BatchingDelays(self._metrics.contract, cloud.longest_delay_ms).longest_s
+        cloud = self._forwarder.settings.cloud
+        batching_s = BatchingDelays(self._forwarder.contract, cloud.longest_delay_ms).longest_s
         return max(STUCK_AT_LEAST_S, STUCK_PUBACKS * cloud.puback_timeout_s) + batching_s

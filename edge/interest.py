@@ -12,7 +12,6 @@ from eventplane.contract import Priority
 from eventplane.envelope import Envelope
 from eventplane.filters import Filter
 from eventplane.interest import is_wanted
-from eventplane.interest.announcement import AnnouncementError, read_announcement
 from eventplane.randomness import RandomBytes
 
 _log = logging.getLogger(__name__)
@@ -21,7 +20,10 @@ _NAME_BYTES = 8
 
 
 class Interest:
-    """The interest of each reader, by the address of its channel."""
+    """The interest of each reader, by the address of its channel.
+
+    `last` has the name of the last live announcement of each.
+    """
 
     def __init__(self, random_bytes: RandomBytes) -> None:
         self._random_bytes = random_bytes
@@ -29,7 +31,7 @@ class Interest:
         self._announced: dict[str, Filter] = {}
         self._uplink: tuple[str, Filter] | None = None
         self._generation = 0
-        self._last: dict[str, str] = {}
+        self.last: dict[str, str] = {}
 
     def take(
         self, service: str, inbox: str, payload: bytes, generation: int, *, retained: bool = False
@@ -38,6 +40,8 @@ class Interest:
 
         A `retained` one does not prove that the service is alive.
         """
+        from eventplane.interest.announcement import AnnouncementError, read_announcement
+
         if generation != self._generation:
             self.forget()
             self._generation = generation
@@ -52,15 +56,11 @@ class Interest:
         if announcement is not None:
             self._announced[inbox] = announcement.interest
             if not retained:
-                self._last[inbox] = self._random_bytes(_NAME_BYTES).hex()
+                self.last[inbox] = self._random_bytes(_NAME_BYTES).hex()
             _log.info("%s announced what it handles", service)
         elif before is not None:
             _log.info("%s announces nothing any more", service)
             self._gone.add(inbox)
-
-    def last(self, address: str) -> str | None:
-        """Return the name of the last live announcement of a channel's reader; None without one."""
-        return self._last.get(address)
 
     def forget(self) -> None:
         """Forget what services announced over a connection that has ended."""

@@ -8,19 +8,15 @@ the spool for each destination and priority with a backlog, the rest is in memor
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from edge.certificate import CertificateFile
 from edge.counts import Counts
-from edge.errors import SpoolError
 from edge.forwarder import Forwarder
-from edge.health_status import Backlog, Finding, LinkState, Progress, Status
+from edge.health_status import Backlog, Finding, LinkState, Status
 from edge.parts import build_version
-from edge.system import System
-from eventplane.contract import Contract, Place, Priority
-from eventplane_mqtt.link import Link
+from eventplane.contract import Priority
 from eventplane_mqtt.mailbox import LinkName
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -29,154 +25,12 @@ _STATM = Path("/proc/self/statm")
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
-class LinkWatch:
-    """Since when a link is as it is; `look` costs nothing and is called between turns."""
-
-    def __init__(self, link: Link, now: float) -> None:
-        self._link = link
-        self._standing = 0
-        self._since = now
-        self._dropped = 0
-        self._dropped_at: float | None = None
-
-    @property
-    def standing(self) -> int:
-        """The generation of the connection that is up, 0 for none."""
-        return self._standing
-
-    def look(self, now: float) -> bool:
-        """Return whether the link changed since the last look. Seconds of the monotonic clock."""
-        share = self._link.share
-        if share and share.dropped != self._dropped:
-            self._dropped, self._dropped_at = share.dropped, now
-        standing = self._link.generation if self._link.up else 0
-        if standing == self._standing:
-            return False
-        self._standing, self._since = standing, now
-        return True
-
-    def state(self, now: float) -> LinkState:
-        """Return the state of the link now."""
-        link, share = self._link, self._link.share
-        return LinkState(
-            link.name,
-            bool(self._standing),
-            now - self._since,
-            link.connects,
-            link.complaint,
-            waiting_bytes=share.waiting_bytes if share else 0,
-            dropped=share.dropped if share else 0,
-            since_drop_s=None if self._dropped_at is None else now - self._dropped_at,
-            pauses=share.pauses if share else 0,
-        )
-
-
 class Reading(NamedTuple):
     """What metrics are read from, by the loop's thread only."""
 
     status: Status
     findings: Sequence[Finding]
     forwarder: Forwarder
-    reloads: int
-    reloads_refused: int
-    cpu_s: float
-
-
-class Metrics:
-    """Reads the metrics of `forwarder` and the links of `thing` under `contract`."""
-
-    def __init__(
-        self,
-        thing: str,
-        contract: Contract,
-        forwarder: Forwarder,
-        links: Mapping[LinkName, Link],
-        certificate: CertificateFile | None,
-        system: System,
-    ) -> None:
-        self.contract = contract
-        self._thing = thing
-        self._forwarder = forwarder
-        started = system.monotonic()
-        self._links = {name: LinkWatch(each, started) for name, each in links.items()}
-        self._certificate = certificate
-        self._system = system
-        self._started = started
-        self._reloads = 0
-        self._reloads_refused = 0
-        self._contract_refused = False
-        self._has_disk = True
-
-    def reloaded(self, contract: Contract) -> None:
-        """Count a reload that made `contract` the active one."""
-        self.contract = contract
-        self._reloads += 1
-        self._contract_refused = False
-
-    def refused_contract(self) -> None:
-        """Count a contract, of the file or from the cloud, that cannot be used; another one is active."""
-        self._reloads_refused += 1
-        self._contract_refused = True
-
-    def look(self, now: float) -> bool:
-        """Return whether a link, or whether there is a disk, changed since the last look."""
-        changed = [each.look(now) for each in self._links.values()]
-        had_disk, self._has_disk = self._has_disk, self._forwarder.disk_failure is None
-        return any(changed) or had_disk != self._has_disk
-
-    def progress(self) -> Progress:
-        """Return what the watchdog compares."""
-        uplink, budget = self.contract.device.outbox.address, self._forwarder.uplink.budget
-        going = (Priority.URGENT,) if budget and budget.is_used_up else Priority
-        waiting = sum(self._forwarder.spool.pending(uplink, each.rank) for each in going)
-        answered, left = self._forwarder.counts.answered, self._forwarder.uplink.left_bytes
-        return Progress(self._links[LinkName.CLOUD].standing, answered, waiting, left)
-
-    def status(self, now: float) -> Status:
-        """Return the device's status now, monotonic seconds."""
-        failure, budget = self._forwarder.disk_failure, self._forwarder.uplink.budget
-        return Status(
-            thing=self._thing,
-            contract_version=self.contract.version,
-            uptime_s=now - self._started,
-            pressure=self._forwarder.spool.pressure,
-            links={name: each.state(now) for name, each in self._links.items()},
-            backlog=tuple(self._backlog()),
-            disk_failure=None if failure is None else failure.problem,
-            contract_refused=self._contract_refused,
-            image_version=self._forwarder.image.version,
-            certificate_left_s=self._certificate.left_s() if self._certificate else None,
-            sessions_lost=self._forwarder.counts.sessions_lost,
-            is_budget_used_up=budget is not None and budget.is_used_up,
-        )
-
-    def reading(self, status: Status, findings: Sequence[Finding] = ()) -> Reading:
-        """Return what the metrics are read from, beside `status` and the `findings` about it."""
-        reloads = self._reloads, self._reloads_refused
-        return Reading(status, findings, self._forwarder, *reloads, self._system.cpu_time())
-
-    def heartbeat(self, now: float) -> dict[str, float | str]:
-        """Return what the device reports to the cloud about its health: flat, and small in a batch."""
-        return heartbeat(self.reading(self.status(now)))
-
-    def _backlog(self) -> Iterator[Backlog]:
-        uplink = self.contract.device.outbox.address
-        links = {route.destination: LinkName.LOCAL for route in self.contract.routes_at(Place.DEVICE)}
-        links[uplink] = LinkName.CLOUD
-        for destination in dict.fromkeys([*links, *self._forwarder.spool.destinations()]):
-            for priority in Priority:
-                yield self._pending(destination, priority, links.get(destination))
-
-    def _pending(self, destination: str, priority: Priority, link: LinkName | None) -> Backlog:
-        spool = self._forwarder.spool
-        pending = spool.pending(destination, priority.rank)
-        try:
-            stored_ms = spool.oldest_stored_ms(destination, priority.rank)
-        except SpoolError:
-            # Metrics must not end the loop: its next turn finds the damage and deals with it.
-            stored_ms = None
-        oldest_s = 0.0 if stored_ms is None else max(0.0, (spool.clock() - stored_ms) / 1000)
-        return Backlog(destination, priority, link, pending, oldest_s)
 
 
 _Sample = tuple[Mapping[str, str], float]
@@ -204,7 +58,7 @@ class Metric(NamedTuple):
 
     name: str
     help: str
-    read: Callable[[Reading], float | Iterable[_Sample]]
+    read: Callable[[Reading], float | Iterable[_Sample] | None]
     heartbeat: tuple[HeartbeatKey, ...] = ()
 
     @property
@@ -213,13 +67,15 @@ class Metric(NamedTuple):
         return "counter" if self.name.endswith("_total") else "gauge"
 
     def samples(self, reading: Reading) -> list[_Sample]:
-        """Return the samples of this family now."""
+        """Return the samples of this family now; none where it reads None."""
         value = self.read(reading)
+        if value is None:
+            return []
         return [({}, value)] if isinstance(value, int | float) else list(value)
 
 
 def heartbeat(reading: Reading) -> dict[str, float | str]:
-    """Return the numbers of the metrics that the heartbeat carries, and the versions of what runs."""
+    """Return what a heartbeat reports: numbers of the metrics, and the versions of what runs. It is small."""
     carried = {key.name: key.of(metric.samples(reading)) for metric in METRICS for key in metric.heartbeat}
     status = reading.status
     versions = {"contract": status.contract_version, "image": status.image_version}
@@ -242,25 +98,18 @@ def render(families: Families) -> str:
         if samples:
             lines.append(f"# HELP {metric.name} {_escape(metric.help)}")
             lines.append(f"# TYPE {metric.name} {metric.kind}")
-            lines += [f"{metric.name}{_labels(labels)} {_number(value)}" for labels, value in samples]
+            lines += [f"{metric.name}{_labels(labels)} {value!r}" for labels, value in samples]
     return "\n".join(lines) + "\n"
 
 
 def _labels(labels: Mapping[str, str]) -> str:
-    pairs = ",".join(f'{name}="{_escape_value(value)}"' for name, value in labels.items())
+    escaped = {name: _escape(value).replace('"', '\\"') for name, value in labels.items()}
+    pairs = ",".join(f'{name}="{value}"' for name, value in escaped.items())
     return f"{{{pairs}}}" if pairs else ""
 
 
 def _escape(text: str) -> str:
     return text.replace("\\", "\\\\").replace("\n", "\\n")
-
-
-def _escape_value(text: str) -> str:
-    return _escape(text).replace('"', '\\"')
-
-
-def _number(value: float) -> str:
-    return str(value) if isinstance(value, int) else repr(float(value))
 
 
 def _by_destination(value: Callable[[Backlog], float]) -> Callable[[Reading], Iterable[_Sample]]:
@@ -283,32 +132,18 @@ def _discards(it: Reading) -> Iterable[_Sample]:
         yield {"outcome": outcome, "reason": reason}, count
 
 
-def _certificate(it: Reading) -> Iterable[_Sample]:
-    left_s = it.status.certificate_left_s
-    return [] if left_s is None else [({}, left_s)]
-
-
 def _info(it: Reading) -> Iterable[_Sample]:
     status, spool = it.status, it.forwarder.spool
     labels = {"thing": status.thing, "contract": status.contract_version}
     return [(labels | {"epoch": spool.epoch, "birth": spool.origin.kind}, 1)]
 
 
-def _problems(it: Reading) -> Iterable[_Sample]:
-    return [({"problem": each.name, "health": each.health.value}, 1) for each in it.findings]
-
-
-def _disk_free_bytes(it: Reading) -> Iterable[_Sample]:
+def _disk_free_bytes(it: Reading) -> int | None:
     try:
         disk = os.statvfs(it.forwarder.spool.path.parent)
     except OSError:
-        return []
-    return [({}, disk.f_bavail * disk.f_frsize)]
-
-
-def _data_budget(it: Reading) -> Iterable[_Sample]:
-    budget = it.forwarder.uplink.budget
-    return [] if budget is None else [({}, budget.left_bytes)]
+        return None
+    return disk.f_bavail * disk.f_frsize
 
 
 def _rss_bytes() -> int:
@@ -378,7 +213,11 @@ METRICS = (
         _discards,
         (HeartbeatKey("discards"),),
     ),
-    Metric("eventplane_problem", "The problems on `/healthz`, one sample each.", _problems),
+    Metric(
+        "eventplane_problem",
+        "The problems on `/healthz`, one sample each.",
+        lambda it: [({"problem": each.name, "health": each.health.value}, 1) for each in it.findings],
+    ),
     Metric(
         "eventplane_link_up", "Whether the connection to a broker is up.", _by_link(lambda each: int(each.up))
     ),
@@ -433,7 +272,7 @@ METRICS = (
     Metric(
         "eventplane_data_budget_left_bytes",
         "What is left of the day's budget of bytes; no sample without one.",
-        _data_budget,
+        lambda it: budget.left_bytes if (budget := it.forwarder.uplink.budget) else None,
     ),
     Metric(
         "eventplane_acknowledged_total",
@@ -494,16 +333,20 @@ METRICS = (
         lambda it: it.forwarder.spool.written_bytes,
         (HeartbeatKey("written_bytes"),),
     ),
-    Metric("eventplane_reloads_total", "Contracts that a reload made the active one.", lambda it: it.reloads),
+    Metric(
+        "eventplane_reloads_total",
+        "Contracts that a reload made the active one.",
+        lambda it: it.forwarder.counts.reloads,
+    ),
     Metric(
         "eventplane_reloads_refused_total",
         "Contracts that a start or a reload refused.",
-        lambda it: it.reloads_refused,
+        lambda it: it.forwarder.counts.reloads_refused,
     ),
     Metric(
         "eventplane_certificate_left_seconds",
         "Time until the device's certificate expires, by its clock.",
-        _certificate,
+        lambda it: it.status.certificate_left_s,
     ),
     Metric(
         "eventplane_info", "The device: thing, contract version, the spool's epoch and how it began.", _info
@@ -517,7 +360,7 @@ METRICS = (
     Metric(
         "process_cpu_seconds_total",
         "CPU time of the process, user and system.",
-        lambda it: it.cpu_s,
+        lambda it: it.status.cpu_s,
     ),
     Metric(
         "process_resident_memory_bytes",

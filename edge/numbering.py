@@ -23,7 +23,6 @@ from eventplane.guarantee import (
 )
 from eventplane.limits import MAX_SENT_EVENT_BYTES, MAX_UPLINK_EVENT_BYTES
 from eventplane.names import EPOCH, EXPIRY_TIME, ORDER, ORDER_EPOCH, SEQUENCE, SEQUENCE_DIGITS
-from eventplane.ordering import positions_text
 from eventplane.reasons import Reason
 
 _BUCKETS = 4_096
@@ -47,7 +46,11 @@ def stamp(event: Envelope, epoch: str, sequence: int) -> Envelope:
 
 def stamp_positions(event: Envelope, positions: Mapping[str, int]) -> Envelope:
     """Return a stamped `event` with `positions` in ordered inboxes. Raises `EnvelopeError`: `too_large`."""
-    return _checked(event.stamped(**{ORDER: positions_text(positions)})) if positions else event
+    if not positions:
+        return event
+    from eventplane.ordering import positions_text
+
+    return _checked(event.stamped(**{ORDER: positions_text(positions)}))
 
 
 def _checked(stamped: Envelope) -> Envelope:

@@ -10,23 +10,11 @@ import json
 from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib.machinery import PathFinder  # importlib.util takes 0.4 MiB
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import edge
 from edge.errors import EdgeError, SettingProblem
 from eventplane import __version__
-from eventplane.conversation.questions import (
-    HandlersAnswer,
-    HandlersQuestion,
-    StateAnswer,
-    StateQuestion,
-    write_handlers_answer,
-    write_state_answer,
-)
-from eventplane.topics import handlers_answer_topic, state_answer_topic
-
-if TYPE_CHECKING:
-    from eventplane.contract import Contract
 
 PROGRAM: Final = "eventplane-forwarder"
 
@@ -36,7 +24,6 @@ PARTS: Final = {
         *(f"eventplane_mqtt.discovery.{each}" for each in ("announcement", "broker", "dns_sd")),
     ),
     "provisioning": ("edge.provisioning",),
-    "questions": ("edge.questions",),
 }
 """The modules and packages of each part."""
 
@@ -84,28 +71,6 @@ def missing_parts(tables: Mapping[str, Mapping[str, Any]]) -> Iterator[SettingPr
     for setting, part in needed.items():
         if not has_part(part):
             yield SettingProblem(setting, _problem(part), "install a build with it, or remove the setting")
-
-
-class Answers:
-    """Answers the questions of services, in a build without the part `questions` with that reason."""
-
-    def __init__(self, contract: Contract, thing: str) -> None:
-        self._contract = contract
-        self._thing = thing
-
-    def to(self, question: StateQuestion | HandlersQuestion) -> tuple[str, bytes]:
-        """Return the topic and the payload of the answer."""
-        service = self._contract.channel(question.inbox).participant
-        if isinstance(question, StateQuestion):
-            return state_answer_topic(service), write_state_answer(self._state(question))
-        return handlers_answer_topic(service), write_handlers_answer(self._who_handles(question, service))
-
-    def _state(self, question: StateQuestion) -> StateAnswer:
-        return StateAnswer(question.id, None, str(PartMissingError("questions")))
-
-    def _who_handles(self, question: HandlersQuestion, _service: str) -> HandlersAnswer:
-        problem = str(PartMissingError("questions"))
-        return HandlersAnswer(question.id, self._thing, (), comes_again=False, problem=problem)
 
 
 def _problem(part: str) -> str:

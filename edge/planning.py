@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections import ChainMap, Counter
 from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import TYPE_CHECKING
 
 from edge.counts import NotStored
 from edge.decision import Decider, Decision, SequenceNumber
@@ -15,19 +17,33 @@ from edge.delivery_queues import VolatileEvent
 from edge.pressure import Pressure
 from edge.spool import Delivery, DeviceState, Discard, Size, StoredEvent
 from eventplane.contract import Channel, Priority
-from eventplane.conversation.questions import HandlersQuestion, StateQuestion
 from eventplane.dead_letter import Refusal
-from eventplane.downlink.wire import Incoming
 from eventplane.reasons import Outcome, Reason
 from eventplane.receipts import SPOOL_FULL, Receipt, digest
 from eventplane.topics import OUTBOXES
 from eventplane_mqtt.mailbox import Received
 
+if TYPE_CHECKING:
+    from eventplane.downlink.wire import Incoming
+
 MOST_LETTERS, LETTERS_EVERY_MS = 100, 60_000
 """Dead letters of one outbox, or of all unknown ones, in so many milliseconds: what comes beyond is counted
 and reported. Ours: enough to see what is wrong or to find a misspelt topic, too few to fill a spool."""
 
-Question = StateQuestion | HandlersQuestion
+
+class Role(Enum):
+    """What the messages on a topic of a service are."""
+
+    OUTBOX = auto()
+    """Events that it sends."""
+    INBOX_RECEIPTS = auto()
+    """Confirmations of what it has taken from its inbox."""
+    STATE_QUESTIONS = auto()
+    """Questions for the current state of a key."""
+    HANDLERS_QUESTIONS = auto()
+    """Questions who handles an event."""
+    ANNOUNCEMENTS = auto()
+    """What it announces to handle."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,15 +66,15 @@ class Submission:
 class Batch:
     """The input of one turn: `submissions`, events from the cloud (`downlinks`), deliveries that are `done`.
 
-    After the commit the messages in `acknowledge` are acknowledged, the `questions` of services answered, and
-    it is counted if the home's broker has forgotten our session (`session_lost`).
+    After the commit the messages in `acknowledge` are acknowledged, the `questions` of services to an
+    inbox answered, and it is counted if the home's broker has forgotten our session (`session_lost`).
     """
 
     submissions: list[Submission] = field(default_factory=list)
     downlinks: list[Incoming] = field(default_factory=list)
     done: list[Delivery] = field(default_factory=list)
     acknowledge: list[Received] = field(default_factory=list)
-    questions: list[Question] = field(default_factory=list)
+    questions: list[tuple[Role, bytes, Channel]] = field(default_factory=list)
     session_lost: bool = False
 
 
@@ -120,7 +136,9 @@ class Planner:
     def add(self, submission: Submission, plan: Plan, pressure: Pressure) -> None:
         """Add to `plan` what becomes of `submission` where `pressure` leaves room."""
         decision = self._decide(submission, plan)
-        refused, counted_as = decision.refused, _counted_as(submission)
+        refused, counted_as = decision.refused, submission.address
+        if submission.refusal and submission.refusal.reason == Reason.UNKNOWN_CHANNEL:
+            counted_as = OUTBOXES  # all unknown outboxes together
         is_new = decision.arrival is not None and submission.ends is None
         if refused is not None and is_new and self._is_flooded(counted_as, plan):
             plan.rejected[NotStored(counted_as, "", refused)] += 1
@@ -169,12 +187,6 @@ class Planner:
             plan.dead_lettered.append(Discard(submission.ends, Outcome.DEAD_LETTERED, reason))
         else:
             plan.replaced.append(submission.ends)
-
-
-def _counted_as(submission: Submission) -> str:
-    """Return the address of `submission` in counts: of all unknown outboxes together it is their filter."""
-    refusal = submission.refusal
-    return OUTBOXES if refusal and refusal.reason == Reason.UNKNOWN_CHANNEL else submission.address
 
 
 def _finds_room(submission: Submission, arrival: StoredEvent, pressure: Pressure) -> bool:

@@ -8,12 +8,15 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 from enum import Enum, auto
+from typing import TYPE_CHECKING
 
 from edge.congestion import CongestionWindow, Sent
 from edge.counts import Counts
-from edge.data_budget import DataBudget
 from edge.spool import Delivery
 from eventplane_mqtt.link import Link
+
+if TYPE_CHECKING:
+    from edge.data_budget import DataBudget
 
 URGENT_SHARE = 0.1
 """What ordinary publishes leave of each budget at any time, so that an urgent one finds room at once."""

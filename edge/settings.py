@@ -299,7 +299,10 @@ def load_settings(file: Path, environment: Mapping[str, str]) -> Settings:
     present = {name: kind for name, kind in TABLES.items() if name not in OPTIONAL or reader.has(name)}
     tables = {name: reader.read(kind, name) for name, kind in present.items()}
     known = {each.setting for each in reader.problems}
-    complete = {name: _with_defaults(kind, tables[name]) for name, kind in present.items()}
+    complete = {
+        name: {each.name: tables[name].get(each.name, each.default) for each in fields(kind)}
+        for name, kind in present.items()
+    }
     found = _conflicts(top.get("thing", ""), complete)
     reader.problems += [each for each in found if each.setting not in known]
     if reader.problems:
@@ -307,10 +310,6 @@ def load_settings(file: Path, environment: Mapping[str, str]) -> Settings:
     made: dict[str, Any] = dict.fromkeys(TABLES)
     made |= {name: kind(**tables[name]) for name, kind in present.items()}
     return Settings(**made, **top)
-
-
-def _with_defaults(kind: type, given: Mapping[str, Any]) -> dict[str, Any]:
-    return {each.name: given.get(each.name, each.default) for each in fields(kind)}
 
 
 def _conflicts(thing: str, tables: Mapping[str, Mapping[str, Any]]) -> Iterator[SettingProblem]:

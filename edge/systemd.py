@@ -8,8 +8,10 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import signal
 import socket
 import sys
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from time import monotonic, monotonic_ns
@@ -139,6 +141,14 @@ def start_logging(level: str, environment: Mapping[str, str]) -> None:
     root = logging.getLogger()
     root.setLevel(level.upper())
     root.addHandler(handler)
+
+
+def stop_event() -> threading.Event:
+    """Return an event that SIGTERM or SIGINT sets."""
+    stopped = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stopped.set())
+    return stopped
 
 
 def logs_to_journal(environment: Mapping[str, str], descriptor: int) -> bool:

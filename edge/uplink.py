@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from edge.congestion import CongestionWindow
 from edge.counts import Counts
-from edge.data_budget import DataBudget
 from edge.delivery_queues import DeliveryQueues, UplinkQueue
 from edge.numbering import text_for_cloud
 from edge.packing import MOST_GATHERED, PROBE, BatchingDelays, pack_first, pack_one
@@ -26,6 +26,9 @@ from eventplane.contract import Channel, Contract, Priority
 from eventplane.dead_letter import Refusal
 from eventplane.reasons import Reason
 from eventplane_mqtt.link import Link
+
+if TYPE_CHECKING:
+    from edge.data_budget import DataBudget
 
 _URGENT_SHARE = 10
 """One in so many publishes of the window is kept free for urgent events."""
@@ -60,8 +63,11 @@ class Uplink:
         self.acknowledge_s = 0.0
         self._link = link
         self._topics = topics
-        per_day = settings.bytes_per_day
-        self.budget = DataBudget(per_day, queues.spool) if per_day else None
+        self.budget: DataBudget | None = None
+        if settings.bytes_per_day:
+            from edge.data_budget import DataBudget
+
+            self.budget = DataBudget(settings.bytes_per_day, queues.spool)
         pace = Pace(settings.publishes_per_s, settings.bytes_per_s, self.budget)
         self._publisher = Publisher(link, pace, CongestionWindow(settings.payload_bytes), counts)
         self._settings = settings

@@ -19,6 +19,9 @@ ACKNOWLEDGED = REPORT_PREFIX + "acknowledged.v1"
 DEVICE_CONTRACT = REPORT_PREFIX + "contract.v1"
 """The state that gives a forwarder another contract. It goes down; no device sends it."""
 
+CONTRACT_KEYS = "contract/device/"
+"""Prefix of the keys of that state."""
+
 UPLINK_INTEREST_TYPE = REPORT_PREFIX + "interest.v1"
 """The state that tells a forwarder which events the cloud wants. It goes down as well."""
 

@@ -197,7 +197,8 @@ class Connection:
                 if reading and self._session.has_undecoded:
                     self._session.decode(*self._room())
                 now = monotonic()
-                self._look(now)
+                if self._link is LinkName.CLOUD:  # the one line that may be slow
+                    self._look(now)
                 self._session.tick(now, reading=reading)
             sent = self._send(transport)
             self._report()
@@ -263,13 +264,14 @@ class Connection:
 
     def _look(self, now: float) -> Sending:
         """See what has left. When it left is known exactly only where the kernel held nothing."""
-        held = self._transport.held() if self._transport else 0
-        left = self._session.taken_bytes - len(self._unsent) - held
-        if left > self._left:
-            self._moved_at = now if self._held or held else self._sent_at
-            self._session.progressed(self._left, self._moved_at)
-            self._left = left
-        self._held = held
+        taken = self._session.taken_bytes - len(self._unsent)
+        if self._transport and taken > self._left:  # otherwise all has left, and the kernel need not be asked
+            held = self._transport.held()
+            if taken - held > self._left:
+                self._moved_at = now if self._held or held else self._sent_at
+                self._session.progressed(self._left, self._moved_at)
+                self._left = taken - held
+            self._held = held
         return Sending(self._session.queued_bytes, self._left, self._moved_at)
 
     def _receive(self, transport: Transport) -> None:

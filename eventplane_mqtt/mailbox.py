@@ -177,14 +177,11 @@ class Share:
         with self._lock:
             before, self.dropped = self.dropped, self.dropped + count
         if not before or len(str(self.dropped)) > len(str(before)):  # the first, and each power of ten
+            remedy = "at QoS 0 they get a part of the buffer; publish at QoS 1, or raise local.buffer_bytes"
+            if self.drops:
+                remedy = "they are unacknowledged and come again; raise cloud.buffer_bytes"
             text = "%s broker: %d message(s) dropped so far: %s"
-            _log.warning(text, self._link, self.dropped, self._remedy)
-
-    @property
-    def _remedy(self) -> str:
-        if self.drops:
-            return "they are unacknowledged and come again; raise cloud.buffer_bytes"
-        return "at QoS 0 they get a part of the buffer; publish at QoS 1, or raise local.buffer_bytes"
+            _log.warning(text, self._link, self.dropped, remedy)
 
     def may_read(self, resume: Callable[[], None]) -> bool:
         """Return whether the connection may read on; if not, `resume` is called when it may."""
@@ -254,7 +251,7 @@ class Mailbox(Generic[Item]):
             share.gathers(linger_s)
         items = self._take_control([])
         give_up = None if timeout_s is None else monotonic() + timeout_s
-        while not items and not self._has_messages():
+        while not (items or any(each.waiting for each in self._shares.values())):
             left = None if give_up is None else give_up - monotonic()
             if not self._wait_for_control(items, left):
                 return []
@@ -302,9 +299,6 @@ class Mailbox(Generic[Item]):
             self._woken = False
         else:
             items.append(item)
-
-    def _has_messages(self) -> bool:
-        return any(each.waiting for each in self._shares.values())
 
     def _may_linger(self) -> bool:
         urgent = self._shares.get(LinkName.URGENT)

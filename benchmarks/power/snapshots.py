@@ -16,7 +16,7 @@ from unittest.mock import patch
 import edge.spool.database
 from benchmarks.power.workload import DESTINATIONS, KEYS, KINDS, LOG_BYTES, NAME, RANKS, Workload, state
 from edge.spool import BEFORE_EVERYTHING, Delivery, DeviceState, PendingDelivery, Spool, SpoolOrigin
-from edge.spool.recovery import marker_of
+from edge.spool.files import marker_of
 from edge.spool.salvage import SHIFT
 from edge.spool.space import reserve_of
 from edge.system import SYSTEM

@@ -33,15 +33,13 @@ class NoAnswerError(ProvisioningError):
 
 
 class RejectedError(ProvisioningError):
-    """The cloud refused the `step` with `status`, `code` and a message."""
+    """The cloud refused the `step` with `status`, `code` and a `text`."""
 
-    def __init__(self, step: str, status: int, code: str, message: str) -> None:
-        super().__init__(
-            f"{step} was rejected: {status} {code}: {message}; check the template, its role and its hook"
-        )
-        self.step = step
-        self.status = status
-        self.code = code
+    step: str
+    status: int
+    code: str
+    text: str
+    message = "{step} was rejected: {status} {code}: {text}; check the template, its role and its hook"
 
 
 class AnswerError(ProvisioningError):

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import logging
 import os
-import signal
-import threading
 from collections.abc import Callable
 
-from edge.errors import SettingProblem, SettingsError
+from edge.errors import missing_table
 from edge.provisioning import ProvisioningError
 from edge.provisioning.conversation import MqttCloud
 from edge.provisioning.renewal import Identity, Renewal, make_signing_request
 from edge.settings import ProvisioningSettings, Settings
 from edge.system import SYSTEM
-from edge.systemd import start_logging
+from edge.systemd import start_logging, stop_event
 from eventplane_mqtt import TlsFiles
 from eventplane_mqtt.link import Backoff
 
@@ -27,16 +25,15 @@ def provision(settings: Settings) -> None:
 
     Raises `SettingsError` when the settings cannot work.
     """
-    provisioning, own = _provisioning(settings)
+    provisioning, own = settings.provisioning, settings.cloud.identity
+    if provisioning is None or own is None:  # with the table there is an identity
+        raise missing_table("provisioning")
     start_logging(settings.log_level, dict(os.environ))
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
     identity = Identity(own.certificate)
     renewal = _renewal(settings, provisioning, own, identity)
     # Full jitter: a fleet that is refused at one moment must not come back at one moment.
     backoff = Backoff(provisioning.retry_min_s, provisioning.retry_max_s, SYSTEM.share)
-    keep_trying(renewal, identity, backoff, lambda: SYSTEM.now().timestamp(), stop.wait)
+    keep_trying(renewal, identity, backoff, lambda: SYSTEM.now().timestamp(), stop_event().wait)
 
 
 def keep_trying(
@@ -59,17 +56,6 @@ def keep_trying(
         else:
             _log.info("%s", outcome)
             return
-
-
-def _provisioning(settings: Settings) -> tuple[ProvisioningSettings, TlsFiles]:
-    """Return the settings of provisioning and the files of the device's identity. Raises `SettingsError`."""
-    own = settings.cloud.identity
-    if settings.provisioning is None or own is None:  # with the table there is an identity
-        problem = SettingProblem(
-            "provisioning", "the table is missing", "add it, see docs/reference/device.md"
-        )
-        raise SettingsError([problem])
-    return settings.provisioning, own
 
 
 def _renewal(

@@ -1,6 +1,7 @@
 """The durable store in front of everything that leaves the device."""
 
 from edge.spool.database import read_backlog
+from edge.spool.files import foreign_sessions_of
 from edge.spool.records import (
     BEFORE_EVERYTHING,
     Delivery,
@@ -13,7 +14,6 @@ from edge.spool.records import (
     SpoolOrigin,
     StoredEvent,
 )
-from edge.spool.recovery import foreign_sessions_of
 from edge.spool.store import READ_CHARACTERS, Spool
 from edge.spool.tables import MOST_KEYS
 

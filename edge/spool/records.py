@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from eventplane.contract import Downlink
-from eventplane.downlink.device import StateVersion
 from eventplane.reasons import Outcome
+
+if TYPE_CHECKING:
+    from eventplane.downlink.device import StateVersion
 
 BEFORE_EVERYTHING: Final = -(1 << 62)
 """Lower than any sequence: where a cursor starts. Salvaged events have negative sequences."""

@@ -1,8 +1,7 @@
-"""A damaged spool is set aside and what is readable of it becomes a new one; the forwarder always starts.
+"""A damaged spool is replaced by what is readable of it; the forwarder always starts.
 
-The new file is made completely before the two change places, and an exchange that is cut off is finished at
-the next start. The damaged ones are kept for inspection: the newest, and of the older ones as many as are
-within `KEPT` and, together, within the capacity. All that was readable of them is in the spool.
+The new file is made completely before the two change places (`edge.spool.files`). All that was readable of
+the damaged one is in it. Only a damaged spool loads this module.
 """
 
 from __future__ import annotations
@@ -10,9 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 import sqlite3
-import zlib
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -32,15 +29,24 @@ from edge.spool.database import (
     transaction,
 )
 from edge.spool.deliveries import Deliveries, PendingQueues
-from edge.spool.log import CommitNote, CommitNotes, announce, has_log, log_of, note_of, read_note, rebuild_log
+from edge.spool.files import (
+    CommitNote,
+    CommitNotes,
+    announce,
+    checksum_of,
+    has_log,
+    log_of,
+    read_note,
+    readable_of,
+    remove,
+    unfinished_of,
+)
+from edge.spool.log import rebuild_log
 from edge.spool.records import SpoolOrigin
 from edge.spool.salvage import SHIFT, salvage
 from edge.spool.space import START_BYTES, reserve_of
 from edge.system import System
 from edge.uptime_clock import UptimeClock
-
-KEPT = 3
-"""Damaged files that are kept."""
 
 SALVAGE_S = 60.0
 """A start may take so long, seconds; what has not been read by then is in the file that is set aside."""
@@ -48,20 +54,11 @@ SALVAGE_S = 60.0
 _POINTERS = 2
 """The page of an auto-vacuum database with the uses of the next hundred pages: it changes."""
 
-_PART_BYTES = 1 << 20
-_SIDES = ("", "-wal", "-shm")
-_NUMBER = re.compile(r"\.damaged-(\d+)-\d+T\d+Z$")
-
-
-def marker_of(path: Path) -> Path:
-    """Return the path of the file that exists from when damage shows until the spool has been recovered."""
-    return path.with_name(path.name + ".damaged")
-
 
 def recover(path: Path, damage: str, system: System) -> None:
     """Replace the spool at `path`. Raises `sqlite3.Error` and `OSError` when the disk fails as well."""
-    new = _recovering(path)
-    _remove(new)
+    new = unfinished_of(path)
+    remove(new)
     # The salvage may have most of the reserve; the start that follows needs some.
     with contextlib.suppress(OSError):
         os.truncate(reserve_of(path), START_BYTES)
@@ -96,7 +93,7 @@ def recover(path: Path, damage: str, system: System) -> None:
         first = Deliveries(db, queues).first_pending(queues) or device.next_sequence
     durable.sync(new)
     CommitNotes(new, CommitNote.of(device, TableTotals.unpack(device.totals), first)).close()
-    durable.move(new, path.with_name(f"{path.name}.recovered-{_checksum(new):08x}"))
+    durable.move(new, path.with_name(f"{path.name}.recovered-{checksum_of(new):08x}"))
 
 
 def _with_earlier(origin: SpoolOrigin, earlier: SpoolOrigin) -> SpoolOrigin:
@@ -111,84 +108,14 @@ def _with_earlier(origin: SpoolOrigin, earlier: SpoolOrigin) -> SpoolOrigin:
     )
 
 
-def finish_recovery(path: Path, capacity_bytes: int, system: System) -> None:
-    """Exchange a damaged spool for its recovered one, if there is one. Repeats what was cut off."""
-    new = _recovering(path)
-    _remove(_copy_of(path))
-    _remove(new)
-    recovered = next(path.parent.glob(f"{path.name}.recovered-*"), None)
-    if recovered is None:
-        note_of(new).unlink(missing_ok=True)
-        return
-    if path.exists() and not recovered.name.endswith(f"-{_checksum(recovered):08x}"):
-        # It was damaged as well; what it was made from is still there.
-        marker_of(path).touch()
-        recovered.unlink()
-        return
-    _set_aside(path, system)
-    # From its first moment on the new one has its note; the repetition of a cut exchange finds it there.
-    with contextlib.suppress(FileNotFoundError):
-        durable.move(note_of(new), note_of(path))
-    durable.move(recovered, path)
-    _prune(path, capacity_bytes)
-
-
-def owner_of(path: Path) -> Path:
-    """Return the path of the file that names the thing whose spool it is."""
-    return path.with_name(path.name + ".owner")
-
-
-def foreign_sessions_of(path: Path) -> Path:
-    """Return the path of a file that is there while the home's broker may hold sessions of another thing."""
-    return path.with_name(path.name + ".foreign")
-
-
-def take_over(path: Path, thing: str, capacity_bytes: int, system: System) -> str:
-    """Write down that the spool at `path` is of `thing`; set that of another aside. Raises `OSError`.
-
-    Returns what a new spool there has to report of that, '' for nothing. A spool without an owner's file was
-    left by an earlier version. Its owner is unknown, so it stays, even if that file finds no room.
-    """
-    owner = said = ""
-    with contextlib.suppress(FileNotFoundError):
-        owner, _, said = owner_of(path).read_text(encoding="utf-8", errors="replace").partition("\n")
-    if owner == thing:
-        return said
-    if owner:
-        _set_aside(path, system)
-        note_of(path).unlink(missing_ok=True)
-        _prune(path, capacity_bytes)
-        kept = f"{path.name}.damaged-*"
-        durable.write(foreign_sessions_of(path), owner.encode())
-        said = f"there was a spool of {owner!r:.150}: it is kept as {kept}, and none of its events is sent"
-    try:
-        # Before the new spool exists: if this fails, the next attempt must find nothing more to set aside.
-        durable.write(owner_of(path), f"{thing}\n{said}".encode())
-    except OSError:
-        if owner:
-            raise
-    return said
-
-
-def _set_aside(path: Path, system: System) -> None:
-    aside = _aside(path, system)
-    for side in ("-wal", ""):
-        with contextlib.suppress(FileNotFoundError):
-            Path(f"{path}{side}").replace(f"{aside}{side}")
-    Path(f"{path}-shm").unlink(missing_ok=True)
-    marker_of(path).unlink(missing_ok=True)
-    # Another file at this place must never meet its log.
-    durable.sync(path.parent)
-
-
 @contextlib.contextmanager
 def _readable(path: Path, new: Path, db: sqlite3.Connection) -> Iterator[Path]:
     """Give the database at `path` a name under which its log can be read to its end, and its schema.
 
     A damaged schema is replaced by that of `new`, an empty spool that is open as `db`.
     """
-    copy, readable = _copy_of(path), path
-    _remove(copy)
+    copy, readable = readable_of(path), path
+    remove(copy)
     # SQLite removes the log of an empty database.
     is_empty = not path.exists() or path.stat().st_size < PAGE_BYTES
     schema = {} if not is_empty and _has_schema(path) else _schema_pages(new, db)
@@ -204,7 +131,7 @@ def _readable(path: Path, new: Path, db: sqlite3.Connection) -> Iterator[Path]:
     try:
         yield readable
     finally:
-        _remove(copy)
+        remove(copy)
 
 
 def _has_schema(path: Path) -> bool:
@@ -226,52 +153,3 @@ def _schema_pages(new: Path, db: sqlite3.Connection) -> dict[int, bytes]:
     }
     first = pages[1]
     return pages | {1: first[:18] + b"\2\2" + first[20:28] + bytes(12) + first[40:]}
-
-
-def _recovering(path: Path) -> Path:
-    return path.with_name(path.name + ".recovering")
-
-
-def _copy_of(path: Path) -> Path:
-    return path.with_name(path.name + ".salvage")
-
-
-def _checksum(path: Path) -> int:
-    checksum = 0
-    with path.open("rb") as file:
-        while part := file.read(_PART_BYTES):
-            checksum = zlib.crc32(part, checksum)
-    return checksum
-
-
-def _aside(path: Path, system: System) -> Path:
-    for log in path.parent.glob(f"{path.name}.damaged-*-wal"):
-        whole = log.with_name(log.name.removesuffix("-wal"))
-        if not (whole.exists() or log_of(path).exists()):
-            return whole  # the power was cut before the database followed its log
-    number = max((number for number, _ in _asides(path)), default=0) + 1
-    stamp = system.now().strftime("%Y%m%dT%H%M%SZ")
-    return path.with_name(f"{path.name}.damaged-{number:04d}-{stamp}")
-
-
-def _asides(path: Path) -> list[tuple[int, Path]]:
-    """Return the damaged files by number, which is their age: a device's wall clock may be wrong."""
-    found = ((_NUMBER.search(each.name), each) for each in path.parent.glob(f"{path.name}.damaged-*"))
-    return sorted((int(match[1]), each) for match, each in found if match)
-
-
-def _prune(path: Path, capacity_bytes: int) -> None:
-    size = 0
-    for place, (_, aside) in enumerate(reversed(_asides(path))):
-        size += sum(each.stat().st_size for each in _files(aside))
-        if place and (place >= KEPT or size > capacity_bytes):
-            _remove(aside)
-
-
-def _files(database: Path) -> list[Path]:
-    return [each for each in (Path(f"{database}{side}") for side in _SIDES) if each.exists()]
-
-
-def _remove(database: Path) -> None:
-    for each in _files(database):
-        each.unlink()

@@ -27,7 +27,7 @@ from edge.spool.deliveries import (
     PendingQueue,
     PendingQueues,
 )
-from edge.spool.log import CommitNote
+from edge.spool.files import CommitNote
 from edge.spool.records import BEFORE_EVERYTHING, SpoolOrigin, StoredEvent
 from edge.spool.tables import (
     MOST_RANGES,

@@ -15,7 +15,7 @@ from typing import Self
 
 from edge import durable
 from edge.errors import SpoolCorruptError, SpoolError, SpoolFullError
-from edge.spool import log
+from edge.spool import files
 from edge.spool.database import (
     PAGE_BYTES,
     DamagedRowError,
@@ -32,6 +32,7 @@ from edge.spool.database import (
     transaction,
 )
 from edge.spool.deliveries import Deliveries, PendingQueues
+from edge.spool.files import finish_recovery, marker_of, take_over
 from edge.spool.records import (
     BEFORE_EVERYTHING,
     Delivery,
@@ -43,7 +44,6 @@ from edge.spool.records import (
     SpoolOrigin,
     StoredEvent,
 )
-from edge.spool.recovery import finish_recovery, marker_of, recover, take_over
 from edge.spool.space import Space, reserve_of, written_bytes
 from edge.spool.tables import (
     DeviceStates,
@@ -305,6 +305,8 @@ class Spool:
         try:
             self._open_without_room(undo)
         except SpoolCorruptError as error:
+            from edge.spool.recovery import recover  # which only a damaged spool needs
+
             recover(path, error.damage, self._system)
             finish_recovery(path, capacity_bytes, self._system)
             self._open_without_room(undo)
@@ -325,13 +327,13 @@ class Spool:
             if marker_of(path).exists():
                 damage = marker_of(path).read_text(encoding="utf-8", errors="replace")
                 raise SpoolCorruptError(path, damage or "it was found damaged while it was used")
-            note = log.read_note(path)
+            note = files.read_note(path)
             with invalid_is_damage(path):
                 check_header(path)
-                if log.has_log(path):
+                if files.has_log(path):
                     self._check_log(note)
                 if note is None and not path.exists():
-                    note = log.announce(path, new_epoch(self._system.random_bytes))
+                    note = files.announce(path, new_epoch(self._system.random_bytes))
                 self._db = attempt.enter_context(contextlib.closing(connect(path)))
                 if not has_tables(path, self._db):
                     announced = self._check_new(note)
@@ -342,27 +344,29 @@ class Spool:
                 _check_commits(note, self._device)
             # A process that was killed may have left a commit, or a name, that a power cut still undoes; what
             # is read of it is acknowledged from now on.
-            if log.has_log(path):
-                durable.sync(log.log_of(path))
+            if files.has_log(path):
+                durable.sync(files.log_of(path))
             durable.sync(path.parent)
-            self._notes = log.CommitNotes(path, self._last_commit())
+            self._notes = files.CommitNotes(path, self._last_commit())
             attempt.callback(self._notes.close)
             undo.push(attempt.pop_all())
 
-    def _check_log(self, note: log.CommitNote | None) -> None:
+    def _check_log(self, note: files.CommitNote | None) -> None:
         """Find out what SQLite does not read of the log, before it drops that."""
+        from edge.spool.log import check_log_end, check_log_header  # which only a start after a kill needs
+
         if not self.path.exists() or self.path.stat().st_size < PAGE_BYTES:
             # SQLite would remove its log.
             raise SpoolCorruptError(self.path, "the file is empty, but not its log")
-        log.check_log_header(self.path)
+        check_log_header(self.path)
         with contextlib.closing(connect_to_read(self.path)) as db:
             if has_tables(self.path, db):
                 _check_commits(note, Device.read(db))
             else:
                 self._check_new(note)
-            log.check_log_end(self.path)
+            check_log_end(self.path)
 
-    def _check_new(self, note: log.CommitNote | None) -> log.CommitNote:
+    def _check_new(self, note: files.CommitNote | None) -> files.CommitNote:
         """Return the note of the spool that is being created, whose file has no tables yet.
 
         Raises `SpoolCorruptError` when it had some.
@@ -392,8 +396,8 @@ class Spool:
         self._first = self._deliveries.first_pending(self._queues) or self.next_sequence
         self.space = Space(path, db, *self._capacities, self._queues.pending)
 
-    def _last_commit(self) -> log.CommitNote:
-        return log.CommitNote.of(self._device, self._totals, self._first)
+    def _last_commit(self) -> files.CommitNote:
+        return files.CommitNote.of(self._device, self._totals, self._first)
 
     def _commit(self, write: Callable[[TableTotals], Device]) -> None:
         totals = self._totals.copy()
@@ -460,7 +464,7 @@ class Spool:
             raise
 
 
-def _check_commits(note: log.CommitNote | None, device: Device) -> None:
+def _check_commits(note: files.CommitNote | None, device: Device) -> None:
     """Raise `DamagedRowError` when the database has fewer commits than were noted beside it, or no note."""
     if note is None or note.epoch != device.epoch:
         raise DamagedRowError("the note of the last commit")

@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 from edge.spool.database import DamagedRowError, TableTotals, checksum
 from edge.spool.records import DeviceState, Discard, LossReport
 from eventplane.device_reports import KEY_BYTES
-from eventplane.downlink.device import StateVersion
 from eventplane.reasons import Outcome
 
 KEPT_KEYS = 65_536
@@ -307,6 +306,8 @@ def _row(state: DeviceState) -> tuple[Any, ...]:
 
 
 def _device_state(row: tuple[Any, ...]) -> DeviceState:
+    from eventplane.downlink.device import StateVersion
+
     code, *values, text = row
     if not isinstance(text, bytes) or checksum("device_state", *values, zlib.crc32(text)) != code:
         raise DamagedRowError("a state of the device")

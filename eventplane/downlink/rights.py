@@ -7,11 +7,11 @@ own contract, before it stores the event.
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from eventplane.contract import AddressScope, Contract, Downlink, ParticipantKind
 from eventplane.dead_letter import Refusal
-from eventplane.device_reports import DEVICE_CONTRACT, UPLINK_INTEREST_TYPE, UPLINK_KEY
+from eventplane.device_reports import CONTRACT_KEYS, DEVICE_CONTRACT, UPLINK_INTEREST_TYPE, UPLINK_KEY
 from eventplane.envelope import Envelope
 from eventplane.reasons import Reason
 from eventplane.sender import SENDER_ATTRIBUTES, Sender
@@ -20,9 +20,6 @@ from eventplane.sending import SendingRights
 if TYPE_CHECKING:
     # A device does not load it.
     from eventplane.downlink.addressing import Addressed, Target
-
-CONTRACT_KEYS: Final = "contract/device/"
-"""Prefix of the keys whose states give a forwarder another contract."""
 
 
 class DownlinkRights:

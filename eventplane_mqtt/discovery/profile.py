@@ -422,14 +422,10 @@ def _included(folder: str) -> Iterator[tuple[str, str]]:
         names = [each.name for each in path.iterdir()]
     except (OSError, ValueError) as error:
         raise ProfileError(folder, str(error), "name a directory that can be read") from error
-    for name in sorted(names, key=_order):
+    # By letters regardless of their case, capitals before equal small letters.
+    for name in sorted(names, key=lambda name: [(each.upper(), each) for each in name]):
         if name.endswith(".conf") and name != ".conf":
             yield str(path / name), _text(path / name)
-
-
-def _order(name: str) -> list[tuple[str, str]]:
-    """Sort by letters regardless of their case, capitals before equal small letters."""
-    return [(each.upper(), each) for each in name]
 
 
 def _text(file: Path) -> str:

@@ -16,7 +16,7 @@ from benchmarks.power.disk import KEPT, Call, Disk, Print, Sync, Write, record
 from benchmarks.power.programs import recovered
 from benchmarks.power.workload import NAME, state
 from edge.spool import Spool
-from edge.spool.log import log_of, note_of
+from edge.spool.files import log_of, note_of
 from edge.system import SYSTEM
 from tests.examples import examples, sampled
 

@@ -18,7 +18,7 @@ from benchmarks.power.snapshots import Snapshot, read_files, snapshots
 from benchmarks.power.workload import NAME
 from edge.errors import SpoolCorruptError
 from edge.spool import store
-from edge.spool.log import CommitNote
+from edge.spool.files import CommitNote
 from eventplane.device_reports import STARTED
 from eventplane.envelope import Envelope
 from tests.examples import examples

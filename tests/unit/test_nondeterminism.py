@@ -38,8 +38,6 @@ WIRING = {
     "edge/provisioning/conversation.py": "waits for the answers on a real connection of its own",
     "edge/systemd.py": "speaks to the process's service manager and journal",
     "edge/health_server.py": "has the thread of a real socket; the forwarder runs without it",
-    "edge/discovery.py": "is a command: it waits for signals",
-    "edge/provisioning/command.py": "is a command: it waits for signals",
     "eventplane_mqtt/connection.py": "has the thread of a real socket; whoever makes a link passes in `dial`",
     "eventplane_mqtt/dial.py": "connects a real socket, and asks the system for names in a thread",
     "eventplane_mqtt/mailbox.py": "joins the threads of connections and the loop, which gets a `wait`",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from edge.health_status import Backlog, LinkState, Status
 from eventplane.contract import Priority
@@ -13,16 +14,12 @@ WELL = Status(
     contract_version="c0ffee",
     uptime_s=100.0,
     pressure=0.1,
-    links={
-        LinkName.LOCAL: LinkState(LinkName.LOCAL, True, 1_000.0, 1),
-        LinkName.URGENT: LinkState(LinkName.URGENT, True, 1_000.0, 1),
-        LinkName.CLOUD: LinkState(LinkName.CLOUD, True, 1_000.0, 2),
-    },
+    links={each: LinkState(each, True, 1_000.0, 1) for each in LinkName},
 )
 
 
-def with_link(status: Status, name: LinkName, up: bool, for_s: float) -> Status:
-    return replace(status, links={**status.links, name: LinkState(name, up, for_s, 1)})
+def with_link(status: Status, name: LinkName, up: bool = True, for_s: float = 1_000.0, **more: Any) -> Status:
+    return replace(status, links={**status.links, name: LinkState(name, up, for_s, 1, **more)})
 
 
 def waiting(

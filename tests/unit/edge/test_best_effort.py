@@ -13,11 +13,10 @@ from edge.delivery_queues import (
     VolatileEvent,
     VolatileQueue,
 )
-from edge.errors import SpoolCorruptError
 from edge.uptime_clock import UptimeClock
 from eventplane.reasons import Outcome
 from eventplane_mqtt.mailbox import Disconnected, LinkName
-from tests.unit.edge.fakes import ALARM, READING, Device, FakeClock, MakeDevice, contract, event
+from tests.unit.edge.fakes import ALARM, READING, Device, FakeClock, MakeDevice, contract, damage, event
 
 LOCAL, CLOUD = LinkName.LOCAL, LinkName.CLOUD
 BEST_EFFORT = {"delivery_guarantee": "best_effort"}
@@ -166,7 +165,10 @@ def test_what_the_cloud_refuses_is_counted_and_becomes_no_dead_letter(device: De
     assert not device.forwarder.counts.dead_letters
 
 
-def test_what_was_in_memory_when_the_spool_was_recovered_is_counted(device: Device) -> None:
+def test_what_was_in_memory_when_the_spool_was_recovered_is_counted(
+    device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
     device.send(event("e", subject="show"))
-    device.forwarder._recover(SpoolCorruptError(device.path, "page 3 is torn"), device.time.seconds)
+    damage(device, monkeypatch, "tidy")
+    device.turn()
     assert device.not_stored() == {("display.inbox", UNCONFIRMED): 1, ("device.outbox", OFFLINE): 1}

@@ -8,8 +8,9 @@ from struct import pack
 
 import pytest
 
-from edge.broker_database import KEPT, find_damage, set_aside_if_torn
+from edge.broker_database import find_damage, set_aside_if_torn
 from edge.command_line import main
+from edge.durable import MOST_KEPT
 
 
 def chunk(kind: int, head: bytes, *texts: bytes) -> bytes:
@@ -104,7 +105,7 @@ def test_a_torn_one_is_kept_and_named_and_the_oldest_go(
         assert f"kept as mosquitto.db.torn-{number}," in capsys.readouterr().err
         assert not database.exists()
     kept = {each.name: len(each.read_bytes()) for each in database.parent.iterdir()}
-    assert kept == {f"mosquitto.db.torn-{number}": len(GOOD) - number for number in range(13 - KEPT, 13)}
+    assert kept == {f"mosquitto.db.torn-{number}": len(GOOD) - number for number in range(13 - MOST_KEPT, 13)}
     monkeypatch.setattr("edge.broker_database.KEPT_BYTES", 2 * len(GOOD))
     database.write_bytes(GOOD[:-1])
     assert "13," in set_aside_if_torn(database)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,19 +11,11 @@ from edge import parts
 from edge.command_line import EX_WRONG_COMMAND_LINE, PROGRAM, USAGE, main
 from edge.daemon import _warn_of_limits
 from edge.errors import SettingsError, SpoolError
-from edge.parts import Answers, PartMissingError
+from edge.parts import PartMissingError
 from edge.settings import Settings, load_settings
 from eventplane import __version__
-from eventplane.contract import Contract
-from eventplane.conversation.questions import (
-    HandlersQuestion,
-    StateQuestion,
-    read_handlers_answer,
-    read_state_answer,
-)
-from eventplane.envelope import write_event
 from tests.unit.edge.fakes import contract as home_contract
-from tools.device_image import PACKAGING, ROOT
+from tools.device_image import PACKAGING
 
 COMMANDS = (
     *("run", "check", "provision", "discovery", "discovery find", "announce"),
@@ -91,10 +81,9 @@ def test_a_spool_that_cannot_be_used_has_a_status_of_its_own(
     assert "another forwarder" in caplog.text
 
 
-def test_the_version_is_the_packages() -> None:
-    asked = [sys.executable, "-m", "edge", "--version"]
-    said = subprocess.run(asked, check=True, capture_output=True, text=True, cwd=ROOT).stdout
-    assert said == f"{PROGRAM} {__version__} (source)\n"
+def test_the_version_is_the_packages(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == os.EX_OK
+    assert capsys.readouterr().out == f"{PROGRAM} {__version__} (source)\n"
 
 
 SETTINGS = (
@@ -257,17 +246,3 @@ def test_a_command_without_its_part_names_it(
 ) -> None:
     assert main(arguments) == 78
     assert str(PartMissingError(part)) in capsys.readouterr().err
-
-
-def test_questions_are_answered_with_the_reason() -> None:
-    contract: Contract = home_contract()
-    answers = Answers(contract, "home-1")
-    inbox = contract.participants["call"].inbox.address
-    topic, payload = answers.to(StateQuestion("1", "a/b/c", inbox))
-    state = read_state_answer(payload)
-    assert (topic, state.id, state.json) == ("eventplane/call/state/answer", "1", None)
-    event = write_event({"id": "1", "source": "/a", "type": "t"}, {})
-    topic, payload = answers.to(HandlersQuestion("2", event, inbox))
-    handlers = read_handlers_answer(payload)
-    assert (topic, handlers.id, handlers.thing) == ("eventplane/call/handlers/answer", "2", "home-1")
-    assert state.problem == handlers.problem == str(PartMissingError("questions"))

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import ast
+import os
+import re
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from eventplane.contract import Contract
+from local.certificates import Authority
+from local.ports import free_port
+from tests.unit.edge.fakes import contract, ordered
 
 ROOT = Path(__file__).parents[3]
 DEVICE = sorted(each for name in ("edge", "eventplane_mqtt") for each in (ROOT / name).rglob("*.py"))
@@ -54,24 +62,72 @@ def test_it_needs_only_the_core_and_the_standard_library(module: Path) -> None:
     assert strangers == EXTRAS.get(str(module.relative_to(ROOT)), set())
 
 
+ON_DEMAND = {
+    "discovery", "provisioning", "questions", "downlink", "data_budget", "certificate", "check",
+    "health_server", "metrics", "broker_database", "spool.recovery", "spool.salvage", "spool.log",
+}  # fmt: skip
+"""Modules of `edge` that only a command, a setting, the contract or an event brings into memory."""
+
+MOST_MODULES, MOST_LINES = 90, 17_500
+"""Of ours, in a forwarder that nothing asks for more. They may become fewer."""
+
+
+def modules_of_forwarder(folder: Path, plane: Contract, settings: str) -> set[str]:
+    """The modules that the program has imported when it is in service, with brokers that refuse it."""
+    (folder / "contract.json").write_bytes(plane.canonical)
+    text = f'thing = "t"\ncontract = "contract.json"\nspool = "spool.db"\n[local]\nport = 1\n{settings}'
+    (folder / "edge.toml").write_text(text)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(folder / "notify"))
+        manager.settimeout(60.0)
+        program = [sys.executable, "-S", "-X", "importtime", "-m", "edge", "--settings", folder / "edge.toml"]
+        environment = {**os.environ, "NOTIFY_SOCKET": str(folder / "notify")}
+        with subprocess.Popen(
+            program, cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True
+        ) as forwarder:
+            while not manager.recv(4_096).startswith(b"READY=1"):
+                assert forwarder.poll() is None
+            forwarder.terminate()
+            log = forwarder.communicate(timeout=60.0)[1]
+    assert forwarder.returncode == os.EX_OK, log
+    return set(re.findall(r"^import time: .*\| +([\w.]+)$", log, re.MULTILINE))
+
+
 @pytest.mark.source("P7", "P18")
-def test_the_forwarder_loads_nothing_heavy() -> None:
-    modules = loaded("import edge.command_line, edge.daemon")
-    assert "eventplane_mqtt" in modules
-    assert not modules & HEAVY
-    # Without `local.profile` nobody reads one.
-    assert not {each for each in modules if each.startswith("eventplane_mqtt.discovery")}
+def test_a_forwarder_loads_what_its_contract_and_settings_ask_for(tmp_path: Path) -> None:
+    least = '[cloud]\nhost = "localhost"\nport = 1\ntls = false\nrule = "r"\ninbox_topic = "none"\n'
+    found = modules_of_forwarder(tmp_path, contract(), f"{least}[health]\nport = 0\n")
+    assert "eventplane_mqtt" in found
+    # A dataclass without a docstring would load `inspect`, and with it `dis` and `ast`.
+    assert not found & (HEAVY | {"ssl", "dis", "inspect", "ipaddress"})
+    assert not {each for each in found if each.startswith("eventplane_mqtt.discovery")}
+    assert not found & {f"edge.{each}" for each in ON_DEMAND}
+    sources = [ROOT.joinpath(*each.split(".")) for each in found if each.partition(".")[0] in OURS]
+    files = [each / "__init__.py" if each.is_dir() else each.with_suffix(".py") for each in sources]
+    assert len(files) <= MOST_MODULES
+    assert sum(len(each.read_text().splitlines()) for each in files) <= MOST_LINES
+
+
+def test_what_settings_ask_for_is_loaded(tmp_path: Path) -> None:
+    authority = Authority(tmp_path / "pki")
+    identity = authority.issue("t")
+    identity.key.chmod(0o600)
+    profile = tmp_path / "mosquitto.conf"
+    profile.write_text("listener 1\n")
+    found = modules_of_forwarder(
+        tmp_path,
+        ordered(),
+        f'profile = "{profile}"\n[cloud]\nhost = "localhost"\nport = 1\nrule = "r"\nbytes_per_day = 1\n'
+        f'ca = "{authority.ca}"\ncertificate = "{identity.certificate}"\nkey = "{identity.key}"\n'
+        f"[health]\nport = {free_port()}\n",
+    )
+    asked = ("check", "certificate", "data_budget", "health_server")
+    assert {"ssl", "eventplane_mqtt.discovery.broker", "eventplane.ordering"} <= found
+    assert {f"edge.{each}" for each in asked} <= found
 
 
 LAZY = "from edge.__main__ import be_lazy; be_lazy()"
 SHOW = "print(*(f'real-{name}' for name, each in sys.modules.items() if 'Lazy' not in type(each).__name__))"
-
-
-def test_the_program_does_not_load_what_only_the_standard_library_imports() -> None:
-    """A dataclass without a docstring would load `inspect`, and with it `dis` and `ast`."""
-    modules = loaded(LAZY, "import edge.command_line, edge.daemon, eventplane.cesql.compilation", SHOW)
-    assert {"real-dataclasses", "real-urllib.parse"} <= modules
-    assert not modules & {"dis", "real-inspect", "real-ipaddress"}
 
 
 def test_a_lazy_module_loads_when_it_is_read() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from edge.contract_updates import contract_key
 from edge.forwarder import Reload
-from edge.spool.recovery import marker_of
+from edge.spool.files import marker_of
 from eventplane.contract import Contract, contract_document
 from eventplane.device_reports import DEVICE_CONTRACT, UPLINK_KEY
 from eventplane.downlink.device import AckStatus

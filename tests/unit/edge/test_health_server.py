@@ -9,8 +9,9 @@ import pytest
 
 from edge import health_server as module
 from edge.daemon import _endpoint
-from edge.health_server import MAX_HEAD_BYTES, HealthServer, Response, Snapshot, Snapshots, pages
+from edge.health_server import MAX_HEAD_BYTES, HealthServer, Response, pages
 from edge.health_status import Finding, Health
+from edge.housekeeping import Snapshot, Snapshots
 from edge.settings import HealthSettings
 from tests.unit.edge.statuses import WELL
 

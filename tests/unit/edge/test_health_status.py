@@ -38,14 +38,8 @@ def late(*backlog: Backlog) -> Status:
     return replace(WELL, backlog=backlog)
 
 
-def linked(name: LinkName, status: Status = WELL, **changes: object) -> Status:
-    """The status with another state of a link."""
-    link = replace(status.links[name], **changes)  # type: ignore[arg-type]
-    return replace(status, links={**status.links, name: link})
-
-
 def flooded(since_s: float | None) -> Status:
-    return linked(LOCAL, dropped=7, since_drop_s=since_s)
+    return with_link(WELL, LOCAL, dropped=7, since_drop_s=since_s)
 
 
 def certified(days: float | None) -> Status:
@@ -56,7 +50,7 @@ OLD, OLD_NORMAL = waiting(1e6), waiting(1e6, Priority.NORMAL)
 AT_HOME = waiting(60.0, destination="call.inbox", link=LOCAL)
 NO_ROUTE = waiting(0.0, destination="gone.inbox", link=None)
 NO_DISK = replace(WELL, disk_failure="read-only", pressure=1.0)
-PROFILE = linked(LOCAL, complaint="mosquitto.conf:3: 'many' is no port")
+PROFILE = with_link(WELL, LOCAL, complaint="mosquitto.conf:3: 'many' is no port")
 SECOND_DOWN = with_link(WELL, URGENT, False, 60.0)
 
 STATUSES = {

@@ -10,9 +10,8 @@ import pytest
 from edge.contract_updates import ActiveContract, active_contract
 from edge.errors import SettingProblem
 from edge.forwarder import Message, Reload, Stop
-from edge.health_server import Snapshot
-from edge.housekeeping import Hangup, Housekeeping, Posted, SnapshotWanted
-from edge.metrics import Metrics, render
+from edge.housekeeping import Hangup, Housekeeping, Posted, Snapshot, SnapshotWanted, StatusReader
+from edge.metrics import render
 from edge.systemd import ServiceManager
 from eventplane_mqtt.mailbox import Connected, LinkName, Mailbox
 from tests.unit.edge.fakes import Device, contract, damage, event
@@ -35,14 +34,10 @@ class Service:
         environment = {"NOTIFY_SOCKET": str(directory / "notify")}
         if watchdog_s:
             environment["WATCHDOG_USEC"] = str(round(watchdog_s * 1e6))
-        self.metrics = Metrics(
-            "home-1", device.contract, device.forwarder, device.links, None, device.time.system()
-        )
         self.housekeeping = Housekeeping(
             self.mailbox,
-            self.metrics,
+            StatusReader(device.forwarder, device.time.system()),
             ServiceManager(environment, 1),
-            device.settings,
             self._read,
             lambda: device.time.seconds,
         )
@@ -187,6 +182,7 @@ def test_a_new_contract_is_handed_on_and_ready_follows_the_turn_that_takes_it(se
     assert isinstance(message, Reload)
     assert message.contract.version == contract("org.other.").version
     assert service.heard()[-1] == "RELOADING=1"
+    service.device.turn(message)
     service.wait()
     assert service.heard()[0] == "READY=1"
     status, _, families = service.snapshot()

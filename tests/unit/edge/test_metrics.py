@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from edge.health_status import Finding, Health, Status
-from edge.metrics import METRICS, Metric, Metrics, heartbeat, read_all, render
+from edge.housekeeping import StatusReader
+from edge.metrics import METRICS, Metric, Reading, heartbeat, read_all, render
 from edge.spool import Spool
 from eventplane import __version__
 from eventplane.contract import Priority
@@ -26,10 +27,10 @@ FINDINGS = (Finding("cloud_down", Health.DEGRADED, "no connection", "wait"),)
 SAMPLE = re.compile(r'([a-z_:]+)(?:\{((?:[a-z_]+="(?:[^"\\\n]|\\["\\n])*",?)*)\})? (\S+)')
 
 
-def metrics_of(device: Device) -> Metrics:
-    metrics = Metrics("home-1", device.contract, device.forwarder, device.links, None, device.time.system())
-    metrics.look(device.time.seconds)
-    return metrics
+def reader_of(device: Device) -> StatusReader:
+    reader = StatusReader(device.forwarder, device.time.system())
+    reader.look(device.time.seconds)
+    return reader
 
 
 @pytest.fixture
@@ -38,10 +39,10 @@ def device(make: MakeDevice) -> Device:
 
 
 @pytest.fixture
-def metrics(device: Device, monkeypatch: pytest.MonkeyPatch) -> Metrics:
+def reader(device: Device, monkeypatch: pytest.MonkeyPatch) -> StatusReader:
     """Of a device with a day behind it, in which everything happened another number of times."""
     monkeypatch.setattr(Spool, "written_bytes", property(lambda _: 4_711))
-    metrics = metrics_of(device)
+    reader = reader_of(device)
     for _ in range(2):
         device.reconnect(CLOUD)
     for mid, failure in ((1, None), (2, QUOTA)):
@@ -52,13 +53,13 @@ def metrics(device: Device, monkeypatch: pytest.MonkeyPatch) -> Metrics:
     device.resize(1024)
     device.send(*(event(f"low{number}") for number in range(4)))
     device.turn(Disconnected(LOCAL, device.local_link.generation, "gone"))
-    metrics.look(device.time.seconds)
+    reader.look(device.time.seconds)
     device.time.seconds += 7.0
-    return metrics
+    return reader
 
 
-def page(metrics: Metrics, status: Status) -> list[str]:
-    return render(read_all(metrics.reading(status, FINDINGS))).splitlines()
+def page(reader: StatusReader, status: Status) -> list[str]:
+    return render(read_all(Reading(status, FINDINGS, reader.forwarder))).splitlines()
 
 
 def value(lines: list[str], family: str) -> float:
@@ -67,13 +68,13 @@ def value(lines: list[str], family: str) -> float:
     return float(found.split()[1])
 
 
-def test_each_metric_is_read_where_it_is_counted(metrics: Metrics, device: Device) -> None:
-    status = metrics.status(device.time.seconds)
+def test_each_metric_is_read_where_it_is_counted(reader: StatusReader, device: Device) -> None:
+    status = reader.status(device.time.seconds)
     assert status.links[LOCAL].for_s == 7.0
     ages = {each.priority: each.oldest_s for each in status.backlog if each.destination == "device.outbox"}
     assert ages[Priority.NORMAL] >= 7.0
     assert ages[Priority.URGENT] == 0.0
-    lines = page(metrics, status)
+    lines = page(reader, status)
     for line in (
         'eventplane_connects_total{link="cloud"} 3',
         'eventplane_connects_total{link="local"} 1',
@@ -100,48 +101,50 @@ def test_each_metric_is_read_where_it_is_counted(metrics: Metrics, device: Devic
 
 
 def test_a_cloud_that_refuses_for_want_of_quota_is_progress(device: Device) -> None:
-    metrics = metrics_of(device)
+    reader = reader_of(device)
     device.send(event("fire", ALARM))
-    before = metrics.progress()
+    before = reader.progress()
     device.turn(device.puback(1, failure=QUOTA), after=1.0)
-    after = metrics.progress()
+    after = reader.progress()
     assert after.answered == before.answered + 1
     assert after.waiting == before.waiting == 1
     assert device.forwarder.uplink.acknowledge_s == 0.0
 
 
 def test_a_drop_is_dated_when_it_is_seen_and_the_link_itself_did_not_change(device: Device) -> None:
-    metrics = metrics_of(device)
+    reader = reader_of(device)
     share = device.links[LOCAL].share = Mailbox[Message]().share(LOCAL, 65_536)
-    assert metrics.status(device.time.seconds).links[LOCAL].since_drop_s is None
+    assert reader.status(device.time.seconds).links[LOCAL].since_drop_s is None
     share.count_dropped(3)
     share.pauses = 2
-    assert not metrics.look(device.time.seconds)
+    assert not reader.look(device.time.seconds)
     device.time.seconds += 5.0
-    assert not metrics.look(device.time.seconds)
-    state = metrics.status(device.time.seconds).links[LOCAL]
+    assert not reader.look(device.time.seconds)
+    state = reader.status(device.time.seconds).links[LOCAL]
     assert (state.dropped, state.since_drop_s, state.pauses) == (3, 5.0, 2)
 
 
 def test_an_urgent_event_that_waits_has_an_age_of_its_own(device: Device) -> None:
-    metrics = metrics_of(device)
+    reader = reader_of(device)
     device.disconnect(CLOUD)
     device.send(event("fire", ALARM))
     device.time.seconds += 30.0
-    found = metrics.status(device.time.seconds)
-    assert metrics.heartbeat(device.time.seconds)["oldest_urgent_s"] == pytest.approx(30.0)
+    found = reader.status(device.time.seconds)
+    assert reader.heartbeat(device.time.seconds)["oldest_urgent_s"] == pytest.approx(30.0)
     waiting = {(each.destination, each.priority): each.pending for each in found.backlog if each.pending}
     assert waiting == {("device.outbox", Priority.URGENT): 1, ("call.inbox", Priority.URGENT): 1}
 
 
 @pytest.mark.source("P18")
-def test_every_family_has_its_help_and_its_type_before_its_samples(metrics: Metrics, device: Device) -> None:
+def test_every_family_has_its_help_and_its_type_before_its_samples(
+    reader: StatusReader, device: Device
+) -> None:
     device.forwarder.counts.downlink_outcomes.update(stored=5, older=1)
     device.forwarder.counts.discards["expired", "ttl"] += 4  # type: ignore[index]
-    status = replace(metrics.status(device.time.seconds), certificate_left_s=86_400.0)
+    status = replace(reader.status(device.time.seconds), certificate_left_s=86_400.0)
     family = ""
     seen: list[str] = []
-    for line in page(metrics, status):
+    for line in page(reader, status):
         if line.startswith("# HELP "):
             family = line.split()[2]
             seen.append(family)
@@ -158,24 +161,24 @@ def test_every_family_has_its_help_and_its_type_before_its_samples(metrics: Metr
 
 
 def test_a_family_without_samples_is_left_out(device: Device) -> None:
-    metrics = metrics_of(device)
-    text = render(read_all(metrics.reading(metrics.status(device.time.seconds))))
+    reader = reader_of(device)
+    text = render(read_all(Reading(reader.status(device.time.seconds), (), device.forwarder)))
     assert "dead_letters" not in text
     assert "certificate" not in text
     assert text.endswith("\n")
 
 
 def test_labels_are_escaped(device: Device) -> None:
-    metrics = metrics_of(device)
-    lines = page(metrics, replace(metrics.status(device.time.seconds), thing='a"b\\c\nd'))
+    reader = reader_of(device)
+    lines = page(reader, replace(reader.status(device.time.seconds), thing='a"b\\c\nd'))
     assert any('thing="a\\"b\\\\c\\nd"' in line for line in lines)
     assert all(SAMPLE.fullmatch(line) for line in lines if not line.startswith("#"))
 
 
-def test_the_heartbeat_is_flat_and_small(metrics: Metrics, device: Device) -> None:
-    status = metrics.status(device.time.seconds)
+def test_the_heartbeat_is_flat_and_small(reader: StatusReader, device: Device) -> None:
+    status = reader.status(device.time.seconds)
     backlog = (waiting(2.54), waiting(1.0, destination="call.inbox"), waiting(9.0, Priority.NORMAL))
-    beat: dict[str, Any] = heartbeat(metrics.reading(replace(status, backlog=backlog)))
+    beat: dict[str, Any] = heartbeat(Reading(replace(status, backlog=backlog), (), device.forwarder))
     assert beat == {
         "contract": device.contract.version,
         "image": device.contract.version,

@@ -18,8 +18,7 @@ import pytest
 from edge.errors import SpoolCorruptError, SpoolError, SpoolUnavailableError
 from edge.spool import BEFORE_EVERYTHING, Discard, Spool, SpoolOrigin
 from edge.spool.database import FORMAT, PAGE_BYTES
-from edge.spool.log import log_of, note_of
-from edge.spool.recovery import marker_of
+from edge.spool.files import log_of, marker_of, note_of
 from edge.spool.salvage import SHIFT
 from edge.system import SYSTEM
 from eventplane.reasons import Outcome
@@ -432,7 +431,7 @@ def test_a_recovered_spool_has_its_note_before_it_is_opened(
         raise OSError(errno.EIO, "cut")
 
     with monkeypatch.context() as patched:
-        patched.setattr("edge.spool.store.log.CommitNotes", cut)
+        patched.setattr("edge.spool.store.files.CommitNotes", cut)
         with pytest.raises(SpoolUnavailableError):
             Spool(path, SYSTEM)
     path.unlink()

@@ -191,10 +191,10 @@ def test_a_disk_that_does_not_take_the_note(
     with Spool(path, SYSTEM) as spool:
         fill(spool, 10)
         with monkeypatch.context() as broken:
-            broken.setattr("edge.spool.log.os.pwrite", fail)
+            broken.setattr("edge.spool.files.os.pwrite", fail)
             fill(spool, 10)
     with monkeypatch.context() as broken:
-        broken.setattr("edge.spool.log.os.pwrite", fail)
+        broken.setattr("edge.spool.files.os.pwrite", fail)
         with pytest.raises(expected):
             Spool(path, SYSTEM)
     with Spool(path, SYSTEM) as spool:

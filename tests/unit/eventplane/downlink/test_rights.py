@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from eventplane.contract import Downlink
-from eventplane.device_reports import DEVICE_CONTRACT, UPLINK_INTEREST_TYPE, UPLINK_KEY
+from eventplane.device_reports import CONTRACT_KEYS, DEVICE_CONTRACT, UPLINK_INTEREST_TYPE, UPLINK_KEY
 from eventplane.downlink.addressing import addressed
-from eventplane.downlink.rights import CONTRACT_KEYS, DownlinkRights
+from eventplane.downlink.rights import DownlinkRights
 from eventplane.envelope import Envelope, write_event
 from eventplane.reasons import Reason
 from eventplane.sender import Sender

@@ -9,7 +9,7 @@ EXTERNALSRC_BUILD = "${WORKDIR}/build"
 
 PACKAGE_ARCH = "all"
 
-# Parts to leave out, for example "--without discovery --without questions"; docs/reference/device.md lists them.
+# Parts to leave out, for example "--without discovery --without provisioning"; docs/reference/device.md lists them.
 EVENTPLANE_IMAGE_OPTIONS ?= ""
 
 do_compile() {
