@@ -87,10 +87,18 @@ def findings_of(history: History) -> list[Finding]:
 
 
 def minimized(story: Story, kind: str, contract: Contract, may_go_on: Callable[[], bool]) -> Story:
-    """Return the smallest story found, while it `may_go_on`, that still has a finding of this `kind`."""
+    """Return the smallest story found, while it `may_go_on`, that still has a finding of this `kind`.
+
+    It has no finding that `story` does not have: that would be about what was left out.
+    """
+
+    def kinds(candidate: Story) -> set[str]:
+        return {each.kind for each in told(candidate, contract).findings}
 
     def shows(candidate: Story) -> bool:
-        return any(each.kind == kind for each in told(candidate, contract).findings)
+        return kind in (found := kinds(candidate)) and found <= known
+
+    known = kinds(story)
 
     parts = 2
     while len(story.decisions) > 1 and may_go_on():
