@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import cycle
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,9 +18,10 @@ from lambdas.http_sink.delivery import CircuitBreaker
 from lambdas.http_sink.service import WebhookService
 from lambdas.router.active_contract import ActiveContract
 from local.histories import search
-from local.histories.oracles import Finding
+from local.histories.history import History
+from local.histories.oracles import Finding, judged
 from local.histories.search import Told, minimized, story_of, told
-from local.histories.story import ALARMS, ENDPOINTS, WATCH, Decision, Story
+from local.histories.story import ALARMS, DOWN_S, ENDPOINTS, READERS, SENDERS, WATCH, Decision, Story
 from operations.fleet import service
 from tests.examples import sampled
 from tests.fakes.sqs import FakeQueue, FakeSqs
@@ -124,6 +126,16 @@ def test_a_history_breaks_no_promise(seed: int) -> None:
     assert told(story_of(seed), shipped_contract()).findings == []
 
 
+def test_an_hour_without_what_readers_depend_on_makes_no_dead_letter_and_delays_nothing_else() -> None:
+    outages = [Decision(10.0, "dependency-down", each, DOWN_S) for each in READERS]
+    said = [say(12.0 + at / 10, kind) for at, kind in zip(range(10), cycle(sorted(SENDERS)), strict=False)]
+    history = History(story(*outages, *said), shipped_contract()).run()
+    assert judged(history) == []
+    alarms = [times for (reader, *_), times in history.handled.done.items() if reader == "alarm-centre"]
+    assert len(alarms) > 2
+    assert all(len(times) == 1 and times[0] < 10.0 + DOWN_S + 60 for times in alarms)
+
+
 STAGE, TAKE = Identity.stage, Forwarder._take_acknowledged
 
 
@@ -183,12 +195,12 @@ def test_a_story_is_cut_down_to_what_causes_a_finding_and_not_to_what_has_others
 ) -> None:
     lost, allowed = CLAIM.decisions[:2]
 
-    def judged(those: Story, _: Any) -> Told:
+    def told_again(those: Story, _: Any) -> Told:
         kinds = ["left in the spool"] * (lost in those.decisions) + [LOCKED_OUT] * (
             allowed not in those.decisions
         )
         return Told([Finding(kind, "") for kind in kinds], {}, 0.0)
 
-    monkeypatch.setattr(search, "told", judged)
+    monkeypatch.setattr(search, "told", told_again)
     cut = minimized(CLAIM, "left in the spool", shipped_contract(), lambda: True)
     assert cut.decisions == (lost, allowed)
