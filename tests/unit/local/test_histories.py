@@ -100,7 +100,7 @@ ORDERED: Final = story(
 )
 STALLED: Final = story(Decision(10.0, "stall", "home-1", 300.0), say(20.0), say(50.5))
 
-# In these a plane that was right had findings, or one that was wrong: of seeds 479, 367 and 149.
+# In these a plane that was right had findings, or one that was wrong: of seeds 479, 367, 149 and 767.
 KILLED: Final = story(
     Decision(10.0, "takeover", "home-1"),
     Decision(11.0, "stall", "home-1", 300.0),
@@ -118,6 +118,14 @@ FLAPPING: Final = story(
     Decision(0.0, "drill", "timers", text="slow"),
     Decision(0.0, "no-reconciler", "presence-reconciler"),
     order=21,
+)
+
+
+PAUSED: Final = story(
+    Decision(1.0, "put", "family-app", text=TO_ENDPOINT),
+    Decision(40.0, "endpoint", ENDPOINTS[0], 60.0, "429 30"),
+    Decision(45.0, "throttle", "put_item", 5.0),
+    *(say(47.0), say(60.0), say(60.02)),
 )
 
 
@@ -166,7 +174,19 @@ NOT_ROUTED: Final = "not routed as subscribed or published"
     [
         *(
             (each, service, "recovered", service.recovered, set())
-            for each in (THEFT, CLAIM, KEPT, PROOF, SUBSCRIBED, ORDERED, STALLED, KILLED, BROKEN, FLAPPING)
+            for each in (
+                THEFT,
+                CLAIM,
+                KEPT,
+                PROOF,
+                SUBSCRIBED,
+                ORDERED,
+                STALLED,
+                KILLED,
+                BROKEN,
+                FLAPPING,
+                PAUSED,
+            )
         ),
         (PROOF, Identity, "stage", overwriting, {LOCKED_OUT}),
         (THEFT, Renewal, "_is_refused", lambda _: False, {LOCKED_OUT}),
