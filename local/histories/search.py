@@ -92,13 +92,11 @@ def minimized(story: Story, kind: str, contract: Contract, may_go_on: Callable[[
     It has no finding that `story` does not have: that would be about what was left out.
     """
 
-    def kinds(candidate: Story) -> set[str]:
-        return {each.kind for each in told(candidate, contract).findings}
-
     def shows(candidate: Story) -> bool:
-        return kind in (found := kinds(candidate)) and found <= known
+        kinds = {each.kind for each in told(candidate, contract).findings}
+        return kind in kinds and kinds <= known
 
-    known = kinds(story)
+    known = {each.kind for each in told(story, contract).findings}
 
     parts = 2
     while len(story.decisions) > 1 and may_go_on():

@@ -253,10 +253,7 @@ def test_a_failed_disk_is_reported_to_the_cloud_at_once_and_with_each_heartbeat(
 def test_the_disk_is_tried_again_with_growing_intervals_and_the_forwarder_goes_back_to_it(
     device: Device, disk: Disk, takes_s: float, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def fail_slowly() -> None:
-        device.time.seconds += takes_s
-
-    disk.opening = fail_slowly
+    disk.opening = lambda: setattr(device.time, "seconds", device.time.seconds + takes_s)
     epoch = device.spool.epoch
     device.offer(FIRE)
     assert not device.spool.is_on_disk
