@@ -23,8 +23,9 @@ _log = logging.getLogger(__name__)
 FIRST_RETRY_S = 1.0
 """Seconds after a failure until the disk is tried again; twice as long after each further one."""
 
-MOST_RETRY_S = 60.0
-"""Longest wait, seconds. Ours: a remounted disk is used within a minute, a dead one costs nothing."""
+MOST_RETRY_S = 10.0
+"""Longest wait, seconds; as long as the attempt took, if that is longer. Ours: alarms stored before the disk
+failed wait for the next attempt, and a disk that fails slowly takes half of the forwarder's time at most."""
 
 WELL_AFTER_S = 600.0
 """Seconds that a disk must work before its next failure counts as the first one."""
@@ -124,5 +125,7 @@ class DiskWatch:
         if self.failure is not None and str(error) != str(self.failure):
             _log.error("%s", error)
         self.failure = error
-        self._retry_at = now + min(MOST_RETRY_S, FIRST_RETRY_S * 2.0 ** min(self._failures, 32))
+        ended_at = self._system.monotonic()
+        pause_s = min(MOST_RETRY_S, FIRST_RETRY_S * 2.0 ** min(self._failures, 32))
+        self._retry_at = ended_at + max(pause_s, ended_at - now)
         self._failures += 1

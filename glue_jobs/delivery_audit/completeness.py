@@ -12,7 +12,7 @@ from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import combinations, islice
+from itertools import combinations, islice, pairwise
 from math import comb
 from typing import Any, Final, NamedTuple
 
@@ -254,9 +254,15 @@ class Completeness:
     def unstated(self, epoch: str) -> Iterator[tuple[Range, int]]:
         """Return unseen numbers that no manifest states, with the hour in which the next number came.
 
-        They may have been lost, or have had no route to the cloud: nobody knows.
+        They may have been lost, or have had no route to the cloud: nobody knows. What is between the spans of
+        two manifests had none, if the later one states the earlier: no other was between them.
         """
-        known = [*self.attested(epoch), *self._explanations.get(epoch, ())]
+        between = [
+            (one.span[1] + 1, following.span[0] - 1)
+            for one, following in pairwise(self.manifests.get(epoch, ()))
+            if one.span and following.span and one.span[1] + 1 < following.span[0] <= one.sequence
+        ]
+        known = [*self.attested(epoch), *between, *self._explanations.get(epoch, ())]
         own = self._shares[epoch].span if epoch in self._shares else (_NOTHING, _FAR)
         for span in clipped(without(self._in_view.get(epoch, []), known), own):
             _, behind = self.seen[epoch].hours_around(span) if epoch in self.seen else (None, None)

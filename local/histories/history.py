@@ -271,12 +271,11 @@ class History:
         act(decision)
 
     def _heal(self) -> None:
-        self.weather.down.clear()
-        self.weather.slow.clear()
-        self.weather.throttled.clear()
+        weather = self.weather
+        calls = weather.lost, weather.dead, weather.refused
+        for those in (weather.down, weather.slow, weather.throttled, *calls):
+            those.clear()
         self.cloud.sqs.takes_part = False
-        for kind in (self.weather.lost, self.weather.dead, self.weather.refused):
-            kind.clear()
         for home in self.homes.values():
             home.uplink.heal()
             home.uplink.go_on()
@@ -401,11 +400,9 @@ class History:
 
     def _cut(self, decision: Decision) -> None:
         line = self.homes[decision.who].uplink
-        self._for(decision, line.cut, line.heal)
+        self._for(decision, line.cut if decision.what == "cut" else line.go_silent, line.heal)
 
-    def _silent(self, decision: Decision) -> None:
-        line = self.homes[decision.who].uplink
-        self._for(decision, line.go_silent, line.heal)
+    _silent = _cut
 
     def _lose_puback(self, decision: Decision) -> None:
         self.homes[decision.who].uplink.loses_answers += int(decision.much)
@@ -422,13 +419,10 @@ class History:
         self._for(decision, broker.stop, broker.start)
 
     def _disk_full(self, decision: Decision) -> None:
-        self._disk(decision, "full")
-
-    def _disk_broken(self, decision: Decision) -> None:
-        self._disk(decision, "broken")
-
-    def _disk(self, decision: Decision, state: str) -> None:
+        state = decision.what.removeprefix("disk-")
         self._set(decision, self.homes[decision.who].disk, "state", state, "well")
+
+    _disk_broken = _disk_full
 
     def _clock_step(self, decision: Decision) -> None:
         self.homes[decision.who].wrong_by_s += decision.much
@@ -460,22 +454,18 @@ class History:
             self._event(decision.who, "org.eventplane.climate.reading.v1")
 
     def _lose_answer(self, decision: Decision) -> None:
-        self.weather.lost[decision.who] = int(decision.much)
+        weather = self.weather
+        calls = {"lose-answer": weather.lost, "refuse": weather.refused, "die": weather.dead}
+        calls[decision.what][decision.who] = int(decision.much)
 
-    def _refuse(self, decision: Decision) -> None:
-        self.weather.refused[decision.who] = int(decision.much)
-
-    def _die(self, decision: Decision) -> None:
-        self.weather.dead[decision.who] = int(decision.much)
+    _refuse = _die = _lose_answer
 
     def _outage(self, decision: Decision) -> None:
-        down = self.weather.down
-        self._for(decision, lambda: down.add(decision.who), lambda: down.discard(decision.who))
+        """A service is down or, if it is throttled, an operation is refused."""
+        those = self.weather.down if decision.what == "outage" else self.weather.throttled
+        self._for(decision, partial(those.add, decision.who), partial(those.discard, decision.who))
 
-    def _throttle(self, decision: Decision) -> None:
-        """An operation is refused, as all others are not."""
-        throttled = self.weather.throttled
-        self._for(decision, lambda: throttled.add(decision.who), lambda: throttled.discard(decision.who))
+    _throttle = _outage
 
     def _part(self, decision: Decision) -> None:
         """SQS takes only part of each batch."""

@@ -34,6 +34,7 @@ from local.histories.iot_core import Door
 from local.histories.operators import Operator
 from local.histories.story import OF_PROGRAMS, Decision, Story
 from local.histories.wiring import Wiring
+from operations.fleet.service import Fleet
 
 HOOK: Final = "provisioning-hook"
 KEEPER: Final = "certificate-keeper"
@@ -54,6 +55,9 @@ AGAIN_S: Final = 5.0
 
 CALM_S: Final = 300.0
 """From the last deed of a thief until all devices have to be back."""
+
+DAYS: Final = 7
+"""How long the claim may register a device that was recovered."""
 
 MAX_AGE_S: Final = 365 * 86_400.0
 TEMPLATE: Final = "fleet"
@@ -120,21 +124,29 @@ class Keys:
             case "thief", deed:
                 self.cloud.engine.spawn("thief", partial(thief.do, deed))
             case "fleet", verb:
-                keep = partial(shown, home.identity.path) if verb == "recover --keep" else str
-                bad = lambda: thief.keys[-1] if thief.keys else ""  # noqa: E731
-                done = partial(self._done, decision.who, verb.split()[0])
-                self._operator.manage(verb.split()[0], decision.who, keep, bad, done)
+                self._operator.manage(f"{verb} {decision.who}", partial(self._manage, decision.who, verb))
 
-    def _done(self, thing: str, verb: str) -> None:
-        now_s, thief = self.cloud.engine.now_s, self.thieves[thing]
-        if verb == "recover":
-            self.recovered_s[thing] = now_s
-            # Another one was in flight.
-            thief.left += [
-                each
-                for each in filter(self.cloud.iot.accepts, thief.keys)
-                if now_s - self._active_s[each] > 2 * ACTIVATES_S
-            ]
+    def _manage(self, thing: str, verb: str, fleet: Fleet) -> None:
+        thief = self.thieves[thing]
+        match verb:
+            case "quarantine":
+                fleet.quarantine(thing, "a story")
+            case "release":
+                fleet.release(thing)
+            case "condemn":
+                fleet.condemn(thing, next(reversed(thief.keys), ""))
+            case "allow-replacement":
+                fleet.allow_replacement(thing, DAYS)
+            case _:
+                kept = shown(self._homes[thing].identity.path) if verb == "recover --keep" else ""
+                fleet.recover(thing, kept or None, DAYS)
+                self.recovered_s[thing] = now_s = self.cloud.engine.now_s
+                # Another one was in flight.
+                thief.left += [
+                    each
+                    for each in filter(self.cloud.iot.accepts, thief.keys)
+                    if now_s - self._active_s[each] > 2 * ACTIVATES_S
+                ]
 
     def answer(self, client: str, asking: str, request: Request) -> tuple[str, bytes]:
         """Return topic and payload of AWS IoT's answer to a request of fleet provisioning."""

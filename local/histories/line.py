@@ -158,8 +158,9 @@ class Dialled:
         self._engine.after(0.0, self._settle)
 
     def die(self) -> None:
-        """The program that dialled is gone, and says nothing more."""
+        """The program that dialled is gone, and nobody reads what it had not reported."""
         self._over = True
+        self._unreported.clear()  # its successor's connections have the same generations
         self._leave()
 
     def go_on(self) -> None:

@@ -30,8 +30,6 @@ from operations.queues import PlaneQueues
 from operations.replay import Asked, send, window_files
 
 AGAIN_S: Final = 30.0
-DAYS: Final = 7
-"""How long the claim may register a device that was recovered."""
 PUBLISHED: Final = "published-to-care-analytics"
 """The route of the contract that is published in a history."""
 
@@ -86,19 +84,9 @@ class Operator:
             self.published.append(change)
             self._begin(partial(self._publish, change))
 
-    def manage(
-        self,
-        verb: str,
-        thing: str,
-        keep: Callable[[], str],
-        bad: Callable[[], str],
-        done: Callable[[], object],
-    ) -> None:
-        """Run `fleet VERB THING` after those that were asked for before; '' of a certificate is none.
-
-        `keep` returns which a recovery keeps, `bad` which is condemned. `done` is called if it succeeds.
-        """
-        self._asked.append(partial(self._manage, verb, thing, keep, bad, done))
+    def manage(self, name: str, command: Callable[[Fleet], object]) -> None:
+        """Run a command over the fleet after those that were asked for before."""
+        self._asked.append(partial(self._manage, name, command))
         if len(self._asked) == 1:
             self.busy += 1
             self._begin(self._manage_all)
@@ -123,34 +111,17 @@ class Operator:
         else:  # killed as well
             self._cloud.engine.after(AGAIN_S, lambda: self._begin(command))
 
-    def _manage(
-        self,
-        verb: str,
-        thing: str,
-        keep: Callable[[], str],
-        bad: Callable[[], str],
-        done: Callable[[], object],
-        account: Account,
-    ) -> None:
+    def _manage(self, name: str, command: Callable[[Fleet], object], account: Account) -> None:
         cloud = self._cloud
         iot, data, tables = account.client("iot"), account.client("iot-data"), cloud.tables("operator")
         access = DeviceAccess(iot, data, DENYING)
         disposal = Disposal(iot, data, access, Records(tables, "desired", DESIRED), lambda _: None)
-        fleet = Fleet(Records(tables, "fleet", REGISTRY), access, disposal, cloud.clock)
-        commands: dict[str, Callable[[], object]] = {
-            "quarantine": lambda: fleet.quarantine(thing, "a story"),
-            "release": lambda: fleet.release(thing),
-            "condemn": lambda: fleet.condemn(thing, bad()),
-            "recover": lambda: fleet.recover(thing, keep() or None, DAYS),
-            "allow-replacement": lambda: fleet.allow_replacement(thing, DAYS),
-        }
         try:
-            commands[verb]()
+            command(Fleet(Records(tables, "fleet", REGISTRY), access, disposal, cloud.clock))
         except (LifecycleError, UnknownCertificateError) as error:
-            cloud.engine.note("operator", f"{verb} {thing}: {error}")
+            cloud.engine.note("operator", f"{name}: {error}")
         else:
-            cloud.engine.note("operator", f"{verb} {thing}")
-            done()
+            cloud.engine.note("operator", name)
 
     def _publish(self, change: Change, _account: Account, _queues: PlaneQueues) -> None:
         cloud = self._cloud

@@ -87,10 +87,16 @@ def findings_of(history: History) -> list[Finding]:
 
 
 def minimized(story: Story, kind: str, contract: Contract, may_go_on: Callable[[], bool]) -> Story:
-    """Return the smallest story found, while it `may_go_on`, that still has a finding of this `kind`."""
+    """Return the smallest story found, while it `may_go_on`, that still has a finding of this `kind`.
+
+    It has no finding that `story` does not have: that would be about what was left out.
+    """
 
     def shows(candidate: Story) -> bool:
-        return any(each.kind == kind for each in told(candidate, contract).findings)
+        kinds = {each.kind for each in told(candidate, contract).findings}
+        return kind in kinds and kinds <= known
+
+    known = {each.kind for each in told(story, contract).findings}
 
     parts = 2
     while len(story.decisions) > 1 and may_go_on():

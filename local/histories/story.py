@@ -39,13 +39,7 @@ class Story:
 
     @property
     def json(self) -> str:
-        members = {
-            "homes": self.homes,
-            "order": self.order,
-            "decisions": [asdict(each) for each in self.decisions],
-            "is_ordered": self.is_ordered,
-        }
-        return json.dumps(members, indent=1)
+        return json.dumps(asdict(self), indent=1)
 
     @classmethod
     def read(cls, text: str) -> Self:

@@ -70,6 +70,8 @@ def judged(history: History) -> Iterator[Finding]:
         if each["reason"] == REDRIVE
     }
     found, known = {*_found(audit)} - again, {*_known(history), *_by_readers(history)} - again
+    if _cut_off(history):  # no manifest states what such a device sent last
+        found, known = ({each for each in both if each[0] != "unattested"} for both in (found, known))
     for kind, which in (("the audit is wrong", found - known), ("the audit misses", known - found)):
         for first, *others in sorted(which):
             yield Finding(f"{kind}: {first}", " ".join(others))
@@ -124,7 +126,8 @@ def _known(history: History) -> Iterator[Statement]:
     fates.update((each[-1], _FATE_OF[Kind(each[0])]) for each in {*lost} if each[1] == Hop.ROUTER)
     yield from (("inbox", address, str(fate), str(count)) for (address, fate), count in fates.items())
     is_broken = any(kind == Kind.LOST for kind, *_ in lost)
-    yield "verdict", BROKEN if is_broken else INCOMPLETE if unattested else PROVEN
+    is_unknown = unattested or _cut_off(history)
+    yield "verdict", BROKEN if is_broken else INCOMPLETE if is_unknown else PROVEN
 
 
 def _by_readers(history: History) -> Iterator[Statement]:
@@ -167,12 +170,18 @@ def _in_inboxes(
     return counts
 
 
+def _cut_off(history: History) -> set[str]:
+    """Return the devices that have no good key in the end, and something to send."""
+    connected = history.keys.at_end if history.keys else history.homes
+    return {thing for thing, left in history.spooled.items() if left and thing not in connected}
+
+
 def _not_sent(history: History, arrived: Mapping[tuple[str, str], Attributes]) -> Iterator[Statement]:
-    """What devices stored for the cloud, and IoT Core never took."""
+    """What devices that can send stored for the cloud, and IoT Core never took."""
     given_up = discarded(history)
     sent = {(str(each.get(EPOCH)), int(str(each.get(SEQUENCE, -1)))) for each in arrived.values()}
-    for home in history.homes.values():
-        for each in home.for_cloud.keys() - sent:
+    for thing in history.homes.keys() - _cut_off(history):
+        for each in history.homes[thing].for_cloud.keys() - sent:
             kind = _GIVEN_UP if each in given_up else str(Kind.LOST)
             yield kind, str(Hop.DEVICE_CLOUD), each[0], str(each[1])
 

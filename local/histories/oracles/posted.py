@@ -28,11 +28,11 @@ def judged(history: History) -> Iterator[Finding]:
     )
     window_s = KNOWN_MS / 1_000 + WRITES_S + (ALONE_MS / 1_000 if is_bad else 0)
     endpoints = history.cloud.endpoints.values()
-    # While the table is away a process knows what it has seen itself, and no other learns of it.
+    # While the table is away, or takes nothing, a process knows what it has seen, and no other learns of it.
     away = [
         (each.at_s, each.at_s + each.much + ALONE_MS / 1_000)
         for each in history.story.decisions
-        if (each.what, each.who) == ("outage", "dynamodb")
+        if (each.what, each.who) in (("outage", "dynamodb"), ("throttle", "put_item"))
     ]
     for endpoint in endpoints:
         known = [

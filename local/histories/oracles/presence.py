@@ -50,17 +50,20 @@ def _late(
     changes: list[tuple[float, str]],
     reported: list[tuple[float, str]],
 ) -> Iterator[Finding]:
-    """Look at each change of a drill that stood for longer than it takes to be reported."""
+    """Look at each change of a drill that stood for longer than it takes to be reported.
+
+    What ended sooner may have been reported: it is gone before the recorder reads that.
+    """
     known = CONNECTED
     for (at_s, what), (until_s, _) in pairwise(changes):
         kind = f"org.eventplane.device.{what}.v1"
-        settled_s = at_s + SETTLES_S[kind]
-        if at_s < drilled_s or until_s < settled_s or kind == known:
+        if at_s < drilled_s or kind == known:
             continue
-        if until_s < settled_s + late_s:
-            return  # it may be reported or not, and so what follows
-        known = kind
-        if not any(at_s < sent_s <= settled_s + late_s and said == kind for sent_s, said in reported):
+        by_s = at_s + SETTLES_S[kind] + late_s
+        is_reported = any(at_s < sent_s <= by_s and said == kind for sent_s, said in reported)
+        if is_reported or until_s >= by_s:
+            known = kind
+        if not is_reported and until_s >= by_s:
             yield Finding("a report of presence is late", f"{device}: {what} at {at_s:.1f}")
 
 

@@ -181,6 +181,7 @@ class Disk:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *methods: str, opens: bool = False) -> None:
         self.mended = False
         self.openings = 0
+        self.opening: Callable[[], object] = int
         self._opens = opens
         for each in methods:
             monkeypatch.setattr(Spool, each, self._failing(getattr(Spool, each)))
@@ -200,6 +201,7 @@ class Disk:
     def _opening(self, method: Any) -> Any:
         def call(spool: Spool, undo: contextlib.ExitStack) -> None:
             self.openings += 1
+            self.opening()
             if not (self.mended or self._opens):
                 raise self.error(spool.path)
             method(spool, undo)
@@ -247,9 +249,11 @@ def test_a_failed_disk_is_reported_to_the_cloud_at_once_and_with_each_heartbeat(
     assert again.id != report.id
 
 
+@pytest.mark.parametrize("takes_s", [0.0, 4 * MOST_RETRY_S])
 def test_the_disk_is_tried_again_with_growing_intervals_and_the_forwarder_goes_back_to_it(
-    device: Device, disk: Disk, caplog: pytest.LogCaptureFixture
+    device: Device, disk: Disk, takes_s: float, caplog: pytest.LogCaptureFixture
 ) -> None:
+    disk.opening = lambda: setattr(device.time, "seconds", device.time.seconds + takes_s)
     epoch = device.spool.epoch
     device.offer(FIRE)
     assert not device.spool.is_on_disk
@@ -262,11 +266,11 @@ def test_the_disk_is_tried_again_with_growing_intervals_and_the_forwarder_goes_b
             tried.append(device.time.seconds)
     gaps = [later - earlier for earlier, later in pairwise(tried)]
     assert gaps == sorted(gaps)
-    assert gaps[0] <= 2 * FIRST_RETRY_S
-    assert gaps[-1] == MOST_RETRY_S
+    assert gaps[0] <= 2 * (FIRST_RETRY_S + takes_s)
+    assert gaps[-1] == takes_s + max(MOST_RETRY_S, takes_s)
     assert caplog.text.count("disk I/O error") == 1
     disk.mended = True
-    device.turn(after=MOST_RETRY_S)
+    device.turn(after=MOST_RETRY_S + takes_s)
     assert (device.spool.is_on_disk, device.spool.epoch) == (True, epoch)
     assert device.forwarder.disk_failure is None
     assert device.contracts_came == 1  # one that came down is in the spool

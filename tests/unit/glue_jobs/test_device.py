@@ -44,15 +44,17 @@ def day(home: Home) -> Home:
 THREE_HOURS = "send 3, manifest, wait 1, send 3, manifest, wait 1, send 3, manifest, wait 1"
 
 
-def until_midnight(home: Home) -> Home:
+def until_midnight(home: Home, hour: str = "send 3, manifest, wait 1") -> Home:
     """Go on until no manifest is overdue."""
     while home.at_ms < DAY_END_MS:
-        home.live("send 3, manifest, wait 1")
+        home.live(hour)
     return home
 
 
-def test_a_device_whose_manifests_state_everything_is_attested() -> None:
-    judged = until_midnight(Home().live("start")).judged(state=LifecycleState.PROVISIONED)
+@pytest.mark.parametrize("kept", ["", "keep 2, "])
+def test_a_device_whose_manifests_state_everything_is_attested(kept: str) -> None:
+    hour = f"{kept}send 3, {kept}manifest, wait 1"
+    judged = until_midnight(Home().live("start"), hour).judged(state=LifecycleState.PROVISIONED)
     assert (judged.standing, judged.expected, judged.findings) == ("attested", True, [])
     assert rests(judged) == {"manifest": 49, "numbering": 0, "tap": 0, "nothing": 0, "awaiting": 0}
     assert figures(judged, "events", "lost") == {"events": 49, "lost": 0}
@@ -64,9 +66,10 @@ def test_a_device_whose_manifests_state_everything_is_attested() -> None:
         # The reviews: 118 events of such a device were gone, 294 of the other, and it was proven.
         ("start, send 3, lose 4, send 2", 0, 6, 0, 4),
         (f"{THREE_HOURS}, send 5, lose 3, send 1", 12, 6, 0, 3),
+        (f"{THREE_HOURS}, keep 2, manifest tap=False, keep 3, send 1, manifest, wait 13", 14, 0, 0, 2),
         ("simple 4", 0, 0, 4, 0),
     ],
-    ids=["without manifests", "manifests stop", "without numbers"],
+    ids=["without manifests", "manifests stop", "a manifest is lost", "without numbers"],
 )
 def test_what_no_manifest_states_rests_on_less(
     story: str, manifest: int, numbering: int, tap: int, nothing: int
