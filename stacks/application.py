@@ -48,6 +48,8 @@ def build(app: cdk.App, environment: Environment, contract: Contract) -> list[cd
     monitoring = MonitoringStack(app, environment, contract, watched)
     # They meet by the names of resources, not by exports, so the CDK does not know their order.
     needs: dict[cdk.Stack, list[cdk.Stack]] = {
+        # It owns the account's region, or fails.
+        **{each: [registry] for each in (archive, messaging, published, clients, presence, downlink)},
         routing: [archive, messaging, published, clients, presence, registry, downlink],
         discovery: [published, clients],
         fleet: [archive, registry, routing],

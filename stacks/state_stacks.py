@@ -9,6 +9,7 @@ from typing import Final
 
 from aws_cdk import CfnOutput, Duration
 from aws_cdk import aws_iam as iam
+from aws_cdk import aws_ssm as ssm
 from constructs import Construct
 
 from eventplane.contract import (
@@ -22,7 +23,14 @@ from eventplane.contract.subscription_table import SUBSCRIPTIONS_TABLE
 from eventplane.interest.table import INTEREST_TABLE
 from eventplane.names import DOWNLINK, OWN_SERVICES
 from eventplane.replay import MAX_ORDER_RECEIVES, REPLAY
-from eventplane.resource_names import INGEST, LEDGER_QUEUE, URGENT_INGEST, channel_queue, has_queue
+from eventplane.resource_names import (
+    INGEST,
+    LEDGER_QUEUE,
+    OWNER,
+    URGENT_INGEST,
+    channel_queue,
+    has_queue,
+)
 from stacks.constructs import queues, tables
 from stacks.constructs.archive import archive, attestation, record_reads, work
 from stacks.constructs.http_sink import webhook_secret
@@ -91,10 +99,14 @@ class PresenceStack(StateStack):
 
 
 class RegistryStack(StateStack):
-    """The fleet's registry, and the queue of connections that change it."""
+    """The fleet's registry, and the queue of connections that change it.
+
+    Its first resource makes a second plane of the account's region fail before it can do anything.
+    """
 
     def __init__(self, scope: Construct, environment: Environment) -> None:
         super().__init__(scope, environment, "registry")
+        ssm.StringParameter(self, "Owner", parameter_name=OWNER, string_value=environment.name)
         self.output("FleetTable", tables.fleet_table(Construct(self, "Fleet")).table_name)
         DurableQueue(self, "Connections", CONNECTIONS, visibility=ROTATION_SIZE.visibility)
 

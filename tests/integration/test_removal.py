@@ -8,6 +8,7 @@ from pathlib import Path
 import aws_cdk as cdk
 import pytest
 
+from eventplane.resource_names import OWNER
 from local.plane import Plane
 from stacks.application import build
 from stacks.config import environment
@@ -37,6 +38,11 @@ def test_what_is_deployed_again_as_it_is_removes_nothing(plane: Plane, plane_fol
         asked = run(plane.cloud, str(plane_folder / "cdk.out"), "local", "--ask", *more, program=PREFLIGHT)
         assert asked.returncode == status, asked.stderr
         assert ("YES=local" in asked.stderr) is (status == 1)
+    second = run(plane.cloud, str(plane_folder / "cdk.out"), "dev", program=PREFLIGHT)
+    assert second.returncode == 1
+    assert "the plane 'local'" in second.stderr
+    parameters = plane.cloud.client("ssm")
+    assert parameters.get_parameter(Name=OWNER)["Parameter"]["Value"] == "local"
     assert list(deployment.queue_urls("eventplane-never-messaging")) == []
     assert deployment.retired("eventplane-never-routing") == []
 
