@@ -21,6 +21,7 @@ from eventplane.resource_names import PROJECT, OtherPlaneError
 from stacks.config import environment
 from stacks.deployment import Deployment, PlannedStack, confirm, planned_stacks, session_in
 from stacks.drift import Drift, find_drift
+from stacks.leftovers import remove_leftovers
 from stacks.plane_stack import PLANE_TAG
 from stacks.quotas import Account, Finding, organisation_findings, planned_concurrency
 from stacks.removal import check_removals
@@ -91,7 +92,7 @@ def main(argv: list[str]) -> None:
     parser.add_argument("assembly", type=Path)
     parser.add_argument("environment")
     parser.add_argument("--accept-drift", action="store_true")
-    parser.add_argument("--ask", action="store_true", help="once, before the first stack")
+    parser.add_argument("--ask", action="store_true", help="before the first stack, and remove leftovers")
     parser.add_argument("--yes", metavar="ENV", help="the answer: the environment's name")
     arguments = parser.parse_args(argv)
     chosen = environment(arguments.environment)
@@ -114,6 +115,7 @@ def main(argv: list[str]) -> None:
         account = chosen.account or "the account of the credentials"
         question = f"{len(planned)} stacks go to {account}, {session.region_name}, with their permissions."
         confirm(question, chosen.name, arguments.yes)
+        remove_leftovers(session.client, [each.name for each in planned], _warn)
 
 
 if __name__ == "__main__":
