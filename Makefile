@@ -20,7 +20,7 @@ ENV ?= dev
 
 .PHONY: help setup up down publish demo test check lint types unit synth diff deploy destroy smoke contract catalogue explain audit lock tables \
   crash-test bench-router bench-edge bench-spool bench-client bench-cloud bench-cost plane-size bench-scale bench-audit audit-proof audit-worst audit-hostile \
-  bench-downlink bench-interest bench-tracing bench-conversation packages device-image deb device-image-check device-boot-check chaos histories histories-mutants lost-answers attack fuzz docs figures clean
+  bench-downlink bench-interest bench-tracing bench-conversation bench-timers packages device-image deb device-image-check device-boot-check chaos histories histories-mutants lost-answers attack fuzz docs figures clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  \033[36m%-18s\033[0m %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -241,6 +241,9 @@ bench-tracing: setup ## Measure what tracing costs; writes build/bench/tracing.j
 
 bench-conversation: setup ## Measure request and reply; writes build/bench/conversation.json (some minutes)
 	@python -m benchmarks.conversation
+
+bench-timers: setup ## Simulate two days of 1,000 devices' presence; writes build/bench/timers.json (some 20 CPU minutes): HOURS=6
+	@python -m benchmarks.timers $(if $(HOURS),--hours "$(HOURS)")
 
 bench-scale: setup ## Compute what fleets mean from the newest figures: REGION=us-east-1; writes build/bench/scale.json
 	@python -m benchmarks.scale $(REGION)

@@ -155,6 +155,10 @@ class Device:
         own = {self.certificate} if self.certificate else frozenset[str]()
         return (self.replaced | self.suspended | own | {*self.pending}) - self.condemned
 
+    def holds(self, certificate: object) -> bool:
+        """Return whether `certificate` is, or was, this device's: none that somebody else registered."""
+        return certificate in self.certificates | self.condemned | {*self.former}
+
 
 @dataclass(frozen=True, slots=True)
 class RegistrationRequest:

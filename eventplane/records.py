@@ -379,7 +379,7 @@ class Records(Generic[R]):
     def read_many(
         self, keys: Collection[str], on_foreign: OnForeign | None = None, *, is_consistent: bool = True
     ) -> dict[str, R | None]:
-        """Return the records at up to 100 keys of one attribute, None where there is none.
+        """Return the records at keys of one attribute, None where there is none.
 
         Left out are keys that could not be looked up now, and items that are no records.
         """

@@ -1,7 +1,6 @@
 """What the plane's resources in AWS are called: the one convention by which stacks and tools meet.
 
-Every name starts with the project and the environment, so that two environments share an account and whoever
-looks after one finds all of it.
+Every name starts with the project and the environment, so that whoever looks after it finds all of it.
 """
 
 from __future__ import annotations
@@ -9,9 +8,14 @@ from __future__ import annotations
 from typing import Final
 
 from eventplane.contract.model import Channel, Transport
+from eventplane.errors import EventPlaneError
 
 PROJECT: Final = "eventplane"
 """What all names of resources start with."""
+
+OWNER: Final = f"/{PROJECT}/environment"
+"""The parameter of Systems Manager that names the environment of an account's region. It has one: things,
+certificates, client ids and topics of AWS IoT belong to the account's region, and name no environment."""
 
 INGEST: Final = "ingest"
 """The queue from the IoT rule to the router."""
@@ -38,6 +42,17 @@ REPLIES_SUFFIX: Final = "-replies"
 """What the names of queues for replies end with."""
 
 _DEAD_LETTERS: Final = "-dlq"
+
+
+class OtherPlaneError(EventPlaneError):
+    """The account's region has the plane of the environment `owner`, and so none of `environment`."""
+
+    owner: str
+    environment: str
+    message = (
+        "nothing was done: all devices of this account and region are those of the plane {owner!r}; choose "
+        "another account or region for {environment!r} (AWS_PROFILE, AWS_REGION), or name {owner!r}"
+    )
 
 
 def resource_name(environment: str, suffix: str) -> str:

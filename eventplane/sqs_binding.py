@@ -93,6 +93,16 @@ class SqsMessage:
         return _digest(f"{event.sender}\n{event.attributes.get('partitionkey', event.source)}")
 
     @property
+    def tenant(self) -> str:
+        """The message group in a standard queue: whose events these are, a device's or a cloud service's.
+
+        By it SQS lets the messages of whoever floods a queue wait, and nobody else's (fair queues); it orders
+        nothing. '' for events of several, which SQS counts as somebody's own.
+        """
+        senders = {each.sender.device or each.sender.service for each in self.events}
+        return _digest(*senders) if len(senders) == 1 and any(senders) else ""
+
+    @property
     def deduplication(self) -> str:
         """The deduplication id in a FIFO queue: a digest of the event's sender, `source` and `id`.
 

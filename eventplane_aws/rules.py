@@ -41,8 +41,8 @@ _FEWER_SERVICES: Final = "have fewer cloud services in one plane, or let fewer o
 _SHORTER_NAMES: Final = "let fewer services ask, or choose shorter names for new ones"
 _SHORTER_ENVIRONMENT: Final = "choose a shorter name of the environment"
 
-_UNREAD: Final = "memory, or what others write: the page could not be read"
-_QUOTED: Final = "others who quote the page, which could not be read"
+_UNREAD: Final = "the number: memory, or what others write: the page could not be read"
+_QUOTED: Final = "the number: others who quote the page, which could not be read"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +51,8 @@ class Rule:
 
     `enforced` names who enforces it here, or, after `AWS alone: `, why that is not possible. `answer` is
     AWS's error code, or what AWS does instead; empty: the deployment fails, and `remedy` is what to do at
-    synthesis. `basis` is what the number rests on where neither the page, nor a copy of it, nor AWS's model
-    of the API was read.
+    synthesis. `basis` is what number or code rests on where neither the page, nor a copy of it, nor AWS's
+    model of the API that says it was read.
     """
 
     name: str
@@ -130,7 +130,7 @@ STACK_NAME: Final = _name("name of a stack", 128)
 NAMES: Final[Mapping[str, tuple[str, Rule]]] = {
     f"AWS::{type}": (
         key,
-        _name(f"name of {what}", most, source=source, basis=_QUOTED if "/AmazonS3/" in source else ""),
+        _name(f"name of {what}", most, source=source),
     )
     for type, key, what, most, source in (
         ("CloudWatch::Alarm", "AlarmName", "an alarm", 255, _ALARM),
@@ -187,7 +187,7 @@ SQS_RECEIVES: Final = _queue(
     MAX_RECEIVES,
     "receives",
     answer="InvalidAttributeValue",
-    basis="the documentation of an AWS library (`QueueDlqProps`); the page has no number",
+    basis="the number: the documentation of an AWS library (`QueueDlqProps`); the page has none",
 )
 SQS_IN_FLIGHT: Final = _queue(
     "messages in flight of a standard queue", 120_000, "messages", answer="OverLimit"
@@ -220,22 +220,21 @@ DYNAMODB_WRITES: Final = _dynamodb(
     "write units of one partition",
     1_000,
     "a second",
-    source=f"{_DYNAMODB}bp-partition-key-design.html",
+    source=f"{_DYNAMODB}warm-throughput-scenarios.html",
     answer="ThrottlingException",
-    basis=_UNREAD,
     enforced="AWS alone: partitions are AWS's own; histories and chaos throttle tables instead",
 )
 S3_KEY: Final = Rule(
-    "key of an object",
-    1_024,
-    "bytes",
-    f"{_S3}userguide/object-keys.html",
-    _CALLS,
-    "KeyTooLongError",
-    basis=_QUOTED,
+    "key of an object", 1_024, "bytes", f"{_S3}userguide/object-keys.html", _CALLS, "KeyTooLongError"
 )
 S3_DELETE: Final = Rule(
-    "keys of one DeleteObjects", 1_000, "keys", f"{_S3}API/API_DeleteObjects.html", _CALLS, "MalformedXML"
+    "keys of one DeleteObjects",
+    1_000,
+    "keys",
+    f"{_S3}API/API_DeleteObjects.html",
+    _CALLS,
+    "MalformedXML",
+    basis="the code: AWS's answer to issue 1293 of aws-sdk-java; the page has none",
 )
 
 _iot = partial(Rule, source=_IOT)
@@ -278,7 +277,7 @@ LAMBDA_CONCURRENCY: Final = _lambda(
     "executions",
     enforced=_CALLS,
     answer="TooManyRequestsException",
-    basis="what new accounts show: the page says only that they have fewer",
+    basis="the number: what new accounts show; the page says only that they have fewer",
 )
 LAMBDA_UNRESERVED: Final = _lambda(
     "executions that cannot be reserved",

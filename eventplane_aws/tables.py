@@ -9,6 +9,7 @@ from botocore.exceptions import ClientError
 
 from eventplane.randomness import RandomBytes
 from eventplane.records import NEW, REVISION, UNCOUNTED, Condition, Item, Page, Selection, to_attribute
+from eventplane_aws.rules import DYNAMODB_GET
 
 WRITER: Final = "writer"
 """The attribute that names the write: an answer that the condition fails may be about our own write, whose
@@ -48,16 +49,18 @@ class DynamoDbTables:
         self, table: str, keys: Sequence[Item], *, is_consistent: bool
     ) -> tuple[list[Item], list[Item]]:
         found: list[Item] = []
-        waiting: dict[str, Any] = (
-            {table: {"Keys": list(keys), "ConsistentRead": is_consistent}} if keys else {}
-        )
-        for _ in range(_ROUNDS):
-            if not waiting:
-                break
-            answer = self._client.batch_get_item(RequestItems=waiting)
-            found += answer["Responses"].get(table, [])
-            waiting = answer.get("UnprocessedKeys") or {}
-        return found, [key for each in waiting.values() for key in each["Keys"]]
+        left: list[Item] = []
+        for at in range(0, len(keys), DYNAMODB_GET.most):
+            some = list(keys[at : at + DYNAMODB_GET.most])
+            for _ in range(_ROUNDS):
+                request = {"Keys": some, "ConsistentRead": is_consistent}
+                answer = self._client.batch_get_item(RequestItems={table: request})
+                found += answer["Responses"].get(table, [])
+                some = (answer.get("UnprocessedKeys") or {table: {"Keys": []}})[table]["Keys"]
+                if not some:
+                    break
+            left += some
+        return found, left
 
     def put(self, table: str, key: Item, item: Item, condition: Condition | None) -> bool:
         token = to_attribute(self._random_bytes(8).hex())

@@ -235,7 +235,7 @@ def archive_of(options: argparse.Namespace, cloud: Cloud | None = None) -> Archi
     place: str | None = options.archive
     if place is not None and is_folder(place):
         return FolderArchive(Path(place))
-    cloud = cloud or enter()
+    cloud = cloud or enter(options.env)
     bucket = place.removeprefix(_S3) if place else archive_bucket(options.env, cloud.account, cloud.region)
     return BucketArchive(cloud.s3, bucket.rstrip("/"))
 

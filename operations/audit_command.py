@@ -89,7 +89,7 @@ def _run(options: argparse.Namespace) -> int:
     window = options.window or (today - timedelta(days=1)).isoformat()
     if window != _ALL and window > today.isoformat():
         raise ChoiceError(f"{window} is still to come; name a day up to {today} (UTC)")
-    cloud = enter()
+    cloud = enter(options.env)
     bucket = archive_bucket(options.env, cloud.account, cloud.region)
     job = _job(cloud, options.env, is_today=window == today.isoformat())
     say(f"{options.env}: {job} starts with {window}, after its present run if there is one; some minutes")

@@ -11,7 +11,7 @@ from botocore.config import Config
 from botocore.exceptions import ClientError, NoCredentialsError, NoRegionError, ProfileNotFound
 
 from eventplane.fleet import FLEET_TABLE
-from eventplane.resource_names import resource_name
+from eventplane.resource_names import OWNER, OtherPlaneError, resource_name
 from eventplane_aws.tables import DynamoDbTables
 from operations import system
 from operations.errors import ELSEWHERE, CloudRefusedError
@@ -86,14 +86,24 @@ def was_repeated(answer: Any) -> bool:
     return bool(answer.get("ResponseMetadata", {}).get("RetryAttempts"))
 
 
-def enter() -> Cloud:
-    """Return the cloud of the command line's settings. Raises what `explained` explains."""
+def enter(environment: str) -> Cloud:
+    """Return the cloud of the command line's settings. Raises what `explained` explains, and
+    `OtherPlaneError` where another environment than `environment` owns its devices."""
     session = boto3.Session()
     if session.get_credentials() is None:
         raise NoCredentialsError
     if session.region_name is None:
         raise NoRegionError
-    return Cloud(session)
+    cloud = Cloud(session)
+    try:
+        owner = cloud.client("ssm").get_parameter(Name=OWNER)["Parameter"]["Value"]
+    except ClientError as error:
+        if error.response.get("Error", {}).get("Code") != "ParameterNotFound":
+            raise
+        return cloud  # nothing is deployed, or a version before 0.4.0
+    if owner != environment:
+        raise OtherPlaneError(owner, environment)
+    return cloud
 
 
 def explained(error: Exception) -> CloudRefusedError:

@@ -127,7 +127,7 @@ def _publish(options: argparse.Namespace) -> int:
     contract = contract_of(options)
     for each in options.image:
         check_floor(load_contract(each), contract)
-    cloud = enter()
+    cloud = enter(options.env)
     publisher = Publisher(find_deployment(options.env, cloud.client), cloud.tables, now)
     document = {"environment": options.env, "version": contract.version}
     if options.withdraw:

@@ -94,7 +94,7 @@ class _Command:
 
     @cached_property
     def _cloud(self) -> Cloud:
-        return enter()
+        return enter(self._options.env)
 
     @cached_property
     def _queues(self) -> PlaneQueues:

@@ -94,7 +94,7 @@ def _print(
 
 def _reset(options: argparse.Namespace) -> int:
     order = one_reset(options.key, options.device) if options.device else fleet_reset(options.key)
-    sqs = enter().sqs
+    sqs = enter(options.env).sqs
     url = sqs.get_queue_url(QueueName=queue_name(options.env, WORK_QUEUE))["QueueUrl"]
     sqs.send_message(QueueUrl=url, MessageBody=json.dumps(order))
     whom = options.device or "all devices"
@@ -104,7 +104,7 @@ def _reset(options: argparse.Namespace) -> int:
 
 
 def _items(options: argparse.Namespace) -> Records[Desired]:
-    return desired_items(enter(), options.env)
+    return desired_items(enter(options.env), options.env)
 
 
 def _document(item: Desired) -> dict[str, Any]:

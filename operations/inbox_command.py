@@ -68,7 +68,7 @@ def _inbox(options: argparse.Namespace) -> int:
         raise ChoiceError("--most, --timeout and --take go with --follow")
     contract = contract_of(options)
     address = _address(contract, options.name)
-    cloud = enter()
+    cloud = enter(options.env)
     if options.follow and not options.take and cloud.keeps_data(options.env):
         raise NotForTakingError(options.env)
     queues = PlaneQueues(cloud, options.env, contract)

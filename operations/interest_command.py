@@ -36,7 +36,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _show(options: argparse.Namespace) -> int:
-    contract, cloud = contract_of(options), enter()
+    contract, cloud = contract_of(options), enter(options.env)
     filters = uplink_filters(
         subscribed(contract, cloud.dynamodb, resource_name(options.env, SUBSCRIPTIONS_TABLE))
     )
@@ -48,14 +48,14 @@ def _publish(options: argparse.Namespace) -> int:
     """The filters are not sent from here: only the plane knows which contract is in force."""
     if contract_of(options).device.outbox.forward is not Forward.WANTED:
         raise NotAskedError
-    desired_items(enter(), options.env).discard(ALL, PUBLISHED_SORT_KEY)
+    desired_items(enter(options.env), options.env).discard(ALL, PUBLISHED_SORT_KEY)
     done = "all devices are sent the filters within a minute; `desired show` shows which have them"
     present(options, {"published": True}, done)
     return DONE
 
 
 def _withdraw(options: argparse.Namespace) -> int:
-    contract, cloud = contract_of(options), enter()
+    contract, cloud = contract_of(options), enter(options.env)
     id, now = system.random_bytes(16).hex(), timestamp(system.now())
     event = uplink_interest_event(None, id=id, time=now, device=options.device or ALL)
     url = PlaneQueues(cloud, options.env, contract).channel_urls.get(_OUTBOX)

@@ -55,7 +55,7 @@ def _replay(options: argparse.Namespace) -> int:
     asked = _asked(options)
     contract = contract_of(options)
     # What is only counted in a folder needs no cloud.
-    cloud = None if options.dry_run and is_folder(options.archive) else enter()
+    cloud = None if options.dry_run and is_folder(options.archive) else enter(options.env)
     return _missed(options, cloud, contract) if asked is None else _window(options, cloud, contract, asked)
 
 

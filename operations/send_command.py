@@ -72,7 +72,7 @@ def _send(options: argparse.Namespace) -> int:
         # Only here: a home has no AWS.
         from operations.cloud import enter
 
-        enter()
+        enter(options.env)
         transport = f"sqs:{options.env}"
     (outcome,) = outcomes(contract, event, sender.name, check_payload(contract, event))
     _check_accepted(outcome, event)

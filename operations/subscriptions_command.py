@@ -166,7 +166,7 @@ def _request(
 
 
 def _url(environment: str) -> str:
-    cloud = enter().client("cloudformation")
+    cloud = enter(environment).client("cloudformation")
     try:
         stacks = cloud.describe_stacks(StackName=resource_name(environment, "subscriptions"))["Stacks"]
     except ClientError as error:

@@ -73,7 +73,7 @@ def _trace(options: argparse.Namespace) -> int:
     if options.timeout and not options.follow:
         raise ChoiceError("--timeout goes with --follow")
     contract = contract_of(options)
-    cloud = None if is_folder(options.archive) else enter()
+    cloud = None if is_folder(options.archive) else enter(options.env)
     if options.follow:
         return _follow(options, cloud, contract)
     found, days = _found(options, cloud, contract)

@@ -65,8 +65,8 @@ _CONNECTED: Final = (
 # A rule of its own: with an operand that an event lacks, the whole of a condition is undefined, and the rule
 # does nothing (AWS IoT developer guide, "Operators").
 _TAKEN_OVER: Final = (
-    "SELECT clientId AS thing, disconnectReason AS cause FROM '$aws/events/presence/disconnected/+' "
-    "WHERE disconnectReason = 'DUPLICATE_CLIENTID'"
+    "SELECT clientId AS thing, disconnectReason AS cause, principalIdentifier AS certificate "
+    "FROM '$aws/events/presence/disconnected/+' WHERE disconnectReason = 'DUPLICATE_CLIENTID'"
 )
 
 

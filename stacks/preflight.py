@@ -1,7 +1,8 @@
 """`python -m stacks.preflight ASSEMBLY ENV [--accept-drift] [--ask]`: refuses what would fail or harm.
 
 The synthesised ASSEMBLY (`cdk.out`) is compared with the region and the account of the current credentials:
-resources that the region lacks, queues that would go, quotas, and what was changed by hand.
+another plane there, resources that the region lacks, queues that would go, quotas, and what was changed by
+hand.
 """
 
 from __future__ import annotations
@@ -11,13 +12,17 @@ import sys
 import time
 from collections.abc import Collection, Iterable
 from pathlib import Path
+from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
 from eventplane.errors import EventPlaneError
+from eventplane.resource_names import PROJECT, OtherPlaneError
 from stacks.config import environment
 from stacks.deployment import Deployment, PlannedStack, confirm, planned_stacks, session_in
 from stacks.drift import Drift, find_drift
+from stacks.leftovers import remove_leftovers
+from stacks.plane_stack import PLANE_TAG
 from stacks.quotas import Account, Finding, organisation_findings, planned_concurrency
 from stacks.removal import check_removals
 from stacks.rules import check, templates
@@ -61,6 +66,16 @@ def quota_findings(account: Account, planned: Collection[PlannedStack], devices:
     ]
 
 
+def check_owner(cloudformation: Any, environment: str) -> None:
+    """Raises `OtherPlaneError` where the plane of another environment is deployed, and what boto3 raises."""
+    for page in cloudformation.get_paginator("describe_stacks").paginate():
+        for stack in page["Stacks"]:
+            tags = {each["Key"]: each["Value"] for each in stack.get("Tags", ())}
+            owner = tags.get("environment", environment)
+            if PLANE_TAG in tags and tags.get("project") == PROJECT and owner != environment:
+                raise OtherPlaneError(owner, environment)
+
+
 def check_drift(drifts: Iterable[Drift]) -> None:
     """Raises `DriftError` if there is drift."""
     if found := list(drifts):
@@ -77,7 +92,7 @@ def main(argv: list[str]) -> None:
     parser.add_argument("assembly", type=Path)
     parser.add_argument("environment")
     parser.add_argument("--accept-drift", action="store_true")
-    parser.add_argument("--ask", action="store_true", help="once, before the first stack")
+    parser.add_argument("--ask", action="store_true", help="before the first stack, and remove leftovers")
     parser.add_argument("--yes", metavar="ENV", help="the answer: the environment's name")
     arguments = parser.parse_args(argv)
     chosen = environment(arguments.environment)
@@ -86,6 +101,7 @@ def main(argv: list[str]) -> None:
     for template in templates(arguments.assembly):
         check(template, session.region_name)
     planned = planned_stacks(arguments.assembly)
+    check_owner(session.client("cloudformation"), chosen.name)
     # Without an answer nothing is deployed: what cannot be seen may hold events.
     check_removals(Deployment.of(planned), planned)
     quotas = Account(session.region_name, session.client("lambda"), session.client("service-quotas"))
@@ -99,6 +115,7 @@ def main(argv: list[str]) -> None:
         account = chosen.account or "the account of the credentials"
         question = f"{len(planned)} stacks go to {account}, {session.region_name}, with their permissions."
         confirm(question, chosen.name, arguments.yes)
+        remove_leftovers(session.client, [each.name for each in planned], _warn)
 
 
 if __name__ == "__main__":

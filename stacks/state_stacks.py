@@ -9,6 +9,7 @@ from typing import Final
 
 from aws_cdk import CfnOutput, Duration
 from aws_cdk import aws_iam as iam
+from aws_cdk import aws_ssm as ssm
 from constructs import Construct
 
 from eventplane.contract import (
@@ -22,7 +23,14 @@ from eventplane.contract.subscription_table import SUBSCRIPTIONS_TABLE
 from eventplane.interest.table import INTEREST_TABLE
 from eventplane.names import DOWNLINK, OWN_SERVICES
 from eventplane.replay import MAX_ORDER_RECEIVES, REPLAY
-from eventplane.resource_names import INGEST, LEDGER_QUEUE, URGENT_INGEST, channel_queue, has_queue
+from eventplane.resource_names import (
+    INGEST,
+    LEDGER_QUEUE,
+    OWNER,
+    URGENT_INGEST,
+    channel_queue,
+    has_queue,
+)
 from stacks.constructs import queues, tables
 from stacks.constructs.archive import archive, attestation, record_reads, work
 from stacks.constructs.http_sink import webhook_secret
@@ -69,10 +77,15 @@ class ArchiveStack(StateStack):
 
 
 class ContractStack(StateStack):
-    """The table of published contracts: it outlives the routers, and changes without them."""
+    """The table of published contracts: it outlives the routers, and changes without them.
+
+    The stack is deployed first: its parameter makes a second plane of the account's region fail before it can do
+    anything.
+    """
 
     def __init__(self, scope: Construct, environment: Environment) -> None:
         super().__init__(scope, environment, "contract")
+        ssm.StringParameter(self, "Owner", parameter_name=OWNER, string_value=environment.name)
         self.output("ContractsTable", tables.contracts_table(Construct(self, "Contracts")).table_name)
 
 

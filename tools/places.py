@@ -25,7 +25,7 @@ _RESULTS: Final = {
             )
         ),
     ),
-    "simulated": ("chaos/histories", "chaos/histories_mutants"),
+    "simulated": ("bench/timers", "chaos/histories", "chaos/histories_mutants"),
     "computed": ("bench/plane_size", "bench/scale"),
 }
 _PLACES: Final = {result: place for place, results in _RESULTS.items() for result in results}

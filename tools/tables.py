@@ -282,7 +282,7 @@ def aws_rules_table() -> str:
             f"{each.most:,} {each.unit}",
             each.answer or f"the deployment fails; {each.remedy}",
             each.enforced,
-            f"[AWS]({each.source})" + (f"; the number: {each.basis}" if each.basis else ""),
+            f"[AWS]({each.source})" + (f"; {each.basis}" if each.basis else ""),
         ]
         for each in AWS_RULES
     ]

@@ -104,6 +104,6 @@ def fleet_reset(key: str, *, number: int | None = None, after: str | None = None
     return {"reset": {"key": key, "number": number, "after": after}}
 
 
-def reset_of(key: str, number: int, things: Sequence[str]) -> dict[str, Any]:
-    """Return the order for `things` of the fleet, a part of the reset `number`."""
-    return {"reset": {"key": key, "number": number, "things": things}}
+def reset_of(key: str, number: int, things: Sequence[str], after: str | None) -> dict[str, Any]:
+    """Return the order for `things` of the fleet, a part of the reset `number`: those `after` one."""
+    return {"reset": {"key": key, "number": number, "things": things, "after": after}}

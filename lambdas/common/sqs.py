@@ -59,6 +59,7 @@ class PlainMessage:
     delay_s: int = 0
     hints: Mapping[str, str] = field(default_factory=dict)
     group: str = ""
+    tenant: str = ""
     deduplication: str = ""
 
     @property
@@ -123,7 +124,8 @@ def _entry(id: str, message: Message, fifo: bool) -> dict[str, Any]:
     }
     if isinstance(message, PlainMessage):
         entry["DelaySeconds"] = message.delay_s
+    if group := message.group if fifo else message.tenant:
+        entry["MessageGroupId"] = group
     if fifo:
-        entry["MessageGroupId"] = message.group
         entry["MessageDeduplicationId"] = message.deduplication
     return entry

@@ -40,7 +40,8 @@ from lambdas.downlink.parts import Parts, wired
 class _Request:
     """The text of an `event`, with when the plane accepted it (Unix milliseconds), for the devices `things`.
 
-    Without these it is to be handed out to all devices `after` one; `is_found`: there were some before it.
+    They follow `after` one in the registry. Without these it is to be handed out to all behind that one;
+    `is_found`: there were some before it.
     """
 
     event: str
@@ -96,7 +97,7 @@ class DesiredStateWriter:
         if target.thing is not None:
             return self._desire([target.thing], event, wanted, remaining_ms)
         if request.things:
-            members = self._parts.fleet.members(request.things, target.group)
+            members = self._parts.fleet.members(request.things, target.group, request.after)
             return self._desire(members, event, wanted, remaining_ms)
         for page in self._parts.fleet.pages(
             target.group, request.after, lambda: remaining_ms() >= RESERVE_MS

@@ -13,7 +13,11 @@ from eventplane.records import Item, RecordError, Records, Selection
 from lambdas.common.log import log_foreign
 
 _READ: Final = 100
-"""Devices that one call looks at; of a group it may find none among them."""
+"""Devices that one call looks at; of a group it may find none among them. A part that is handed out has up to
+twice as many. Ours: a function has time for a batch of ten parts."""
+
+_FEW: Final = _READ // 10
+"""So many records are read one by one for the price of a page: a read unit for each, or for 4 KB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,29 +53,48 @@ class Fleet:
     def pages(self, group: str | None, after: str | None, has_time: Callable[[], bool]) -> Iterator[Devices]:
         """Yield the devices of `group`, or all, behind `after`, while the function `has_time`.
 
-        It is a page at least; a group is in few of them. The last one has an `after` where others follow.
+        It is a page at least. The last one may have none; it has an `after` where others follow.
         """
+        things: tuple[str, ...] = ()
         while True:
-            start = None if after is None else REGISTRY.key_of(after)
-            selection = Selection(limit=_READ, after=start, is_consistent=False)
-            found, end = self._registry.page(selection, log_foreign)
-            after = REGISTRY.values_in(end)[0] if end else None
-            yield Devices(tuple(each.thing for each in found if _is_in(group, each)), after)
-            if after is None or not has_time():
+            found, after = self._scan(after)
+            things += tuple(each.thing for each in found if _is_in(group, each))
+            is_over = after is None or not has_time()
+            if is_over or len(things) > _READ - _FEW:
+                yield Devices(things, after)
+                things = ()
+            if is_over:
                 return
 
-    def members(self, things: Collection[str], group: str | None) -> tuple[str, ...]:
-        """Return those of up to 100 `things` that are in `group`, or all. Raises `UnreadDevicesError`."""
+    def members(self, things: Collection[str], group: str | None, after: str | None) -> tuple[str, ...]:
+        """Return those of `things` that are in `group`, or all. Raises `UnreadDevicesError`.
+
+        Most are expected behind `after`: a page of the registry costs less than each of its records.
+        """
+        left, known = {*things}, list[Device]()
+        while len(left) > _FEW:
+            found, after = self._scan(after)
+            here = [each for each in found if each.thing in left]
+            known += here
+            left -= {each.thing for each in here}
+            if after is None or len(here) <= _FEW:
+                break
         foreign: list[Item] = []
 
         def note(item: Item, error: RecordError) -> None:
             foreign.append(item)
             log_foreign(item, error)
 
-        found = self._registry.read_many(things, note, is_consistent=False)
-        if unread := len(set(things)) - len(found) - len(foreign):
+        rest = self._registry.read_many(left, note, is_consistent=False)
+        if unread := len(left) - len(rest) - len(foreign):
             raise UnreadDevicesError(unread)
-        return tuple(thing for thing, each in found.items() if each and _is_in(group, each))
+        return tuple(each.thing for each in (*known, *rest.values()) if each and _is_in(group, each))
+
+    def _scan(self, after: str | None) -> tuple[list[Device], str | None]:
+        start = None if after is None else REGISTRY.key_of(after)
+        selection = Selection(limit=_READ, after=start, is_consistent=False)
+        found, end = self._registry.page(selection, log_foreign)
+        return found, REGISTRY.values_in(end)[0] if end else None
 
 
 def _is_in(group: str | None, device: Device) -> bool:
@@ -86,7 +109,7 @@ class Presence:
         self._records = records
 
     def present(self, things: Collection[str]) -> frozenset[str]:
-        """Return those of up to 100 `things` whose connection stands. Raises botocore's errors.
+        """Return those of `things` whose connection stands. Raises botocore's errors.
 
         Whoever cannot be read counts as absent: the reconciler comes back to it.
         """

@@ -51,8 +51,11 @@ class DueWork:
                 return not self._parts.fleet.has(thing) or self._reset(
                     [thing], key, message.sent_at_ms, remaining_ms
                 )
-            case {"reset": {"key": str(key), "number": int(number), "things": list(things)}} if is_key(key):
-                members = self._parts.fleet.members(things, None)
+            case {"reset": {"key": str(key), "number": int(number), "things": list(things), **part}} if (
+                is_key(key)
+            ):
+                after = part.get("after")
+                members = self._parts.fleet.members(things, None, None if after is None else str(after))
                 return self._reset(members, key, number, remaining_ms, is_new=False)
             case {
                 "reset": {"key": str(key), "number": int() | None as number, "after": str() | None as after}
@@ -130,7 +133,7 @@ class DueWork:
             if after is None and page.after is None:
                 return self._reset(page.things, key, number, remaining_ms, is_new=False)  # all of them
             if page.things:
-                self._parts.work.reset(reset_of(key, number, page.things))
+                self._parts.work.reset(reset_of(key, number, page.things, after))
             after = page.after
         if after is not None:
             self._parts.work.reset(fleet_reset(key, number=number, after=after))

@@ -89,8 +89,13 @@ class CertificateRotation:
         match read_rule_message(message.body):
             case {"thing": str(thing), "retire": list(certificates)}:
                 self._retire(thing, frozenset(map(str, certificates)))
-            case {"thing": str(thing), "cause": str()} | {"clientId": str(thing), "disconnectReason": str()}:
-                self._taken_over(thing, message.sent_at_ms)
+            case {"thing": str(thing), "cause": str(), **more} | {
+                "clientId": str(thing),
+                "disconnectReason": str(),
+                **more,
+            }:
+                certificate = more.get("certificate") or more.get("principalIdentifier")
+                self._taken_over(thing, certificate, message.sent_at_ms)
             case {"thing": str(thing), "certificate": str(certificate)} | {
                 "clientId": str(thing),
                 "principalIdentifier": str(certificate),
@@ -103,8 +108,8 @@ class CertificateRotation:
 
     def _connected(self, thing: str, certificate: str, at_ms: int) -> None:
         known = self.store.read(thing)
-        if known is None:
-            return  # a claim, a renewal, or what somebody registered by hand
+        if known is None or not known.holds(certificate):
+            return  # a claim, a renewal, or what somebody else registered
         device = known
         if device.state is LifecycleState.DECOMMISSIONED:
             # Its registration was in flight when it was decommissioned.
@@ -129,9 +134,11 @@ class CertificateRotation:
         if left := device.replaced - device.condemned:
             self.end_later(thing, left)
 
-    def _taken_over(self, thing: str, at_ms: int) -> None:
+    def _taken_over(self, thing: str, certificate: object, at_ms: int) -> None:
         known = self.store.read(thing)
         if known is None or known.state is LifecycleState.DECOMMISSIONED:
+            return
+        if certificate is not None and not known.holds(certificate):  # messages of 0.3.0 name none
             return
         device = self.store.change(lambda found: taken_over(found or known, at_ms), thing)
         if device != known and device.takeovers == MOST_TAKEOVERS:

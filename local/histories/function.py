@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from eventplane_aws.rules import LAMBDA_BATCH, LAMBDA_CHAIN, LAMBDA_CONCURRENCY, SQS_RECEIVE
 from lambdas.common.queue import Invocation, read_messages
@@ -15,6 +15,9 @@ from local.histories.engine import Killed
 if TYPE_CHECKING:
     from local.histories.cloud import Cloud
     from stacks.settings import FunctionSize
+
+
+CHAIN_ENDED: Final = "a chain of messages is ended"
 
 
 class Function:
@@ -106,7 +109,7 @@ class Function:
     def _within_bounds(self, message: dict[str, Any]) -> bool:
         if self.may_recur or self._chain(message)[self.name] <= LAMBDA_CHAIN.most:
             return True
-        self._cloud.engine.note(self.name, "a chain of messages is ended", is_fault=True)
+        self._cloud.engine.note(self.name, CHAIN_ENDED, is_fault=True)
         self._cloud.sqs.drop(self._queue, message["ReceiptHandle"])
         return False
 

@@ -71,7 +71,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _with(command: Callable[[Fleet, argparse.Namespace], int]) -> Run:
-    return lambda options: command(fleet_of(enter(), options.env), options)
+    return lambda options: command(fleet_of(enter(options.env), options.env), options)
 
 
 def _list(fleet: Fleet, options: argparse.Namespace) -> int:
@@ -110,7 +110,7 @@ def _register(fleet: Fleet, options: argparse.Namespace) -> int:
 
 
 def _show(options: argparse.Namespace) -> int:
-    cloud = enter()
+    cloud = enter(options.env)
     device = fleet_of(cloud, options.env).find(options.thing)
     facts = _facts(device) if device else {"thing": options.thing, "state": None}
     # What there is none of is left out; that there were no registrations is shown.

@@ -65,7 +65,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _smoke(options: argparse.Namespace) -> int:
-    contract, cloud = contract_of(options), enter()
+    contract, cloud = contract_of(options), enter(options.env)
     requests = Requests(cloud.session)
     account = cloud.account
     plane = find_plane(cloud, options.env, contract)

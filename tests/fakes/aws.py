@@ -18,7 +18,7 @@ from tests.fakes.iot import FakeIot
 from tests.fakes.s3 import FakeS3
 from tests.fakes.secrets import FakeSecrets
 from tests.fakes.sqs import FakeSqs
-from tests.fakes.sts import FakeSts
+from tests.fakes.sts import FakeParameters, FakeSts
 
 
 class FakeAws:
@@ -35,11 +35,15 @@ class FakeAws:
         self.secrets = FakeSecrets()
         self.iot = FakeIot()
         self.sts = FakeSts()
+        self.parameters = FakeParameters()
         self.others = others
 
     def client(self, service: str, *_: Any, **__: Any) -> Any:
         """The client of `service`: what `boto3.client` and a session of botocore make."""
-        known: Iterable[FakeClient] = (self.sqs, self.dynamodb, self.s3, self.secrets, self.iot, self.sts)
+        known: Iterable[FakeClient] = (
+            *(self.sqs, self.dynamodb, self.s3, self.secrets),
+            *(self.iot, self.sts, self.parameters),
+        )
         found = {each.service: each for each in known} | self.others
         return found[service]
 

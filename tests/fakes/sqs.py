@@ -49,8 +49,9 @@ class FakeMessage:
             "ApproximateFirstReceiveTimestamp": self.first_received_ms,
         }
         if self.group is not None:
+            found["MessageGroupId"] = self.group
+        if self.deduplication is not None:
             found |= {
-                "MessageGroupId": self.group,
                 "MessageDeduplicationId": self.deduplication,
                 "SequenceNumber": f"{self.number:020d}",
             }

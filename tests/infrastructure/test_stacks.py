@@ -12,11 +12,12 @@ from eventplane.contract import Contract, ParticipantKind
 from eventplane.contract.publication import CONTRACTS_TABLE, cloud_destinations
 from eventplane.downlink.table import PENDING_INDEX
 from eventplane.function_settings import RouterSettings
-from eventplane.resource_names import resource_name
+from eventplane.resource_names import OWNER, resource_name
 from eventplane.settings import written
 from lambdas.router.wiring import Channels
 from stacks.config import environment
 from stacks.constructs.function_assets import architecture
+from stacks.leftovers import PROTECTED
 from tests.infrastructure.templates import FUNCTION, QUEUE, RULE, Resource, Templates, joined
 
 TABLE = "AWS::DynamoDB::Table"
@@ -65,6 +66,43 @@ def test_stateful_resources_keep_their_logical_ids(templates: Templates) -> None
     found = {str(each) for each in templates.of(*HOLDS_DATA)}
     assert found >= {f"{stack}/{id}" for stack, ids in STATEFUL.items() for id in ids.split()}
     assert {each.stack for each in templates.of(*HOLDS_DATA)} == set(STATEFUL)
+
+
+def test_a_second_plane_of_an_account_fails_at_its_first_stack(templates: Templates) -> None:
+    (owner,) = templates.of("AWS::SSM::Parameter")
+    assert (owner.stack, owner.find("Name")) == ("contract", OWNER)
+    assert owner.find("Value") == templates.environment.name
+    artifacts = json.loads((templates.directory / "manifest.json").read_text())["artifacts"]
+    needs = {
+        name: {each for each in artifact.get("dependencies", ()) if not each.endswith(".assets")}
+        for name, artifact in artifacts.items()
+        if artifact["type"] == "aws:cloudformation:stack"
+    }
+    first = {name for name, others in needs.items() if not others}
+    assert first <= {"Registry", "Costs"}
+
+
+@pytest.mark.parametrize("plane", ["prod", "guarded", "full"])
+def test_no_fixed_name_of_a_first_deployment_that_failed_blocks_the_next(
+    request: pytest.FixtureRequest, plane: str
+) -> None:
+    """CloudFormation rolls a resource back unless its policy or a protection keeps it; those go before."""
+    templates: Templates = request.getfixturevalue(plane)
+    named = [
+        each
+        for each in templates.of()
+        if any(
+            key.endswith("Name") and each.type.endswith(key.removesuffix("Name")) for key in each.properties
+        )
+        or "Name" in each.properties
+    ]
+    assert {"AWS::Logs::LogGroup", "AWS::SQS::Queue", "AWS::SecretsManager::Secret"} <= {
+        each.type for each in named
+    }
+    for each in named:
+        assert each.attributes.get("DeletionPolicy") in (None, "Delete", "RetainExceptOnCreate"), str(each)
+        is_protected = any("DeletionProtection" in key and each.properties[key] for key in each.properties)
+        assert not is_protected or each.type == PROTECTED, str(each)
 
 
 def test_only_production_keeps_data_when_it_is_deleted(templates: Templates, prod: Templates) -> None:
@@ -117,8 +155,8 @@ RULES = {
         ["connections", "connections-dlq"],
     ),
     "takeovers": (
-        "SELECT clientId AS thing, disconnectReason AS cause FROM '$aws/events/presence/disconnected/+' "
-        "WHERE disconnectReason = 'DUPLICATE_CLIENTID'",
+        "SELECT clientId AS thing, disconnectReason AS cause, principalIdentifier AS certificate "
+        "FROM '$aws/events/presence/disconnected/+' WHERE disconnectReason = 'DUPLICATE_CLIENTID'",
         ["connections", "connections-dlq"],
     ),
 }

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
 import aws_cdk as cdk
 import pytest
+from botocore.exceptions import WaiterError
 
+from eventplane.resource_names import OWNER
 from local.plane import Plane
 from stacks.application import build
 from stacks.config import environment
 from stacks.deployment import Deployment, planned_stacks
 from stacks.removal import RemovalError, check_removals
 from tests.infrastructure.templates import NO_BUNDLING
-from tests.integration.cloud import HOOKED, grown_contract, lengths, run
+from tests.integration.cloud import HOOKED, grown_contract, lengths, output_of, run
 
 PREFLIGHT = ("-m", "stacks.preflight")
 
@@ -39,6 +42,31 @@ def test_what_is_deployed_again_as_it_is_removes_nothing(plane: Plane, plane_fol
         assert ("YES=local" in asked.stderr) is (status == 1)
     assert list(deployment.queue_urls("eventplane-never-messaging")) == []
     assert deployment.retired("eventplane-never-routing") == []
+
+
+def test_a_second_plane_is_refused_by_preflight_commands_and_cloudformation(
+    plane: Plane, plane_folder: Path
+) -> None:
+    cloud, thing = plane.cloud, "home-of-two-planes"
+    plane.register(thing)
+    for program, words in (
+        (PREFLIGHT, (str(plane_folder / "cdk.out"), "dev")),
+        (("-m", "eventplane"), ("fleet", "quarantine", thing, "--env", "dev")),
+        (("-m", "eventplane"), ("desired", "reset", "threshold/home/pulse", "--all", "--env", "dev")),
+    ):
+        refused = run(cloud, *words, program=program)
+        assert (refused.returncode, "the plane 'local'" in refused.stderr) == (1, True), refused.stderr
+    assert json.loads(output_of(cloud, "fleet", "show", thing, "--json"))["state"] == "provisioned"
+    formation, name = cloud.client("cloudformation"), "eventplane-dev-contract"
+    owner = {"Name": OWNER, "Type": "String", "Value": "dev"}
+    template = {"Resources": {"Owner": {"Type": "AWS::SSM::Parameter", "Properties": owner}}}
+    formation.create_stack(StackName=name, TemplateBody=json.dumps(template))
+    with pytest.raises(WaiterError, match="ROLLBACK"):
+        formation.get_waiter("stack_create_complete").wait(
+            StackName=name, WaiterConfig={"Delay": 1, "MaxAttempts": 30}
+        )
+    formation.delete_stack(StackName=name)
+    assert cloud.client("ssm").get_parameter(Name=OWNER)["Parameter"]["Value"] == "local"
 
 
 def test_a_participant_leaves_when_it_is_retired_and_its_queues_are_empty(

@@ -40,6 +40,7 @@ SERVICES: Final = (
     "service-quotas",
     "sns",
     "sqs",
+    "ssm",
     "sts",
 )
 """The services that the product makes clients of."""

@@ -85,6 +85,23 @@ def test_order_is_by_partition_key_or_source_and_copies_are_known_by_source_and_
     assert len(one.group) <= 128
 
 
+def test_the_group_of_a_standard_queue_is_the_device_or_the_cloud_service_that_sent_all_of_it() -> None:
+    senders = [
+        {"senderdevice": "home-1", "senderservice": "voice"},
+        {"senderdevice": "home-1", "senderservice": "device", "partitionkey": "other"},
+        {"senderdevice": "home-2", "senderservice": "voice"},
+        {"senderservice": "carers"},
+        {},
+    ]
+    events = [event(id=str(at), **attributes) for at, attributes in enumerate(senders)]
+    one, same, other, service, unknown = (to_message(each).tenant for each in events)
+    assert len({one, other, service, unknown}) == 4
+    assert (one, unknown) == (same, "")
+    assert all(0 < len(each) <= 128 and each.isalnum() for each in (one, other, service))
+    packed = [message.tenant for count in (2, 3) for message in pack(events[:count], {}, 10)]
+    assert packed == [one, ""]
+
+
 def test_only_a_request_for_a_fifo_queue_names_group_and_copy() -> None:
     sent, url = event(), "https://sqs/outbox"
     message, request = to_message(sent), send_request(url, sent)

@@ -110,6 +110,19 @@ def test_a_batch_that_is_too_long_is_halved_and_a_message_that_is_goes_nowhere(c
     assert found == [Acceptance.NEVER if at == 3 else Acceptance.TAKEN for at in range(10)]
 
 
+def test_a_standard_queue_gets_a_group_for_each_sender_and_hands_out_a_group_at_once(cloud: Cloud) -> None:
+    flood = [to_message(event(str(at), senderdevice="home-1", senderservice="x")) for at in range(8)]
+    quiet = [to_message(event("8", senderdevice="home-2")), PlainMessage("9")]
+    assert SqsSender(cloud.sqs).send(cloud.source, [*flood, *quiet]) == [TAKEN] * 10
+    groups = [each.group for each in cloud.sqs.queue(cloud.source).messages]
+    assert groups == [flood[0].tenant] * 8 + [quiet[0].tenant, None]
+    received = cloud.sqs.receive_message(
+        QueueUrl=cloud.source, MaxNumberOfMessages=10, AttributeNames=["All"]
+    )
+    assert len(received["Messages"]) == 10
+    assert {*groups[:8]} == {each["Attributes"]["MessageGroupId"] for each in received["Messages"][:8]}
+
+
 def test_a_fifo_queue_gets_groups_and_deduplication(cloud: Cloud) -> None:
     url = cloud.sqs.create_queue(QueueName="q.fifo", Attributes={"FifoQueue": "true"})["QueueUrl"]
     batch = [to_message(event("1")), to_message(event("2")), to_message(event("2"))]

@@ -281,10 +281,33 @@ class TestRotation:
 
     def test_a_decommissioned_device_that_connects_is_locked_out(self, fleet: Fleet) -> None:
         late = fleet.certificate()
-        fleet.write(decommissioned(made(THING, NOW_MS), "", NOW_MS))
+        device = replace(made(THING, NOW_MS), candidates=asked(late))
+        fleet.write(decommissioned(device, "", NOW_MS))
         assert fleet.handle(connected(late)) == failures()
         assert (fleet.iot.statuses[late], fleet.iot.attached[THING]) == ("INACTIVE", set())
         assert fleet.suspicions() == [(THING, "decommissioned_device", late)]
+
+    @pytest.mark.parametrize(
+        "device",
+        [
+            PROVISIONED,
+            quarantined(PROVISIONED, frozenset(), "", NOW_MS),
+            decommissioned(PROVISIONED, "", NOW_MS),
+            replace(PROVISIONED, takeovers=MOST_TAKEOVERS - 1),
+        ],
+    )
+    def test_a_certificate_that_the_registry_does_not_hold_is_another_plane_s(
+        self, fleet: Fleet, device: Device
+    ) -> None:
+        foreign = fleet.certificate()
+        fleet.write(device)
+        window = device.takeovers and NOW_MS // TAKEOVER_WINDOW_MS
+        fleet.write(fleet.device, takeover_window=window)
+        before = fleet.device
+        takeover = {"thing": THING, "cause": "DUPLICATE_CLIENTID", "certificate": foreign}
+        assert fleet.handle(connected(foreign), message("m2", json.dumps(takeover))) == failures()
+        assert (fleet.iot.statuses, fleet.iot.attached[THING]) == ({foreign: "ACTIVE"}, {foreign})
+        assert (fleet.device, fleet.suspicions(), fleet.graces()) == (before, [], [])
 
     @pytest.mark.parametrize("moment", ["before", "describe_certificate", "update_certificate"])
     @pytest.mark.parametrize("is_quarantined", [False, True])

@@ -12,9 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from eventplane.resource_names import OWNER
 from operations.command_line import tree
 from operations.completion import words
-from tests.unit.operations.support import Run
+from tests.fakes.aws import FakeAws
+from tests.unit.operations.support import Plane, Run
 
 ROOT = Path(__file__).parents[3]
 EVENT = {
@@ -202,6 +204,27 @@ def test_credentials_region_and_endpoint_are_asked_for_and_used(
     assert (status, out, is_one_line(err), "127.0.0.1:1" in err) == (1, "", True, True), err
 
 
+@pytest.mark.lost_answers
+@pytest.mark.parametrize("name", CLOUD)
+def test_a_command_for_a_second_plane_of_the_account_is_refused_and_touches_nothing(
+    run: Run,
+    name: str,
+    files: dict[str, Path],
+    plane: Plane,
+    fake_aws: FakeAws,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    used: set[str] = set()
+    client = fake_aws.client
+    fake_aws.parameters.values[OWNER] = "prod"
+    monkeypatch.setattr(fake_aws, "client", lambda service, **_: used.add(service) or client(service))
+    monkeypatch.setattr("operations.cloud.Cloud.sqs", property(lambda _: pytest.fail("it uses a queue")))
+    status, out, err = run(*line(name, files))
+    assert (status, out, is_one_line(err), used) == (1, "", True, {"ssm"}), err
+    assert "the plane 'prod'" in err
+    assert "another account or region for 'test'" in err
+
+
 def test_region_and_endpoint_may_come_first_or_from_the_environment(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -243,7 +266,7 @@ def test_a_named_profile_wins_over_keys_in_the_environment(
 
     monkeypatch.setattr("operations.fleet.command._list", look)
     monkeypatch.setattr("operations.fleet.command.fleet_of", lambda *_: None)
-    monkeypatch.setattr("operations.fleet.command.enter", lambda: None)
+    monkeypatch.setattr("operations.fleet.command.enter", lambda _: None)
     assert run("fleet", "list", "--profile", "desk")[0] == 0
     assert run("fleet", "list")[0] == 0
     # What an option set is gone with its command.

@@ -16,6 +16,7 @@ from eventplane.contract.subscription import new_subscription, subscribable, wit
 from eventplane.reasons import Outcome
 from eventplane_client.signed_http import HttpAnswer
 from operations import subscriptions_command
+from tests.fakes.aws import FakeAws
 from tests.fakes.client import REGION
 from tests.plane import shipped_contract
 from tests.unit.operations.support import DECIDED_MS, Folder, Plane, Run, event, ledger_line
@@ -90,13 +91,11 @@ def test_what_the_api_refuses_is_reported_with_its_remedies(api: Any, run: Run, 
 
 
 @pytest.mark.lost_answers
-def test_an_environment_without_the_api_is_reported(
-    plane: Plane, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_environment_without_the_api_is_reported(plane: Plane, run: Run, fake_aws: FakeAws) -> None:
     cloudformation = botocore.session.get_session().create_client(
         "cloudformation", REGION, aws_access_key_id="testing", aws_secret_access_key="testing"
     )
-    monkeypatch.setattr("operations.cloud.Cloud.client", lambda *_: cloudformation)
+    fake_aws.others["cloudformation"] = cloudformation
     with Stubber(cloudformation) as played:
         played.add_client_error(
             "describe_stacks", "ValidationError", "Stack with id eventplane-test-subscriptions does not exist"

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
-import pytest
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Any
 
+import boto3
+import pytest
+from botocore.exceptions import ClientError
+
+from eventplane.resource_names import OtherPlaneError
 from local.deploy import DEPLOY, ROOT
 from stacks.deployment import NotConfirmedError
 from stacks.detach import attachments, detach
+from stacks.leftovers import PROTECTED, LeftoverError, remove_leftovers
+from stacks.preflight import check_owner
+from tests.dynamodb import create_table
+from tests.fakes.client import ScriptedClient
 from tests.fakes.iot import FakeIot
 
 
@@ -44,6 +55,103 @@ def test_nothing_is_detached_without_a_confirmation(iot: FakeIot) -> None:
     with pytest.raises(NotConfirmedError):
         detach(iot, "dev", yes="prod")
     assert len(list(attachments(iot, "dev"))) == 3
+
+
+STACK, TABLE = "eventplane-prod-registry", "eventplane-prod-fleet"
+
+
+class Formation:
+    """CloudFormation with stacks in pages of one, each a status and tags; each has a table and a secret."""
+
+    def __init__(self, **stacks: tuple[str, dict[str, str]]) -> None:
+        self.stacks = {name.replace("_", "-"): each for name, each in stacks.items()}
+        self.protected = set(self.stacks)
+
+    def describe_stacks(self, **asked: str) -> Any:
+        at, name = int(asked.get("NextToken", 0)), asked.get("StackName")
+        if name and name not in self.stacks:
+            raise ClientError({"Error": {"Code": "ValidationError", "Message": "does not exist"}}, "x")
+        found = [
+            {
+                "StackName": name,
+                "CreationTime": 0,
+                "StackStatus": self.stacks[name][0],
+                "Tags": [{"Key": key, "Value": value} for key, value in self.stacks[name][1].items()],
+            }
+            for name in ([name] if name else [*self.stacks][at : at + 1])
+        ]
+        is_last = name or at + 1 >= len(self.stacks)
+        return {"Stacks": found, **({} if is_last else {"NextToken": str(at + 1)})}
+
+    def list_stack_resources(self, **_: str) -> Any:
+        resources = (PROTECTED, TABLE), (PROTECTED, "gone"), ("AWS::SecretsManager::Secret", "key"), ("x", "")
+        found = [{"ResourceType": type, "PhysicalResourceId": name} for type, name in resources]
+        return {"StackResourceSummaries": found}
+
+    def update_termination_protection(self, **asked: Any) -> Any:
+        if not asked["EnableTerminationProtection"]:
+            self.protected.discard(asked["StackName"])
+        return {}
+
+    def delete_stack(self, **asked: str) -> Any:
+        assert asked["StackName"] not in self.protected
+        self.stacks.pop(asked["StackName"], None)
+        return {}
+
+    def wait(self, **asked: str) -> None:
+        """Stand for the waiter."""
+        assert asked["StackName"] not in self.stacks
+
+
+@pytest.fixture
+def client(aws: None, request: pytest.FixtureRequest) -> Callable[[str], Any]:
+    """A protected table, a secret, and a stack in the status of the parameter."""
+    make, formation = boto3.client, Formation(eventplane_prod_registry=(request.param, {}))
+    create_table(make("dynamodb"), TABLE, "thing")
+    make("dynamodb").update_table(TableName=TABLE, DeletionProtectionEnabled=True)
+    make("secretsmanager").create_secret(Name="key", SecretString="x")
+    cloudformation = ScriptedClient("cloudformation", formation)
+    cloudformation.get_waiter = lambda _: formation  # type: ignore[attr-defined]
+    return lambda service: cloudformation if service == "cloudformation" else make(service)
+
+
+@pytest.mark.lost_answers
+@pytest.mark.parametrize("client", ["CREATE_FAILED", "ROLLBACK_COMPLETE", "ROLLBACK_FAILED"], indirect=True)
+def test_a_first_deployment_that_failed_leaves_nothing_that_blocks_the_next(
+    client: Callable[[str], Any],
+) -> None:
+    said: list[str] = []
+    for _ in range(2):  # then it is not there any more
+        remove_leftovers(client, [STACK], said.append)
+    assert (len(said), client("dynamodb").list_tables()["TableNames"]) == (1, [])
+    assert client("secretsmanager").list_secrets()["SecretList"] == []
+    assert client("cloudformation").describe_stacks()["Stacks"] == []
+
+
+@pytest.mark.parametrize(
+    ("client", "refusal"),
+    [
+        ("ROLLBACK_FAILED", pytest.raises(LeftoverError, match=TABLE)),
+        ("CREATE_COMPLETE", nullcontext()),
+        ("UPDATE_ROLLBACK_FAILED", nullcontext()),
+    ],
+    indirect=["client"],
+)
+def test_what_holds_items_or_was_in_service_stays(client: Callable[[str], Any], refusal: Any) -> None:
+    client("dynamodb").put_item(TableName=TABLE, Item={"thing": {"S": "home-1"}})
+    with refusal:
+        remove_leftovers(client, [STACK], lambda _: None)
+    assert client("dynamodb").describe_table(TableName=TABLE)["Table"]["DeletionProtectionEnabled"]
+
+
+@pytest.mark.lost_answers
+@pytest.mark.parametrize("owner", ["prod", "dev"])
+def test_the_plane_of_another_environment_in_the_account_is_refused(owner: str) -> None:
+    plane = {"plane": f"eventplane-{owner}", "project": "eventplane", "environment": owner}
+    formation = Formation(others=("", {"environment": "prod"}), eventplane_x_registry=("", plane))
+    is_other = owner == "prod"
+    with pytest.raises(OtherPlaneError, match="the plane 'prod'") if is_other else nullcontext():
+        check_owner(ScriptedClient("cloudformation", formation), "dev")
 
 
 def test_tests_deploy_with_the_words_of_make_deploy() -> None:
