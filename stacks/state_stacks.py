@@ -79,7 +79,7 @@ class ArchiveStack(StateStack):
 class ContractStack(StateStack):
     """The table of published contracts: it outlives the routers, and changes without them.
 
-    The stack is deployed first: its parameter makes a second plane of the account's region fail before it can do
+    It is deployed first: its parameter makes a second plane of the account's region fail before it can do
     anything.
     """
 

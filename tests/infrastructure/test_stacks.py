@@ -79,7 +79,7 @@ def test_a_second_plane_of_an_account_fails_at_its_first_stack(templates: Templa
         if artifact["type"] == "aws:cloudformation:stack"
     }
     first = {name for name, others in needs.items() if not others}
-    assert first <= {"Registry", "Costs"}
+    assert first <= {"Contract", "Costs"}
 
 
 @pytest.mark.parametrize("plane", ["prod", "guarded", "full"])
