@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from aws_cdk import Duration
+from aws_cdk import Duration, RemovalPolicy
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
@@ -105,6 +105,19 @@ def reply_queue(scope: Construct, id: str, channel: Channel) -> sqs.Queue:
         ),
         retention_period=Duration.seconds(channel.retention_s),
         visibility_timeout=_REPLY_VISIBILITY,
+    )
+
+
+def dead_letters_of(scope: Construct, id: str, name: str) -> sqs.Queue:
+    """Return the dead-letter queue of what is called `name` and is no queue."""
+    holder = Construct(scope, id)
+    accept(holder, "SQS3", "it is a dead-letter queue, of what is no queue")
+    return _encrypted_queue(holder)(
+        "Queue",
+        queue_name=dead_letter_queue(environment_of(scope).resource_name(name)),
+        retention_period=DEAD_LETTER_RETENTION,
+        # No event is in it.
+        removal_policy=RemovalPolicy.DESTROY,
     )
 
 

@@ -29,7 +29,14 @@ class FakeIot(FakeClient):
     def create_keys_and_certificate(self, *, setAsActive: bool = False) -> Any:
         id = f"{next(self._numbers):064x}"
         self.statuses[id] = "ACTIVE" if setAsActive else "INACTIVE"
-        return {"certificateId": id, "certificateArn": f"{self.arns}cert/{id}"}
+        pem = {each: f"-----BEGIN {each}-----\n{id}\n" for each in ("CERTIFICATE", "PRIVATE KEY")}
+        keys = {"PrivateKey": pem["PRIVATE KEY"]}
+        return {
+            "certificateId": id,
+            "certificateArn": f"{self.arns}cert/{id}",
+            "certificatePem": pem["CERTIFICATE"],
+            "keyPair": keys,
+        }
 
     def attach_thing_principal(self, *, thingName: str, principal: str, **_: Any) -> Any:
         self._of(thingName).add(self._known(principal))
