@@ -59,6 +59,7 @@ class PresenceMonitor(Construct):
             # What SQS does not take now is rarely taken by another queue: the dead letters are alarmed on.
             errors=find_queue(self, "LifecycleDlq", f"{LIFECYCLE}-dlq"),
         )
+        standing = allow_table(self, PRESENCE_TABLE, "Query", index=STANDING_INDEX)
         limits = {each.name: getattr(settings, each.name) for each in fields(PresenceLimits)}
         shared: dict[str, Any] = {
             "presence_table": environment.resource_name(PRESENCE_TABLE),
@@ -71,7 +72,6 @@ class PresenceMonitor(Construct):
         }.items():
             recorder = RecorderSettings(**shared, source=source)
             self._function(source.capitalize(), "recorder", recorder, settings.recorder, source=queue)
-        standing = allow_table(self, PRESENCE_TABLE, "Query", index=STANDING_INDEX)
         judge = PresenceJudgeSettings(**shared, outbox_queue=outbox.queue_url)
         self._function(
             "Timers",
