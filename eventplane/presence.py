@@ -79,11 +79,10 @@ class QuietReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Quiet:
-    """A device was reported as quiet at `at_ms`; its last heartbeat before came at `since_ms` (Unix ms)."""
+    """A device was reported as quiet; its last heartbeat before came at `since_ms` (Unix milliseconds)."""
 
     reason: QuietReason
     since_ms: int
-    at_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,20 +95,23 @@ class Flood:
 
 
 class Standing(IntEnum):
-    """What a device counts as in the fleet; of one whose notice is `HELD` back, only that counts."""
+    """What a device counts as in the fleet: one whose notice is `HELD` back as that, one that is away since a
+    notice of many `LISTED` it as that."""
 
     CONNECTED = 0
     LOST = 1
     QUIET = 2
     HELD = 3
+    LISTED = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutageLimits:
     """When devices that went are an outage of the fleet, and not each home's own trouble.
 
-    It is when a `share` of the fleet, and at least `least` devices, went within `within_s` seconds and are
-    still away or quiet. Notices are then held back for `held_s` seconds, and sent as one.
+    It begins when a `share` of the fleet, and at least `least` devices, went within `within_s` seconds and
+    are still away or quiet, and ends when fewer are left. Meanwhile notices are held back for `held_s`
+    seconds, and sent as one.
     """
 
     share: float = 0.02
@@ -133,15 +135,11 @@ class Level(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Incident:
-    """What carers know: from the first notice of something wrong to the one that all is well again.
-
-    One that `is_listed` was in a notice of many devices, and its end is to be in one as well.
-    """
+    """What carers know: from the first notice of something wrong to the one that all is well again."""
 
     id: str
     level: Level
     reason: str
-    is_listed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +159,8 @@ class DeviceState:
     `traffic` is what was counted of it last, if it was loud, by the reports `counted`; `flood` is there while
     it floods.
     `unsent` are events in JSON format that are decided and not yet known to be sent; `held` is the notice
-    that is held back. `revision` counts the
+    that is held back, `listed` the incident that was in a notice of many devices, as its end is to be.
+    `quiet_at_ms` is when it was reported as quiet last. `revision` counts the
     writes of the stored item (0: there is none), `due_ms` is when it asks to be looked at again. A device
     that `is_gone` was decommissioned: nothing that is heard of it counts.
     """
@@ -180,6 +179,8 @@ class DeviceState:
     flood: Flood | None = None
     unsent: tuple[str, ...] = ()
     held: Held | None = None
+    listed: str = ""
+    quiet_at_ms: int | None = None
     is_gone: bool = False
 
     @property
@@ -190,16 +191,23 @@ class DeviceState:
         return Level.QUIET if self.quiet else Level.WELL
 
     @property
+    def is_listed(self) -> bool:
+        """Whether its incident was in a notice of many devices."""
+        return self.incident is not None and self.incident.id == self.listed
+
+    @property
     def standing(self) -> tuple[Standing, int] | None:
         """What it counts as in the fleet, since when (Unix milliseconds); None for one that was not seen."""
         if self.is_gone or not (self.sighting or self.heartbeat):
             return None
         if self.held:
             return Standing.HELD, self.held.at_ms
+        if self.is_listed:
+            return Standing.LISTED, self.reported_ms
         if self.sighting and self.sighting.line is Line.DISCONNECTED:
             return Standing.LOST, self.sighting.at_ms
         if self.quiet:
-            return Standing.QUIET, self.quiet.at_ms
+            return Standing.QUIET, self.quiet_at_ms or 0
         # A heartbeat must not cost a write of the index.
         return Standing.CONNECTED, self.sighting.at_ms if self.sighting else 0
 
@@ -235,7 +243,7 @@ BUCKETS: Final = 16
 (DynamoDB Developer Guide), of which a million devices need a tenth. Never change it: what is filed under a
 share that is gone would not be found."""
 
-_PLAIN: Final = ("device", "revision", "due_ms")
+_PLAIN: Final = ("device", "revision", "due_ms", "held", "listed", "quiet_at_ms")
 """The members that are attributes of an item; the others are JSON in `known`, as 0.3.0 has them."""
 
 

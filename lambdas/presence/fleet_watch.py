@@ -57,8 +57,8 @@ class FleetWatch:
         settled_ms = round(1_000 * self._limits.disconnected_after_s)
         found = {
             Gauge.CONNECTED: census[Standing.CONNECTED],
-            # Whose notice is held back is most likely lost.
-            Gauge.LOST: census[Standing.LOST] + census[Standing.HELD],
+            # Of whom carers are told as of one of many is most likely lost.
+            Gauge.LOST: census[Standing.LOST] + census[Standing.HELD] + census[Standing.LISTED],
             Gauge.QUIET: census[Standing.QUIET],
             # Connections that are made anew at once are no outage.
             Gauge.OUTAGE: population.outage(now_ms, has_time, settled_ms),
@@ -109,8 +109,7 @@ class FleetWatch:
         for _ in range(_TRIES):
             if current.held != told.held:
                 return
-            listed = current.incident and replace(current.incident, is_listed=True)
-            state = replace(current, held=None, incident=listed)
+            state = replace(current, held=None, listed=told.held.incident if told.held else "")
             if self._parts.table.write(state, current.due_ms):
                 return
             current = self._parts.table.read([told.device]).get(told.device, current)

@@ -22,17 +22,18 @@ class Population:
         return {each: sum(map(len, self.pages(each, 0, now_ms, has_time))) for each in Standing}
 
     def outage(self, now_ms: int, has_time: HasTime, settled_ms: int = 0) -> int:
-        """Return how many devices went lately, if they are an outage; else 0.
+        """Return how many devices went lately, or are left of an outage, if they are one; else 0.
 
         Those that lost their connections in the last `settled_ms` are not counted.
         """
-        since_ms = now_ms - 1_000 * self._limits.within_s
+        lately_ms = now_ms - 1_000 * self._limits.within_s
         went = sum(
             len(page)
-            for each, until_ms in (
-                (Standing.LOST, now_ms - settled_ms),
-                (Standing.QUIET, now_ms),
-                (Standing.HELD, now_ms),
+            for each, since_ms, until_ms in (
+                (Standing.LOST, lately_ms, now_ms - settled_ms),
+                (Standing.QUIET, lately_ms, now_ms),
+                (Standing.HELD, lately_ms, now_ms),
+                (Standing.LISTED, 0, now_ms),
             )
             for page in self.pages(each, since_ms, until_ms, has_time)
         )

@@ -101,8 +101,8 @@ class Watch:
             "oldest_urgent_s": beat.oldest_urgent_s,
             "oldest_normal_s": beat.oldest_normal_s,
         }
-        quiet = Quiet(reason, beat.at_ms, now_ms)
-        return replace(state, quiet=quiet), Report(names.QUIET, quiet.since_ms, data)
+        quiet = Quiet(reason, beat.at_ms)
+        return replace(state, quiet=quiet, quiet_at_ms=now_ms), Report(names.QUIET, quiet.since_ms, data)
 
     def _flood(self, state: DeviceState, now_ms: int) -> tuple[DeviceState, Report | None]:
         """Report when a flood begins; it goes on for as long as each window has more than the quota."""
@@ -130,8 +130,7 @@ class Watch:
         if open_ and level is Level.WELL:
             return replace(state, incident=None), notice_of(state.device, open_, OVER, now_ms)
         reason, since_ms = self._wrong(state)
-        id, is_listed = (open_.id, open_.is_listed) if open_ else (f"{state.device}.{now_ms}", False)
-        incident = Incident(id, level, reason, is_listed)
+        incident = Incident(open_.id if open_ else f"{state.device}.{now_ms}", level, reason)
         phase = "worsened" if open_ else OPENED
         return replace(state, incident=incident), notice_of(state.device, incident, phase, since_ms)
 
@@ -210,7 +209,7 @@ class Watch:
 
 def _is_held(state: DeviceState) -> bool:
     """Whether the next notice follows one that is held back, or was sent as one of many."""
-    return state.held is not None or (state.incident is not None and state.incident.is_listed)
+    return state.held is not None or state.is_listed
 
 
 def _held(held: Held | None, data: Mapping[str, Any], now_ms: int) -> Held | None:

@@ -69,8 +69,9 @@ def test_in_an_outage_carers_get_one_notice_and_one_when_all_are_back(fleet: Wor
     fleet.look(fleet.clock() + MINUTE)
     fleet.look(fleet.clock() + MINUTE)
     assert notices(fleet) == [("opened", MANY)]
+    found = fleet.look(fleet.clock() + HOUR)
+    assert (found["Lost"], found["FleetOutage"]) == (len(MANY), len(MANY)), "until they are back"
 
-    fleet.clock.now_ms += HOUR
     say(fleet, Line.CONNECTED, 1, MANY)
     fleet.fire(fleet.clock() + MINUTE)
     found = fleet.look(fleet.clock() + MINUTE)
