@@ -46,6 +46,7 @@ def canary(scope: Construct, contract: Contract) -> None:
         statements=[
             allow(["iot:CreateKeysAndCertificate", "iot:DescribeEndpoint", "sqs:ListQueues"], ["*"]),
             allow(["iot:CreateThing", "iot:ListThingPrincipals"], [thing]),
+            allow(["iot:UpdateCertificate"], [certificates]),
             allow(["iot:AttachThingPrincipal", "iot:DetachThingPrincipal"], [thing, certificates]),
             # The emulator does not know what AWS asks for here.
             allow(["iot:AttachPolicy"], ["*" if environment.is_emulated else certificates]),

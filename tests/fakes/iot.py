@@ -22,6 +22,10 @@ class FakeIot(FakeClient):
         self.arns = f"arn:aws:iot:{REGION}:{ACCOUNT}:"
         self._numbers = count(1)
 
+    def describe_endpoint(self, *, endpointType: str) -> Any:
+        assert endpointType == "iot:Data-ATS"
+        return {"endpointAddress": "127.0.0.1:1"}  # where nothing listens
+
     def create_thing(self, *, thingName: str, **_: Any) -> Any:
         self.attached.setdefault(thingName, set())
         return {"thingName": thingName, "thingArn": f"{self.arns}thing/{thingName}"}

@@ -115,7 +115,7 @@ FUNCTIONS = {
         ("iot:CreateKeysAndCertificate iot:DescribeEndpoint sqs:ListQueues", "*"),
         ("iot:CreateThing iot:ListThingPrincipals", "thing/eventplane-canary"),
         ("iot:AttachThingPrincipal iot:DetachThingPrincipal", "thing/eventplane-canary cert/*"),
-        ("iot:AttachPolicy", "cert/*"),
+        ("iot:AttachPolicy iot:UpdateCertificate", "cert/*"),
         ("secretsmanager:GetSecretValue secretsmanager:PutSecretValue", "canary-identity-??????"),
         ("sqs:GetQueueAttributes", "eventplane-{env}-*"),
         ("sqs:ReceiveMessage sqs:DeleteMessage", "canary-inbox"),

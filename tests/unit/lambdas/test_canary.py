@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Callable
 from functools import partial
 from os import urandom
@@ -200,8 +199,6 @@ class TestFunction:
 
     @pytest.fixture(autouse=True)
     def deployed(self, cloud: Cloud, inbox: Inbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            endpoint = f"127.0.0.1:{free.getsockname()[1]}"
         settings = CanarySettings(
             ingest_rule="rule",
             device_policy="device",
@@ -209,7 +206,6 @@ class TestFunction:
             inbox_queue=inbox.url,
             queue_prefix=PREFIX,
             late_ms=1,
-            device_endpoint=endpoint,
         )
         deploy(monkeypatch, tmp_path, None, {})
         for name, value in settings.variables().items():
