@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from eventplane.contract import Priority
+from eventplane.presence import OUTAGE, OutageLimits
 from eventplane.settings import Settings, SettingsError, variable_of
 from eventplane.traffic import Quota
 from eventplane.webhooks import SinkReach
@@ -36,12 +37,22 @@ class QueueSettings(Settings):
 class CanarySettings(Settings):
     """Settings of the canary."""
 
-    ingest_topic: str
-    """The MQTT topic that its alarms go to."""
+    ingest_rule: str
+    """The IoT rule that devices publish to; its alarms go to the urgent one beside it."""
+    device_policy: str
+    """The IoT policy of devices."""
+    identity_secret: str
+    """The name of the secret with its key and certificate."""
     inbox_queue: str
     """The inbox that its alarms come to."""
     queue_prefix: str
     """What the names of all queues of the environment begin with."""
+    late_ms: int
+    """The delay beyond which an alarm is missed, milliseconds."""
+    device_endpoint: str | None = None
+    """Where devices connect, HOST or HOST:PORT; by default the account's endpoint."""
+    device_ca: str | None = None
+    """A file with the authorities that devices trust; by default those of the AWS SDK."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -250,7 +261,8 @@ class UplinkInterestSettings(Settings):
 
 @dataclass(frozen=True, kw_only=True)
 class PresenceLimits:
-    """When something is reported of a device, seconds but for `quiet_after_heartbeats`, and what floods.
+    """When something is reported of a device, seconds but for `quiet_after_heartbeats`, what floods,
+    and what is an outage of the fleet.
 
     `PresenceSettings` of the stacks explain each.
     """
@@ -261,6 +273,7 @@ class PresenceLimits:
     oldest_urgent_s: float
     oldest_normal_s: float
     quota: Quota
+    outage: OutageLimits = OUTAGE
 
 
 class PresenceSource(StrEnum):

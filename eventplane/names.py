@@ -28,8 +28,8 @@ OWN_SERVICES: Final = frozenset({AUDITOR, CANARY, DOWNLINK, MONITOR, SUBSCRIBERS
 
 
 ERASED: Final = "+erased-"
-"""The beginning of what stands for an erased name in the archive. No thing can have such a name, as with the
-canary's, so no device is taken for an erased one."""
+"""The beginning of what stands for an erased name in the archive. No thing can have such a name (AWS IoT
+allows letters, digits, ":", "_" and "-"), so no device is taken for an erased one."""
 
 
 # The events that they send.
@@ -40,10 +40,9 @@ VERDICT: Final = "org.eventplane.audit.verdict.v1"
 CANARY_ALARM: Final = "org.eventplane.device.canary.v1"
 """The type of the canary's alarms."""
 
-CANARY_CLIENT: Final = "+canary"
-"""The canary's MQTT client id, and so the `senderdevice` of its alarms. No thing can have this name (AWS IoT
-allows letters, digits, ":", "_" and "-"), so no device sends in its name or ends its connection. IoT Core
-publishes no lifecycle events for client ids with a "+", so presence never learns of it."""
+CANARY_CLIENT: Final = "eventplane-canary"
+"""The canary's thing and MQTT client id, and so the `senderdevice` of its alarms. No device can be called so
+(`topics.is_device_name`): the registry refuses it, and presence does not count it."""
 
 CANARY_SOURCE: Final = "/eventplane/cloud/canary"
 """The `source` of the canary's alarms."""
@@ -54,6 +53,7 @@ QUIET: Final = "org.eventplane.device.quiet.v1"
 RECOVERED: Final = "org.eventplane.device.recovered.v1"
 FLOODING: Final = "org.eventplane.device.flooding.v1"
 NOTICE: Final = "org.eventplane.notice.carer.v1"
+NOTICE_OF_MANY: Final = "org.eventplane.notice.many.v1"
 """The types of the presence events."""
 
 SUSPECTED: Final = "org.eventplane.device.suspected.v1"

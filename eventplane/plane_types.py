@@ -22,6 +22,7 @@ from eventplane.names import (
     FLOODING,
     MONITOR,
     NOTICE,
+    NOTICE_OF_MANY,
     QUIET,
     RECOVERED,
     SUSPECTED,
@@ -35,7 +36,9 @@ DEVICE_STATES: Final = frozenset({DEVICE_CONTRACT, UPLINK_INTEREST_TYPE})
 """What steers forwarders: only cloud services send it, those that name it in `sends`."""
 
 OWNERS: Final = {
-    **dict.fromkeys((CONNECTED, DISCONNECTED, QUIET, RECOVERED, FLOODING, SUSPECTED, NOTICE), MONITOR),
+    **dict.fromkeys(
+        (CONNECTED, DISCONNECTED, QUIET, RECOVERED, FLOODING, SUSPECTED, NOTICE, NOTICE_OF_MANY), MONITOR
+    ),
     VERDICT: AUDITOR,
 }
 """The types of the plane's own services, and the service that alone sends each."""

@@ -228,8 +228,8 @@ class Condition:
 class Selection:
     """Items whose attribute `partition` has the value `of`, by their attribute `sort`; by default all.
 
-    `until` bounds its values, and is included. `index` is where they are looked up, None for the table
-    itself. `after` is where the page before ended.
+    `until`, and with it `since`, bound its values, and are included. `index` is where they are looked up,
+    None for the table itself. `after` is where the page before ended.
     """
 
     partition: str | None = None
@@ -240,6 +240,7 @@ class Selection:
     is_consistent: bool = True
     limit: int | None = None
     after: Item | None = None
+    since: int | None = None
 
     def takes(self, item: Item) -> bool:
         """Return whether `item` is one of them."""
@@ -252,7 +253,7 @@ class Selection:
         if self.sort not in item:
             return False  # an index has only items with both of its keys
         value: Any = value_of(item[self.sort])
-        return self.until is None or value <= self.until
+        return self.until is None or (value <= self.until and (self.since is None or value >= self.since))
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from eventplane.names import CANARY_CLIENT
+
 LOCAL_PREFIX = "eventplane"
 
 OUTBOXES = f"{LOCAL_PREFIX}/+/outbox"
@@ -115,7 +117,7 @@ _GROUP: Final = re.compile(r"[A-Za-z0-9._~-]{1,100}")
 def is_device_name(name: str) -> bool:
     """Return whether a device can be called `name`."""
     prefixes = (CLAIM_CLIENT_PREFIX, RENEWAL_CLIENT_PREFIX)
-    return _NAME.fullmatch(name) is not None and not name.startswith(prefixes)
+    return _NAME.fullmatch(name) is not None and not name.startswith(prefixes) and name != CANARY_CLIENT
 
 
 def is_group_name(name: str) -> bool:

@@ -103,9 +103,10 @@ def _condition_of(selection: Selection) -> dict[str, Any]:
     names, values = {"#p": selection.partition}, {":p": to_attribute(selection.of)}
     terms = "#p = :p"
     if selection.until is not None:
-        terms += " AND #s <= :u"
+        terms += " AND #s <= :u" if selection.since is None else " AND #s BETWEEN :f AND :u"
         names["#s"] = selection.sort
-        values[":u"] = to_attribute(selection.until)
+        values |= {":u": to_attribute(selection.until)}
+        values |= {} if selection.since is None else {":f": to_attribute(selection.since)}
     return {
         "KeyConditionExpression": terms,
         "ExpressionAttributeNames": names,

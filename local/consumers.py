@@ -18,7 +18,7 @@ from cloudevents.core.formats.json import JSONFormat
 from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.device_reports import REPORT_PREFIX, STARTED
 from eventplane.errors import EnvelopeError
-from eventplane.names import NOTICE
+from eventplane.names import NOTICE, NOTICE_OF_MANY
 from eventplane.sqs_binding import split
 from eventplane_aws.rules import SQS_BATCH
 from local.oracle import Arrived, Key
@@ -82,7 +82,7 @@ def _identify(event: Mapping[str, Any]) -> tuple[Key, bool]:
         return (STARTED, source), False
     if type == DEAD_LETTER_TYPE:
         return (event["data"]["reason"], event["data"]["original_sha256"]), False
-    return (source, id), type.startswith(REPORT_PREFIX) or type == NOTICE
+    return (source, id), type.startswith(REPORT_PREFIX) or type in (NOTICE, NOTICE_OF_MANY)
 
 
 def texts_of(body: str) -> list[str]:

@@ -29,6 +29,9 @@ REGION: Final = "us-east-1"
 ACCOUNT: Final = "000000000000"
 READY_SECONDS: Final = 60.0
 
+_CA: Final = "devices-ca.pem"
+"""The file with the authority that devices trust."""
+
 _TOKENS: Final[dict[str, str]] = {}
 """What opens the own paths of the emulators that this process started, by their URLs."""
 
@@ -102,6 +105,7 @@ def start_emulator(
     ca_pem = _get(f"{url}/_ministack/iot/ca.pem")
     if state != "listening" or ca_pem is None:
         raise MqttListenerError(state, mqtt_port)
+    (home / _CA).write_bytes(ca_pem)
     return CloudEndpoint(
         url=url,
         region=REGION,
@@ -156,6 +160,9 @@ def _environment(port: int, mqtt_port: int, home: Path) -> dict[str, str]:
         "TMPDIR": str(home),
         "LOG_LEVEL": "INFO",
         "AWS_DEFAULT_REGION": REGION,
+        # Functions get these, as no environment of a deployed plane has its devices' port here.
+        "EVENTPLANE_DEVICE_ENDPOINT": f"{LOOPBACK}:{mqtt_port}",
+        "EVENTPLANE_DEVICE_CA": str(home / _CA),
         # The functions run in its child processes: their output must not wait in a buffer.
         "PYTHONUNBUFFERED": "1",
     }

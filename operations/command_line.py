@@ -61,7 +61,7 @@ NOUNS: Final[dict[str, tuple[str, str]]] = {
 """The module of each noun, and what it is for."""
 
 _INSTALLED_WITH: Final = {
-    **dict.fromkeys(("boto3", "botocore", "paho"), "eventplane[aws]"),
+    **dict.fromkeys(("boto3", "botocore"), "eventplane[aws]"),
     **dict.fromkeys(("yaml", "jsonschema", "referencing", "jinja2"), "eventplane[contract]"),
     "eventplane_client": "eventplane-client[aws]",
 }

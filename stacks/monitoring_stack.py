@@ -29,7 +29,7 @@ from stacks.constructs.figure_watches import of_figures
 from stacks.constructs.permissions import PLAIN_HTTP, accept, arn, find_key
 from stacks.constructs.plane_dashboard import PlaneDashboard
 from stacks.constructs.python_function import PythonFunction
-from stacks.constructs.queues import DurableQueue
+from stacks.constructs.queues import DurableQueue, dead_letters_of
 from stacks.constructs.schedule import Schedule
 from stacks.constructs.watch import Watch
 from stacks.environment import Environment
@@ -91,7 +91,10 @@ class MonitoringStack(PlaneStack):
 
 
 def _topic(scope: Construct, id: str, subscribers: Sequence[str]) -> sns.Topic:
-    """Return the topic `id` of alarms for `subscribers`: e-mail addresses and HTTPS endpoints."""
+    """Return the topic `id` of alarms for `subscribers`: e-mail addresses and HTTPS endpoints.
+
+    What SNS cannot deliver to one of them is kept in a queue.
+    """
     holder = Construct(scope, id)
     environment = environment_of(holder)
     topic = sns.Topic(
@@ -115,9 +118,10 @@ def _topic(scope: Construct, id: str, subscribers: Sequence[str]) -> sns.Topic:
             },
         )
     )
+    failed = cast("Any", dead_letters_of(holder, "Failed", id.lower())) if subscribers else None
     for address in subscribers:
         kind = subscriptions.UrlSubscription if is_endpoint(address) else subscriptions.EmailSubscription
-        topic.add_subscription(cast("Any", kind(address)))
+        topic.add_subscription(cast("Any", kind(address, dead_letter_queue=failed)))
     if environment.is_emulated:
         accept(holder, "SNS3", PLAIN_HTTP)
     if environment.customer_key is None:
@@ -133,7 +137,7 @@ def _alarm(scope: Construct, watched: Watch, topic: sns.Topic) -> cloudwatch.Ala
         watched.name.replace("_", "-").replace(".", "-"),
         alarm_name=watched.name,
         alarm_description=watched.remedy,
-        metric=cast("cloudwatch.IMetric", watched.metric),
+        metric=cast("cloudwatch.IMetric", watched.judged),
         threshold=watched.threshold,
         comparison_operator=operator.LESS_THAN_THRESHOLD
         if watched.is_least

@@ -1,8 +1,8 @@
 """`python -m stacks.preflight ASSEMBLY ENV [--accept-drift] [--ask]`: refuses what would fail or harm.
 
 The synthesised ASSEMBLY (`cdk.out`) is compared with the region and the account of the current credentials:
-another plane there, resources that the region lacks, queues that would go, quotas, and what was changed by
-hand.
+another plane there, resources that the region lacks, queues that would go, quotas, who confirmed to be paged,
+and what was changed by hand.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from stacks.config import environment
 from stacks.deployment import Deployment, PlannedStack, confirm, planned_stacks, session_in
 from stacks.drift import Drift, find_drift
 from stacks.leftovers import remove_leftovers
+from stacks.pagers import pager_findings
 from stacks.plane_stack import PLANE_TAG
 from stacks.quotas import Account, Finding, organisation_findings, planned_concurrency
 from stacks.removal import check_removals
@@ -106,7 +107,11 @@ def main(argv: list[str]) -> None:
     check_removals(Deployment.of(planned), planned)
     quotas = Account(session.region_name, session.client("lambda"), session.client("service-quotas"))
     findings = quota_findings(quotas, planned, chosen.devices)
-    for warning in check_quotas([*findings, *organisation_findings(planned, session.client)]):
+    findings += [
+        *organisation_findings(planned, session.client),
+        *pager_findings(planned, session.client("sns")),
+    ]
+    for warning in check_quotas(findings):
         _warn(warning)
     if not arguments.accept_drift:
         names = [each.name for each in planned]

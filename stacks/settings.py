@@ -12,7 +12,7 @@ from aws_cdk import Duration
 from eventplane import function_settings
 from eventplane.archive_layout import LEAST_RAW_DAYS
 from eventplane.errors import EventPlaneError
-from eventplane.presence import BUCKETS
+from eventplane.presence import BUCKETS, OUTAGE, OutageLimits
 from eventplane.tracing.context import DEFAULT_SHARE
 from eventplane.traffic import Quota
 from eventplane.webhooks import MAX_PORT, url_problem
@@ -302,6 +302,7 @@ class PresenceSettings:
         quiet_after_heartbeats: without a heartbeat for so many of its intervals, a connected device is quiet.
         oldest_urgent_s, oldest_normal_s: so long an event may wait on a connected device.
         quota: a device that sends more floods.
+        outage: when devices that went are an outage of the fleet: it pages, and carers get one notice.
         is_active: otherwise timers wait in their queue until somebody enables its event source mapping, and
             nobody reconciles. A run on one machine does both when it wants, so that what it expects does not
             depend on the moment at which it began.
@@ -316,6 +317,7 @@ class PresenceSettings:
     oldest_urgent_s: int
     oldest_normal_s: int
     quota: Quota
+    outage: OutageLimits = OUTAGE
     is_active: bool = True
     recorder: FunctionSize
     timers: FunctionSize
@@ -332,6 +334,11 @@ class PresenceSettings:
             raise EnvironmentSettingError(
                 "timers", "must have no batching window: a notice would wait for it"
             )
+        if not 0 < self.outage.share <= 1:
+            raise EnvironmentSettingError("outage.share", f"is {self.outage.share}, not more than 0 up to 1")
+        check_within("outage.least", self.outage.least, 1, 1_000)
+        check_within("outage.within_s", self.outage.within_s, 60, 3_600)
+        check_within("outage.held_s", self.outage.held_s, 0, 600)
         _check_scheduled("reconcilers", 1, self.reconciler)
 
 

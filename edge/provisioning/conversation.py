@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
-from types import TracebackType
-from typing import Self
 
 from edge.provisioning import NoAnswerError, UnreachableError
 from edge.provisioning.exchange import Created, Exchange, Registered, Request
 from edge.settings import CloudSettings
 from eventplane.topics import CLAIM_CLIENT_PREFIX, RENEWAL_CLIENT_PREFIX
-from eventplane_mqtt import Connection, Endpoint, TlsFiles
-from eventplane_mqtt.endpoint import longest_connect_s
-from eventplane_mqtt.mailbox import Connected, Disconnected, LinkName, Mailbox, Message, Received
-
-_CLOSE_S = 2.0
+from eventplane_mqtt import TlsFiles
+from eventplane_mqtt.probe import BlockingConnection, ConnectionEndedError
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +34,9 @@ class MqttCloud:
         before the certificate is registered, and has to store it.
         """
         with self._connect_beside(pair, exchange.topics) as connection:
-            connection.wait_connected(self.settings.connect_timeout_s)
             request = exchange.first
             while True:
-                step = connection.ask(request, exchange, self.timeout_s)
+                step = self._ask(connection, request, exchange)
                 if isinstance(step, Registered):
                     return
                 on_created(step)
@@ -52,8 +47,8 @@ class MqttCloud:
 
         IoT Core allows one connection of a client id, so it cuts the forwarder's, which reconnects by itself.
         """
-        with self._connect(self.thing, TlsFiles(self.claim.ca, pair, pair), ()) as connection:
-            connection.wait_connected(self.settings.connect_timeout_s)
+        with self._connected(self.thing, TlsFiles(self.claim.ca, pair, pair), ()):
+            pass
 
     def accepts(self, pair: Path | None) -> bool:
         """Whether a connection with the device's `pair`, without one as the claim, succeeds.
@@ -61,68 +56,37 @@ class MqttCloud:
         The forwarder stays connected.
         """
         try:
-            with self._connect_beside(pair, ()) as connection:
-                connection.wait_connected(self.settings.connect_timeout_s)
+            with self._connect_beside(pair, ()):
+                return True
         except UnreachableError:
             return False
-        return True
 
-    def _connect_beside(self, pair: Path | None, topics: tuple[str, ...]) -> _BlockingConnection:
+    def _connect_beside(
+        self, pair: Path | None, topics: tuple[str, ...]
+    ) -> AbstractContextManager[BlockingConnection]:
         if pair is None:
-            return self._connect(CLAIM_CLIENT_PREFIX + self.thing, self.claim, topics)
+            return self._connected(CLAIM_CLIENT_PREFIX + self.thing, self.claim, topics)
         own = TlsFiles(self.claim.ca, pair, pair)
-        return self._connect(RENEWAL_CLIENT_PREFIX + self.thing, own, topics)
+        return self._connected(RENEWAL_CLIENT_PREFIX + self.thing, own, topics)
 
-    def _connect(self, client_id: str, tls: TlsFiles, topics: tuple[str, ...]) -> _BlockingConnection:
-        return _BlockingConnection(self.settings.endpoint(client_id, topics, tls))
+    @contextmanager
+    def _connected(
+        self, client_id: str, tls: TlsFiles, topics: tuple[str, ...]
+    ) -> Iterator[BlockingConnection]:
+        try:
+            with BlockingConnection(self.settings.endpoint(client_id, topics, tls)) as connection:
+                connection.wait_connected()
+                yield connection
+        except ConnectionEndedError as error:
+            raise UnreachableError(error.client_id, error.reason) from error
 
-
-class _BlockingConnection:
-    """One connection whose caller waits for its reports."""
-
-    def __init__(self, endpoint: Endpoint) -> None:
-        self._client_id = endpoint.client_id
-        self._mailbox: Mailbox[Message] = Mailbox()
-        self._reports: list[Message] = []
-        self._connection = Connection(endpoint, LinkName.CLOUD, 1, self._mailbox.put)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._connection.close(_CLOSE_S)
-
-    def wait_connected(self, connect_timeout_s: float) -> None:
-        """Wait until the connection is up. Raises `UnreachableError`."""
-        # A second timeout, in case those of the connection fail.
-        give_up_s = longest_connect_s(connect_timeout_s)
-        deadline = monotonic() + give_up_s
-        while not isinstance(report := self._next(deadline), Connected):
-            if report is None:
-                problem = f"neither connected nor refused within {give_up_s:g} s"
-                raise UnreachableError(self._client_id, problem)
-
-    def ask(self, request: Request, exchange: Exchange, timeout_s: float) -> Created | Registered:
+    def _ask(
+        self, connection: BlockingConnection, request: Request, exchange: Exchange
+    ) -> Created | Registered:
         """Send `request` and return the result of its answer. Raises `ProvisioningError`."""
-        self._connection.publish(request.topic, request.payload)
-        deadline = monotonic() + timeout_s
-        while (report := self._next(deadline)) is not None:
-            if isinstance(report, Received):
-                if report.mid:
-                    self._connection.acknowledge(report.mid)
-                if step := exchange.answer(report.topic, report.payload):
-                    return step
-        raise NoAnswerError(request.step, timeout_s)
-
-    def _next(self, deadline: float) -> Message | None:
-        """Return the next report, None after `deadline`. Raises `UnreachableError` if the connection ends."""
-        if not self._reports:
-            self._reports = self._mailbox.wait(max(0.0, deadline - monotonic()))
-        if not self._reports:
-            return None
-        report = self._reports.pop(0)
-        if isinstance(report, Disconnected):
-            raise UnreachableError(self._client_id, report.reason)
-        return report
+        connection.send(request.topic, request.payload)
+        deadline = monotonic() + self.timeout_s
+        while (message := connection.receive(deadline - monotonic())) is not None:
+            if step := exchange.answer(message.topic, message.payload):
+                return step
+        raise NoAnswerError(request.step, self.timeout_s)

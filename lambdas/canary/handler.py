@@ -8,10 +8,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from functools import cache, partial
+from pathlib import Path
+from tempfile import gettempdir
 from typing import Any, Final
 
-import botocore.session
+from botocore.exceptions import BotoCoreError, ClientError
 
 from eventplane.envelope import Envelope, parse_event, write_event
 from eventplane.errors import EnvelopeError
@@ -19,12 +20,13 @@ from eventplane.function_settings import CanarySettings
 from eventplane.names import CANARY_ALARM, CANARY_CLIENT, CANARY_SOURCE
 from eventplane.randomness import RandomBytes
 from eventplane.values import timestamp_of_ms
-from lambdas.canary.mqtt import CanaryPublishError, MqttPublisher, data_endpoint
+from eventplane_mqtt.endpoint import MqttError
+from lambdas.canary.device import CanaryDevice
 from lambdas.canary.queues import MOST_CALLS, Queues
 from lambdas.common.aws import client
 from lambdas.common.clock import Clock, system_clock
 from lambdas.common.log import logger
-from lambdas.common.metrics import Delay, measure, metrics
+from lambdas.common.metrics import Delay, Gauge, measure, metrics
 from lambdas.common.queue import Context
 from lambdas.common.queue_function import at_init
 from lambdas.common.system import random_bytes, threads
@@ -55,11 +57,15 @@ class Report:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Canary:
-    """Sends alarms by `publish`, and waits for them in the inbox at `inbox_url` by a boto3 SQS client."""
+    """Sends alarms by `publish`, and waits for them in the inbox at `inbox_url` by a boto3 SQS client.
+
+    One that takes longer than `late_ms`, milliseconds, is missed.
+    """
 
     publish: Callable[[bytes], None]
     sqs: Any
     inbox_url: str
+    late_ms: int
     clock: Clock
     random_bytes: RandomBytes
 
@@ -69,9 +75,9 @@ class Canary:
         problem = None
         try:
             self.publish(alarm.json.encode("utf-8"))
-        except CanaryPublishError as error:
+        except (MqttError, BotoCoreError, ClientError) as error:
             problem = str(error)
-            logger.error("the canary's alarm was not taken", step=error.step, detail=error.detail)
+            logger.error("the canary's alarm was not taken", problem=problem)
         seen: dict[str, int] = {}
         while alarm.id not in seen:
             # What was not sent does not come; what is late all the same is not missed.
@@ -85,7 +91,9 @@ class Canary:
                 break
         if not problem and alarm.id not in seen:
             logger.error("the canary's alarm is not in its inbox", event_id=alarm.id)
-        return Report(alarm.id, problem, seen.get(alarm.id), len(seen.keys() - {alarm.id}))
+        took_ms = seen.get(alarm.id)
+        measure(Gauge.CANARY_MISSED, int(took_ms is None or took_ms > self.late_ms))
+        return Report(alarm.id, problem, took_ms, len(seen.keys() - {alarm.id}))
 
     def _alarm(self) -> Envelope:
         now_ms = self.clock()
@@ -131,9 +139,6 @@ def _sent(body: str) -> tuple[str, int] | None:
 ALARM: Final = "alarm"
 QUEUES: Final = "queues"
 
-_TIMEOUT_S: Final = 5.0
-"""Longest for one step of the connection to IoT Core, seconds."""
-
 
 @dataclass(frozen=True, slots=True)
 class Services:
@@ -146,20 +151,23 @@ class Services:
 def wire() -> Services:
     """Return the services that the environment describes. Raises `SettingsError`."""
     settings = CanarySettings.read(os.environ)
-    sqs, region = client("sqs"), os.environ["AWS_REGION"]
-    publisher = MqttPublisher(
-        endpoint=cache(lambda: data_endpoint(client("iot"), client("iot-data").meta.endpoint_url)),
-        credentials=botocore.session.get_session().get_credentials(),
-        region=region,
-        client_id=CANARY_CLIENT,
-        timeout_s=_TIMEOUT_S,
-        random_bytes=random_bytes,
+    sqs = client("sqs")
+    device = CanaryDevice(
+        iot=client("iot"),
+        secrets=client("secretsmanager"),
+        secret=settings.identity_secret,
+        policy=settings.device_policy,
+        rule=settings.ingest_rule,
+        folder=Path(gettempdir()),
+        endpoint=settings.device_endpoint,
+        ca=settings.device_ca,
     )
     return Services(
         Canary(
-            publish=partial(publisher.publish, settings.ingest_topic),
+            publish=device.publish,
             sqs=sqs,
             inbox_url=settings.inbox_queue,
+            late_ms=settings.late_ms,
             clock=system_clock,
             random_bytes=random_bytes,
         ),

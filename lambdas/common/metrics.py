@@ -91,10 +91,21 @@ class Delay(StrEnum):
 
 
 class Gauge(StrEnum):
-    """What the canary found when it looked at all queues; it writes 0 as well, to say that it looked."""
+    """What a look found; 0 is written as well, to show that somebody looked."""
+
+    CANARY_MISSED = "CanaryMissed"
+    """1 where an alarm of the canary's was not in its inbox in time, 0 where it was."""
+    CONNECTED = "Connected"
+    """Devices that are connected and well, as presence counts them every minute; the next three as well."""
+    LOST = "Lost"
+    """Devices that are not connected."""
+    QUIET = "Quiet"
+    """Devices that are connected and not well."""
+    OUTAGE = "FleetOutage"
+    """Devices that went within minutes, where they are so large a share of the fleet that it is an outage."""
 
     DEAD_LETTERS = "DeadLetters"
-    """Messages in dead-letter queues."""
+    """Messages in dead-letter queues, which the canary counts."""
     BACKLOG = "Backlog"
     """Seconds for which a queue has not been empty, the longest of all queues."""
 

@@ -9,7 +9,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Final
+
+from botocore.exceptions import BotoCoreError, ClientError
 
 from eventplane.envelope import parse_event
 from eventplane.presence import DeviceState
@@ -17,7 +20,7 @@ from eventplane.sqs_binding import to_message
 from eventplane.traffic import KINDS
 from lambdas.common.aws import WORST_CALL_MS
 from lambdas.common.log import logger
-from lambdas.common.metrics import mark
+from lambdas.common.metrics import Gauge, mark, measure
 from lambdas.common.sqs import send_all
 from lambdas.presence.parts import Parts
 from lambdas.presence.timer_queue import Timer
@@ -58,8 +61,9 @@ class Judge:
         """
         judged = Judged()
         decided: list[DeviceState] = []
+        is_outage = cache(lambda: self._is_outage(remaining_ms))
         for known in states:
-            state = self._decide(known, remaining_ms)
+            state = self._decide(known, remaining_ms, is_outage)
             if state is None:
                 judged.unfinished.add(known.device)
             else:
@@ -71,7 +75,20 @@ class Judge:
         judged.unfinished |= self._parts.timers.arm(next_timers, self._parts.clock())
         return judged
 
-    def _decide(self, known: DeviceState, remaining_ms: Callable[[], int]) -> DeviceState | None:
+    def _is_outage(self, remaining_ms: Callable[[], int]) -> bool:
+        """Whether so many devices went that notices are held back; not where that cannot be found out."""
+        try:
+            went = self._parts.population.outage(self._parts.clock(), lambda: remaining_ms() >= RESERVE_MS)
+        except (TimeoutError, ClientError, BotoCoreError):
+            logger.exception("the fleet was not counted; notices are sent one by one")
+            return False
+        if went:
+            measure(Gauge.OUTAGE, went)
+        return went > 0
+
+    def _decide(
+        self, known: DeviceState, remaining_ms: Callable[[], int], is_outage: Callable[[], bool]
+    ) -> DeviceState | None:
         """The state as it is stored after it was judged; None when that did not succeed."""
         state: DeviceState | None = known
         for _ in range(_TRIES):
@@ -81,7 +98,7 @@ class Judge:
             if state.unsent or state.due_ms is None or state.due_ms > now_ms:
                 return state
             try:
-                judged = self._parts.watch.judge(state, now_ms)
+                judged = self._parts.watch.judge(state, now_ms, is_outage)
                 if stored := self._parts.table.write(judged, self._parts.watch.due_ms(judged)):
                     _note_flood(state, stored)
                     return stored

@@ -11,6 +11,7 @@ from eventplane.records import Records, Tables
 from lambdas.common.aws import client, tables
 from lambdas.common.clock import Clock, system_clock
 from lambdas.common.sqs import SqsSender
+from lambdas.presence.population import Population
 from lambdas.presence.table import PresenceTable
 from lambdas.presence.timer_queue import TimerQueue
 from lambdas.presence.watch import Watch
@@ -21,6 +22,7 @@ class Parts:
     """The parts; `sender` sends the monitor's events."""
 
     table: PresenceTable
+    population: Population
     watch: Watch
     timers: TimerQueue
     sender: SqsSender
@@ -34,9 +36,10 @@ def wired(settings: PresenceSettings) -> Parts:
 
 def parts_of(settings: PresenceSettings, sqs: Any, store: Tables, clock: Clock) -> Parts:
     """Return the parts that `settings` describe, with a client of SQS."""
-    sender = SqsSender(sqs)
+    sender, table = SqsSender(sqs), PresenceTable(Records(store, settings.presence_table, PRESENCE))
     return Parts(
-        table=PresenceTable(Records(store, settings.presence_table, PRESENCE)),
+        table=table,
+        population=Population(table, settings.presence_limits.outage),
         watch=Watch(settings.presence_limits),
         timers=TimerQueue(sender, settings.timer_queue),
         sender=sender,

@@ -12,6 +12,7 @@ from lambdas.common.log import logger
 from lambdas.common.metrics import Metric, count, metrics
 from lambdas.common.queue import Context
 from lambdas.common.queue_function import at_init
+from lambdas.presence.fleet_watch import FleetWatch
 from lambdas.presence.judge import RESERVE_MS, Judge
 from lambdas.presence.parts import Parts, wired
 
@@ -60,16 +61,19 @@ class Reconciler:
 
 
 @at_init
-def service() -> Reconciler:
-    """Return the reconciler that the environment describes. Raises `SettingsError`."""
+def services() -> tuple[Reconciler, FleetWatch]:
+    """Return what the environment describes. Raises `SettingsError`."""
     settings = PresenceJudgeSettings.read(os.environ)
-    parts = wired(settings)
-    return Reconciler(parts, Judge(parts, settings.outbox_queue))
+    parts, outbox = wired(settings), settings.outbox_queue
+    return Reconciler(parts, Judge(parts, outbox)), FleetWatch(parts, settings.presence_limits, outbox)
 
 
 @logger.inject_lambda_context
 @metrics.log_metrics
 def handle(event: dict[str, Any], context: Context) -> dict[str, Any]:
-    """Reconcile the `buckets` that the schedule names, where something has been due for `overdue_ms`."""
+    """Reconcile the `buckets` that the schedule names, where something has been due for `overdue_ms`; then
+    look at the fleet."""
     remaining_ms = context.get_remaining_time_in_millis
-    return asdict(service().reconcile(event["buckets"], event["overdue_ms"], remaining_ms))
+    reconciler, fleet = services()
+    done = reconciler.reconcile(event["buckets"], event["overdue_ms"], remaining_ms)
+    return {**asdict(done), **fleet.look(remaining_ms)}

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from eventplane import names
 from eventplane.envelope import write_event
-from eventplane.presence import Incident
+from eventplane.presence import DeviceState, Incident
 from eventplane.values import timestamp_of_ms
 
 SOURCE: Final = f"/eventplane/cloud/{names.MONITOR}"
@@ -44,6 +45,9 @@ class Report:
 
 
 TEXTS: Final = Path(__file__).with_name("texts.toml")
+
+OPENED: Final = "opened"
+"""The phase that begins an incident."""
 
 OVER: Final = "over"
 """The phase, and the text, that ends an incident, whatever it began with."""
@@ -83,3 +87,26 @@ def notice_of(device: str, incident: Incident, phase: str, since_ms: int) -> Rep
             "check": [each.format(device=device) for each in text.check],
         },
     )
+
+
+def notice_of_many(phase: str, states: Sequence[DeviceState], now_ms: int) -> str:
+    """Return one notice, in JSON format, for the notices of `phase` that are held back of `states`.
+
+    Its id follows from the incidents: the same notice has it again.
+    """
+    held = [(each.device, each.held) for each in states if each.held]
+    text = TEXT_BY_REASON["many_over" if phase == OVER else "many"]
+    incidents = ",".join(sorted(each.incident for _, each in held))
+    attributes = {
+        "id": f"many.{phase}.{hashlib.sha256(incidents.encode()).hexdigest()[:32]}",
+        "source": SOURCE,
+        "type": names.NOTICE_OF_MANY,
+        "time": timestamp_of_ms(now_ms),
+    }
+    data = {
+        "phase": phase,
+        "since": timestamp_of_ms(min(each.at_ms for _, each in held)),
+        "devices": [{"device": device, "incident": each.incident} for device, each in held],
+        **asdict(text),
+    }
+    return write_event(attributes, data).json

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import replace
 from typing import Final
 
-from eventplane.presence import DeviceState, due_in
+from eventplane.presence import DeviceState, Standing, due_in, standing_between
 from eventplane.records import Records
 from lambdas.common.log import log_foreign
 
@@ -35,4 +35,9 @@ class PresenceTable:
     def due(self, bucket: int, now_ms: int) -> Iterator[list[str]]:
         """Yield the devices of `bucket` that are due at `now_ms` (Unix milliseconds), a page at a time."""
         for keys in self._records.key_pages(due_in(bucket, now_ms, PAGE)):
+            yield [device for (device,) in keys]
+
+    def standing(self, standing: Standing, bucket: int, since_ms: int, until_ms: int) -> Iterator[list[str]]:
+        """Yield the devices of `bucket` with this `standing` since between two times, a page at a time."""
+        for keys in self._records.key_pages(standing_between(standing, bucket, since_ms, until_ms)):
             yield [device for (device,) in keys]

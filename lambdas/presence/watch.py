@@ -7,14 +7,15 @@ its time.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from eventplane import names
 from eventplane.function_settings import PresenceLimits
-from eventplane.presence import DeviceState, Flood, Heartbeat, Incident, Level, Line, Quiet, QuietReason
+from eventplane.presence import DeviceState, Flood, Heartbeat, Held, Incident, Level, Line, Quiet, QuietReason
 from eventplane.traffic import KINDS
-from lambdas.presence.reports import OVER, Report, notice_of
+from lambdas.presence.reports import OPENED, OVER, Report, notice_of
 
 AT_ONCE = 0
 """Due before everything else, in Unix milliseconds."""
@@ -49,8 +50,12 @@ class Watch:
             due.append(state.heartbeat.at_ms)
         return min((each for each in due if each is not None), default=None)
 
-    def judge(self, state: DeviceState, now_ms: int) -> DeviceState:
+    def judge(
+        self, state: DeviceState, now_ms: int, is_outage: Callable[[], bool] = lambda: False
+    ) -> DeviceState:
         """The state with what is to be said at `now_ms` among its `unsent`; the same one if that is nothing.
+
+        In an outage a notice is held back. It is asked about only where there is one.
 
         While events wait to be sent nothing new is decided: they must not overtake each other.
         """
@@ -58,8 +63,11 @@ class Watch:
             return state
         reports: list[Report] = []
         for step in (self._line, self._quiet, self._flood, self._incident):
+            before = state
             state, report = step(state, now_ms)
-            if report:
+            if report and report.type == names.NOTICE and (_is_held(before) or is_outage()):
+                state = replace(state, held=_held(before.held, report.data, now_ms))
+            elif report:
                 reports.append(report)
         unsent = (each.write(state.device, state.revision, now_ms) for each in reports)
         return replace(state, unsent=tuple(unsent))
@@ -94,7 +102,7 @@ class Watch:
             "oldest_normal_s": beat.oldest_normal_s,
         }
         quiet = Quiet(reason, beat.at_ms)
-        return replace(state, quiet=quiet), Report(names.QUIET, quiet.since_ms, data)
+        return replace(state, quiet=quiet, quiet_at_ms=now_ms), Report(names.QUIET, quiet.since_ms, data)
 
     def _flood(self, state: DeviceState, now_ms: int) -> tuple[DeviceState, Report | None]:
         """Report when a flood begins; it goes on for as long as each window has more than the quota."""
@@ -123,7 +131,7 @@ class Watch:
             return replace(state, incident=None), notice_of(state.device, open_, OVER, now_ms)
         reason, since_ms = self._wrong(state)
         incident = Incident(open_.id if open_ else f"{state.device}.{now_ms}", level, reason)
-        phase = "worsened" if open_ else "opened"
+        phase = "worsened" if open_ else OPENED
         return replace(state, incident=incident), notice_of(state.device, incident, phase, since_ms)
 
     def _wrong(self, state: DeviceState) -> tuple[str, int]:
@@ -197,6 +205,21 @@ class Watch:
     def _silence_ends_ms(self, state: DeviceState, beat: Heartbeat) -> int:
         last_ms = max(beat.at_ms, _connected_ms(state))
         return last_ms + round(1_000 * self._limits.quiet_after_heartbeats * beat.interval_s)
+
+
+def _is_held(state: DeviceState) -> bool:
+    """Whether the next notice follows one that is held back, or was sent as one of many."""
+    return state.held is not None or state.is_listed
+
+
+def _held(held: Held | None, data: Mapping[str, Any], now_ms: int) -> Held | None:
+    """What is held back of the notice with `data`, and of the one that is `held` already.
+
+    Of an incident that carers were not told of they need not be told that it is over.
+    """
+    if held and held.phase == OPENED:
+        return None if data["phase"] == OVER else held
+    return Held(data["phase"], data["incident"], held.at_ms if held else now_ms)
 
 
 def _is_connected(state: DeviceState) -> bool:

@@ -6,7 +6,7 @@ import base64
 import json
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import count
+from itertools import chain, count
 from typing import Any, Final
 
 from eventplane import presence
@@ -172,8 +172,8 @@ class Cloud:
             db,
             "presence",
             "device",
-            numbers=presence.INDEX_KEYS,
-            global_indexes={presence.INDEX: presence.INDEX_KEYS},
+            numbers=chain(*presence.INDEXES.values()),
+            global_indexes=presence.INDEXES,
         )
         create_table(db, "fleet", *REGISTRY.key)
         create_table(db, "claims", "reader", "event")

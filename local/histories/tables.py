@@ -89,10 +89,10 @@ class TablesClient(FakeClient):
 
     def query(self, *, TableName: str, **request: Any) -> Any:
         names, values = request["ExpressionAttributeNames"], request["ExpressionAttributeValues"]
-        until = value_of(values[":u"]) if ":u" in values else None
+        until, since = (value_of(values[each]) if each in values else None for each in (":u", ":f"))
         keys, index = self._keys[TableName], request.get("IndexName")
         sort = next(iter(keys[index][1:]), None)
-        selection = Selection(names["#p"], value_of(values[":p"]), sort, until)
+        selection = Selection(names["#p"], value_of(values[":p"]), sort, until, since=since)  # type: ignore[arg-type]
         found = self._page(TableName, selection, request)
         if index is not None:  # it has the keys only
             shown = {*keys[None], *keys[index]}

@@ -7,11 +7,12 @@ import os
 import tempfile
 from pathlib import Path
 
+from eventplane_mqtt.probe import MQTT_PORT
 from operations import system
 from operations.cloud import enter
 from operations.command import DONE, FAILED, add_contract, contract_of, positive, present, say
 from operations.smoke.control import Interrupts, Patience, Removals, Requests
-from operations.smoke.device import MQTT_PORT, device_endpoint
+from operations.smoke.device import device_endpoint
 from operations.smoke.plane import find_plane
 from operations.smoke.result import Report, Status, StepResult
 from operations.smoke.run import Choices, SmokeRun

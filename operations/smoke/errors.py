@@ -72,17 +72,6 @@ class ProvisioningFailedError(SmokeError):
         return self.log or "it logged nothing"
 
 
-class DeviceConnectionError(SmokeError):
-    """The device has no connection to IoT Core, or not any more."""
-
-    client_id: str
-    problem: str
-    message = (
-        "{client_id}: {problem}; see the device policy, and that port 8883 of the device endpoint is "
-        "reachable from here (--device-endpoint, --device-ca)"
-    )
-
-
 class AuditRunError(SmokeError):
     """The audit's run `name` ended as `state`."""
 

@@ -24,6 +24,8 @@ from eventplane.reasons import Outcome
 from eventplane.sender import Sender
 from eventplane.sending import stamp_sender
 from eventplane.sqs_binding import send_request, split
+from eventplane_mqtt import TlsFiles
+from eventplane_mqtt.probe import ConnectionEndedError, DeviceProbe
 from operations import system
 from operations.archive import BucketArchive, Days, Record
 from operations.cloud import explained
@@ -31,8 +33,8 @@ from operations.reading import Reading
 from operations.smoke.alarms import Notification, invoke_canary
 from operations.smoke.audit import CommandAudit, GlueAudit
 from operations.smoke.control import PAUSE_S, Patience, Removals, Requests
-from operations.smoke.device import Device, DeviceEndpoint, provision
-from operations.smoke.errors import DeviceConnectionError, PeopleNotInformedError, WrongOutcomeError
+from operations.smoke.device import DeviceEndpoint, provision
+from operations.smoke.errors import NotSeenError, PeopleNotInformedError, WrongOutcomeError
 from operations.smoke.evidence import Evidence
 from operations.smoke.plane import DeployedPlane
 from operations.smoke.result import Shown, Status, StepResult
@@ -105,7 +107,7 @@ class SmokeRun:
         # To itself: even if nobody refused it, no home would get it.
         self._forged = self._write("forged", MESSAGE, {"text": "forged"}, todevice=self.name)
         self._malformed = f"smoke test {self.name}: no event".encode()
-        self._device: Device | None = None
+        self._device: DeviceProbe | None = None
         self._last_ms = 0
         self._unread: set[str] = set()
 
@@ -195,11 +197,19 @@ class SmokeRun:
         endpoint, rule = self.choices.endpoint, self.plane.output("IngestRule")
         began = system.monotonic()
         for tries_left in reversed(range(_CONNECT_TRIES)):
-            self._device = Device(endpoint, self.name, self._pair, rule, _ANSWER_S)
+            self._device = DeviceProbe(
+                endpoint.host,
+                endpoint.port,
+                self.name,
+                TlsFiles(endpoint.ca, self._pair, self._pair),
+                rule,
+                _ANSWER_S,
+                reads_inbox=True,
+            )
             try:
-                self._device.connect()
+                self._device.wait_connected()
                 break
-            except DeviceConnectionError:
+            except ConnectionEndedError:
                 self._disconnect()
                 if not tries_left:
                     raise
@@ -215,10 +225,10 @@ class SmokeRun:
 
     def _send(self) -> Shown:
         device = self._connected
-        device.send(pack([self._event.stamped(senderservice=_READER)]))
-        device.send(pack([self._alarm.stamped(senderservice=_CALLER)]), is_urgent=True)
-        device.send(self._malformed)
-        device.send(pack([self._forged.stamped(senderservice=_CARERS)]))
+        device.report(pack([self._event.stamped(senderservice=_READER)]))
+        device.report(pack([self._alarm.stamped(senderservice=_CALLER)]), is_urgent=True)
+        device.report(self._malformed)
+        device.report(pack([self._forged.stamped(senderservice=_CARERS)]))
         words = "an event, an alarm, a malformed and a forged message, acknowledged by IoT Core"
         return Shown(words, reference=self._alarm.id)
 
@@ -229,7 +239,10 @@ class SmokeRun:
         began = system.monotonic()
         sent = self.plane.cloud.sqs.send_message(**send_request(url, command))
         while True:
-            incoming = [received(each) for each in _events(device.receive(self.choices.patience.timeout_s))]
+            if (message := device.receive(timeout_s := self.choices.patience.timeout_s)) is None:
+                remedy = "see the logs of the function downlink and of the router of the sender's outbox"
+                raise NotSeenError("a message in the device's inbox", timeout_s, remedy)
+            incoming = [received(each) for each in _events(message.payload)]
             took_s = system.monotonic() - began
             self._acknowledge(device, incoming)
             if any(each.id == command.id for each in incoming):
@@ -455,15 +468,15 @@ class SmokeRun:
             self._device.close()
 
     @property
-    def _connected(self) -> Device:
+    def _connected(self) -> DeviceProbe:
         if self._device is None:
             raise AssertionError("a step that needs the connection runs after it")
         return self._device
 
-    def _acknowledge(self, device: Device, incoming: Sequence[Any]) -> None:
+    def _acknowledge(self, device: DeviceProbe, incoming: Sequence[Any]) -> None:
         names = {"id": f"{self.name}-ack-{system.time_ns()}", "source": forwarder_source(self.name)}
         data = to_data(map(stored, incoming), self.name)
-        device.send(pack([write_event({**names, "type": ACKNOWLEDGED}, data)]))
+        device.report(pack([write_event({**names, "type": ACKNOWLEDGED}, data)]))
 
     def _nothing_waits(self) -> bool:
         return all(each.message is None and not each.waiting for each in self._thing.desired.of(self.name))

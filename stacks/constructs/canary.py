@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Final
 
+import aws_cdk as cdk
+from aws_cdk import aws_secretsmanager as secretsmanager
 from constructs import Construct
 
 from eventplane.contract import Contract
 from eventplane.function_settings import CanarySettings
 from eventplane.names import CANARY, CANARY_CLIENT
-from eventplane.topics import basic_ingest_topic, urgent_rule
-from stacks.constructs.permissions import accept, accept_wildcard, allow, arn
+from stacks.constructs.http_sink import allow_read_secret
+from stacks.constructs.permissions import accept, accept_wildcard, allow, arn, find_key
 from stacks.constructs.python_function import PythonFunction
 from stacks.constructs.queues import find_channel_queue
 from stacks.constructs.schedule import Schedule
@@ -25,13 +27,15 @@ _SIZE: Final = FunctionSize(memory_mib=256, timeout_s=58)
 def canary(scope: Construct, contract: Contract) -> None:
     """Make the canary.
 
-    It may connect under its own client id, publish to the urgent rule, and read its inbox. It counts the
-    messages of all queues of the environment, and reads none of theirs.
+    It makes a certificate of its own, with which it may do what a device may, and reads its inbox. It counts
+    the messages of all queues of the environment, and reads none of theirs.
     """
     holder = Construct(scope, "Canary")
     environment = environment_of(holder)
     inbox = find_channel_queue(holder, "Inbox", contract.participants[CANARY].inbox)
-    topic = basic_ingest_topic(urgent_rule(ingest_rule_name(environment.name)), CANARY)
+    identity = environment.resource_name("canary-identity")
+    _identity(holder, identity)
+    thing, certificates = arn(holder, "iot", f"thing/{CANARY_CLIENT}"), arn(holder, "iot", "cert/*")
     prefix = environment.resource_name("")
     function = PythonFunction(
         holder,
@@ -40,16 +44,28 @@ def canary(scope: Construct, contract: Contract) -> None:
         folder=CANARY,
         size=_SIZE,
         statements=[
-            allow(["iot:Connect"], [arn(holder, "iot", f"client/{CANARY_CLIENT}")]),
-            allow(["iot:Publish"], [arn(holder, "iot", f"topic/{topic}")]),
-            allow(["iot:DescribeEndpoint", "sqs:ListQueues"], ["*"]),
+            allow(["iot:CreateKeysAndCertificate", "iot:DescribeEndpoint", "sqs:ListQueues"], ["*"]),
+            allow(["iot:CreateThing", "iot:ListThingPrincipals"], [thing]),
+            allow(["iot:UpdateCertificate"], [certificates]),
+            allow(["iot:AttachThingPrincipal", "iot:DetachThingPrincipal"], [thing, certificates]),
+            # The emulator does not know what AWS asks for here.
+            allow(["iot:AttachPolicy"], ["*" if environment.is_emulated else certificates]),
+            allow_read_secret(holder, identity, "PutSecretValue"),
             allow(["sqs:GetQueueAttributes"], [arn(holder, "sqs", f"{prefix}*")]),
             allow(["sqs:ReceiveMessage", "sqs:DeleteMessage"], [inbox.queue_arn]),
         ],
-        settings=CanarySettings(ingest_topic=topic, inbox_queue=inbox.queue_url, queue_prefix=prefix),
+        settings=CanarySettings(
+            ingest_rule=ingest_rule_name(environment.name),
+            device_policy=environment.resource_name("device"),
+            identity_secret=identity,
+            inbox_queue=inbox.queue_url,
+            queue_prefix=prefix,
+            late_ms=1_000 * environment.alarms.canary_late_s,
+        ),
     ).function
     accept_wildcard(holder, "sqs", f"{prefix}*", "It counts what lies in every queue, also in later ones.")
-    accept(holder, "IAM5[Resource::*]", "These two actions have no resources to name.")
+    accept(holder, "IAM5[Resource::*]", "These three actions have no resources to name.")
+    accept_wildcard(holder, "iot", "cert/*", "Its certificate does not exist yet.")
     settings = environment.alarms
     Schedule(
         holder,
@@ -60,3 +76,16 @@ def canary(scope: Construct, contract: Contract) -> None:
         rates=[settings.canary_every_min, settings.queues_every_min],
         is_enabled=settings.is_canary_scheduled,
     )
+
+
+def _identity(scope: Construct, name: str) -> None:
+    """Make the secret `name`, in which the function keeps its key and certificate."""
+    secret = secretsmanager.Secret(
+        scope,
+        "Identity",
+        secret_name=name,
+        encryption_key=find_key(scope),
+        description="Key and certificate of the canary, which writes them; any other text has it make others",
+        removal_policy=cdk.RemovalPolicy.DESTROY,
+    )
+    accept(secret, "SMG4", "The canary makes another certificate when somebody writes another text.")

@@ -152,6 +152,29 @@ def _of_fleet(environment: Environment) -> Iterator[Watch]:
 
 def _of_presence(environment: Environment) -> Iterator[Watch]:
     yield Watch(
+        name=environment.resource_name("fleet-outage"),
+        metric=figure(environment, "presence", "FleetOutage", statistic="Maximum", period=_MINUTE),
+        is_page=True,
+        remedy="A share of the fleet went within minutes, and carers get one notice. Was a policy, a "
+        "certificate or an image rolled out? Then see AWS IoT's health. See docs/how-to/runbook.md.",
+    )
+    outage = environment.presence.outage
+    yield Watch(
+        name=environment.resource_name("connections-refused"),
+        # Of the account: IoT Core has no metric by device or policy.
+        metric=cloudwatch.Metric(
+            namespace="AWS/IoT",
+            metric_name="Connect.AuthError",
+            dimensions_map={"Protocol": "MQTT"},
+            statistic="Sum",
+            period=_PERIOD,
+        ),
+        is_page=True,
+        threshold=max(outage.least, outage.share * environment.devices),
+        remedy="IoT Core refuses connections of many devices: see their policy, and what became of their "
+        "certificates. `aws iot list-attached-policies` and IoT Core's log name the reason.",
+    )
+    yield Watch(
         name=environment.resource_name("presence-late"),
         metric=figure(environment, "presence", "TimersLate"),
         periods=3,
@@ -188,9 +211,8 @@ def _of_canary(environment: Environment) -> Iterator[Watch]:
     looks = Duration.minutes(2 * settings.queues_every_min)
     yield Watch(
         name=environment.resource_name(CANARY),
-        metric=canary_delay(environment),
+        metric=canary_missed(environment),
         is_page=True,
-        threshold=1_000 * settings.canary_late_s,
         periods=3 if settings.canary_every_min == 1 else 2,
         is_silence_bad=settings.is_canary_scheduled,
         remedy="The canary's alarms do not reach their inbox, or late: people's alarms neither. See the "
@@ -213,10 +235,10 @@ def _of_canary(environment: Environment) -> Iterator[Watch]:
         )
 
 
-def canary_delay(environment: Environment, statistic: str = "Maximum") -> cloudwatch.Metric:
-    """From the canary's publish to its inbox, milliseconds, over the time between two of its alarms."""
+def canary_missed(environment: Environment, statistic: str = "Maximum") -> cloudwatch.Metric:
+    """Whether the canary's alarm was missed, 0 or 1, over the time between two of its alarms."""
     period = Duration.minutes(environment.alarms.canary_every_min)
-    return figure(environment, CANARY, "CanaryDelay", statistic=statistic, period=period)
+    return figure(environment, CANARY, "CanaryMissed", statistic=statistic, period=period)
 
 
 def figure(

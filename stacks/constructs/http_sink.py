@@ -173,7 +173,7 @@ def webhook_secret_name(environment: Environment, participant: str) -> str:
     return environment.resource_name(f"{participant}-webhook")
 
 
-def allow_read_secret(scope: Construct, name: str) -> iam.PolicyStatement:
-    """Return a statement for a role that may read the secret called `name`."""
+def allow_read_secret(scope: Construct, name: str, *others: str) -> iam.PolicyStatement:
+    """Return a statement for a role that may read the secret called `name`, or do `others` with it."""
     secret = arn(scope, "secretsmanager", f"secret:{name}{_ANY_SUFFIX}")
-    return allow(["secretsmanager:GetSecretValue"], [secret])
+    return allow([f"secretsmanager:{each}" for each in ("GetSecretValue", *others)], [secret])

@@ -15,11 +15,12 @@ from eventplane_aws.rules import WIDGET_ALARMS
 from stacks.constructs.figure_watches import (
     SLO_AVAILABILITY,
     SLO_DELAY_MS,
-    canary_delay,
+    canary_missed,
     figure,
 )
 from stacks.constructs.function_assets import ROUTER
 from stacks.constructs.http_sink import HTTP_SINK, URGENT_HTTP_SINK
+from stacks.constructs.presence_monitor import FOLDER as PRESENCE
 from stacks.constructs.queues import DurableQueue
 from stacks.constructs.routers import URGENT_ROUTER
 from stacks.constructs.watch import (
@@ -40,6 +41,7 @@ _MINUTE: Final = Duration.minutes(1)
 _OUTCOMES: Final = ("Delivered", "DeadLettered", "Expired", "Dropped", "Unrouted", "NotWanted", "Retried")
 _HANDOVERS: Final = ("Delivered", "DeadLettered", "Expired", "Dropped", "Retried")
 _DOWN: Final = ("Transmitted", "Acknowledged", "Rejected", "Parked")
+_FLEET: Final = ("Connected", "Lost", "Quiet")
 _SPANS: Final = ("Spans", "SpansLost")
 
 # The services that lead events up, to endpoints, and down.
@@ -82,7 +84,8 @@ class PlaneDashboard(Construct):
             ],
         ]
         if environment.alarms.is_detailed:
-            rows += _details(queues, functions, rules)
+            counts = (figure(environment, PRESENCE, each, statistic="Maximum") for each in _FLEET)
+            rows += [[_graph("Devices", counts)], *_details(queues, functions, rules)]
             rows.append([_graph("Spans for the collector", (chosen(_ROUTERS, each) for each in _SPANS))])
         self.dashboard = cloudwatch.Dashboard(
             self, "Dashboard", dashboard_name=environment.resource_name("plane"), widgets=rows
@@ -97,7 +100,7 @@ def _objectives(environment: Environment, services: Collection[str]) -> list[clo
         if each in services
     ]
     if CANARY in services:
-        delays.append(canary_delay(environment, "p99"))
+        delays.append(figure(environment, CANARY, "CanaryDelay", statistic="p99"))
     graphs = [_graph("Alarm to inbox p99, milliseconds", delays, SLO_DELAY_MS)]
     if CANARY in services:
         availability = _availability(environment)
@@ -107,16 +110,14 @@ def _objectives(environment: Environment, services: Collection[str]) -> list[clo
 
 def _availability(environment: Environment) -> cloudwatch.MathExpression:
     """Percentage of the canary's alarms that reached their inbox in time, of those that should have."""
-    settings = environment.alarms
-    minutes = max(60, settings.canary_every_min)
-    in_time = canary_delay(environment, f"TC(:{1_000 * settings.canary_late_s})").with_(
-        period=Duration.minutes(minutes)
-    )
-    share = f"100 * FILL(intime, 0) / {minutes // settings.canary_every_min}"
+    every_min = environment.alarms.canary_every_min
+    minutes = max(60, every_min)
+    parts = {"sent": canary_missed(environment, "SampleCount"), "missed": canary_missed(environment, "Sum")}
+    share = f"100 * (FILL(sent, 0) - FILL(missed, 0)) / {minutes // every_min}"
     return cloudwatch.MathExpression(
         # A schedule's jitter can put one more into a period.
         expression=f"IF({share} > 100, 100, {share})",
-        using_metrics={"intime": cast("cloudwatch.IMetric", in_time)},
+        using_metrics={name: cast("cloudwatch.IMetric", each) for name, each in parts.items()},
         period=Duration.minutes(minutes),
         label="in time",
     )

@@ -19,7 +19,7 @@ from eventplane.function_settings import (
     PresenceSource,
     RecorderSettings,
 )
-from eventplane.presence import BUCKETS, INDEX, PRESENCE_TABLE
+from eventplane.presence import BUCKETS, INDEX, PRESENCE_TABLE, STANDING_INDEX
 from eventplane.settings import Settings
 from eventplane.topics import PRESENCE_TOPICS
 from stacks.constructs.python_function import PythonFunction
@@ -59,6 +59,7 @@ class PresenceMonitor(Construct):
             # What SQS does not take now is rarely taken by another queue: the dead letters are alarmed on.
             errors=find_queue(self, "LifecycleDlq", f"{LIFECYCLE}-dlq"),
         )
+        standing = allow_table(self, PRESENCE_TABLE, "Query", index=STANDING_INDEX)
         limits = {each.name: getattr(settings, each.name) for each in fields(PresenceLimits)}
         shared: dict[str, Any] = {
             "presence_table": environment.resource_name(PRESENCE_TABLE),
@@ -80,12 +81,18 @@ class PresenceMonitor(Construct):
             sources=[self._timers],
             is_fed=settings.is_active,
             outbox=[outbox],
+            statements=[standing],
             # A device has one timer; with a heartbeat a day its deadline is 432 delays of SQS away.
             may_recur=True,
         )
         index = allow_table(self, PRESENCE_TABLE, "Query", index=INDEX)
         reconciler = self._function(
-            "Reconciler", "reconciler", judge, settings.reconciler, statements=[index], outbox=[outbox]
+            "Reconciler",
+            "reconciler",
+            judge,
+            settings.reconciler,
+            statements=[index, standing],
+            outbox=[outbox],
         )
         Schedule(
             self,

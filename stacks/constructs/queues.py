@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
-from aws_cdk import Duration, Stack
+from aws_cdk import Duration, RemovalPolicy, Stack
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
@@ -108,7 +108,23 @@ def reply_queue(scope: Construct, id: str, channel: Channel) -> sqs.Queue:
     )
 
 
-def _encrypted_queue(scope: Construct) -> Callable[..., sqs.Queue]:
+def dead_letters_of(scope: Construct, id: str, name: str) -> sqs.Queue:
+    """Return the dead-letter queue of what is called `name` and is no queue.
+
+    Whoever writes to it is let in by its policy: it has one of its own, for a queue has one policy at most.
+    """
+    holder = Construct(scope, id)
+    accept(holder, "SQS3", "it is a dead-letter queue, of what is no queue")
+    return _encrypted_queue(holder, has_own_policy=True)(
+        "Queue",
+        queue_name=dead_letter_queue(environment_of(scope).resource_name(name)),
+        retention_period=DEAD_LETTER_RETENTION,
+        # No event is in it.
+        removal_policy=RemovalPolicy.DESTROY,
+    )
+
+
+def _encrypted_queue(scope: Construct, *, has_own_policy: bool = False) -> Callable[..., sqs.Queue]:
     """Return a function that makes queues in `scope`, by their id and properties."""
     key = find_key(scope)
     environment = environment_of(scope)
@@ -122,10 +138,10 @@ def _encrypted_queue(scope: Construct) -> Callable[..., sqs.Queue]:
             encryption=sqs.QueueEncryption.KMS if key else sqs.QueueEncryption.SQS_MANAGED,
             encryption_master_key=key,
             data_key_reuse=DATA_KEY_REUSE if key else None,
-            removal_policy=environment.removal_policy,
-            **properties,
+            enforce_ssl=has_own_policy and not environment.is_emulated,
+            **{"removal_policy": environment.removal_policy, **properties},
         )
-        if not environment.is_emulated:
+        if not (environment.is_emulated or has_own_policy):
             _TlsOnly.of(scope).add(queue)
         return queue
 

@@ -70,14 +70,15 @@ def fleet_table(scope: Construct) -> dynamodb.Table:
 
 
 def presence_table(scope: Construct) -> dynamodb.Table:
-    """One item a device. The index has the keys only: a write that leaves them alone costs nothing there."""
+    """One item a device. Indexes have the keys only: a write that leaves them alone costs nothing there."""
     table = durable_table(scope, "Table", presence.PRESENCE_TABLE, *presence.PRESENCE.key)
-    table.add_global_secondary_index(
-        index_name=presence.INDEX,
-        partition_key=_number(presence.INDEX_KEYS[0]),
-        sort_key=_number(presence.INDEX_KEYS[1]),
-        projection_type=dynamodb.ProjectionType.KEYS_ONLY,
-    )
+    for name, (partition, sort) in presence.INDEXES.items():
+        table.add_global_secondary_index(
+            index_name=name,
+            partition_key=_number(partition),
+            sort_key=_number(sort),
+            projection_type=dynamodb.ProjectionType.KEYS_ONLY,
+        )
     return table
 
 

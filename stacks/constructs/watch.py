@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, cast
 
 from aws_cdk import Duration
 from aws_cdk import aws_cloudwatch as cloudwatch
@@ -15,7 +15,12 @@ from stacks.environment import PROJECT, Environment
 
 _MINUTE: Final = Duration.minutes(1)
 _FIVE_MINUTES: Final = Duration.minutes(5)
+_HOUR: Final = Duration.hours(1)
 _DAY: Final = Duration.days(1)
+
+_DAILY_H: Final = 25
+"""A daily job without a result in so many hours is silent: a run may end an hour later than the one before.
+Not one period of a day: CloudWatch's days slide, and a run that ends a minute later would raise an alarm."""
 
 ACKNOWLEDGED_LOST: Final = "acknowledged_lost"
 """The metric of events that IoT Core acknowledged and its rule lost."""
@@ -39,6 +44,10 @@ class Watch:
     `remedy` is the alarm's description. One that `is_page` tells somebody at any hour: alarms of people are
     late, or may be lost. The others can wait for the next working day. Missing data counts as OK unless
     `is_silence_bad`; one that `is_least` is on while the metric is below `threshold`.
+
+    Where silence is bad, missing data is filled in (`judged`). With `TreatMissingData` alone CloudWatch would
+    look at more periods than asked, so that an older value kept the alarm quiet (Amazon CloudWatch guide,
+    "Configuring how CloudWatch alarms treat missing data").
     """
 
     name: str
@@ -49,6 +58,19 @@ class Watch:
     periods: int = 1
     is_silence_bad: bool = False
     is_least: bool = False
+
+    @property
+    def judged(self) -> cloudwatch.Metric | cloudwatch.MathExpression:
+        """What the alarm compares with the threshold."""
+        if not self.is_silence_bad:
+            return self.metric
+        breaching = self.threshold + (-1 if self.is_least else 1)
+        return cloudwatch.MathExpression(
+            expression=f"FILL(m, {breaching:g})",
+            using_metrics={"m": cast("cloudwatch.IMetric", self.metric)},
+            period=self.metric.period,
+            label=self.name,
+        )
 
 
 def of_queues(
@@ -179,13 +201,14 @@ _AUDIT_TICKETS: Final = {
 
 def of_audit(environment: Environment) -> Iterator[Watch]:
     """Of the delivery audit's verdicts; none on yesterday is bad where that audit should start by itself."""
+    if environment.audit.schedule is not None:
+        yield _of_silent_job(environment, AUDIT, audit_namespace(environment, AUDIT), AUDIT_METRICS[0])
     for audit in audits(environment):
         for name, remedy in _AUDIT_TICKETS.items():
             yield Watch(
                 name=environment.resource_name(f"{audit}-{name}"),
                 metric=audit_metric(environment, audit, name),
-                is_silence_bad=audit == AUDIT and environment.audit.schedule is not None,
-                remedy=f"{remedy} Without a report, look at the job's runs.",
+                remedy=remedy,
             )
         # No device sends it again, and no replay can: the tap has no text of it.
         yield Watch(
@@ -199,13 +222,30 @@ def of_audit(environment: Environment) -> Iterator[Watch]:
 
 def of_compaction(environment: Environment) -> Iterator[Watch]:
     """Of the compaction: hours that it could not do; silence is bad where it should start by itself."""
+    namespace = compaction_namespace(environment)
     for name in COMPACTION_METRICS:
+        if environment.compaction.schedule is not None:
+            yield _of_silent_job(environment, "compaction", namespace, name)
         yield Watch(
             name=environment.resource_name(f"compaction-{name}"),
-            metric=_total(compaction_namespace(environment), name),
-            is_silence_bad=environment.compaction.schedule is not None,
+            metric=_total(namespace, name),
             remedy="The run's log names the hours with the reason. Their raw objects stay until it is done.",
         )
+
+
+def _of_silent_job(environment: Environment, job: str, namespace: str, metric: str) -> Watch:
+    """Of a job that should write `metric` at least once a day, whatever its value."""
+    return Watch(
+        name=environment.resource_name(f"{job}-missing"),
+        metric=cloudwatch.Metric(
+            namespace=namespace, metric_name=metric, statistic="SampleCount", period=_HOUR
+        ),
+        threshold=1,
+        periods=_DAILY_H,
+        is_silence_bad=True,
+        is_least=True,
+        remedy="The job has had no result for a day: see its trigger, its runs and their logs.",
+    )
 
 
 def queue_metric(name: str, metric: str, statistic: str, period: Duration) -> cloudwatch.Metric:

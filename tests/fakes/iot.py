@@ -22,6 +22,10 @@ class FakeIot(FakeClient):
         self.arns = f"arn:aws:iot:{REGION}:{ACCOUNT}:"
         self._numbers = count(1)
 
+    def describe_endpoint(self, *, endpointType: str) -> Any:
+        assert endpointType == "iot:Data-ATS"
+        return {"endpointAddress": "127.0.0.1:1"}  # where nothing listens
+
     def create_thing(self, *, thingName: str, **_: Any) -> Any:
         self.attached.setdefault(thingName, set())
         return {"thingName": thingName, "thingArn": f"{self.arns}thing/{thingName}"}
@@ -29,7 +33,14 @@ class FakeIot(FakeClient):
     def create_keys_and_certificate(self, *, setAsActive: bool = False) -> Any:
         id = f"{next(self._numbers):064x}"
         self.statuses[id] = "ACTIVE" if setAsActive else "INACTIVE"
-        return {"certificateId": id, "certificateArn": f"{self.arns}cert/{id}"}
+        pem = {each: f"-----BEGIN {each}-----\n{id}\n" for each in ("CERTIFICATE", "PRIVATE KEY")}
+        keys = {"PrivateKey": pem["PRIVATE KEY"]}
+        return {
+            "certificateId": id,
+            "certificateArn": f"{self.arns}cert/{id}",
+            "certificatePem": pem["CERTIFICATE"],
+            "keyPair": keys,
+        }
 
     def attach_thing_principal(self, *, thingName: str, principal: str, **_: Any) -> Any:
         self._of(thingName).add(self._known(principal))

@@ -99,6 +99,7 @@ def test_presence_functions_have_the_limits_of_their_environment(prod: Templates
     (limits,) = (json.loads(json.loads(each)) for each in told)
     settings = prod.environment.presence
     assert limits.pop("quota") == asdict(settings.quota)
+    assert limits.pop("outage") == asdict(settings.outage)
     assert limits == {name: getattr(settings, name) for name in limits}
 
 

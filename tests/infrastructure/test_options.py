@@ -57,9 +57,9 @@ def test_a_webhooks_inbox_hides_a_message_for_six_timeouts_and_counts_a_day_of_a
 
 
 def test_the_key_of_a_webhook_is_made_by_aws_and_stays_in_production(guarded: Templates) -> None:
-    assert {each.name for each in guarded.of(SECRET)} == {"alarm-centre-webhook", "subscribers-webhook"}
-    for secret in guarded.of(SECRET):
-        assert secret.stack == "messaging"
+    found = guarded.of(SECRET, stack="messaging")
+    assert {each.name for each in found} == {"alarm-centre-webhook", "subscribers-webhook"}
+    for secret in found:
         generated = {"PasswordLength": 64, "ExcludeCharacters": string.punctuation}
         assert secret.find("GenerateSecretString") == generated
         assert secret.find("SecretString") is None
@@ -197,3 +197,11 @@ def test_pages_and_tickets_have_subscribers_of_their_own(full: Templates) -> Non
         ("pages", "email", "oncall@example.org"),
         ("tickets", "email", "team@example.org"),
     }
+    # What is not delivered is kept, where the canary looks for dead letters.
+    for each in full.of("AWS::SNS::Subscription"):
+        (queue,) = (
+            name
+            for name, queue in full.queues.items()
+            if [queue.id, "Arn"] == each.find("RedrivePolicy", "deadLetterTargetArn", "Fn::GetAtt")
+        )
+        assert queue == f"{topics[each.find('TopicArn')['Ref']]}-dlq"

@@ -61,7 +61,11 @@ def _objects(s3: Any) -> Iterator[str]:
 
 def _certificates(iot: Any) -> Iterator[str]:
     yield from (f"thing {thing}: {len(ids)}" for thing, ids in iot.attached.items())
-    yield from (f"certificate: {status}" for status in iot.statuses.values())
+    # One that is inactive, and that no thing and no policy has, is of no use to anybody.
+    held = str([*iot.attached.values(), *iot.policies.values()])
+    yield from (
+        f"certificate: {each}" for id, each in iot.statuses.items() if each != "INACTIVE" or id in held
+    )
     yield from (f"policy {name}: {len(ids)}" for name, ids in iot.policies.items())
 
 

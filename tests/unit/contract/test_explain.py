@@ -295,7 +295,7 @@ def test_an_event_without_receivers_has_the_reason_and_a_remedy(
 def test_a_given_sender_replaces_the_stamped_one() -> None:
     # A forwarder sends its own reports up, also without a route.
     report = write_event({"id": "1", "source": "/a", "type": "org.eventplane.device.canary.v1"})
-    (own,) = outcomes(CONTRACT, report, "+canary/")
+    (own,) = outcomes(CONTRACT, report, "eventplane-canary/")
     assert received(own) == {"canary.inbox": "canary-to-canary"}
     found = outcome(laundry(**UP), PRESSED, "switch", senderservice="lamp")
     assert (found.sender, received(found)) == ("switch", BOTH)

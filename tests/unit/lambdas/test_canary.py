@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import json
-import socket
-import struct
-import threading
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from functools import partial
 from os import urandom
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
-from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from botocore.credentials import Credentials
 from botocore.exceptions import ClientError
 
 from eventplane.envelope import parse_event, write_event
@@ -26,170 +18,17 @@ from eventplane.ingest import IngestFrame, frame_text
 from eventplane.names import CANARY_ALARM, CANARY_CLIENT
 from eventplane.sender import Sender
 from eventplane.sending import stamp_sender
+from eventplane_mqtt.probe import ConnectionEndedError
 from lambdas.canary import handler
 from lambdas.canary.handler import Canary, Report
-from lambdas.canary.mqtt import CanaryPublishError, DataEndpoint, MqttPublisher, data_endpoint
 from lambdas.canary.queues import Queues
 from lambdas.common import system
 from lambdas.common.metrics import metrics
-from tests.fakes.client import ScriptedClient
 from tests.fakes.faults import FailingClient
 from tests.unit.lambdas.support import NOW_MS, Cloud, LambdaContext, deploy, event, figures, message
 
 PREFIX = "eventplane-dev-"
 OWN = Sender(CANARY_CLIENT)
-
-
-@dataclass
-class Gateway:
-    """What a server was asked: the request line and headers, and the MQTT packets with the type of each.
-
-    `answers` has what it answers to a packet of a type, in frames; without one it closes the connection.
-    """
-
-    address: tuple[str, int] = ("", 0)
-    status: str = "101 Switching Protocols"
-    answers: dict[int, bytes] = field(
-        default_factory=lambda: {1: b"\x20\x02\x00\x00", 3: b"\x40\x02\x00\x01", 14: b""}
-    )
-    request: str = ""
-    packets: list[bytes] = field(default_factory=list)
-
-
-@pytest.fixture
-def gateway() -> Iterator[Gateway]:
-    """Serves one connection."""
-    listener = socket.create_server(("127.0.0.1", 0))
-    it = Gateway(address=listener.getsockname()[:2])
-    thread = threading.Thread(target=_serve, args=(listener, it))
-    thread.start()
-    yield it
-    listener.close()
-    thread.join(timeout=5)
-
-
-def _serve(listener: socket.socket, gateway: Gateway) -> None:
-    listener.settimeout(5)
-    try:
-        connection, _ = listener.accept()
-    except OSError:
-        return  # no connection
-    with connection, connection.makefile("rb") as stream:
-        connection.settimeout(5)
-        lines = iter(stream.readline, b"\r\n")
-        gateway.request = b"".join(lines).decode()
-        key = next(
-            line.split(": ")[1]
-            for line in gateway.request.splitlines()
-            if line.startswith("Sec-WebSocket-Key")
-        )
-        digest = hashlib.sha1(f"{key}258EAFA5-E914-47DA-95CA-C5AB0DC85B11".encode()).digest()  # noqa: S324 - as RFC 6455 has it
-        accept = base64.b64encode(digest).decode()
-        connection.sendall(f"HTTP/1.1 {gateway.status}\r\nSec-WebSocket-Accept: {accept}\r\n\r\n".encode())
-        for packet in _messages(stream.read):
-            gateway.packets.append(packet)
-            answer = gateway.answers.get(packet[0] >> 4)
-            if answer is None:
-                connection.sendall(b"\x88\x02\x03\xf0")
-                return
-            # Each byte in a frame of its own: a stream has no borders.
-            connection.sendall(b"".join(b"\x82\x01" + bytes([each]) for each in answer))
-
-
-def _messages(read: Callable[[int], bytes]) -> Iterator[bytes]:
-    while head := read(2):
-        size = head[1] & 0x7F
-        if size == 126:
-            (size,) = struct.unpack("!H", read(2))
-        mask = read(4)
-        yield bytes(each ^ mask[at % 4] for at, each in enumerate(read(size)))
-
-
-HOST = "a1-ats.iot.eu-central-1.amazonaws.com"
-
-
-def publisher(gateway: Gateway, token: str | None = "token/+=") -> MqttPublisher:  # noqa: S107 - no secret
-    endpoint = DataEndpoint(host=HOST, address=gateway.address, is_tls=False)
-    return MqttPublisher(
-        endpoint=lambda: endpoint,
-        credentials=Credentials("AKIDEXAMPLE", "secret", token),
-        region="eu-central-1",
-        client_id=CANARY_CLIENT,
-        timeout_s=5,
-        random_bytes=urandom,
-    )
-
-
-def test_a_publish_has_a_client_id_and_is_acknowledged(gateway: Gateway) -> None:
-    payload = b"x" * 300  # longer than one digit of a remaining length, and than a frame's short length
-    publisher(gateway).publish("$aws/rules/urgent/devices/canary/outbox", payload)
-    connect, publish = gateway.packets[:2]
-    assert connect[2:] == b"\x00\x04MQTT\x04\x02\x00\x3c\x00\x07+canary"
-    topic = b"$aws/rules/urgent/devices/canary/outbox"
-    body = len(topic).to_bytes(2, "big") + topic + b"\x00\x01" + payload
-    assert publish == b"\x32" + bytes([len(body) % 128 | 0x80, len(body) // 128]) + body
-
-
-@pytest.mark.parametrize("token", ["token/+=", None])
-def test_the_session_token_is_not_signed(gateway: Gateway, token: str | None) -> None:
-    publisher(gateway, token).publish("topic", b"{}")
-    line, *headers = gateway.request.splitlines()
-    query = urlsplit(line.split(" ")[1]).query
-    assert f"Host: {HOST}" in headers
-    assert query.endswith("&X-Amz-Security-Token=token%2F%2B%3D") is (token is not None)
-    assert ("Security-Token" in gateway.request) is (token is not None)
-    assert "X-Amz-Signature" in query.partition("&X-Amz-Security-Token")[0]
-    found = parse_qs(query)
-    assert found["X-Amz-Credential"][0].endswith("/eu-central-1/iotdevicegateway/aws4_request")
-    assert found["X-Amz-SignedHeaders"] == ["host"]
-
-
-@pytest.mark.parametrize(
-    ("refusal", "step", "detail"),
-    [
-        ({"status": "403 Forbidden"}, "upgrade", "403 Forbidden"),
-        ({"answers": {1: b"\x20\x02\x00\x05"}}, "mqtt_connect", "20020005"),
-        ({"answers": {}}, "mqtt_connect", "was closed"),
-        ({"answers": {1: b"\x20\x02\x00\x00"}}, "publish", "was closed"),
-    ],
-)
-def test_a_refusal_names_the_step(gateway: Gateway, refusal: dict[str, Any], step: str, detail: str) -> None:
-    for name, value in refusal.items():
-        setattr(gateway, name, value)
-    with pytest.raises(CanaryPublishError, match=detail) as caught:
-        publisher(gateway).publish("topic", b"{}")
-    assert caught.value.step == step
-
-
-def test_an_endpoint_without_a_listener_is_a_failed_step() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        address = free.getsockname()[:2]
-    with pytest.raises(CanaryPublishError) as caught:
-        publisher(Gateway(address=address)).publish("topic", b"{}")
-    assert caught.value.step == "connect"
-
-
-def iot(host: str) -> Any:
-    """AWS IoT's control plane, of an account whose endpoint is at `host`."""
-    hosts = {"iot:Data-ATS": host}
-    script = Mock(describe_endpoint=lambda **asked: {"endpointAddress": hosts[asked["endpointType"]]})
-    return ScriptedClient("iot", script)
-
-
-def test_the_endpoint_is_the_accounts_over_tls_unless_another_is_set() -> None:
-    aws = data_endpoint(iot(HOST), "https://data-ats.iot.eu-central-1.amazonaws.com")
-    assert (aws.host, aws.address, aws.is_tls) == (HOST, (HOST, 443), True)
-    emulated = data_endpoint(iot("a1-ats.iot.us-east-1.localhost:4566"), "http://127.0.0.1:4566")
-    assert (emulated.address, emulated.is_tls) == (("127.0.0.1", 4566), False)
-
-
-def test_an_unknown_endpoint_is_a_failed_step() -> None:
-    with pytest.raises(CanaryPublishError, match="ServiceUnavailable") as caught:
-        data_endpoint(
-            FailingClient(iot(HOST), code="ServiceUnavailable"),
-            "https://data-ats.iot.eu-central-1.amazonaws.com",
-        )
-    assert caught.value.step == "endpoint"
 
 
 def written() -> dict[str, list[float]]:
@@ -207,9 +46,9 @@ class Inbox:
     def put(self, body: str) -> None:
         self.cloud.sqs.send_message(QueueUrl=self.url, MessageBody=body)
 
-    def deliver(self, payload: bytes) -> None:
-        """What IoT Core and the router do with a publish, in a second."""
-        self.cloud.clock.advance(1)
+    def deliver(self, payload: bytes, after_s: float = 1) -> None:
+        """What IoT Core and the router do with a publish."""
+        self.cloud.clock.advance(after_s)
         self.put(stamp_sender(parse_event(payload), OWN).json)
 
     def lose(self, payload: bytes) -> None:
@@ -221,6 +60,7 @@ class Inbox:
             publish=publish,
             sqs=self.cloud.sqs,
             inbox_url=self.url,
+            late_ms=10_000,
             clock=self.cloud.clock,
             random_bytes=urandom,
         )
@@ -244,20 +84,26 @@ class TestAlarm:
     def test_an_alarm_that_arrives_is_measured_and_removed(self, inbox: Inbox) -> None:
         report = inbox.send(inbox.deliver, 60_000)
         assert (report.problem, report.delay_ms, report.late) == (None, 1_000, 0)
-        assert list(written().values()) == [[1_000]]
+        assert written() == {"CanaryDelay": [1_000], "CanaryMissed": [0]}
+
+    @pytest.mark.parametrize(("after_s", "missed"), [(10, 0), (10.001, 1)])
+    def test_an_alarm_that_is_late_is_missed(self, inbox: Inbox, after_s: float, missed: int) -> None:
+        inbox.send(partial(inbox.deliver, after_s=after_s), 60_000)
+        assert written()["CanaryMissed"] == [missed]
 
     @pytest.mark.lost_answers
     def test_a_late_alarm_is_measured_once_by_the_next_invocation(self, inbox: Inbox) -> None:
         for _ in range(2):
             inbox.put(inbox.earlier())
         assert inbox.send(inbox.deliver, 60_000).late == 1
-        assert [len(each) for each in written().values()] == [2]
+        assert (len(written()["CanaryDelay"]), written()["CanaryMissed"]) == (2, [0])
 
     def test_a_refused_publish_is_reported_and_a_late_alarm_still_measured(self, inbox: Inbox) -> None:
         inbox.put(inbox.earlier())
-        report = inbox.send(Mock(side_effect=CanaryPublishError("upgrade", "403 Forbidden")), 60_000)
-        assert "403 Forbidden" in (report.problem or "")
-        assert (report.delay_ms, report.late, len(written())) == (None, 1, 1)
+        report = inbox.send(Mock(side_effect=ConnectionEndedError(CANARY_CLIENT, "not authorized")), 60_000)
+        assert "not authorized" in (report.problem or "")
+        assert (report.delay_ms, report.late, len(written()["CanaryDelay"])) == (None, 1, 1)
+        assert written()["CanaryMissed"] == [1]
 
     @pytest.mark.parametrize("kind", ["another sender", "without time", "another type", "no event"])
     def test_foreign_messages_are_removed_and_not_measured(self, inbox: Inbox, kind: str) -> None:
@@ -268,7 +114,8 @@ class TestAlarm:
         }
         inbox.put(bodies.get(kind, kind))
         report = inbox.send(inbox.lose)
-        assert (report.problem, report.delay_ms, report.late, written()) == (None, None, 0, {})
+        assert (report.problem, report.delay_ms, report.late) == (None, None, 0)
+        assert written() == {"CanaryMissed": [1]}
 
     @pytest.mark.parametrize(
         ("client_id", "outcomes"),
@@ -285,7 +132,7 @@ class TestAlarm:
     ) -> None:
         sent: list[bytes] = []
         Inbox(cloud).send(sent.append)
-        frame = IngestFrame(sent[0], "devices/canary/outbox", client_id, "AROA:canary", NOW_MS)
+        frame = IngestFrame(sent[0], f"devices/{client_id}/outbox", client_id, "a" * 64, NOW_MS)
         assert cloud.route(message("m1", frame_text(frame))) == frozenset()
         assert sorted((row[1:] for row in cloud.outcomes()), key=str, reverse=True) == sorted(
             outcomes, key=str, reverse=True
@@ -348,27 +195,45 @@ class TestQueues:
 
 @pytest.mark.lost_answers
 class TestFunction:
+    SECRET = "eventplane-dev-canary-identity"
+
     @pytest.fixture(autouse=True)
     def deployed(self, cloud: Cloud, inbox: Inbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        settings = CanarySettings(ingest_topic="topic", inbox_queue=inbox.url, queue_prefix=PREFIX)
+        settings = CanarySettings(
+            ingest_rule="rule",
+            device_policy="device",
+            identity_secret=self.SECRET,
+            inbox_queue=inbox.url,
+            queue_prefix=PREFIX,
+            late_ms=1,
+        )
         deploy(monkeypatch, tmp_path, None, {})
-        for name, value in {**settings.variables(), "AWS_REGION": "us-east-1"}.items():
+        for name, value in settings.variables().items():
             monkeypatch.setenv(name, value)
-        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-            monkeypatch.setenv(name, "testing")
         monkeypatch.setattr(handler, "services", handler.wire)
+        monkeypatch.setattr(handler, "gettempdir", lambda: str(tmp_path))
+        cloud.aws.secrets.create_secret(Name=self.SECRET, SecretString="random")
+        cloud.aws.iot.create_policy(policyName="device", policyDocument="{}")
 
     def test_it_checks_the_queues(self, capsys: pytest.CaptureFixture[str]) -> None:
         found = handler.handle({"do": "queues"}, LambdaContext())
         assert found == {"dead_letters": {}, "backlog_s": {}}
         assert figures(capsys.readouterr().out)["DeadLetters"] == 0
 
-    def test_it_publishes_under_its_client_id(self, cloud: Cloud, gateway: Gateway) -> None:
-        host, port = gateway.address
-        cloud.aws.others["iot-data"] = Mock()
-        cloud.aws.others["iot-data"].meta.endpoint_url = f"http://{host}:{port}"
-        cloud.aws.others["iot"] = iot(f"{host}:{port}")
-        answer: dict[str, Any] = handler.handle({"do": "alarm"}, LambdaContext(remaining_ms=0))
-        assert (answer["problem"], answer["delay_ms"]) == (None, None)
-        assert b"+canary" in gateway.packets[0]
-        assert json.loads(gateway.packets[1].split(b"\x00\x01", 1)[1])["id"] == answer["id"]
+    def test_it_keeps_its_certificate(self, cloud: Cloud, tmp_path: Path) -> None:
+        """That it is let in is shown over the emulated cloud (tests/integration/test_monitoring.py)."""
+        iot, secrets = cloud.aws.iot, cloud.aws.secrets
+        seen = []
+        for replaces in (False, False, True):
+            if replaces:
+                secrets.put_secret_value(SecretId=self.SECRET, SecretString="another, please")
+            report: dict[str, Any] = handler.handle({"do": "alarm"}, LambdaContext(remaining_ms=0))
+            assert f"no connection as '{CANARY_CLIENT}'" in report["problem"]
+            (principal,) = iot.list_thing_principals(thingName=CANARY_CLIENT)["principals"]
+            (policy,) = iot.list_attached_policies(target=principal)["policies"]
+            assert policy["policyName"] == "device"
+            seen.append(principal)
+            assert (tmp_path / "canary.pem").stat().st_mode & 0o777 == 0o600
+            stored = secrets.get_secret_value(SecretId=self.SECRET)["SecretString"]
+            assert (tmp_path / "canary.pem").read_text() == stored
+        assert seen[0] == seen[1] != seen[2]

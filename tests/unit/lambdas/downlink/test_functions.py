@@ -157,6 +157,7 @@ def test_an_event_for_all_reaches_every_device_in_service_in_pages(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("lambdas.downlink.devices._READ", 4)
+    monkeypatch.setattr("lambdas.downlink.devices._FEW", 1)
     things = [f"home-{number}" for number in range(1, 11)]
     world.make(*things[2:])
     world.make("gone", is_gone=True)

@@ -256,5 +256,7 @@ def test_the_handlers_record_judge_and_reconcile(world: World, deployed: pytest.
     world.record(*ups("home-2"))
     world.clock.now_ms += HOUR
     answer = reconciler.handle({"buckets": list(range(BUCKETS)), "overdue_ms": 60_000}, LambdaContext())
-    assert answer == {"devices": 1, "sent": 1, "is_complete": True}
+    assert (
+        answer.items() >= {"devices": 1, "sent": 1, "is_complete": True, "Connected": 1, "Quiet": 1}.items()
+    )
     assert world.words() == ["connected"]

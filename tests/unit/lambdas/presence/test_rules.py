@@ -14,8 +14,8 @@ import pytest
 
 from eventplane.device_reports import HEARTBEAT, MANIFEST, forwarder_source
 from eventplane.envelope import write_event
-from eventplane.names import NOTICE, SUSPECTED
-from eventplane.presence import DeviceState, Heartbeat, Level, Line, QuietReason, Sighting
+from eventplane.names import NOTICE, NOTICE_OF_MANY, SUSPECTED
+from eventplane.presence import DeviceState, Heartbeat, Held, Level, Line, QuietReason, Sighting
 from eventplane.traffic import Traffic, traffic_text
 from lambdas.presence.recorder import (
     MAX_INTERVAL_S,
@@ -24,7 +24,7 @@ from lambdas.presence.recorder import (
     read_heartbeat,
     read_presence,
 )
-from lambdas.presence.reports import OVER, TEXT_BY_REASON, TEXTS
+from lambdas.presence.reports import OVER, TEXT_BY_REASON, TEXTS, notice_of_many
 from lambdas.presence.watch import CAUSES, LOST
 from tests.plane import shipped_contract
 from tests.rule_failure import rule_failure
@@ -137,7 +137,7 @@ def test_a_notice_has_the_remedy_for_the_cause(home: Home, cause: str, reason: s
 
 
 def test_every_reason_has_a_text() -> None:
-    assert TEXT_BY_REASON.keys() == {LOST, OVER, *CAUSES.values(), *QuietReason}
+    assert TEXT_BY_REASON.keys() == {LOST, OVER, *CAUSES.values(), *QuietReason, "many", "many_over"}
 
 
 def test_a_connected_device_without_heartbeats_is_quiet_until_the_next(home: Home) -> None:
@@ -235,12 +235,13 @@ def test_all_events_are_declared_and_valid_by_their_schemas(home: Home) -> None:
     home.observe(sent(48))
     home.judge(START + 5 * HOUR)
     contract = shipped_contract()
-    for event in home.events:
+    many = notice_of_many(OVER, [replace(home.state, held=Held(OVER, "home-1.7", START))], START)
+    for event in (*home.events, json.loads(many)):
         assert contract.participants["presence-monitor"].may_send(event["type"])
         (schema,) = contract.event_types[event["type"]].schemas.values()
         jsonschema.Draft202012Validator(schema).validate(event["data"])
     # The keeper of certificates reports suspicions in its name.
-    assert {*(each["type"] for each in home.events), SUSPECTED} == set(
+    assert {*(each["type"] for each in home.events), SUSPECTED, NOTICE_OF_MANY} == set(
         contract.participants["presence-monitor"].sends or ()
     )
 

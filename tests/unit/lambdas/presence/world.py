@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from os import urandom
 from typing import Any
 
@@ -13,13 +14,15 @@ import pytest
 from eventplane.device_reports import HEARTBEAT, forwarder_source
 from eventplane.envelope import write_event
 from eventplane.function_settings import PresenceJudgeSettings, PresenceLimits
-from eventplane.presence import INDEX, INDEX_KEYS, PRESENCE, DeviceState, Heartbeat, Line, Sighting
+from eventplane.presence import INDEXES, PRESENCE, DeviceState, Heartbeat, Line, Sighting
 from eventplane.records import Records
 from eventplane.traffic import Quota, Traffic
 from eventplane_aws.tables import DynamoDbTables
+from lambdas.common.metrics import metrics
 from lambdas.common.queue import Invocation, QueueMessage
 from lambdas.common.sqs import SqsSender
 from lambdas.presence import parts
+from lambdas.presence.fleet_watch import FleetWatch
 from lambdas.presence.judge import Judge
 from lambdas.presence.parts import Parts
 from lambdas.presence.reconciler import Reconciler
@@ -152,10 +155,11 @@ class World:
 
     def parts(self, dynamodb: Any = None, sqs: Any = None) -> Parts:
         """The functions' parts; `dynamodb` and `sqs`, which sends reports, stand for AWS where it fails."""
-        wired = parts.wired(self.settings)
+        wired = parts.parts_of(
+            self.settings, self.sqs, DynamoDbTables(dynamodb or self.dynamodb, urandom), self.clock
+        )
         return replace(
             wired,
-            table=PresenceTable(records_of(dynamodb)) if dynamodb else wired.table,
             sender=SqsSender(sqs) if sqs else wired.sender,
             timers=TimerQueue(SqsSender(self.timer_sqs), self.timers),
         )
@@ -184,6 +188,14 @@ class World:
         """Reconcile at a moment everything that is due by then."""
         self.clock.now_ms = self.clock() if now_ms is None else now_ms
         return self.reconciler(**clients).reconcile(buckets, 0, lambda: 60_000)
+
+    def look(self, now_ms: int | None = None, left_ms: int = 55_000, **clients: Any) -> dict[str, float]:
+        """Look at the fleet at a moment; the figures that are written."""
+        self.clock.now_ms = self.clock() if now_ms is None else now_ms
+        FleetWatch(self.parts(**clients), LIMITS, self.outbox).look(lambda: left_ms)
+        written = {name: each["Value"][-1] for name, each in metrics.provider.metric_set.items()}
+        metrics.clear_metrics()
+        return written
 
     def fire(self, until_ms: int | None = None, **clients: Any) -> int:
         """Let time pass and timers fire, each at its moment; how many have fired.
@@ -233,7 +245,7 @@ class World:
 
 def create_presence_table(dynamodb: Any) -> None:
     """As the stacks make it."""
-    create_table(dynamodb, TABLE, "device", numbers=INDEX_KEYS, global_indexes={INDEX: INDEX_KEYS})
+    create_table(dynamodb, TABLE, "device", numbers=chain(*INDEXES.values()), global_indexes=INDEXES)
 
 
 def records_of(dynamodb: Any) -> Records[DeviceState]:

@@ -1,0 +1,115 @@
+"""Looks at the fleet once a minute: counts it, and sends the notices that an outage holds back as one."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Final
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from eventplane.envelope import parse_event
+from eventplane.function_settings import PresenceLimits
+from eventplane.presence import DeviceState, Standing
+from eventplane.sqs_binding import to_message
+from lambdas.common.aws import WORST_CALL_MS
+from lambdas.common.log import logger
+from lambdas.common.metrics import Gauge, measure
+from lambdas.common.sqs import send_all
+from lambdas.presence.parts import Parts
+from lambdas.presence.reports import notice_of_many
+from lambdas.presence.table import PAGE
+
+MOST_NAMED: Final = 500
+"""Devices in one notice. Ours: with the longest names they are 150 KB, and their writes take seconds."""
+
+NOTICE_MS: Final = 20_000
+"""No notice is begun with less time left, milliseconds: who is not noted as told is told again."""
+
+_COUNT_MS: Final = 2 * WORST_CALL_MS
+"""Nothing is counted with less time left, milliseconds."""
+
+_TRIES: Final = 3
+
+
+class FleetWatch:
+    """Counts the devices of `parts`, and sends notices that were held back to the queue at `outbox_url`."""
+
+    def __init__(self, parts: Parts, limits: PresenceLimits, outbox_url: str) -> None:
+        self._parts = parts
+        self._limits = limits
+        self._outbox_url = outbox_url
+
+    def look(self, remaining_ms: Callable[[], int]) -> dict[str, int]:
+        """Send what is held back, count, and return both. What fails is logged, and left to the next look."""
+        found: dict[str, int] = {}
+        try:
+            found["named"] = self._send_held(remaining_ms)
+            found |= self._count(lambda: remaining_ms() >= _COUNT_MS)
+        except (TimeoutError, ClientError, BotoCoreError):
+            logger.exception("the fleet was not looked at to the end", found=found)
+        return found
+
+    def _count(self, has_time: Callable[[], bool]) -> dict[str, int]:
+        population, now_ms = self._parts.population, self._parts.clock()
+        census = population.census(now_ms, has_time)
+        settled_ms = round(1_000 * self._limits.disconnected_after_s)
+        found = {
+            Gauge.CONNECTED: census[Standing.CONNECTED],
+            # Of whom carers are told as of one of many is most likely lost.
+            Gauge.LOST: census[Standing.LOST] + census[Standing.HELD] + census[Standing.LISTED],
+            Gauge.QUIET: census[Standing.QUIET],
+            # Connections that are made anew at once are no outage.
+            Gauge.OUTAGE: population.outage(now_ms, has_time, settled_ms),
+        }
+        for gauge, number in found.items():
+            measure(gauge, number)
+        return {str(gauge): number for gauge, number in found.items()}
+
+    def _send_held(self, remaining_ms: Callable[[], int]) -> int:
+        """Send all that is held once the longest was held long enough; return how many devices were named.
+
+        What is sent is noted afterwards: a device may be named twice, and none is left out.
+        """
+        has_time: Callable[[], bool] = lambda: remaining_ms() >= NOTICE_MS  # noqa: E731
+        now_ms = self._parts.clock()
+        found = [
+            state
+            for page in self._parts.population.pages(Standing.HELD, 0, now_ms, has_time)
+            for at in range(0, len(page), PAGE)
+            for state in self._parts.table.read(page[at : at + PAGE]).values()
+        ]
+        by_phase: defaultdict[str, list[DeviceState]] = defaultdict(list)
+        for state in found:
+            if state.held:
+                by_phase[state.held.phase].append(state)
+        first_ms = min((each.held.at_ms for each in found if each.held), default=now_ms)
+        if not by_phase or first_ms > now_ms - 1_000 * self._limits.outage.held_s:
+            return 0
+        named = 0
+        for phase, states in by_phase.items():
+            for at in range(0, len(states), MOST_NAMED):
+                if has_time():
+                    named += self._send(phase, states[at : at + MOST_NAMED], now_ms)
+        logger.warning("notices were sent as one", devices=named, phases=sorted(by_phase))
+        return named
+
+    def _send(self, phase: str, states: Sequence[DeviceState], now_ms: int) -> int:
+        message = to_message(parse_event(notice_of_many(phase, states, now_ms)))
+        if send_all(self._parts.sender, self._outbox_url, [message]) != [True]:
+            return 0
+        for each in states:
+            self._note(each)
+        return len(states)
+
+    def _note(self, told: DeviceState) -> None:
+        """Write that carers were told, unless something else is held by now."""
+        current = told
+        for _ in range(_TRIES):
+            if current.held != told.held:
+                return
+            state = replace(current, held=None, listed=told.held.incident if told.held else "")
+            if self._parts.table.write(state, current.due_ms):
+                return
+            current = self._parts.table.read([told.device]).get(told.device, current)

@@ -1,0 +1,62 @@
+"""The fleet as a population: how many devices are connected, lost or quiet, and whether many went at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from eventplane.presence import BUCKETS, OutageLimits, Standing
+from lambdas.presence.table import PresenceTable
+
+HasTime = Callable[[], bool]
+
+
+class Population:
+    """Counts the devices in `table`. Whatever counts raises TimeoutError when it has no time left."""
+
+    def __init__(self, table: PresenceTable, limits: OutageLimits) -> None:
+        self._table = table
+        self._limits = limits
+
+    def census(self, now_ms: int, has_time: HasTime) -> dict[Standing, int]:
+        """Return how many devices have each standing."""
+        return {each: sum(map(len, self.pages(each, 0, now_ms, has_time))) for each in Standing}
+
+    def outage(self, now_ms: int, has_time: HasTime, settled_ms: int = 0) -> int:
+        """Return how many devices went lately, or are left of an outage, if they are one; else 0.
+
+        Those that lost their connections in the last `settled_ms` are not counted.
+        """
+        lately_ms = now_ms - 1_000 * self._limits.within_s
+        went = sum(
+            len(page)
+            for each, since_ms, until_ms in (
+                (Standing.LOST, lately_ms, now_ms - settled_ms),
+                (Standing.QUIET, lately_ms, now_ms),
+                (Standing.HELD, lately_ms, now_ms),
+                (Standing.LISTED, 0, now_ms),
+            )
+            for page in self.pages(each, since_ms, until_ms, has_time)
+        )
+        if went < self._limits.least:
+            return 0
+        # Of a large fleet only as much is counted as is needed to see that they are few.
+        left = went / self._limits.share
+        for each in Standing:
+            for page in self.pages(each, 0, now_ms, has_time):
+                left -= len(page)
+                if left < 0:
+                    return 0
+        return went
+
+    def pages(
+        self, standing: Standing, since_ms: int, until_ms: int, has_time: HasTime
+    ) -> Iterator[list[str]]:
+        """Yield the devices with this `standing` since between two times, Unix ms, a page at a time."""
+        for bucket in range(BUCKETS):
+            pages = self._table.standing(standing, bucket, since_ms, until_ms)
+            while True:
+                if not has_time():
+                    raise TimeoutError("the fleet was not counted in time")
+                if (page := next(pages, None)) is None:
+                    break
+                yield page

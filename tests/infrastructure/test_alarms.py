@@ -1,0 +1,112 @@
+"""What each alarm does by CloudWatch's rules: without data, with a gap, with one value."""
+
+from __future__ import annotations
+
+from itertools import count, takewhile
+
+import pytest
+
+from tests.infrastructure.alarm_model import DAY_S, AlarmModel
+from tests.infrastructure.templates import Resource, Templates
+from tests.infrastructure.test_monitoring import plane_alarms
+
+HOUR_S = 3_600
+START_S = 20_000 * DAY_S
+SILENT = {
+    "local": set[str](),
+    "dev": {"canary", "dead-letters", "audit-missing", "compaction-missing"},
+    "prod": {"canary", "dead-letters", "audit-missing", "compaction-missing"},
+}
+"""The alarms that no data raises, besides those on calls; docs/reference/alarms.md names them as well."""
+
+
+def model(templates: Templates, name: str) -> AlarmModel:
+    (alarm,) = (each for each in plane_alarms(templates) if each.name == name)
+    return AlarmModel.of(alarm)
+
+
+def raised_s(alarm: AlarmModel, data: dict[float, float], from_s: float, until_s: float) -> float | None:
+    """When it is in ALARM first, between two times."""
+    looks = takewhile(lambda at: at <= until_s, count(from_s, alarm.every_s))
+    return next((at for at in looks if alarm.is_on(data, at)), None)
+
+
+@pytest.mark.parametrize(
+    ("points", "missing", "is_on"),
+    [
+        # From the guide's table: newest last, X breaches, - is missing; the alarm asks for 3 of 3.
+        ("0-X-X", "breaching", False),
+        ("00X-X", "breaching", False),
+        ("-----", "breaching", True),
+        ("-----", "notBreaching", False),
+        ("0XXX-", "notBreaching", True),
+        ("--XX-", "breaching", True),
+        ("--XX-", "notBreaching", False),
+        # More periods than asked: the old value hides that the last two are missing.
+        ("0-0--", "breaching", False),
+    ],
+)
+def test_the_model_decides_as_the_guide_does(points: str, missing: str, is_on: bool) -> None:
+    properties = {
+        "Period": 60, "EvaluationPeriods": 3, "Threshold": 0, "Statistic": "Maximum",
+        "ComparisonOperator": "GreaterThanThreshold", "TreatMissingData": missing,
+    }  # fmt: skip
+    alarm = AlarmModel.of(Resource("", "", "", properties, {}))
+    data = {60.0 * at: float(each == "X") for at, each in enumerate(points) if each != "-"}
+    assert alarm.is_on(data, 60 * len(points)) is is_on
+
+
+def test_every_alarm_says_what_missing_data_means(templates: Templates) -> None:
+    for each in plane_alarms(templates):
+        alarm, name = AlarmModel.of(each), each.name
+        is_least = each.find("ComparisonOperator") == "LessThanThreshold"
+        well = alarm.threshold
+        bad = alarm.threshold + (-1 if is_least else 1)
+        is_silent = name in SILENT[templates.environment.name] or name.endswith("-calls")
+        gap_s = START_S + 3 * alarm.window_s
+        regular = {START_S + at: well for at in range(30, 3 * alarm.window_s, alarm.period_s)}
+        # It is noticed as soon as the periods that the alarm asks for are empty, and not before.
+        soon_s = gap_s + alarm.window_s + alarm.period_s
+        late_s = gap_s + 5 * alarm.window_s
+
+        assert alarm.is_on({}, START_S) is is_silent, f"{name} without data"
+        raised = raised_s(alarm, regular, START_S + alarm.window_s, soon_s)
+        assert (raised is not None) is is_silent, f"{name} with a gap"
+        assert raised is None or raised >= gap_s + alarm.window_s - alarm.period_s, name
+        assert alarm.is_on(regular, late_s) is is_silent, f"{name} long after"
+        if not is_silent:
+            raised = raised_s(alarm, {gap_s: bad}, gap_s, late_s)
+            assert (raised is not None) is (alarm.periods == 1), f"{name} with one value"
+            assert not alarm.is_on({gap_s: bad}, late_s), f"{name} after one value"
+
+
+@pytest.mark.parametrize("job", ["audit", "compaction"])
+def test_a_nightly_job_that_is_dead_is_ticketed_within_26_hours_and_a_late_one_is_not(
+    released: Templates, job: str
+) -> None:
+    alarm = model(released, f"{job}-missing")
+    # Each night it ends at another time.
+    ended = [START_S + day * DAY_S + 2 * HOUR_S + 60 * minute for day, minute in enumerate((31, 59, 5, 119))]
+    data = dict.fromkeys(map(float, ended), 0.0)
+    dead_s = raised_s(alarm, data, ended[0] + HOUR_S, ended[-1] + 2 * DAY_S)
+    assert dead_s is not None
+    assert 24 * HOUR_S < dead_s - ended[-1] <= 26 * HOUR_S
+
+
+@pytest.mark.parametrize("name", ["audit-findings", "audit-incomplete", "compaction-failed"])
+def test_a_bad_result_is_ticketed_at_once_whatever_the_night_before_was(
+    released: Templates, name: str
+) -> None:
+    alarm, now_s = model(released, name), START_S + 5 * DAY_S
+    data = {float(now_s - DAY_S): 0.0, float(now_s): 2.0}
+    raised = raised_s(alarm, data, now_s, now_s + HOUR_S)
+    assert raised is not None
+    assert raised - now_s <= 120
+
+
+def test_a_canary_that_is_not_called_pages_within_minutes(prod: Templates) -> None:
+    alarm = model(prod, "canary")
+    data = {START_S + 60.0 * minute: 0.0 for minute in range(60)}
+    raised = raised_s(alarm, data, START_S + HOUR_S / 2, START_S + 2 * HOUR_S)
+    assert raised is not None
+    assert raised - max(data) <= 4 * 60
