@@ -50,6 +50,7 @@ NOUNS: Final[dict[str, tuple[str, str]]] = {
         "operations.replay_command",
         "send again the events that an audit reports lost, or a past window",
     ),
+    "restore": ("operations.restore_command", "bring back what a table lost, as it was at a moment"),
     "send": ("operations.send_command", "send an event as one of the participants"),
     "smoke": ("operations.smoke.command", "prove a deployed environment, with a throw-away device"),
     "subscriptions": (

@@ -72,6 +72,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "new event-type": ("com.example.laundry.done.v1", "--sender", "carers"),
     "new participant": ("laundry-service", "--kind", "cloud-service"),
     "replay": ("--date", "2026-03-01"),
+    "restore": ("fleet", "--at", "2026-03-01T08:30:00Z"),
     "send": (FILE, "--as", "carers"),
     "smoke": (),
     "subscriptions delete": ("carers", "news"),
