@@ -56,8 +56,8 @@ class RestoreTimeError(EventPlaneError):
     table: str
     at: str
     message = (
-        "{table} cannot be restored as it was at {at}; name a moment of the last 35 days, five minutes ago at "
-        "the latest: aws dynamodb describe-continuous-backups --table-name {table}"
+        "{table} cannot be restored as it was at {at}; name a moment of the last 35 days, five minutes ago "
+        "at the latest: aws dynamodb describe-continuous-backups --table-name {table}"
     )
 
 
