@@ -22,6 +22,8 @@ _RUNS: Final = ("audit", "cloud", "cost")
 EVENTS_PER_S: Final[float] = _DOCUMENT["device"]["events_per_s"]
 GATHERED: Final[int] = _DOCUMENT["device"]["gathered"]
 REPORTS_PER_S: Final[float] = _DOCUMENT["device"]["reports_per_s"]
+PRESENCE_USD: Final[float] = _DOCUMENT["device"]["presence_usd"]
+"""A month of one device's presence."""
 PRODUCTION: Final[dict[str, int]] = _DOCUMENT["production"]
 LOCAL: Final[dict[str, int]] = _DOCUMENT["local"]
 QUOTAS: Final[dict[str, dict[str, Any]]] = _DOCUMENT["quota"]
@@ -166,6 +168,7 @@ def fleet(measured: Measured, devices: int) -> Fleet:
     archive = _archive(measured, devices * DEVICE_EVENTS_PER_S, rate)
     events = devices * DEVICE_EVENTS_PER_S * MONTH_S
     usd = events / 1e6 * measured["trickle_total"] + dollars({"iot_minute": devices * MONTH_S / 60})
+    usd += devices * PRESENCE_USD
     return Fleet(rate, routers, archive, usd + measured["idle_prod"] + archive.usd)
 
 
