@@ -9,7 +9,7 @@ from aws_cdk import RemovalPolicy
 from aws_cdk import aws_logs as logs
 
 from eventplane.errors import EventPlaneError
-from eventplane.presence import BUCKETS
+from eventplane.presence import BUCKETS, OutageLimits
 from eventplane.traffic import Quota
 from stacks.environment import Environment
 from stacks.settings import (
@@ -113,6 +113,8 @@ ENVIRONMENTS: Final = {
                 disconnected_after_s=5,
                 connected_after_s=2,
                 quota=Quota(window_s=60, frames=600, events=100_000, bytes=15_000_000),
+                # Tests end homes by the dozen, and no schedule sends what an outage holds back.
+                outage=OutageLimits(least=1_000),
                 is_active=False,
                 recorder=FunctionSize(memory_mib=512, timeout_s=30, batch_size=10, max_concurrency=2),
             ),

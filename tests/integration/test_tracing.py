@@ -37,7 +37,7 @@ ROUTERS = "eventplane-local-router-"
 def receiver(plane: Plane) -> Iterator[Receiver]:
     """A collector that the routers on the way tell of everything."""
     functions = plane.cloud.client("lambda")
-    names = [f"{ROUTERS}{each}" for each in ("device", "device-urgent", "alarm-centre")]
+    names = [f"{ROUTERS}{each}" for each in ("device", "device-urgent", "services")]
     before = {
         name: functions.get_function_configuration(FunctionName=name)["Environment"]["Variables"]
         for name in names
