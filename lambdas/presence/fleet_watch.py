@@ -18,7 +18,7 @@ from lambdas.common.log import logger
 from lambdas.common.metrics import Gauge, measure
 from lambdas.common.sqs import send_all
 from lambdas.presence.parts import Parts
-from lambdas.presence.reports import notice_of_many
+from lambdas.presence.reports import OPENED, OVER, notice_of_many
 from lambdas.presence.table import PAGE
 
 MOST_NAMED: Final = 500
@@ -104,12 +104,20 @@ class FleetWatch:
         return len(states)
 
     def _note(self, told: DeviceState) -> None:
-        """Write that carers were told, unless something else is held by now."""
-        current = told
+        """Write that carers were told, unless something else is held by now.
+
+        An incident that ended meanwhile ended as one that they had not been told of.
+        """
+        current, notice = told, told.held
         for _ in range(_TRIES):
-            if current.held != told.held:
+            if notice is not None and current.held == notice:
+                state = replace(current, held=None, listed=notice.incident)
+            elif notice and notice.phase == OPENED and not (
+                current.held or current.incident or current.is_gone
+            ):
+                state = replace(current, held=replace(notice, phase=OVER, at_ms=self._parts.clock()))
+            else:
                 return
-            state = replace(current, held=None, listed=told.held.incident if told.held else "")
             if self._parts.table.write(state, current.due_ms):
                 return
             current = self._parts.table.read([told.device]).get(told.device, current)
