@@ -172,9 +172,13 @@ def test_a_notice_names_a_limited_number_and_none_twice(
     fleet: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fleet_watch, "MOST_NAMED", 4)
+    monkeypatch.setattr(fleet_watch, "MOST_READ", 8)
     cut(fleet)
     fleet.look(fleet.clock() + MINUTE)
     named = notices(fleet)
+    assert len(named) == 2, "and reads no more than it can name"
+    fleet.look()
+    named += notices(fleet)
     assert [len(devices) for _, devices in named] == [4, 4, 2]
     assert sorted(device for _, devices in named for device in devices) == MANY
 
