@@ -118,8 +118,10 @@ class FleetWatch:
         for _ in range(_TRIES):
             if notice is not None and current.held == notice:
                 state = replace(current, held=None, listed=notice.incident)
-            elif notice and notice.phase == OPENED and not (
-                current.held or current.incident or current.is_gone
+            elif (
+                notice
+                and notice.phase == OPENED
+                and not (current.held or current.incident or current.is_gone)
             ):
                 state = replace(current, held=replace(notice, phase=OVER, at_ms=self._parts.clock()))
             else:

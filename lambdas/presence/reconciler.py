@@ -72,7 +72,7 @@ def services() -> tuple[Reconciler, FleetWatch]:
 @metrics.log_metrics
 def handle(event: dict[str, Any], context: Context) -> dict[str, Any]:
     """Look at the fleet, then reconcile the `buckets` that the schedule names, where something has been due
-    for `overdue_ms`. In this order: when many devices go, many timers are late, and would take all the time."""
+    for `overdue_ms`. In this order: when many devices go, many timers are late, and take all the time."""
     remaining_ms = context.get_remaining_time_in_millis
     reconciler, fleet = services()
     found = fleet.look(remaining_ms)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from eventplane.names import NOTICE, NOTICE_OF_MANY
@@ -210,7 +208,8 @@ def test_an_incident_goes_on_whose_end_was_held_back_when_the_device_went_again(
         say(fleet, Line.CONNECTED, version, MANY[:1])
         fleet.fire(fleet.clock() + MINUTE)
         cut(fleet, MANY[:1], version)
-        assert incident and (again := fleet.state(MANY[0]).incident) and again.id == incident.id
+        again = fleet.state(MANY[0]).incident
+        assert again == incident
     fleet.look()
     say(fleet, Line.CONNECTED, 3, MANY[:1])
     fleet.fire(fleet.clock() + MINUTE)
