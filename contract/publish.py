@@ -25,7 +25,7 @@ from eventplane.contract.publication import (
 )
 from eventplane.errors import EventPlaneError
 from eventplane.records import NEW, Tables
-from eventplane.resource_names import resource_name
+from eventplane.resource_names import RETIRED_OUTPUT, resource_name
 from eventplane.settings import Settings, SettingsError, variable_of
 from eventplane_aws.rules import DYNAMODB_ITEM
 
@@ -104,11 +104,15 @@ def check_floor(image: Contract, contract: Contract) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """What is deployed: its contract `base`, the queue URL of each inbox it routes to, the table's name."""
+    """What is deployed: its contract `base`, the queue URL of each inbox it routes to, the table's name.
+
+    To those that are `retired` nothing is routed; their outboxes are read.
+    """
 
     base: str
     queues: Mapping[str, str]
     table: str
+    retired: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -124,7 +128,8 @@ def find_deployment(name: str, clients: Any) -> Deployment:
         stacks = clients("cloudformation").describe_stacks(StackName=f"eventplane-{name}-routing")["Stacks"]
         outputs = {each["OutputKey"]: each["OutputValue"] for each in stacks[0].get("Outputs", [])}
         inboxes = _Outputs.read({variable_of("inboxes"): outputs["Inboxes"]}).inboxes
-        return Deployment(outputs["ContractVersion"], inboxes, resource_name(name, CONTRACTS_TABLE))
+        retired = frozenset(filter(None, outputs.get(RETIRED_OUTPUT, "").split(",")))
+        return Deployment(outputs["ContractVersion"], inboxes, resource_name(name, CONTRACTS_TABLE), retired)
     except (ClientError, BotoCoreError) as error:
         raise NotDeployedError(name, str(error)) from error
     except LookupError as error:
@@ -148,8 +153,9 @@ class Publisher:
     def check(self, contract: Contract) -> None:
         """Raises `DestinationsNotDeployedError`, `SourceMissingError`, `TooLargeError`."""
         queues = self._deployment.queues
-        # Every service that is deployed has an outbox, whose router must find its channel.
-        gone = {address.partition(".")[0] for address in queues} - set(contract.participants)
+        # Every deployed service has an outbox, whose channel its router, which others share, must find.
+        services = {address.partition(".")[0] for address in queues} | self._deployment.retired
+        gone = services - set(contract.participants)
         if gone:
             raise SourceMissingError(sorted(gone))
         # A participant that asks no more leaves its queue for replies behind.

@@ -44,6 +44,9 @@ CANARY_CLIENT: Final = "eventplane-canary"
 """The canary's thing and MQTT client id, and so the `senderdevice` of its alarms. No device can be called so
 (`topics.is_device_name`): the registry refuses it, and presence does not count it."""
 
+CANARY_CLIENTS: Final = (CANARY_CLIENT, "+canary")
+"""With the client id of 0.3.0, which archives have: neither is a device."""
+
 CANARY_SOURCE: Final = "/eventplane/cloud/canary"
 """The `source` of the canary's alarms."""
 

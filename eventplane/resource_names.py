@@ -17,6 +17,9 @@ OWNER: Final = f"/{PROJECT}/environment"
 """The parameter of Systems Manager that names the environment of an account's region. It has one: things,
 certificates, client ids and topics of AWS IoT belong to the account's region, and name no environment."""
 
+RETIRED_OUTPUT: Final = "RetiredParticipants"
+"""The output that names the participants to which no deployed router writes any more, with commas."""
+
 INGEST: Final = "ingest"
 """The queue from the IoT rule to the router."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
@@ -10,7 +12,7 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import ClientError, NoCredentialsError, NoRegionError, ProfileNotFound
 
-from eventplane.fleet import FLEET_TABLE
+from eventplane.contract.publication import CONTRACTS_TABLE
 from eventplane.resource_names import OWNER, OtherPlaneError, resource_name
 from eventplane_aws.tables import DynamoDbTables
 from operations import system
@@ -72,13 +74,23 @@ class Cloud:
         return str(self.client("sts").get_caller_identity()["Account"])
 
     def keeps_data(self, environment: str) -> bool:
-        """Return whether the environment is for real: its registry of devices cannot be deleted."""
-        table = self.dynamodb.describe_table(TableName=resource_name(environment, FLEET_TABLE))["Table"]
+        """Return whether the environment is for real: its published contracts cannot be deleted."""
+        table = self.dynamodb.describe_table(TableName=resource_name(environment, CONTRACTS_TABLE))["Table"]
         return bool(table.get("DeletionProtectionEnabled"))
 
     @property
     def region(self) -> str:
         return str(self.sqs.meta.region_name)
+
+
+@contextmanager
+def if_deployed() -> Iterator[None]:
+    """Pass over a table that is not there: a plane has those of its parts."""
+    try:
+        yield
+    except ClientError as error:
+        if error.response["Error"]["Code"] != "ResourceNotFoundException":
+            raise
 
 
 def was_repeated(answer: Any) -> bool:

@@ -13,7 +13,7 @@ import boto3
 from botocore.exceptions import ClientError
 
 from eventplane.errors import EventPlaneError
-from stacks.names import RETIRED_OUTPUT
+from eventplane.resource_names import RETIRED_OUTPUT
 
 _QUEUE: Final = "AWS::SQS::Queue"
 _GONE: Final = frozenset({"DELETE_COMPLETE", "DELETE_SKIPPED"})

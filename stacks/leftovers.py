@@ -39,9 +39,7 @@ def remove_leftovers(client: Callable[[str], Any], stacks: Iterable[str], say: C
     `client` gives boto3 clients by services' names. Raises `LeftoverError`, and botocore's errors.
     """
     cloudformation, dynamodb, secrets = map(client, ("cloudformation", "dynamodb", "secretsmanager"))
-    for stack in stacks:
-        if _status(cloudformation, stack) not in _NEVER_IN_SERVICE:
-            continue
+    for stack in failed_first(cloudformation, stacks):
         say(f"the first deployment of {stack} failed; it is deleted, and made anew")
         pages = cloudformation.get_paginator("list_stack_resources").paginate(StackName=stack)
         made = [
@@ -68,6 +66,14 @@ def remove_leftovers(client: Callable[[str], Any], stacks: Iterable[str], say: C
         cloudformation.update_termination_protection(StackName=stack, EnableTerminationProtection=False)
         cloudformation.delete_stack(StackName=stack)
         cloudformation.get_waiter("stack_delete_complete").wait(StackName=stack)
+
+
+def failed_first(cloudformation: Any, stacks: Iterable[str]) -> list[str]:
+    """Return those of `stacks` whose first deployment failed. Raises botocore's errors.
+
+    CloudFormation detects no drift of them (AWS CloudFormation guide, "Detect drift").
+    """
+    return [each for each in stacks if _status(cloudformation, each) in _NEVER_IN_SERVICE]
 
 
 def _status(cloudformation: Any, stack: str) -> str:

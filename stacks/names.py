@@ -25,9 +25,6 @@ CONNECTIONS: Final = "connections"
 WORK: Final = WORK_QUEUE
 """The queue of checks after a transmission, of devices that have just subscribed, and of resets."""
 
-RETIRED_OUTPUT: Final = "RetiredParticipants"
-"""The output that names the participants to which no deployed router writes any more, with commas."""
-
 
 def rule_name(environment: str, purpose: str) -> str:
     """Return the name of an IoT rule; AWS IoT allows letters, digits and underscores only."""

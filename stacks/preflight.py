@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from eventplane.resource_names import PROJECT, OtherPlaneError
 from stacks.config import environment
 from stacks.deployment import Deployment, PlannedStack, confirm, planned_stacks, session_in
 from stacks.drift import Drift, find_drift
-from stacks.leftovers import remove_leftovers
+from stacks.leftovers import failed_first, remove_leftovers
 from stacks.pagers import pager_findings
 from stacks.plane_stack import PLANE_TAG
 from stacks.quotas import Account, Finding, organisation_findings, planned_concurrency
@@ -77,6 +77,13 @@ def check_owner(cloudformation: Any, environment: str) -> None:
                 raise OtherPlaneError(owner, environment)
 
 
+def drift(cloudformation: Any, stacks: Collection[str]) -> Iterator[Drift]:
+    """Find the drift of `stacks`, without those that a first deployment has left. Raises as `find_drift`."""
+    failed = failed_first(cloudformation, stacks)
+    deployed = [each for each in stacks if each not in failed]
+    return find_drift(cloudformation, deployed, time.sleep, _warn)
+
+
 def check_drift(drifts: Iterable[Drift]) -> None:
     """Raises `DriftError` if there is drift."""
     if found := list(drifts):
@@ -113,14 +120,14 @@ def main(argv: list[str]) -> None:
     ]
     for warning in check_quotas(findings):
         _warn(warning)
+    names = [each.name for each in planned]
     if not arguments.accept_drift:
-        names = [each.name for each in planned]
-        check_drift(find_drift(session.client("cloudformation"), names, time.sleep, _warn))
+        check_drift(drift(session.client("cloudformation"), names))
     if arguments.ask:
         account = chosen.account or "the account of the credentials"
         question = f"{len(planned)} stacks go to {account}, {session.region_name}, with their permissions."
         confirm(question, chosen.name, arguments.yes)
-        remove_leftovers(session.client, [each.name for each in planned], _warn)
+        remove_leftovers(session.client, names, _warn)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from eventplane.ledger import CONTRACTS, LEDGER, QUARANTINE
 from eventplane.ledger import TAP as TAP_FOLDER
 from eventplane.names import DOWNLINK, MONITOR
 from eventplane.replay import REPLAY
-from eventplane.resource_names import INGEST, LEDGER_QUEUE, URGENT_INGEST, has_queue
+from eventplane.resource_names import INGEST, LEDGER_QUEUE, RETIRED_OUTPUT, URGENT_INGEST, has_queue
 from eventplane.settings import written
 from eventplane.topics import device_topic, urgent_rule
 from stacks.constructs.archive import allow_writing, find_archive
@@ -30,7 +30,7 @@ from stacks.constructs.queues import allow_send, find_channel_queue, find_queue
 from stacks.constructs.routers import ALL, Source, Targets, replay, router
 from stacks.constructs.rules import device_policy, topic_rule
 from stacks.environment import Environment
-from stacks.names import INGEST_ERRORS, LIFECYCLE, RETIRED_OUTPUT, TAP, ingest_rule_name, pascal
+from stacks.names import INGEST_ERRORS, LIFECYCLE, TAP, ingest_rule_name, pascal
 from stacks.plane_stack import PlaneStack
 from stacks.settings import Part
 
@@ -85,7 +85,7 @@ class RoutingStack(PlaneStack):
             # Its inbox goes with what reads it.
             retired.insert(0, contract.device.name)
         if retired:
-            # Once this is deployed nothing writes to them any more (stacks/removal.py).
+            # Once this is deployed nothing writes to them any more (stacks/removal.py, contract/publish.py).
             CfnOutput(self, RETIRED_OUTPUT, value=",".join(retired))
 
     def _sources(self) -> Iterator[Source]:

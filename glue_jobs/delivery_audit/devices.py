@@ -23,7 +23,7 @@ from pyspark.sql import functions as sf
 from eventplane.archive_layout import AUDIT_DEVICES_FOLDER, FLEET_FOLDER, Column
 from eventplane.contract import Contract, DeliveryGuarantee, Place
 from eventplane.fleet import FLEET
-from eventplane.names import CANARY_CLIENT, ERASED
+from eventplane.names import CANARY_CLIENTS, ERASED
 from eventplane.sender import PLANE_CLIENT
 from eventplane.values import whole_number
 from glue_jobs.common.archive import struct_of
@@ -168,7 +168,7 @@ def device_hours(tap: DataFrame, contracts: Sequence[Contract]) -> DataFrame:
     What no device sent is left out. `is_vouched` is whether a report of the device itself came with it, or
     an erasure took that away.
     """
-    sent = tap.where(~sf.col("client_id").isin(PLANE_CLIENT, CANARY_CLIENT))
+    sent = tap.where(~sf.col("client_id").isin(PLANE_CLIENT, *CANARY_CLIENTS))
     is_numbered = sf.col("epoch").isNotNull() & sf.col("sequence").isNotNull()
     service = sf.coalesce("service", sf.lit(""))
     # As `eventplane.device_reports.key_digest`, of which 64 bits fit into a column.

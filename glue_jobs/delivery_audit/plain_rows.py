@@ -23,7 +23,7 @@ from eventplane.guarantee import DELIVERY_GUARANTEE
 from eventplane.interest import is_wanted
 from eventplane.ledger import HANDOVERS, LEDGER, TAP
 from eventplane.limits import MAX_SENT_EVENT_BYTES
-from eventplane.names import CANARY_CLIENT, EPOCH, ERASED, SEQUENCE
+from eventplane.names import CANARY_CLIENTS, EPOCH, ERASED, SEQUENCE
 from eventplane.router import Router
 from eventplane.sender import PLANE, PLANE_CLIENT, SENDER_DEVICE, SENDER_SERVICE
 from eventplane.values import is_timestamp, timestamp_ms, whole_number
@@ -342,7 +342,7 @@ def device_hours(tap: Iterable[TappedRow], contracts: Sequence[Contract]) -> lis
     sent = defaultdict[tuple[str, str | None, int, bool], list[tuple[TapRow, str | None]]](list)
     for each in tap:
         row: TapRow | None = each.grouped[2]
-        if row is not None and row.client_id not in (PLANE_CLIENT, CANARY_CLIENT):
+        if row is not None and row.client_id not in (PLANE_CLIENT, *CANARY_CLIENTS):
             epoch = row.epoch if row.sequence is not None else None
             sent[row.client_id, epoch, row.accepted_at_ms // HOUR_MS, row.within].append((row, each.report))
     return [_device_hour(key, those, is_best_effort) for key, those in sent.items()]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import chain, islice
 from typing import Final
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -18,11 +19,15 @@ from lambdas.common.log import logger
 from lambdas.common.metrics import Gauge, measure
 from lambdas.common.sqs import send_all
 from lambdas.presence.parts import Parts
-from lambdas.presence.reports import notice_of_many
+from lambdas.presence.reports import OPENED, OVER, notice_of_many
 from lambdas.presence.table import PAGE
 
 MOST_NAMED: Final = 500
 """Devices in one notice. Ours: with the longest names they are 150 KB, and their writes take seconds."""
+
+MOST_READ: Final = 5_000
+"""Devices that one look reads to name them. Ours: more than it has time to name, and read in some seconds;
+where all were read first, a large outage would leave no time to name any."""
 
 NOTICE_MS: Final = 20_000
 """No notice is begun with less time left, milliseconds: who is not noted as told is told again."""
@@ -68,24 +73,17 @@ class FleetWatch:
         return {str(gauge): number for gauge, number in found.items()}
 
     def _send_held(self, remaining_ms: Callable[[], int]) -> int:
-        """Send all that is held once the longest was held long enough; return how many devices were named.
+        """Send what is held once the longest was held long enough; return how many devices were named.
 
         What is sent is noted afterwards: a device may be named twice, and none is left out.
         """
         has_time: Callable[[], bool] = lambda: remaining_ms() >= NOTICE_MS  # noqa: E731
         now_ms = self._parts.clock()
-        found = [
-            state
-            for page in self._parts.population.pages(Standing.HELD, 0, now_ms, has_time)
-            for at in range(0, len(page), PAGE)
-            for state in self._parts.table.read(page[at : at + PAGE]).values()
-        ]
         by_phase: defaultdict[str, list[DeviceState]] = defaultdict(list)
-        for state in found:
+        for state in islice(self._held(now_ms, has_time), MOST_READ):
             if state.held:
                 by_phase[state.held.phase].append(state)
-        first_ms = min((each.held.at_ms for each in found if each.held), default=now_ms)
-        if not by_phase or first_ms > now_ms - 1_000 * self._limits.outage.held_s:
+        if not by_phase:
             return 0
         named = 0
         for phase, states in by_phase.items():
@@ -94,6 +92,14 @@ class FleetWatch:
                     named += self._send(phase, states[at : at + MOST_NAMED], now_ms)
         logger.warning("notices were sent as one", devices=named, phases=sorted(by_phase))
         return named
+
+    def _held(self, now_ms: int, has_time: Callable[[], bool]) -> Iterator[DeviceState]:
+        """Yield devices whose notices are held back, once the longest was held long enough."""
+        pages = self._parts.population.pages
+        if any(pages(Standing.HELD, 0, now_ms - 1_000 * self._limits.outage.held_s, has_time)):
+            held = chain.from_iterable(pages(Standing.HELD, 0, now_ms, has_time))
+            while devices := [*islice(held, PAGE)]:
+                yield from self._parts.table.read(devices).values()
 
     def _send(self, phase: str, states: Sequence[DeviceState], now_ms: int) -> int:
         message = to_message(parse_event(notice_of_many(phase, states, now_ms)))
@@ -104,12 +110,22 @@ class FleetWatch:
         return len(states)
 
     def _note(self, told: DeviceState) -> None:
-        """Write that carers were told, unless something else is held by now."""
-        current = told
+        """Write that carers were told, unless something else is held by now.
+
+        An incident that ended meanwhile ended as one that they had not been told of.
+        """
+        current, notice = told, told.held
         for _ in range(_TRIES):
-            if current.held != told.held:
+            if notice is not None and current.held == notice:
+                state = replace(current, held=None, listed=notice.incident)
+            elif (
+                notice
+                and notice.phase == OPENED
+                and not (current.held or current.incident or current.is_gone)
+            ):
+                state = replace(current, held=replace(notice, phase=OVER, at_ms=self._parts.clock()))
+            else:
                 return
-            state = replace(current, held=None, listed=told.held.incident if told.held else "")
             if self._parts.table.write(state, current.due_ms):
                 return
             current = self._parts.table.read([told.device]).get(told.device, current)

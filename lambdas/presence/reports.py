@@ -49,6 +49,9 @@ TEXTS: Final = Path(__file__).with_name("texts.toml")
 OPENED: Final = "opened"
 """The phase that begins an incident."""
 
+WORSENED: Final = "worsened"
+"""The phase of an incident that got worse, or began again before carers were told that it was over."""
+
 OVER: Final = "over"
 """The phase, and the text, that ends an incident, whatever it began with."""
 

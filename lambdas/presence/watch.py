@@ -15,7 +15,7 @@ from eventplane import names
 from eventplane.function_settings import PresenceLimits
 from eventplane.presence import DeviceState, Flood, Heartbeat, Held, Incident, Level, Line, Quiet, QuietReason
 from eventplane.traffic import KINDS
-from lambdas.presence.reports import OPENED, OVER, Report, notice_of
+from lambdas.presence.reports import OPENED, OVER, WORSENED, Report, notice_of
 
 AT_ONCE = 0
 """Due before everything else, in Unix milliseconds."""
@@ -66,7 +66,7 @@ class Watch:
             before = state
             state, report = step(state, now_ms)
             if report and report.type == names.NOTICE and (_is_held(before) or is_outage()):
-                state = replace(state, held=_held(before.held, report.data, now_ms))
+                state = _hold(state, report.data, now_ms)
             elif report:
                 reports.append(report)
         unsent = (each.write(state.device, state.revision, now_ms) for each in reports)
@@ -131,7 +131,7 @@ class Watch:
             return replace(state, incident=None), notice_of(state.device, open_, OVER, now_ms)
         reason, since_ms = self._wrong(state)
         incident = Incident(open_.id if open_ else f"{state.device}.{now_ms}", level, reason)
-        phase = "worsened" if open_ else OPENED
+        phase = WORSENED if open_ else OPENED
         return replace(state, incident=incident), notice_of(state.device, incident, phase, since_ms)
 
     def _wrong(self, state: DeviceState) -> tuple[str, int]:
@@ -212,14 +212,19 @@ def _is_held(state: DeviceState) -> bool:
     return state.held is not None or state.is_listed
 
 
-def _held(held: Held | None, data: Mapping[str, Any], now_ms: int) -> Held | None:
-    """What is held back of the notice with `data`, and of the one that is `held` already.
+def _hold(state: DeviceState, data: Mapping[str, Any], now_ms: int) -> DeviceState:
+    """Hold the notice with `data` back, in one with what is held already.
 
-    Of an incident that carers were not told of they need not be told that it is over.
+    Of an incident that carers were not told of they need not be told that it is over, and one whose end they
+    were not told of goes on.
     """
+    held, phase, incident = state.held, data["phase"], data["incident"]
     if held and held.phase == OPENED:
-        return None if data["phase"] == OVER else held
-    return Held(data["phase"], data["incident"], held.at_ms if held else now_ms)
+        return replace(state, held=None) if phase == OVER else state
+    if held and held.phase == OVER and state.incident:
+        phase, incident = WORSENED, held.incident
+        state = replace(state, incident=replace(state.incident, id=incident))
+    return replace(state, held=Held(phase, incident, held.at_ms if held else now_ms))
 
 
 def _is_connected(state: DeviceState) -> bool:

@@ -12,6 +12,7 @@ from eventplane.downlink.table import of_device
 from eventplane.fleet import Device
 from eventplane.records import Records
 from eventplane.topics import device_topic
+from operations.cloud import if_deployed
 from operations.fleet.access import DeviceAccess, Step
 
 
@@ -59,7 +60,8 @@ class Disposal:
         return steps
 
     def _end_watch(self, thing: str) -> None:
-        self._unwatch(thing)
+        with if_deployed():
+            self._unwatch(thing)
 
     def _retained(self, thing: str) -> Iterator[Step]:
         topic = device_topic(thing, "inbox")
@@ -81,8 +83,9 @@ class Disposal:
 
     def _wanted(self, thing: str) -> Iterator[Step]:
         # By their keys: also an item that cannot be read goes.
-        for _, sk in chain.from_iterable(self._desired.key_pages(of_device(thing, 100))):
-            yield Step(f"delete what was desired as {sk}", partial(self._desired.discard, thing, sk))
+        with if_deployed():
+            for _, sk in chain.from_iterable(self._desired.key_pages(of_device(thing, 100))):
+                yield Step(f"delete what was desired as {sk}", partial(self._desired.discard, thing, sk))
 
     def _forget(self, thing: str) -> None:
         try:

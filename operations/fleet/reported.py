@@ -14,8 +14,6 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple
 
-from botocore.exceptions import ClientError
-
 from eventplane.contract import Priority
 from eventplane.device_reports import DISCARDED, HEARTBEAT, REPORT_PREFIX, thing_of
 from eventplane.envelope import Envelope, parse_event
@@ -26,6 +24,7 @@ from eventplane.records import RecordError, Records
 from eventplane.values import timestamp_ms
 from operations import system
 from operations.archive import Archive, Days, Record, json_object, say_damaged
+from operations.cloud import if_deployed
 from operations.command import say
 
 RECENT: Final = 12
@@ -115,13 +114,10 @@ def report_of(
 
 def _presence(thing: str, presences: Records[DeviceState]) -> DeviceState | None:
     try:
-        return presences.read(thing)
+        with if_deployed():
+            return presences.read(thing)
     except RecordError as error:
         say(str(error))
-    except ClientError as error:
-        # A plane may have no presence monitor.
-        if error.response["Error"]["Code"] != "ResourceNotFoundException":
-            raise
     return None
 
 

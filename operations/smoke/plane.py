@@ -21,7 +21,7 @@ _DEPLOYED: Final = frozenset({"CREATE_COMPLETE", "UPDATE_COMPLETE", "IMPORT_COMP
 class DeployedPlane:
     """`environment` of the account, deployed from `contract`; `outputs` are those of all its stacks.
 
-    `keeps_data` says whether it is for real: its registry of devices cannot be deleted.
+    `keeps_data` says whether it is for real: its published contracts cannot be deleted.
     """
 
     cloud: Cloud

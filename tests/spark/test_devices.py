@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from benchmarks.audit.hostile import hostile_reports
 from contract import load_contract
 from eventplane.device_reports import key_digest, short_digest
-from eventplane.names import CANARY_CLIENT, EPOCH, SEQUENCE
+from eventplane.names import CANARY_CLIENTS, EPOCH, SEQUENCE
 from eventplane.sender import PLANE_CLIENT
 from glue_jobs.delivery_audit.completeness import Scope
 from glue_jobs.delivery_audit.device_reports import pack_events
@@ -53,7 +53,7 @@ def fleet_of(spark: SparkSession) -> DataFrame:
     events = [each for home in (first, second, third, moved, liar) for each in home.events]
     others = [
         (each, None, "/s", "i", "t", None, None, NOON_MS, None, "tap/1", True, None, False, None)
-        for each in (CANARY_CLIENT, PLANE_CLIENT)
+        for each in (*CANARY_CLIENTS, PLANE_CLIENT)
     ]
     return spark.createDataFrame([*(each.tap() for each in events), *others], COLUMNS)
 

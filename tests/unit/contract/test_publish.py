@@ -24,6 +24,7 @@ from contract.publish import (
 )
 from eventplane.contract import Contract
 from eventplane.contract.publication import KEY, ContractTable, Head, cloud_destinations, contract_id
+from eventplane.resource_names import RETIRED_OUTPUT
 from eventplane.settings import written
 from eventplane_aws.rules import DYNAMODB_ITEM
 from eventplane_aws.tables import DynamoDbTables
@@ -123,7 +124,14 @@ def test_a_participant_may_ask_no_more(publisher: Publisher) -> None:
     assert head_of(publisher).version == silent.version
 
 
-def test_a_participant_cannot_leave_this_way(publisher: Publisher) -> None:
+@pytest.mark.parametrize("is_retired", [False, True])
+def test_a_participant_cannot_leave_this_way(dynamodb: Any, is_retired: bool) -> None:
+    outputs = OUTPUTS
+    if is_retired:
+        queues = {address: url for address, url in QUEUES.items() if not address.startswith("desk.")}
+        outputs = {**outputs, "Inboxes": written(queues), RETIRED_OUTPUT: "desk"}
+    deployment = find_deployment("dev", Answers(outputs))
+    publisher = Publisher(deployment, DynamoDbTables(dynamodb, urandom), system.now)
     with pytest.raises(SourceMissingError, match="desk"):
         publisher.publish(small({"participants/desk": None, "routes/to-desk": None}))
 
@@ -156,7 +164,7 @@ class Answers:
         self._outputs = outputs
 
     def __call__(self, service: str) -> Any:
-        return ScriptedClient(service, self) if service != "dynamodb" else boto3.client(service)
+        return ScriptedClient(service, self) if service == "cloudformation" else boto3.client(service)
 
     def describe_stacks(self, StackName: str) -> Any:  # noqa: N803
         if self._outputs is None:

@@ -15,7 +15,7 @@ from edge.reports import Heading
 from eventplane.device_reports import DISCARDED, HEARTBEAT
 from eventplane.downlink import table as desired
 from eventplane.fleet import FLEET_TABLE, REGISTRY, Candidate, Device, LifecycleState, made
-from eventplane.presence import PRESENCE, DeviceState, Line, Sighting
+from eventplane.presence import PRESENCE, DeviceState, Line, Sighting, gone
 from eventplane.presence import Heartbeat as PresenceHeartbeat
 from eventplane.records import Records
 from eventplane.resource_names import resource_name
@@ -416,14 +416,16 @@ def test_a_device_is_put_into_groups_and_out_of_them(
     assert not device(registry).groups
 
 
-@pytest.mark.parametrize("is_damaged", [False, True])
+@pytest.mark.parametrize(("has_parts", "is_damaged"), [(True, False), (True, True), (False, False)])
 @pytest.mark.lost_answers
 def test_a_device_that_is_decommissioned_is_never_reported_as_away(
-    registry: Records[Device], data: DeviceData, run: Run, *, is_damaged: bool
+    registry: Records[Device], data: DeviceData, run: Run, *, has_parts: bool, is_damaged: bool
 ) -> None:
+    """A plane `has_parts` where its contract has the presence monitor and the downlink."""
     dynamodb, iot = boto3.client("dynamodb"), boto3.client("iot")
-    create_table(dynamodb, table("desired"), desired.PARTITION_KEY, desired.SORT_KEY)
-    presence = records(dynamodb, table("presence"), PRESENCE)
+    if has_parts:
+        create_table(dynamodb, table("desired"), desired.PARTITION_KEY, desired.SORT_KEY)
+        presence = records(dynamodb, table("presence"), PRESENCE)
     iot.create_thing(thingName="home-1")
     certificate = iot.create_keys_and_certificate(setAsActive=True)
     iot.attach_thing_principal(thingName="home-1", principal=certificate["certificateArn"])
@@ -440,13 +442,13 @@ def test_a_device_that_is_decommissioned_is_never_reported_as_away(
 
     def cut(thing: str, with_session: bool) -> None:
         assert with_session
-        state = presence.read(thing)
+        state = presence.read(thing) if has_parts else gone(thing)
         known.append(state is not None and state.is_gone)
 
     data.on_cut = cut
     assert run("fleet", "decommission", "home-1")[0] == 0
     assert set(known) == {True}, "presence has to know it before the connection ends"
-    assert dynamodb.scan(TableName=table("desired"))["Items"] == []
+    assert not has_parts or dynamodb.scan(TableName=table("desired"))["Items"] == []
     assert data.kept == set()
     found = iot.describe_certificate(certificateId=certificate["certificateId"])["certificateDescription"]
     assert (found["status"], iot.list_targets_for_policy(policyName="device")["targets"]) == ("REVOKED", [])

@@ -12,8 +12,8 @@ from typing import Any
 import boto3
 import pytest
 
+from eventplane.contract.publication import CONTRACTS_TABLE, KEY
 from eventplane.envelope import Envelope, parse_event, write_event
-from eventplane.fleet import FLEET_TABLE, REGISTRY
 from eventplane.resource_names import resource_name
 from eventplane.sender import Sender
 from local.ports import free_port
@@ -28,9 +28,9 @@ DEVICE = ("--broker", "mqtt://127.0.0.1:1")
 
 
 @pytest.fixture
-def fleet(plane: Plane) -> str:
-    table = resource_name(ENVIRONMENT, FLEET_TABLE)
-    create_table(boto3.client("dynamodb"), table, *REGISTRY.key)
+def contracts(plane: Plane) -> str:
+    table = resource_name(ENVIRONMENT, CONTRACTS_TABLE)
+    create_table(boto3.client("dynamodb"), table, KEY)
     return table
 
 
@@ -156,7 +156,7 @@ def test_what_another_reads_is_counted_and_costs_it_no_receive(
 
 @pytest.mark.lost_answers
 def test_following_takes_each_event_once_and_no_more_than_it_was_asked_for(
-    plane: Plane, fleet: str, run: Run
+    plane: Plane, contracts: str, run: Run
 ) -> None:
     put(plane, "17", "18", "19")
     status, out, err = run("inbox", "care-analytics", "--follow", "--most", "2", "--json")
@@ -168,7 +168,7 @@ def test_following_takes_each_event_once_and_no_more_than_it_was_asked_for(
 
 
 def test_an_event_that_could_not_be_printed_is_not_taken(
-    plane: Plane, fleet: str, run: Run, monkeypatch: pytest.MonkeyPatch
+    plane: Plane, contracts: str, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def closed(*_: object, **__: object) -> None:
         raise BrokenPipeError
@@ -180,14 +180,16 @@ def test_an_event_that_could_not_be_printed_is_not_taken(
     assert plane.count("care-analytics-inbox") == 1
 
 
-def test_following_ends_in_time_with_the_status_whether_all_came(plane: Plane, fleet: str, run: Run) -> None:
+def test_following_ends_in_time_with_the_status_whether_all_came(
+    plane: Plane, contracts: str, run: Run
+) -> None:
     put(plane, "17")
     assert run("inbox", "care-analytics", "--follow", "--timeout", "0.1", "--most", "2")[0] == 1
     assert run("inbox", "care-analytics", "--follow", "--timeout", "0.1")[:2] == (0, "")
 
 
-def test_where_data_is_kept_nothing_is_taken_unasked(plane: Plane, fleet: str, run: Run) -> None:
-    boto3.client("dynamodb").update_table(TableName=fleet, DeletionProtectionEnabled=True)
+def test_where_data_is_kept_nothing_is_taken_unasked(plane: Plane, contracts: str, run: Run) -> None:
+    boto3.client("dynamodb").update_table(TableName=contracts, DeletionProtectionEnabled=True)
     put(plane, "17")
     status, out, err = run("inbox", "care-analytics", "--follow", "--most", "1")
     assert (status, out) == (1, "")
@@ -197,7 +199,7 @@ def test_where_data_is_kept_nothing_is_taken_unasked(plane: Plane, fleet: str, r
     assert plane.count("care-analytics-inbox") == 0
 
 
-def test_a_malformed_message_is_shown_escaped(plane: Plane, fleet: str, run: Run) -> None:
+def test_a_malformed_message_is_shown_escaped(plane: Plane, contracts: str, run: Run) -> None:
     plane.sqs.send_message(QueueUrl=plane.urls["carers-inbox"], MessageBody="no event")
     (message,) = plane.sqs.queue(plane.urls["carers-inbox"]).messages
     message.body = "no \x1b[2J event"

@@ -15,7 +15,7 @@ from local.deploy import DEPLOY, ROOT
 from stacks.deployment import NotConfirmedError
 from stacks.detach import attachments, detach
 from stacks.leftovers import PROTECTED, LeftoverError, remove_leftovers
-from stacks.preflight import check_owner
+from stacks.preflight import check_owner, drift
 from tests.dynamodb import create_table
 from tests.fakes.client import ScriptedClient
 from tests.fakes.iot import FakeIot
@@ -88,6 +88,11 @@ class Formation:
         found = [{"ResourceType": type, "PhysicalResourceId": name} for type, name in resources]
         return {"StackResourceSummaries": found}
 
+    def detect_stack_drift(self, **asked: str) -> Any:
+        """Refuse as CloudFormation does, for each stack here."""
+        message = f"Stack [{asked['StackName']}] is in a status in which drift cannot be detected"
+        raise ClientError({"Error": {"Code": "ValidationError", "Message": message}}, "DetectStackDrift")
+
     def update_termination_protection(self, **asked: Any) -> Any:
         if not asked["EnableTerminationProtection"]:
             self.protected.discard(asked["StackName"])
@@ -121,6 +126,7 @@ def test_a_first_deployment_that_failed_leaves_nothing_that_blocks_the_next(
     client: Callable[[str], Any],
 ) -> None:
     said: list[str] = []
+    assert list(drift(client("cloudformation"), [STACK])) == [], "the preflight comes as far as to remove it"
     for _ in range(2):  # then it is not there any more
         remove_leftovers(client, [STACK], said.append)
     assert (len(said), client("dynamodb").list_tables()["TableNames"]) == (1, [])

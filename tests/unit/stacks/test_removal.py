@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from eventplane.resource_names import RETIRED_OUTPUT
 from stacks.deployment import Deployment, PlannedStack, RegionMissingError, session_in
-from stacks.names import RETIRED_OUTPUT
 from stacks.removal import LeavingQueue, RemovalError, check_removals, leaving_queues
 from tests.fakes.aws import FakeAws
 from tests.fakes.client import ScriptedClient

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from eventplane.names import NOTICE, NOTICE_OF_MANY
@@ -172,19 +170,48 @@ def test_a_notice_names_a_limited_number_and_none_twice(
     fleet: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fleet_watch, "MOST_NAMED", 4)
+    monkeypatch.setattr(fleet_watch, "MOST_READ", 8)
     cut(fleet)
     fleet.look(fleet.clock() + MINUTE)
     named = notices(fleet)
+    assert len(named) == 2, "and reads no more than it can name"
+    fleet.look()
+    named += notices(fleet)
     assert [len(devices) for _, devices in named] == [4, 4, 2]
     assert sorted(device for _, devices in named for device in devices) == MANY
 
 
-def test_a_device_that_changes_while_its_notice_is_sent_is_told_all_the_same(fleet: World) -> None:
+@pytest.mark.parametrize("judged_ms", [0, MINUTE])
+def test_a_device_that_is_back_while_its_notice_is_sent_is_told_all_the_same(
+    fleet: World, judged_ms: int
+) -> None:
     cut(fleet)
     fleet.clock.now_ms += MINUTE
-    back: Any = lambda: say(fleet, Line.CONNECTED, 1, MANY[:1])  # noqa: E731
+
+    def back() -> None:
+        say(fleet, Line.CONNECTED, 1, MANY[:1])
+        fleet.fire(fleet.clock() + judged_ms)
+
     fleet.look(sqs=HookedClient(fleet.sqs, "send_message_batch", before=back))
     assert notices(fleet) == [("opened", MANY)]
     fleet.fire(fleet.clock() + MINUTE)
     fleet.look(fleet.clock() + MINUTE)
     assert notices(fleet) == [("over", MANY[:1])]
+
+
+def test_an_incident_goes_on_whose_end_was_held_back_when_the_device_went_again(fleet: World) -> None:
+    cut(fleet)
+    fleet.look(fleet.clock() + MINUTE)
+    incident = fleet.state(MANY[0]).incident
+    assert notices(fleet) == [("opened", MANY)]
+    for version in (1, 2):
+        say(fleet, Line.CONNECTED, version, MANY[:1])
+        fleet.fire(fleet.clock() + MINUTE)
+        cut(fleet, MANY[:1], version)
+        again = fleet.state(MANY[0]).incident
+        assert again == incident
+    fleet.look()
+    say(fleet, Line.CONNECTED, 3, MANY[:1])
+    fleet.fire(fleet.clock() + MINUTE)
+    fleet.look(fleet.clock() + MINUTE)
+    assert notices(fleet) == [("worsened", MANY[:1]), ("over", MANY[:1])]
