@@ -28,8 +28,8 @@ MOST_RETRY_S = 10.0
 failed wait for the next attempt, and a disk that fails slowly takes half of the forwarder's time at most."""
 
 MOST_RECOVERY_S = 3_600.0
-"""The same for a spool that is damaged after its recovery. Ours: each attempt writes all that is readable of it,
-and flash wears out."""
+"""The same for a spool that is damaged after its recovery. Ours: each attempt writes all that can be read of
+it, and flash wears out."""
 
 WELL_AFTER_S = 600.0
 """Seconds that a disk must work before its next failure counts as the first one."""
