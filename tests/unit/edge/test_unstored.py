@@ -427,12 +427,8 @@ def test_a_program_that_cannot_be_read_any_more_forwards_alarms_and_does_what_is
         for each in [each for each in sys.modules if each.startswith(LATE)]:
             unreadable.delitem(sys.modules, each)
         unreadable.setattr(sys, "meta_path", [SimpleNamespace(find_spec=find_spec), *sys.meta_path])
-        for message in (
-            device.question_of("call", "1", "k"),
-            device.announcement_of("call"),
-            device.from_cloud(state(1)),
-        ):
-            device.turn(message)
+        device.turn(device.question_of("call", "1", "k"), device.announcement_of("call"))
+        device.turn(device.from_cloud(state(1)))
         assert StatusReader(device.forwarder, device.time.system()).heartbeat(0.0) == {}
         assert device.offer(FIRE) == [None]
         marker_of(device.path).touch()
