@@ -17,6 +17,7 @@ from edge.dispatch import Dispatcher, UrgentHint, subscriptions
 from edge.inbox import InboxPump
 from edge.interest import Interest
 from edge.numbering import RecentKeys
+from edge.parts import can_load
 from edge.planning import Plan, Planner
 from edge.pressure import Pressure
 from edge.reports import FIRST_REPORT_S, Heartbeat, Reporter
@@ -150,7 +151,7 @@ class Components:
     def follow_uplink_interest(self) -> None:
         """Forward what the cloud wants, if the contract says that the device asks for that."""
         uplink, wanted = self._contract.device.outbox, None
-        if uplink.forward is Forward.WANTED:
+        if uplink.forward is Forward.WANTED and can_load("edge.downlink"):
             from edge.downlink import uplink_interest
 
             wanted = uplink_interest(self.spool)

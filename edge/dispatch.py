@@ -10,6 +10,7 @@ from edge.delivery_queues import DeliveryQueues
 from edge.inbox import InboxPump
 from edge.interest import Interest
 from edge.numbering import expiring
+from edge.parts import can_load
 from edge.planning import Batch, Role, Submission
 from edge.spool import PendingDelivery
 from eventplane.contract import Channel, Contract, ParticipantKind, Priority
@@ -229,6 +230,8 @@ class Dispatcher:
 
     def _take_downlink(self, payload: bytes, batch: Batch) -> None:
         """Take an event from the cloud; one without a key cannot be answered and becomes a dead letter."""
+        if not can_load("edge.downlink"):
+            return  # without an answer the cloud sends it again
         from eventplane.downlink.wire import DownlinkError, received
 
         try:

@@ -20,6 +20,7 @@ from edge.counts import Counts
 from edge.errors import SpoolCorruptError, SpoolError, SpoolUnavailableError
 from edge.health_status import LOST_SESSION_REMEDY
 from edge.interest import Interest
+from edge.parts import can_load
 from edge.planning import Batch, Plan
 from edge.reports import FIRST_REPORT_S, Heartbeat
 from edge.settings import Settings
@@ -154,7 +155,8 @@ class Forwarder:
             self._confirm(batch, plan)
             # Before a reload, whose contract may not have the asking service.
             for question in batch.questions:
-                if (answer := self._components.answers().to(*question)) and self._local.up:
+                can_answer = self._local.up and can_load("edge.questions")
+                if can_answer and (answer := self._components.answers().to(*question)):
                     self._local.publish(*answer)
         with self._recovering(now):
             if (reload := self._next) is not None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 
+from edge.parts import can_load
 from eventplane.contract import Priority
 from eventplane.envelope import Envelope
 from eventplane.filters import Filter
@@ -40,14 +41,16 @@ class Interest:
 
         A `retained` one does not prove that the service is alive.
         """
-        from eventplane.interest.announcement import AnnouncementError, read_announcement
-
         if generation != self._generation:
             self.forget()
             self._generation = generation
         # Valid or not, it replaces what was announced before.
         before = self._announced.pop(inbox, None)
         self._gone.discard(inbox)
+        if not can_load("eventplane.interest.announcement"):
+            return  # everything is forwarded
+        from eventplane.interest.announcement import AnnouncementError, read_announcement
+
         try:
             announcement = read_announcement(payload, service)
         except AnnouncementError as error:

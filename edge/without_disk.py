@@ -27,6 +27,10 @@ MOST_RETRY_S = 10.0
 """Longest wait, seconds; as long as the attempt took, if that is longer. Ours: alarms stored before the disk
 failed wait for the next attempt, and a disk that fails slowly takes half of the forwarder's time at most."""
 
+MOST_RECOVERY_S = 3_600.0
+"""The same for a spool that is damaged after its recovery. Ours: each attempt writes all that can be read of
+it, and flash wears out."""
+
 WELL_AFTER_S = 600.0
 """Seconds that a disk must work before its next failure counts as the first one."""
 
@@ -126,6 +130,7 @@ class DiskWatch:
             _log.error("%s", error)
         self.failure = error
         ended_at = self._system.monotonic()
-        pause_s = min(MOST_RETRY_S, FIRST_RETRY_S * 2.0 ** min(self._failures, 32))
+        most_s = MOST_RECOVERY_S if isinstance(error, SpoolCorruptError) else MOST_RETRY_S
+        pause_s = min(most_s, FIRST_RETRY_S * 2.0 ** min(self._failures, 32))
         self._retry_at = ended_at + max(pause_s, ended_at - now)
         self._failures += 1

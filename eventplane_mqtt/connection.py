@@ -16,7 +16,7 @@ from time import monotonic
 from typing import Final
 
 from eventplane_mqtt.dial import dial, milliseconds
-from eventplane_mqtt.endpoint import Endpoint, MqttError, place
+from eventplane_mqtt.endpoint import Endpoint, MqttError, is_on_this_device, place
 from eventplane_mqtt.link import Sending
 from eventplane_mqtt.mailbox import Disconnected, LinkName, Message, Received, Share
 from eventplane_mqtt.session import Session, Skips
@@ -94,6 +94,7 @@ class Connection:
         self._transport: Transport | None = None
         self._held = self._left = 0
         self._sent_at = self._moved_at = 0.0
+        self._may_be_slow = link is LinkName.CLOUD or not is_on_this_device(endpoint.host)
         self._send_error: OSError | None = None
         self._gather_until = 0.0
         self._thread = threading.Thread(target=self._run, name=f"mqtt-{link}-{generation}", daemon=True)
@@ -197,7 +198,7 @@ class Connection:
                 if reading and self._session.has_undecoded:
                     self._session.decode(*self._room())
                 now = monotonic()
-                if self._link is LinkName.CLOUD:  # the one line that may be slow
+                if self._may_be_slow:
                     self._look(now)
                 self._session.tick(now, reading=reading)
             sent = self._send(transport)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from time import monotonic
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 from eventplane.topics import basic_ingest_topic, device_topic, urgent_rule
 from eventplane_mqtt.connection import Connection
@@ -46,14 +45,6 @@ class BlockingConnection:
         self._reports: list[Message] = []
         self._received: list[Received] = []
         self._connection = Connection(endpoint, LinkName.CLOUD, 1, self._mailbox.put)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Disconnect."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
@@ -74,7 +74,7 @@ class MqttCloud:
         self, client_id: str, tls: TlsFiles, topics: tuple[str, ...]
     ) -> Iterator[BlockingConnection]:
         try:
-            with BlockingConnection(self.settings.endpoint(client_id, topics, tls)) as connection:
+            with closing(BlockingConnection(self.settings.endpoint(client_id, topics, tls))) as connection:
                 connection.wait_connected()
                 yield connection
         except ConnectionEndedError as error:

@@ -14,7 +14,8 @@ from types import TracebackType
 from typing import Self
 
 from edge import durable
-from edge.errors import SpoolCorruptError, SpoolError, SpoolFullError
+from edge.errors import SpoolCorruptError, SpoolError, SpoolFullError, SpoolUnavailableError
+from edge.parts import can_load
 from edge.spool import files
 from edge.spool.database import (
     PAGE_BYTES,
@@ -305,6 +306,8 @@ class Spool:
         try:
             self._open_without_room(undo)
         except SpoolCorruptError as error:
+            if not can_load("edge.spool.recovery"):
+                raise
             from edge.spool.recovery import recover  # which only a damaged spool needs
 
             recover(path, error.damage, self._system)
@@ -353,6 +356,8 @@ class Spool:
 
     def _check_log(self, note: files.CommitNote | None) -> None:
         """Find out what SQLite does not read of the log, before it drops that."""
+        if not can_load("edge.spool.log"):
+            raise SpoolUnavailableError(self.path, "its log cannot be checked", "see that the disk works")
         from edge.spool.log import check_log_end, check_log_header  # which only a start after a kill needs
 
         if not self.path.exists() or self.path.stat().st_size < PAGE_BYTES:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -49,9 +49,8 @@ class CanaryDevice:
         host, _, port = str(address).partition(":")
         pair = self._pair()
         tls = TlsFiles(Path(self.ca) if self.ca else _TRUSTED, pair, pair)
-        with DeviceProbe(
-            host, int(port or MQTT_PORT), CANARY_CLIENT, tls, self.rule, _TIMEOUT_S, reads_inbox=False
-        ) as probe:
+        to = host, int(port or MQTT_PORT), CANARY_CLIENT, tls, self.rule, _TIMEOUT_S
+        with closing(DeviceProbe(*to, reads_inbox=False)) as probe:
             probe.wait_connected()
             probe.report(payload, is_urgent=True)
 

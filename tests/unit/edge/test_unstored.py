@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,7 +18,9 @@ import pytest
 from edge.delivery_queues import SENT_UNSTORED, UNCONFIRMED
 from edge.errors import SpoolCorruptError, SpoolError, SpoolUnavailableError
 from edge.forwarder import Reload
+from edge.housekeeping import StatusReader
 from edge.spool import Spool
+from edge.spool.files import log_of, marker_of
 from edge.system import SYSTEM
 from edge.without_disk import FIRST_RETRY_S, MOST_RETRY_S, DiskWatch
 from eventplane.attributes import priority_of
@@ -26,6 +31,7 @@ from eventplane.receipts import Receipt, digest, write_receipts
 from eventplane.values import timestamp
 from eventplane_mqtt.mailbox import LinkName
 from tests.unit.edge.disks import SmallDisk, fill_the_rest
+from tests.unit.edge.downlinks import state
 from tests.unit.edge.fakes import ALARM, CHORE, READING, Device, MakeDevice, contract, damage, event
 
 LOCAL, CLOUD = LinkName.LOCAL, LinkName.CLOUD
@@ -391,9 +397,49 @@ def test_a_spool_that_stays_damaged_is_done_without(device: Device, monkeypatch:
     monkeypatch.setattr(disk, "error", lambda path: SpoolCorruptError(path, "page 3 is torn"))
     assert device.offer(FIRE) == [FULL]
     assert device.ids_at("call") == ["fire"]
+    for _ in range(1_000):
+        device.turn(after=1.0)
+    assert disk.openings < 25  # each writes all that can be read of it
 
 
 def test_another_process_that_has_the_spool_still_ends_it(make: MakeDevice) -> None:
     device = make(connected=False)
     with pytest.raises(SpoolError, match="another forwarder"):
         device.forwarder._disk.open(0.0)
+
+
+LATE = (
+    *(f"edge.{each}" for each in ("downlink", "questions", "metrics", "spool.recovery", "spool.log")),
+    *(f"eventplane.{each}" for each in ("conversation", "downlink", "interest.announcement")),
+)
+"""What only an event, a question or damage brings into memory."""
+
+
+@pytest.mark.parametrize("error", [OSError(errno.EIO, "I/O error"), ImportError("bad local file header")])
+def test_a_program_that_cannot_be_read_any_more_forwards_alarms_and_does_what_is_in_memory(
+    device: Device, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def find_spec(name: str, *_: object) -> None:
+        if name.startswith(LATE):
+            raise error
+
+    with monkeypatch.context() as unreadable:
+        for each in [each for each in sys.modules if each.startswith(LATE)]:
+            unreadable.delitem(sys.modules, each)
+        unreadable.setattr(sys, "meta_path", [SimpleNamespace(find_spec=find_spec), *sys.meta_path])
+        device.turn(device.question_of("call", "1", "k"), device.announcement_of("call"))
+        device.turn(device.from_cloud(state(1)))
+        assert StatusReader(device.forwarder, device.time.system()).heartbeat(0.0) == {}
+        assert device.offer(FIRE) == [None]
+        marker_of(device.path).touch()
+        damage(device, unreadable, "commit")
+        assert device.offer(event("a1", ALARM)) == [FULL]
+        marker_of(device.path).unlink()
+        log_of(device.path).write_bytes(bytes(100))
+        device.turn(after=MOST_RETRY_S)
+        assert device.offer(event("a2", ALARM)) == [FULL]
+        assert set(device.ids_at("call")) == {"fire", "a1", "a2"}
+    device.turn(after=MOST_RETRY_S)
+    assert device.spool.origin.kind == "recovered"
+    device.turn(device.from_cloud(state(1)), device.question_of("call", "1", "k"))
+    assert len(device.acknowledgements()) == len(device.answers("call")) == 1

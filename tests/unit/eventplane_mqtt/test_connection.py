@@ -22,7 +22,7 @@ from eventplane_mqtt.mailbox import Connected, Disconnected, Message, Received
 from local.certificates import Authority, Identity
 from tests.eventually import eventually
 from tests.unit.eventplane_mqtt import broker_packets
-from tests.unit.eventplane_mqtt.probe import SECONDS, Probe, Slow, files
+from tests.unit.eventplane_mqtt.probe import ENDPOINT, SECONDS, Probe, Slow, files
 
 CONNECT_BYTES = 15
 
@@ -83,14 +83,24 @@ def black_hole() -> Iterator[int]:
         yield server.getsockname()[1]
 
 
-def slow_connection(broker: ScriptedBroker, limit_bytes: int) -> Slow:
+def slow_connection(broker: ScriptedBroker, limit_bytes: int, host: str = ENDPOINT.host) -> Slow:
     """One that is up at `broker`, without subscriptions."""
-    slow = Slow(broker.port, limit_bytes, clean_session=True, subscriptions=())
+    slow = Slow(broker.port, limit_bytes, host=host, clean_session=True, subscriptions=())
     broker.accept()
     broker.received(CONNECT_BYTES)
     broker.send(broker_packets.connack())
     assert isinstance(slow.mailbox.wait(SECONDS)[0], Connected)
     return slow
+
+
+def test_bytes_that_leave_for_another_host_give_its_broker_time_to_answer(
+    broker: ScriptedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = [(socket.AF_INET, socket.SOCK_STREAM, 0, "", ("127.0.0.1", broker.port))]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_args, **_options: found)
+    connection, seen = slow_connection(broker, 1 << 20, "hub.home").connection, list[int]()
+    monkeypatch.setattr(connection._session, "progressed", lambda left, _: seen.append(left))
+    assert eventually(lambda: connection.publish("t", b"") and seen)
 
 
 def test_what_the_kernel_holds_has_not_left_and_leaves_as_the_broker_takes_it(broker: ScriptedBroker) -> None:
