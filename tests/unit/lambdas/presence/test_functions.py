@@ -264,6 +264,7 @@ def test_the_handlers_record_judge_and_reconcile(world: World, deployed: pytest.
         return done
 
     deployed.setattr(reconciler.Reconciler, "reconcile", slow)
+    reconciler.services.cache_clear()
     answer = reconciler.handle({"buckets": list(range(BUCKETS)), "overdue_ms": 60_000}, context)
     assert (
         answer.items() >= {"devices": 1, "sent": 1, "is_complete": True, "Connected": 1, "Quiet": 1}.items()
