@@ -10,12 +10,10 @@ from __future__ import annotations
 import argparse
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final
-
-from botocore.exceptions import ClientError
 
 from eventplane.contract.publication import CONTRACTS_TABLE
 from eventplane.contract.subscription_table import SUBSCRIPTIONS_TABLE
@@ -30,7 +28,7 @@ from eventplane.resource_names import resource_name
 from eventplane.values import is_timestamp, timestamp, timestamp_ms
 from eventplane_aws.tables import WRITER, DynamoDbTables
 from operations import system
-from operations.cloud import enter
+from operations.cloud import enter, if_deployed
 from operations.command import DONE, FAILED, present, say
 
 _TABLES: Final = (
@@ -88,7 +86,7 @@ def _restore(options: argparse.Namespace) -> int:
     described = cloud.dynamodb.describe_table(TableName=source)["Table"]
     key = [each["AttributeName"] for each in described["KeySchema"]]
     counts = Counter(_write_each(cloud.tables, options, source, copy, key))
-    with _after("ResourceNotFoundException"):  # the answer to a first request was lost
+    with if_deployed():  # or the answer to a first request was lost
         cloud.dynamodb.delete_table(TableName=copy)
     done = ", ".join(f"{counts[word]} {word}" for word in sorted(counts)) or "it had no items"
     present(options, {"table": options.table, **counts}, f"{options.table}: {done}")
@@ -97,14 +95,13 @@ def _restore(options: argparse.Namespace) -> int:
 
 def _make_copy(client: Any, source: str, copy: str, at: datetime) -> None:
     """Have DynamoDB make the table `copy`, unless an earlier run did. Raises `RestoreTimeError`."""
+    is_there = client.exceptions.TableAlreadyExistsException, client.exceptions.TableInUseException
     try:
-        with _after("TableAlreadyExistsException", "TableInUseException"):
+        with suppress(*is_there):
             client.restore_table_to_point_in_time(
                 SourceTableName=source, TargetTableName=copy, RestoreDateTime=at
             )
-    except ClientError as error:
-        if _code(error) != "InvalidRestoreTimeException":
-            raise
+    except client.exceptions.InvalidRestoreTimeException as error:
         raise RestoreTimeError(source, timestamp(at)) from error
     said = False
     while client.describe_table(TableName=copy)["Table"]["TableStatus"] != "ACTIVE":
@@ -157,17 +154,3 @@ def _wanted(then: Item, now: Item | None, *, is_fleet: bool, is_over: bool) -> I
 
 def _content(item: Item) -> Item:
     return {name: value for name, value in item.items() if name not in (REVISION, WRITER)}
-
-
-def _code(error: ClientError) -> str:
-    return str(error.response["Error"]["Code"])
-
-
-@contextmanager
-def _after(*codes: str) -> Iterator[None]:
-    """Go on after an answer of AWS with one of `codes`."""
-    try:
-        yield
-    except ClientError as error:
-        if _code(error) not in codes:
-            raise
