@@ -38,6 +38,10 @@ AUDIT_TODAY: Final = "audit-today"
 COMPACTION, ERASURE = "compaction", "erasure"
 """The jobs that may change the archive, and their roles."""
 
+ANY: Final = "*"
+"""Stands for what the names of an environment's queues end in. In the settings of a router it is also the
+source of one that reads several outboxes, and the inbox whose URL is the pattern of all others."""
+
 FIFO_SUFFIX: Final = ".fifo"
 """What SQS wants at the end of a FIFO queue's name."""
 
@@ -95,8 +99,13 @@ def has_queue(channel: Channel) -> bool:
 
 
 def channel_url(pattern: str, channel: Channel) -> str:
-    """Return the URL of the queue that carries `channel`; `pattern` has `*` for what its name ends in."""
-    return pattern.replace("*", channel_queue(channel)) + FIFO_SUFFIX * is_fifo(channel)
+    """Return the URL of the queue that carries `channel`; `pattern` has `ANY` for what its name ends in."""
+    return pattern.replace(ANY, channel_queue(channel)) + FIFO_SUFFIX * is_fifo(channel)
+
+
+def queue_url(pattern: str, name: str) -> str:
+    """Return the URL of the queue of that full name; `pattern` is its URL, or has `ANY` as of several."""
+    return f"{pattern.rpartition('/')[0]}/{name}" if ANY in pattern else pattern
 
 
 def is_fifo(channel: Channel) -> bool:

@@ -17,7 +17,7 @@ from eventplane.ledger import CONTRACTS, LEDGER, QUARANTINE
 from eventplane.ledger import TAP as TAP_FOLDER
 from eventplane.names import DOWNLINK, MONITOR
 from eventplane.replay import REPLAY
-from eventplane.resource_names import INGEST, LEDGER_QUEUE, RETIRED_OUTPUT, URGENT_INGEST, has_queue
+from eventplane.resource_names import ANY, INGEST, LEDGER_QUEUE, RETIRED_OUTPUT, URGENT_INGEST, has_queue
 from eventplane.settings import written
 from eventplane.topics import device_topic, urgent_rule
 from stacks.constructs.archive import allow_writing, find_archive
@@ -27,7 +27,7 @@ from stacks.constructs.http_sink import webhook
 from stacks.constructs.presence_monitor import PresenceMonitor
 from stacks.constructs.python_function import PythonFunction
 from stacks.constructs.queues import allow_send, find_channel_queue, find_queue
-from stacks.constructs.routers import ALL, Source, Targets, replay, router
+from stacks.constructs.routers import Source, Targets, replay, router
 from stacks.constructs.rules import device_policy, topic_rule
 from stacks.environment import Environment
 from stacks.names import INGEST_ERRORS, LIFECYCLE, TAP, ingest_rule_name, pascal
@@ -131,7 +131,7 @@ class RoutingStack(PlaneStack):
         if shared:
             normal, size = Priority.NORMAL, sizes.router
             yield Source(
-                id="Services", name="services", address=ALL, priority=normal, queues=shared, size=size
+                id="Services", name="services", address=ANY, priority=normal, queues=shared, size=size
             )
 
     def _writers(self, ledger: sqs.IQueue) -> None:

@@ -11,6 +11,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from eventplane.fast_reader import use_json
 from eventplane.function_settings import QueueSettings
+from eventplane.resource_names import queue_url
 from eventplane.retries import ROUTINE, RetrySchedule
 from lambdas.common.aws import PATIENT, Patience, client
 from lambdas.common.clock import system_clock
@@ -76,7 +77,7 @@ def queue_function(wire: Callable[[], QueueReader]) -> Handler:
 
         @cache
         def redelivery(queue: str) -> Redelivery:
-            url = f"{source_url.rpartition('/')[0]}/{queue}" if "*" in source_url else source_url
+            url = queue_url(source_url, queue)
             return Redelivery(sqs, url, chance, system_clock, reader.schedule(queue), worst_call_ms)
 
         return reader, redelivery

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import Final, Self
+from typing import Self
 
 from eventplane.contract import Channel, Contract, ParticipantKind, Priority
 from eventplane.contract.publication import ContractTable, written_channels
@@ -12,7 +12,7 @@ from eventplane.contract.subscription_table import SubscriptionTable
 from eventplane.function_settings import ContractSettings, RouterSettings
 from eventplane.interest.table import InterestTable
 from eventplane.records import Tables
-from eventplane.resource_names import channel_url
+from eventplane.resource_names import ANY, channel_url
 from lambdas.common.aws import PATIENT, QUICK, Patience
 from lambdas.common.clock import system_clock
 from lambdas.common.log import log_foreign
@@ -20,9 +20,6 @@ from lambdas.common.system import cpu_time
 from lambdas.router import engine
 from lambdas.router.active_contract import ActiveContract, Engine
 from lambdas.router.payload import MESSAGE_SECONDS, URGENT_MESSAGE_SECONDS
-
-ALL: Final = "*"
-"""In settings of a router: its sources are the outboxes of services; an inbox has the URL of this one."""
 
 
 def contract_in_force(
@@ -63,10 +60,10 @@ class Channels:
     def of(cls, settings: RouterSettings, contract: Contract) -> Self:
         """Return those that `settings` mean, in the `contract` that came with the code."""
         inboxes = dict(settings.queues)
-        if pattern := inboxes.pop(ALL, None):
+        if pattern := inboxes.pop(ANY, None):
             others = {each.address: channel_url(pattern, each) for each in written_channels(contract)}
             inboxes = others | inboxes
-        if settings.source != ALL or pattern is None:
+        if settings.source != ANY or pattern is None:
             return cls({"": contract.channel(settings.source)}, inboxes)
         outboxes = (each.outbox for each in contract.of_kind(ParticipantKind.CLOUD_SERVICE))
         sources = {channel_url(pattern, each).rpartition("/")[2]: each for each in outboxes}

@@ -12,6 +12,7 @@ from constructs import Construct
 
 from eventplane.contract import Contract
 from eventplane.function_settings import MetricsSettings, QueueSettings
+from eventplane.resource_names import ANY
 from eventplane.settings import Settings
 from stacks.constructs.function_assets import RUNTIME, architecture, dependencies_layer, function_code
 from stacks.constructs.log_group import log_group
@@ -115,7 +116,7 @@ class PythonFunction(Construct):
 
     def _url(self, sources: Sequence[sqs.IQueue]) -> str:
         """Return the URL of the one that feeds it, or the pattern of their URLs."""
-        return sources[0].queue_url if len(sources) == 1 else find_queue(self, "Sources", "*").queue_url
+        return sources[0].queue_url if len(sources) == 1 else find_queue(self, "Sources", ANY).queue_url
 
     @staticmethod
     def _description(size: FunctionSize) -> str | None:

@@ -20,7 +20,7 @@ from eventplane.contract.subscription_table import SUBSCRIPTIONS_TABLE
 from eventplane.function_settings import ContractSettings, RouterSettings
 from eventplane.interest.table import INTEREST_TABLE
 from eventplane.ledger import CONTRACTS, LEDGER, TAP
-from eventplane.resource_names import channel_url, has_queue, is_fifo
+from eventplane.resource_names import ANY, channel_url, has_queue, is_fifo
 from stacks.constructs.archive import allow_folders, allow_writing
 from stacks.constructs.function_assets import ROUTER
 from stacks.constructs.http_sink import allow_read_secret
@@ -36,9 +36,6 @@ URGENT_ROUTER: Final = f"{ROUTER}-urgent"
 """The metrics of the routers behind urgent channels, apart from those of the others."""
 
 REPLAY_FOLDER: Final = "replay"
-
-ALL: Final = "*"
-"""Where a router writes, and what it reads, by the names of queues (eventplane.function_settings)."""
 
 
 class Targets(Construct):
@@ -58,7 +55,7 @@ class Targets(Construct):
             find_queue(self, f"{box.capitalize()}{'Fifo' * fifo}", f"*-{box}", is_fifo=fifo)
             for box, fifo in sorted(kinds)
         ]
-        self._all = find_queue(self, "All", ALL)
+        self._all = find_queue(self, "All", ANY)
         self._ledger = ledger
         self.archive = archive
 
@@ -80,7 +77,7 @@ class Targets(Construct):
             **asdict(contract_settings(environment_of(self))),
             source=source,
             priority=priority,
-            queues={ALL: self._all.queue_url, **self._urls_elsewhere()},
+            queues={ANY: self._all.queue_url, **self._urls_elsewhere()},
             ledger_queue=self._ledger.queue_url,
             archive_bucket=self.archive.bucket_name,
         )
