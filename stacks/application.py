@@ -47,16 +47,16 @@ def build(app: cdk.App, environment: Environment, contract: Contract) -> list[cd
     routing = RoutingStack(app, environment, contract)
     audit = AuditStack(app, environment, contract)
     # They meet by the names of resources, not by exports, so the CDK does not know their order.
-    needs: dict[cdk.Stack, list[cdk.Stack]] = {routing: state, audit: [archive, messaging]}
-    # It owns the account's region, or fails.
-    needs |= {each: [published] for each in state if each is not published}
+    # The one with the contracts owns the account's region, or fails.
+    needs: dict[cdk.Stack, list[cdk.Stack]] = {each: [published] for each in state}
+    needs |= {published: [], routing: state, audit: [archive, messaging]}
     if has_registry:
         needs[FleetStack(app, environment, contract)] = [*state, routing]
     if environment.has(Part.SUBSCRIPTIONS, contract):
         needs[SubscriptionsStack(app, environment, contract)] = state
     if environment.has(Part.DISCOVERY, contract):
         needs[DiscoveryStack(app, environment, contract)] = state
-    watched = [*dict.fromkeys([*state, *needs])]
+    watched = list(needs)
     monitoring = MonitoringStack(app, environment, contract, watched)
     # The canary publishes to a rule that has to be there.
     needs[monitoring] = [routing]
