@@ -50,7 +50,7 @@ class FleetWatch:
         """Send what is held back, count, and return both. What fails is logged, and left to the next look."""
         found: dict[str, int] = {}
         try:
-            found["named"] = self._send_held(remaining_ms)
+            found["named"] = self._send_held(lambda: remaining_ms() >= NOTICE_MS)
             found |= self._count(lambda: remaining_ms() >= _COUNT_MS)
         except (TimeoutError, ClientError, BotoCoreError):
             logger.exception("the fleet was not looked at to the end", found=found)
@@ -66,18 +66,17 @@ class FleetWatch:
             Gauge.LOST: census[Standing.LOST] + census[Standing.HELD] + census[Standing.LISTED],
             Gauge.QUIET: census[Standing.QUIET],
             # Connections that are made anew at once are no outage.
-            Gauge.OUTAGE: population.outage(now_ms, has_time, settled_ms),
+            Gauge.OUTAGE: population.outage(now_ms, has_time, settled_ms, sum(census.values())),
         }
         for gauge, number in found.items():
             measure(gauge, number)
         return {str(gauge): number for gauge, number in found.items()}
 
-    def _send_held(self, remaining_ms: Callable[[], int]) -> int:
+    def _send_held(self, has_time: Callable[[], bool]) -> int:
         """Send what is held once the longest was held long enough; return how many devices were named.
 
         What is sent is noted afterwards: a device may be named twice, and none is left out.
         """
-        has_time: Callable[[], bool] = lambda: remaining_ms() >= NOTICE_MS  # noqa: E731
         now_ms = self._parts.clock()
         by_phase: defaultdict[str, list[DeviceState]] = defaultdict(list)
         for state in islice(self._held(now_ms, has_time), MOST_READ):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import chain
 
 from eventplane.presence import BUCKETS, OutageLimits, Standing
 from lambdas.presence.table import PresenceTable
@@ -21,10 +22,11 @@ class Population:
         """Return how many devices have each standing."""
         return {each: sum(map(len, self.pages(each, 0, now_ms, has_time))) for each in Standing}
 
-    def outage(self, now_ms: int, has_time: HasTime, settled_ms: int = 0) -> int:
+    def outage(self, now_ms: int, has_time: HasTime, settled_ms: int = 0, counted: int | None = None) -> int:
         """Return how many devices went lately, or are left of an outage, if they are one; else 0.
 
-        Those that lost their connections in the last `settled_ms` are not counted.
+        Those that lost their connections in the last `settled_ms` are not counted. The fleet has `counted`
+        devices; None: it is counted as far as it takes.
         """
         lately_ms = now_ms - 1_000 * self._limits.within_s
         went = sum(
@@ -39,14 +41,18 @@ class Population:
         )
         if went < self._limits.least:
             return 0
-        # Of a large fleet only as much is counted as is needed to see that they are few.
-        left = went / self._limits.share
-        for each in Standing:
-            for page in self.pages(each, 0, now_ms, has_time):
-                left -= len(page)
-                if left < 0:
-                    return 0
-        return went
+        most = went / self._limits.share
+        fleet = self._least(now_ms, has_time, most) if counted is None else counted
+        return went if fleet <= most else 0
+
+    def _least(self, now_ms: int, has_time: HasTime, most: float) -> int:
+        """Return how many devices the fleet has; one with more than `most` is not counted to its end."""
+        found = 0
+        for page in chain.from_iterable(self.pages(each, 0, now_ms, has_time) for each in Standing):
+            found += len(page)
+            if found > most:
+                break
+        return found
 
     def pages(
         self, standing: Standing, since_ms: int, until_ms: int, has_time: HasTime
