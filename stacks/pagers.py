@@ -30,9 +30,10 @@ def pager_findings(planned: Collection[PlannedStack], sns: Any) -> Iterator[Find
     if not wanted:
         return
     try:
-        arns = [each["TopicArn"] for each in _listed(sns, "list_topics", "Topics")]
-        for arn in arns:
-            yield from _unconfirmed(sns, arn, wanted.get(arn.rsplit(":", 1)[-1], {}))
+        for each in [*_listed(sns, "list_topics", "Topics")]:
+            arn = each["TopicArn"]
+            if subscribers := wanted.get(arn.rsplit(":", 1)[-1]):
+                yield from _unconfirmed(sns, arn, subscribers)
     except (BotoCoreError, ClientError) as error:
         yield Finding(
             f"subscribers of alarms: not read, because AWS answered: {error}; the credentials need "
@@ -42,12 +43,8 @@ def pager_findings(planned: Collection[PlannedStack], sns: Any) -> Iterator[Find
 
 
 def _unconfirmed(sns: Any, arn: str, wanted: dict[str, str]) -> Iterator[Finding]:
-    found = {
-        each["Endpoint"]: each["SubscriptionArn"]
-        for each in (
-            _listed(sns, "list_subscriptions_by_topic", "Subscriptions", TopicArn=arn) if wanted else ()
-        )
-    }
+    listed = _listed(sns, "list_subscriptions_by_topic", "Subscriptions", TopicArn=arn)
+    found = {each["Endpoint"]: each["SubscriptionArn"] for each in listed}
     for endpoint, protocol in wanted.items():
         if not found.get(endpoint, "").startswith("arn:"):
             state = "has not confirmed" if endpoint in found else "is not subscribed"

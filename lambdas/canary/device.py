@@ -74,9 +74,8 @@ class CanaryDevice:
         """
         self.iot.create_thing(thingName=CANARY_CLIENT)
         for each in self.iot.list_thing_principals(thingName=CANARY_CLIENT)["principals"]:
-            with suppress(
-                self.iot.exceptions.ResourceNotFoundException
-            ):  # by a request whose answer was lost
+            # A request whose answer was lost may have detached it.
+            with suppress(self.iot.exceptions.ResourceNotFoundException):
                 self.iot.detach_thing_principal(thingName=CANARY_CLIENT, principal=each)
         made = self.iot.create_keys_and_certificate(setAsActive=False)
         arn = made["certificateArn"]
