@@ -29,7 +29,7 @@ OWN_SERVICES: Final = frozenset({AUDITOR, CANARY, DOWNLINK, MONITOR, SUBSCRIBERS
 
 ERASED: Final = "+erased-"
 """The beginning of what stands for an erased name in the archive. No thing can have such a name (AWS IoT
-allows letters, digits, ":", "_" and "-"), so no device is taken for an erased one."""
+allows letters, digits, ":", "_" and "-"), so it never names a device."""
 
 
 # The events that they send.

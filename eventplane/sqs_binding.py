@@ -96,8 +96,8 @@ class SqsMessage:
     def tenant(self) -> str:
         """The message group in a standard queue: whose events these are, a device's or a cloud service's.
 
-        By it SQS lets the messages of whoever floods a queue wait, and nobody else's (fair queues); it orders
-        nothing. '' for events of several, which SQS counts as somebody's own.
+        With it SQS delays only the messages of a sender that floods a queue (fair queues); it orders nothing.
+        '' for events of several senders, which SQS counts as one more sender.
         """
         senders = {each.sender.device or each.sender.service for each in self.events}
         return _digest(*senders) if len(senders) == 1 and any(senders) else ""

@@ -17,8 +17,8 @@ _SUBSCRIPTION: Final = "AWS::SNS::Subscription"
 def pager_findings(planned: Collection[PlannedStack], sns: Any) -> Iterator[Finding]:
     """Report the subscribers in `planned` that deployed topics do not notify, by a boto3 client of SNS.
 
-    SNS notifies nobody who has not confirmed, and forgets after three days that it asked. None where a topic
-    is not deployed yet.
+    SNS notifies only confirmed subscribers, and drops an unconfirmed one after three days. Of a topic that is
+    not deployed yet nothing is reported.
     """
     wanted: defaultdict[str, dict[str, str]] = defaultdict(dict)
     for stack in planned:

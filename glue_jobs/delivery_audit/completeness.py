@@ -254,8 +254,8 @@ class Completeness:
     def unstated(self, epoch: str) -> Iterator[tuple[Range, int]]:
         """Return unseen numbers that no manifest states, with the hour in which the next number came.
 
-        They may have been lost, or have had no route to the cloud: nobody knows. What is between the spans of
-        two manifests had none, if the later one states the earlier: no other was between them.
+        They may have been lost, or have had no route to the cloud; it is unknown which. What is between the
+        spans of two manifests had none, if the later one states the earlier: no other was between them.
         """
         between = [
             (one.span[1] + 1, following.span[0] - 1)

@@ -158,7 +158,7 @@ class Dialled:
         self._engine.after(0.0, self._settle)
 
     def die(self) -> None:
-        """The program that dialled is gone, and nobody reads what it had not reported."""
+        """Drop what was not reported: the program that dialled is gone."""
         self._over = True
         self._unreported.clear()  # its successor's connections have the same generations
         self._leave()

@@ -42,8 +42,8 @@ def service_role(
 
     It has a `name` where another stack has to know it; else CloudFormation makes one up.
 
-    They stand in the role itself, so that whatever uses the role never runs before it may. What the CDK
-    grants by itself, to send traces, it puts into a policy beside it.
+    They are inline in the role, so that they are in force before the role is used. What the CDK grants by
+    itself, to send traces, is in a separate policy.
     """
     return iam.Role(
         scope,
