@@ -180,8 +180,8 @@ def test_a_log_that_nobody_compares_with_the_note_is_found_out() -> None:
     seeds = [seed for seed in range(200) if kind_of(seed) == "truncation"]
     with (
         patch.object(store, "_check_commits", unchecked),
-        patch.object(store.log, "check_log_header", unchecked),
-        patch.object(store.log, "check_log_end", unchecked),
+        patch("edge.spool.log.check_log_header", unchecked),
+        patch("edge.spool.log.check_log_end", unchecked),
     ):
         findings = damage_at_random(seeds)
     assert findings.sum("silent") + findings.sum("invented") > 3
@@ -200,6 +200,6 @@ def test_a_spool_that_does_not_recover_is_found_out() -> None:
     def refuse(path: Path, damage: str, _clock: object) -> None:
         raise SpoolCorruptError(path, damage)
 
-    with patch.object(store, "recover", refuse):
+    with patch("edge.spool.recovery.recover", refuse):
         findings = damage_at_random(range(50))
     assert findings.sum("failed") > 10
