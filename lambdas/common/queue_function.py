@@ -90,6 +90,8 @@ def queue_function(wire: Callable[[], QueueReader]) -> Handler:
         messages = read_messages(event)
         count(Metric.MESSAGES, len(messages))
         reader, redelivery = wired()
+        if not messages:  # no queue sends this: a call that is to warm the function up
+            return {"batchItemFailures": []}
         remaining_ms = context.get_remaining_time_in_millis
         failed = reader.process(messages, Invocation(context.aws_request_id, remaining_ms))
         count(Metric.RETRIED, len(failed))

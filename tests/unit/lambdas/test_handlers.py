@@ -79,6 +79,11 @@ def test_a_good_batch_is_acknowledged_whole(deployed: Cloud, handler: ModuleType
     assert invoke(handler, GOOD, message("m2", "no frame")) == failures()
 
 
+@pytest.mark.parametrize("handler", HANDLERS)
+def test_a_call_without_messages_only_warms_the_function_up(deployed: Cloud, handler: ModuleType) -> None:
+    assert invoke(handler) == failures()
+
+
 @pytest.mark.lost_answers
 def test_the_ledger_writer_archives_the_router_s_ledger(deployed: Cloud) -> None:
     invoke(router, GOOD)
