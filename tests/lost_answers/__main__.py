@@ -20,7 +20,7 @@ _EVENTS: Final = ("eventplane_aws", "eventplane_client", "lambdas")
 """The packages whose calls an event waits for."""
 
 _FOLDERS: Final = ("client", "contract", "glue_jobs", "lambdas", "operations", "stacks")
-_OPTIONS: Final = ("-m", "lost_answers", "-p", "no:schemathesis", "-q", "--tb=short", "--no-header")
+_OPTIONS: Final = ("-m", "lost_answers", "-p", "no:schemathesis", "-q", "--tb=short", "--maxfail=20")
 _LATE_S: Final = 5.0
 
 

@@ -25,6 +25,7 @@ from botocore.config import Config
 from botocore.endpoint import Endpoint
 from botocore.exceptions import ClientError, ReadTimeoutError
 from botocore.model import OperationModel
+from botocore.retries.quota import RetryQuota
 from botocore.stub import Stubber
 
 from eventplane.envelope import parse_event
@@ -127,6 +128,8 @@ class LostAnswers:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(Endpoint, "_get_response", get_response)
             patch.setattr(Stubber, "_get_response_handler", stub)
+            # One client of a service serves all tests, and what it may repeat is for one process.
+            patch.setattr(RetryQuota, "acquire", lambda *_: True)
             patch.setattr("botocore.endpoint.time", SimpleNamespace(sleep=pause))
             # The stack of a transfer's thread does not have the call that the request belongs to.
             patch.setattr(boto3.s3.inject, "TransferConfig", partial(TransferConfig, use_threads=False))

@@ -22,8 +22,8 @@ PACKAGES = {
     "core": "__future__ abc argparse array ast binascii bisect builtins collections collections.abc "
     "contextlib copy dataclasses enum errno functools getopt heapq importlib importlib.machinery "
     "importlib.util io itertools keyword math operator os pathlib platform pwd re select selectors shutil "
-    "signal stat struct subprocess sys textwrap threading time traceback types typing urllib.parse warnings weakref "
-    "zipimport zlib",
+    "signal stat struct subprocess sys textwrap threading time traceback types typing urllib.parse warnings "
+    "weakref zipimport zlib",
     "crypt": "hashlib",
     "datetime": "calendar datetime",
     "difflib": "difflib",

@@ -58,7 +58,6 @@ def notices(world: World) -> list[tuple[str, list[str]]]:
     ]
 
 
-@pytest.mark.lost_answers
 def test_in_an_outage_carers_get_one_notice_and_one_when_all_are_back(fleet: World) -> None:
     cut(fleet)
     found = fleet.look()
