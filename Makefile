@@ -158,8 +158,9 @@ destroy: setup ## Delete the stacks of ENV; what is retained stays: YES=dev
 	@python -m stacks.detach "$(ENV)" $(if $(YES),--yes "$(YES)")
 	cdk destroy --all --context env=$(ENV) $(if $(YES),--force)
 
-smoke: setup ## Check that the deployed ENV works, with a throw-away device (docs/how-to/operations.md): JSON=1 PEOPLE_ARE_INFORMED=1
-	@eventplane smoke --env $(ENV) $(if $(JSON),--json) $(if $(PEOPLE_ARE_INFORMED),--people-are-informed)
+smoke: setup ## Check that the deployed ENV works, with a throw-away device (docs/how-to/operations.md): JSON=1 PEOPLE_ARE_INFORMED=1 RESTORE_DRILL=1
+	@eventplane smoke --env $(ENV) $(if $(JSON),--json) $(if $(PEOPLE_ARE_INFORMED),--people-are-informed) \
+	  $(if $(RESTORE_DRILL),--restore-drill)
 
 contract: setup ## Check the contract, print its summary and its warnings
 	@eventplane contract check
