@@ -243,7 +243,7 @@ bench-tracing: setup ## Measure what tracing costs; writes build/bench/tracing.j
 bench-conversation: setup ## Measure request and reply; writes build/bench/conversation.json (some minutes)
 	@python -m benchmarks.conversation
 
-bench-timers: setup ## Simulate two days of 1,000 devices' presence; writes build/bench/timers.json (some 20 CPU minutes): HOURS=6
+bench-timers: setup ## Simulate two days of 1,000 devices' presence; writes build/bench/timers.json (some 6 CPU minutes): HOURS=6
 	@python -m benchmarks.timers $(if $(HOURS),--hours "$(HOURS)")
 
 bench-scale: setup ## Compute what fleets mean from the newest figures: REGION=us-east-1; writes build/bench/scale.json
