@@ -103,38 +103,6 @@ def test_the_keyboard_reaches_everything_that_can_be_used(
     assert [browser.run(f"{USABLE}[{each}].outerHTML") for each in unreached] == []
 
 
-def test_one_hour_is_a_cell_and_not_a_bar_across_the_page(browser: Page, urls: dict[str, str]) -> None:
-    browser.resize(SCREEN)
-    browser.open(urls["audit"])
-    widths = browser.run("[...document.querySelectorAll('#heat > button')].map((each) => each.clientWidth)")
-    assert len(widths) == 2
-    assert max(widths) <= 64
-
-
-@pytest.mark.parametrize("width", [PHONE, SCREEN])
-def test_every_name_is_within_its_box_of_the_catalogue(browser: Page, tmp_path: Path, width: int) -> None:
-    names = ("neighbourhood-watch-group", "a-bcdefghijklmnopqrstuvwxy", "abcdefghijklmnopqrstuvwxyz")
-    page = tmp_path / "page.html"
-    page.write_text(
-        catalogue(with_changes(load_contract(), {f"participants/{each}/sends": [] for each in names}))
-    )
-    browser.resize(width)
-    browser.open(page.as_uri())
-    outside = browser.run(
-        """[...document.querySelectorAll("svg a")].flatMap((link) => {
-          const box = link.querySelector("rect").getBoundingClientRect();
-          return [...link.querySelectorAll("text")].filter((each) => {
-            const text = each.getBoundingClientRect();
-            return text.left < box.left || text.right > box.right || text.bottom > box.bottom + 1;
-          }).map((each) => each.textContent);
-        })"""
-    )
-    assert outside == []
-    lines = "[...link.querySelectorAll('text')].map((each) => each.textContent).join('')"
-    drawn = browser.run(f"[...document.querySelectorAll('svg a')].map((link) => {lines})")
-    assert set(names) <= set(drawn)
-
-
 LONG = "a-device-with-a-name-that-nobody-would-want-to-read-on-a-phone"
 LONG_TYPE = "org.example." + "a-type-that-nobody-would-want-to-read-on-a-phone." * 3 + "v1"
 
@@ -322,19 +290,6 @@ def test_a_button_keeps_the_focus_and_strikes_once(page: Page, plane: FakePlane,
     page.wait_for(f"{button}.dataset.on === 'no'")
     assert plane.asked == [("strike", fault), ("heal", fault)]
     assert page.run(f"document.activeElement === {button}")
-
-
-def test_a_row_that_changes_stays_open_and_keeps_the_focus(page: Page, plane: FakePlane) -> None:
-    plane.strike(Fault.ROUTER)
-    plane.send_alarm()
-    page.wait_for("document.querySelector('tr.open summary')")
-    page.run("document.querySelectorAll('tr.open summary')[1].focus()")
-    page.press("Enter")
-    of = page.run("document.activeElement.dataset.of")
-    plane.heal(Fault.ROUTER)
-    page.wait_for("document.querySelector('tr.arrived')")
-    assert page.run("document.activeElement.dataset.of") == of
-    assert page.run("document.activeElement.parentElement.open") is True
 
 
 def test_a_plane_that_fails_is_said_and_found_again(page: Page, plane: FakePlane) -> None:
