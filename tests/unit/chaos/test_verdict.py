@@ -17,16 +17,10 @@ from local.chaos.verdict import by_themselves, summary
 from local.demo.summary import IRREGULAR
 from local.oracle import Key, ServiceResult
 from local.process import End
-from tests.plane import shipped_contract
 
 EXPECTED = 100
 ONE: Key = ("/homes/home-1/activity-service", "1")
 FOREIGN: Key = ("/homes/home-2/activity-service", "1")
-
-
-@pytest.fixture(scope="module")
-def contract() -> Contract:
-    return shipped_contract()
 
 
 def outcome(
