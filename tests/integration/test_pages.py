@@ -278,7 +278,7 @@ def test_an_alarm_is_drawn_and_listed_with_where_it_went_and_why(page: Page) -> 
     assert page.run(FITS)
 
 
-@pytest.mark.parametrize("fault", Fault)
+@pytest.mark.parametrize("fault", [Fault.NETWORK, Fault.FORWARDER])
 def test_a_button_keeps_the_focus_and_strikes_once(page: Page, plane: FakePlane, fault: Fault) -> None:
     button = f"document.querySelector('[data-fault={fault.value}]')"
     page.run(f"{button}.focus()")
@@ -290,6 +290,19 @@ def test_a_button_keeps_the_focus_and_strikes_once(page: Page, plane: FakePlane,
     page.wait_for(f"{button}.dataset.on === 'no'")
     assert plane.asked == [("strike", fault), ("heal", fault)]
     assert page.run(f"document.activeElement === {button}")
+
+
+def test_a_row_that_changes_stays_open_and_keeps_the_focus(page: Page, plane: FakePlane) -> None:
+    plane.strike(Fault.ROUTER)
+    plane.send_alarm()
+    page.wait_for("document.querySelector('tr.open summary')")
+    page.run("document.querySelectorAll('tr.open summary')[1].focus()")
+    page.press("Enter")
+    of = page.run("document.activeElement.dataset.of")
+    plane.heal(Fault.ROUTER)
+    page.wait_for("document.querySelector('tr.arrived')")
+    assert page.run("document.activeElement.dataset.of") == of
+    assert page.run("document.activeElement.parentElement.open") is True
 
 
 def test_a_plane_that_fails_is_said_and_found_again(page: Page, plane: FakePlane) -> None:

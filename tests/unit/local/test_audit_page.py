@@ -46,22 +46,6 @@ def test_less_than_all_is_never_100_percent(part: float | None, told: str) -> No
     assert words.share(part) == told
 
 
-def test_the_coverage_is_a_sentence_also_without_a_list_of_devices() -> None:
-    coverage = report()["coverage"]
-    coverage |= {
-        "share": 128 / 2026,
-        "events": {"manifest": 128, "numbering": 1690, "tap": 208, "nothing": 3},
-    }
-    attested = (
-        "128 of 2,029 device events (3 known by a missing number alone) are attested by manifests: 6.3 %."
-    )
-    assert words.covered(coverage) == f"{attested} 2 of 2 expected devices are attested."
-    assert (
-        words.covered({**coverage, "fleet": None})
-        == f"{attested} No list says which devices should be there."
-    )
-
-
 def test_the_command_follows_the_event_and_no_name_becomes_an_option_or_a_command() -> None:
     command = trace_command(finding(source="--live", id="a'; rm -rf /"), "build/archive")
     assert command is not None
