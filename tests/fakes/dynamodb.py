@@ -73,16 +73,19 @@ class FakeDynamoDb(FakeClient):
         return {}
 
     def update_table(self, *, TableName: str, **changes: Any) -> Any:
+        self._schema(TableName)
         self._described[TableName] |= changes
         return {}
 
     def describe_table(self, *, TableName: str) -> Any:
+        self._schema(TableName)
         return {"Table": self._described[TableName]}
 
     def list_tables(self) -> Any:
         return {"TableNames": sorted(self._keys)}
 
     def delete_table(self, *, TableName: str) -> Any:
+        self._schema(TableName)
         for item in self.peek(TableName):
             self._tables.delete(TableName, self._key(TableName, item), None)
         del self._keys[TableName]
@@ -92,7 +95,7 @@ class FakeDynamoDb(FakeClient):
         """Copy the table as it is now."""
         if TargetTableName in self._keys:
             raise self.refusal("TableAlreadyExistsException", TargetTableName, "RestoreTableToPointInTime")
-        self._keys[TargetTableName] = self._keys[SourceTableName]
+        self._keys[TargetTableName] = self._schema(SourceTableName)
         self._described[TargetTableName] = self._described[SourceTableName]
         for item in self.peek(SourceTableName):
             self._tables.put(TargetTableName, self._key(SourceTableName, item), item, None)
