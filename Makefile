@@ -158,8 +158,9 @@ destroy: setup ## Delete the stacks of ENV; what is retained stays: YES=dev
 	@python -m stacks.detach "$(ENV)" $(if $(YES),--yes "$(YES)")
 	cdk destroy --all --context env=$(ENV) $(if $(YES),--force)
 
-smoke: setup ## Check that the deployed ENV works, with a throw-away device (docs/how-to/operations.md): JSON=1 PEOPLE_ARE_INFORMED=1
-	@eventplane smoke --env $(ENV) $(if $(JSON),--json) $(if $(PEOPLE_ARE_INFORMED),--people-are-informed)
+smoke: setup ## Check that the deployed ENV works, with a throw-away device (docs/how-to/operations.md): JSON=1 PEOPLE_ARE_INFORMED=1 RESTORE_DRILL=1
+	@eventplane smoke --env $(ENV) $(if $(JSON),--json) $(if $(PEOPLE_ARE_INFORMED),--people-are-informed) \
+	  $(if $(RESTORE_DRILL),--restore-drill)
 
 contract: setup ## Check the contract, print its summary and its warnings
 	@eventplane contract check
@@ -242,7 +243,7 @@ bench-tracing: setup ## Measure what tracing costs; writes build/bench/tracing.j
 bench-conversation: setup ## Measure request and reply; writes build/bench/conversation.json (some minutes)
 	@python -m benchmarks.conversation
 
-bench-timers: setup ## Simulate two days of 1,000 devices' presence; writes build/bench/timers.json (some 20 CPU minutes): HOURS=6
+bench-timers: setup ## Simulate two days of 1,000 devices' presence; writes build/bench/timers.json (some 6 CPU minutes): HOURS=6
 	@python -m benchmarks.timers $(if $(HOURS),--hours "$(HOURS)")
 
 bench-scale: setup ## Compute what fleets mean from the newest figures: REGION=us-east-1; writes build/bench/scale.json

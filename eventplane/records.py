@@ -300,6 +300,8 @@ class MemoryTables:
 
     def __init__(self) -> None:
         self._tables: defaultdict[str, dict[_Place, tuple[Item, Item]]] = defaultdict(dict)
+        self._partitions: defaultdict[str, dict[str, defaultdict[str | int, set[_Place]]]] = defaultdict(dict)
+        """By table and attribute: where the items are that have a value. Made when it is first asked for."""
         self._revisions = count(1)
 
     def first(self) -> int:
@@ -321,15 +323,39 @@ class MemoryTables:
     def put(self, table: str, key: Item, item: Item, condition: Condition | None) -> bool:
         if condition is not None and not condition.holds(self.get(table, key)):
             return False
-        self._tables[table][_place(key)] = key, item
+        self._store(table, key, item)
         return True
 
     def delete(self, table: str, key: Item, condition: Condition | None) -> bool:
         found = self.get(table, key)
         if found is not None and condition is not None and not condition.holds(found):
             return False
-        self._tables[table].pop(_place(key), None)
+        self._store(table, key, None)
         return True
+
+    def _store(self, table: str, key: Item, item: Item | None) -> None:
+        place, items = _place(key), self._tables[table]
+        _, before = items.pop(place, (key, {}))
+        if item is not None:
+            items[place] = key, item
+        for name, partitions in self._partitions[table].items():
+            if name in before:
+                partitions[value_of(before[name])].remove(place)
+            if item and name in item:
+                partitions[value_of(item[name])].add(place)
+
+    def _of_partition(self, table: str, selection: Selection) -> Iterator[tuple[_Place, tuple[Item, Item]]]:
+        items, name = self._tables[table], selection.partition
+        if name is None:
+            yield from items.items()
+            return
+        if name not in self._partitions[table]:
+            self._partitions[table][name] = defaultdict(set)
+            for place, (_, item) in items.items():
+                if name in item:
+                    self._partitions[table][name][value_of(item[name])].add(place)
+        for place in self._partitions[table][name].get(selection.of, ()):
+            yield place, items[place]
 
     def page(self, table: str, selection: Selection) -> Page:
         def rank(place: _Place, item: Item) -> tuple[_Place, _Place]:
@@ -338,7 +364,7 @@ class MemoryTables:
         # A rank is of one item, so sorting compares ranks alone.
         found = [
             (rank(place, item), key, item)
-            for place, (key, item) in self._tables[table].items()
+            for place, (key, item) in self._of_partition(table, selection)
             if selection.takes(item)
         ]
         if found and (after := selection.after) is not None:

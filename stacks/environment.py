@@ -20,6 +20,7 @@ from eventplane_aws.rules import SQS_DELAY, SQS_VISIBILITY
 from stacks.settings import (
     AlarmSettings,
     CostSettings,
+    DeviceDomain,
     DownlinkSettings,
     EnvironmentSettingError,
     FunctionSize,
@@ -128,6 +129,7 @@ class Environment:
         customer_key: ARN of the AWS KMS key for queues, tables, archive, logs, secrets and alarms. It costs
             about $1 a month and $0.03 for 10,000 requests; without it AWS encrypts all but the alarms with
             keys of its own, for nothing. Only with it the customer can see who decrypts, and take it back.
+        device_domain: where devices connect instead of to the account's endpoint; None: to that.
         records_reads: whether AWS CloudTrail records who read which object of the archive, in a bucket of its
             own. It costs $1 for a million reads, those of the jobs included.
         alarms: who is told of what fails, and how soon (docs/how-to/operations.md).
@@ -169,6 +171,7 @@ class Environment:
     erasure: JobSize
     retention: Retention
     customer_key: str | None = None
+    device_domain: DeviceDomain | None = None
     records_reads: bool = False
     alarms: AlarmSettings = field(default_factory=AlarmSettings)
     certificate_grace_s: int = 900
@@ -208,6 +211,13 @@ class Environment:
             raise EnvironmentSettingError("rollout_minutes", "is set, and the emulator has no CodeDeploy")
         if self.costs is not None and self.is_emulated:
             raise EnvironmentSettingError("costs", "is set, and an emulated cloud costs nothing")
+        if self.device_domain and self.is_emulated:
+            raise EnvironmentSettingError("device_domain", "is set, and an emulated cloud has no names")
+        if self.device_domain and self.region not in (None, self.device_domain.region):
+            raise EnvironmentSettingError(
+                "device_domain.certificate",
+                f"is of {self.device_domain.region}, and the plane of {self.region}",
+            )
         if self.devices < 1:
             raise EnvironmentSettingError("devices", f"is {self.devices}, not 1 or more")
 

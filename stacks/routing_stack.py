@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from aws_cdk import CfnOutput
+from aws_cdk import aws_iot as iot
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
@@ -229,5 +230,15 @@ class RoutingStack(PlaneStack):
             # IoT Core acknowledges a publish to a rule that is not there, and drops it: a device may only
             # publish once there is one.
             policy.node.add_dependency(holder)
+        if domain := self.plane.device_domain:
+            iot.CfnDomainConfiguration(
+                self,
+                "DeviceDomain",
+                domain_configuration_name=self.plane.resource_name("devices"),
+                domain_name=domain.name,
+                server_certificate_arns=[domain.certificate],
+                service_type="DATA",
+            )
+            CfnOutput(self, "DeviceEndpoint", value=domain.name)
         CfnOutput(self, "IngestRule", value=name)
         CfnOutput(self, "DevicePolicy", value=device_policy(policy, name))

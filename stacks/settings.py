@@ -33,6 +33,8 @@ _COLLECTOR_URL: Final = re.compile(
     re.ASCII,
 )
 _LAYER: Final = re.compile(r"arn:aws[a-z-]*:lambda:[a-z0-9-]+:\d{12}:layer:[A-Za-z0-9_-]+:\d+")
+_DOMAIN: Final = re.compile(r"([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z]{2,63}", re.ASCII)
+_CERTIFICATE: Final = re.compile(r"arn:aws[a-z-]*:acm:[a-z0-9-]+:\d{12}:certificate/[a-f0-9-]+")
 _PROTOCOL_URL: Final = re.compile(r"([a-z][a-z0-9]{1,19})://[A-Za-z0-9][A-Za-z0-9.-]*(:\d{1,5})?", re.ASCII)
 _SECRET: Final = re.compile(r"[A-Za-z0-9/_+=.@-]{1,512}", re.ASCII)
 
@@ -429,6 +431,34 @@ class TracingSettings:
     def of_functions(self) -> function_settings.TracingSettings:
         """The settings of functions."""
         return function_settings.TracingSettings(otlp_endpoint=self.endpoint, trace_share=self.share)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeviceDomain:
+    """A domain of one's own that devices connect to: by DNS they can be led to another region.
+
+    Args:
+        name: the domain's name, which DNS leads to the account's endpoint (Data-ATS) by a CNAME.
+        certificate: ARN of its certificate in AWS Certificate Manager, in the plane's region.
+    """
+
+    name: str
+    certificate: str
+
+    def __post_init__(self) -> None:
+        if not _DOMAIN.fullmatch(self.name):
+            raise EnvironmentSettingError(
+                "device_domain.name", f"is {self.name!r}, no domain like devices.example.org"
+            )
+        if not _CERTIFICATE.fullmatch(self.certificate):
+            raise EnvironmentSettingError(
+                "device_domain.certificate", f"is {self.certificate!r}, no certificate's ARN"
+            )
+
+    @property
+    def region(self) -> str:
+        """The region that its certificate is in."""
+        return self.certificate.split(":")[3]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -34,7 +34,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--device-endpoint",
         default=os.environ.get("EVENTPLANE_DEVICE_ENDPOINT") or None,
         metavar="HOST[:PORT]",
-        help=f"where devices connect (EVENTPLANE_DEVICE_ENDPOINT); default: the account's, port {MQTT_PORT}",
+        help=f"where devices connect (EVENTPLANE_DEVICE_ENDPOINT); default: the plane's, port {MQTT_PORT}",
     )
     authorities = os.environ.get("EVENTPLANE_DEVICE_CA")
     parser.add_argument(
@@ -58,6 +58,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--audit-timeout", type=positive, default=AUDIT_TIMEOUT_S, metavar="S", help="default: %(default)s"
     )
     parser.add_argument(
+        "--restore-drill",
+        action="store_true",
+        help="also have DynamoDB restore the registry of ten minutes ago into a copy (minutes to hours)",
+    )
+    parser.add_argument(
         "--people-are-informed",
         action="store_true",
         help="needed where data is kept: the test raises an alarm of a home called smoke-..., and notifies "
@@ -71,7 +76,10 @@ def _smoke(options: argparse.Namespace) -> int:
     account = cloud.account
     plane = find_plane(cloud, options.env, contract)
     choices = Choices(
-        endpoint=device_endpoint(cloud, options.device_endpoint, options.device_ca),
+        endpoint=device_endpoint(
+            cloud, options.device_endpoint or plane.outputs.get("DeviceEndpoint"), options.device_ca
+        ),
+        is_drill=options.restore_drill,
         people_are_informed=options.people_are_informed,
         audit_command=options.audit_command,
         patience=Patience(options.timeout),

@@ -60,6 +60,7 @@ def canary(scope: Construct, contract: Contract) -> None:
             identity_secret=identity,
             inbox_queue=inbox.queue_url,
             queue_prefix=prefix,
+            device_endpoint=environment.device_domain.name if environment.device_domain else None,
             late_ms=1_000 * environment.alarms.canary_late_s,
         ),
     ).function

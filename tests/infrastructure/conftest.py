@@ -12,10 +12,20 @@ import pytest
 
 from eventplane.contract import Contract, compile_contract
 from stacks.config import environment
-from stacks.settings import AlarmSettings, CostSettings, ObjectLock, ProtocolSettings, TracingSettings
+from stacks.settings import (
+    AlarmSettings,
+    CostSettings,
+    DeviceDomain,
+    ObjectLock,
+    ProtocolSettings,
+    TracingSettings,
+)
 from tests.infrastructure.templates import Templates
 from tests.plane import shipped_contract
 
+DOMAIN = DeviceDomain(
+    name="devices.example.org", certificate="arn:aws:acm:eu-central-1:111122223333:certificate/1234abcd-12ab"
+)
 KEY = "arn:aws:kms:eu-central-1:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab"
 URLS = {"alarm-centre": "https://events.alarm-centre.example/v1?site=7"}
 NATS = ProtocolSettings(package="plugins/nats", url="nats://nats.example:4222", secret="nats-of-routers")
@@ -109,6 +119,7 @@ def guarded() -> Templates:
         plain,
         customer_key=KEY,
         records_reads=True,
+        device_domain=DOMAIN,
         webhook_urls=URLS,
         rollout_minutes=None,
         urgent_router=replace(plain.urgent_router, provisioned_concurrency=3),

@@ -7,8 +7,8 @@ import string
 
 import pytest
 
-from eventplane.function_settings import RouterSettings
-from tests.infrastructure.conftest import KEY, NATS, URLS
+from eventplane.function_settings import CanarySettings, RouterSettings
+from tests.infrastructure.conftest import DOMAIN, KEY, NATS, URLS
 from tests.infrastructure.templates import QUEUE, Templates, granted, statements
 from tests.infrastructure.test_archive import buckets
 
@@ -205,3 +205,12 @@ def test_pages_and_tickets_have_subscribers_of_their_own(full: Templates) -> Non
             if [queue.id, "Arn"] == each.find("RedrivePolicy", "deadLetterTargetArn", "Fn::GetAtt")
         )
         assert queue == f"{topics[each.find('TopicArn')['Ref']]}-dlq"
+
+
+def test_devices_may_have_a_domain_to_connect_to(guarded: Templates, prod: Templates) -> None:
+    (domain,) = guarded.of("AWS::IoT::DomainConfiguration")
+    assert domain.find("DomainName") == guarded.outputs("routing")["DeviceEndpoint"] == DOMAIN.name
+    assert domain.find("ServerCertificateArns") == [DOMAIN.certificate]
+    for templates, endpoint in ((guarded, DOMAIN.name), (prod, None)):
+        assert templates.functions["canary"].settings(CanarySettings).device_endpoint == endpoint
+    assert not prod.of("AWS::IoT::DomainConfiguration")

@@ -37,7 +37,7 @@ from stacks.settings import (
     ObjectLock,
     TracingSettings,
 )
-from tests.infrastructure.conftest import NATS, changed
+from tests.infrastructure.conftest import DOMAIN, NATS, changed
 
 DEV, PROD = environment("dev"), environment("prod")
 SIZE, PRESENCE, KEPT = DEV.router, DEV.presence, PROD.retention
@@ -114,6 +114,11 @@ def locked(mode: Any, days: int) -> ObjectLock:
         (NATS, "url", "nats://me:secret@nats.example", "protocols"),
         (NATS, "url", "nats://nats.example/stream", "protocols"),
         (NATS, "secret", "no name", "protocols"),
+        # A domain that AWS IoT would refuse.
+        (DOMAIN, "name", "Devices", "device_domain.name"),
+        (DOMAIN, "certificate", "devices.pem", "device_domain.certificate"),
+        (environment("local"), "device_domain", DOMAIN, "device_domain"),
+        (replace(PROD, region="eu-west-1"), "device_domain", DOMAIN, "device_domain.certificate"),
         # The environment itself.
         (DEV, "name", "Prod_1", "name"),
         (DEV, "name", "", "name"),
