@@ -8,7 +8,7 @@ import os
 import shutil
 import signal
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -111,19 +111,24 @@ def start_home(
     machine: ThisMachine | None = None,
     disk: SmallDisk | None = None,
     has_own_clock: bool = False,
+    broker: Broker | None = None,
+    variables: Mapping[str, str] | None = None,
     ready: str = CLOUD_CONNECTED,
 ) -> Home:
     """Start the home of `thing` in `directory`, its forwarder on `machine`, and wait until it logs `ready`.
 
     The spool is on `disk`, which is mounted beneath that directory, or beside the other files. With
     `has_own_clock` the wall clock of both programs can be set, where `machine` and libfaketime allow it.
+    The home's broker is `broker`, or one without access rules. The environment of its programs has the
+    `variables`.
     """
     machine = machine or ThisMachine()
     link = network.link(thing.host, thing.port)
     clock = FakeClock.found(directory / "clock") if has_own_clock and machine.has_clock else None
-    environment = {**os.environ, **(clock.environment if clock else {})}
-    mosquitto = f"mosquitto-{thing.name}", directory / "mosquitto"
-    broker = start_mosquitto(supervisor, *mosquitto, env=environment)
+    environment = {**os.environ, **(clock.environment if clock else {}), **(variables or {})}
+    if broker is None:
+        mosquitto = f"mosquitto-{thing.name}", directory / "mosquitto"
+        broker = start_mosquitto(supervisor, *mosquitto, env=environment)
     compiled = directory / CONTRACT
     compiled.write_bytes(contract.canonical)
     spool = (disk.path if disk else directory) / "spool.db"

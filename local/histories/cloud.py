@@ -31,12 +31,12 @@ from local.histories.engine import Engine
 from local.histories.iot_core import IotCore
 from local.histories.queues import Queues
 from local.histories.story import ENDPOINTS
-from local.histories.tables import TablesClient
 from local.histories.wires import Weather, Wire
 from stacks.config import environment
 from stacks.settings import ROTATION_SIZE
 from tests.dynamodb import create_desired_table, create_table
 from tests.fakes.client import ACCOUNT, REGION, FakeClient
+from tests.fakes.dynamodb import FakeDynamoDb
 from tests.fakes.s3 import FakeS3
 from tests.fakes.secrets import FakeSecrets
 from tests.fakes.sqs import FakeQueue
@@ -62,7 +62,7 @@ class Cloud:
         self.weather = weather
         self.clock: Clock = lambda: engine.now_ms
         self.sqs = Queues(engine, self.clock, weather.share)
-        self.dynamodb = TablesClient()
+        self.dynamodb = FakeDynamoDb()
         self.s3 = FakeS3(self.clock)  # type: ignore[arg-type]
         self.numbers = count(1)
         self.executions = 0

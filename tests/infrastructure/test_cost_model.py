@@ -6,12 +6,9 @@ import json
 
 import pytest
 
-from benchmarks.cloud.plane import Invocations
 from benchmarks.cost.deployment import MONTH_MIN, Deployment, runs
 from benchmarks.cost.meter import Meter
-from benchmarks.cost.metered import compute, way_in
-from benchmarks.cost.months import CANARY, Reads, Usage, Written, idle, jobs, requests, storage
-from benchmarks.cost.prices import Units
+from benchmarks.cost.months import CANARY
 
 
 @pytest.mark.source("B8")
@@ -59,38 +56,3 @@ def test_production_is_read_from_its_templates(production: Deployment) -> None:
         "compaction",
     }
     assert production.alarm_metrics >= len(production.of("AWS::CloudWatch::Alarm"))
-
-
-def test_an_idle_month_has_what_the_templates_have(production: Deployment) -> None:
-    series = frozenset({("EventPlane", "Messages", "service=x"), ("EventPlane", "Retried", "service=x")})
-    calls = {each.key: Usage(Units({"lambda_request": 1}), series) for each in production.schedules}
-    alarm = Usage(Units({"sqs_request": 7}), frozenset({("EventPlane", "Delivered", "service=x")}))
-    found = idle(production, calls, alarm)
-    number = sum(each.calls for each in production.schedules)
-    assert found["polling"]["sqs_request"] == len(production.mappings) * 5 * 3 * MONTH_MIN
-    assert found["schedules"]["lambda_request"] == found["schedules"]["scheduler_call"] == number
-    assert found["canary"]["sqs_request"] == 7 * MONTH_MIN
-    assert found["metrics"]["custom_metric"] == 3 + production.filtered_metrics
-    assert jobs(production)["glue_flex_dpu_h"] > 0
-
-
-def test_an_object_is_paid_for_until_it_is_deleted(production: Deployment) -> None:
-    written = Written({"tap": 1.0, "ledger": 1.0}, {"tap": 1e9, "ledger": 0.0})
-    reads = Reads(compaction=2, audit=1, compacted_bytes=0.5)
-    found = requests(written, reads, production)
-    # The tap is read by the audits of two days.
-    tap = requests(Written({"tap": 1.0}, {}), reads, production)
-    assert tap["s3_get"] > found["s3_get"] / 2
-    assert found["s3_get"] > 2 * 2 * 2
-    kept = production.environment.retention
-    days = kept.raw_days + kept.replaced_days + kept.compacted_days / 2
-    assert storage(written, reads, production)["s3_gb_month"] == pytest.approx(days / 30)
-
-
-def test_a_publish_costs_its_rule_and_two_actions_and_a_run_its_memory(production: Deployment) -> None:
-    assert way_in([b"x"]) == {"iot_rule": 1, "iot_action": 2, "sqs_request": 2}
-    large = way_in([b"x" * 6_000])
-    assert (large["iot_rule"], large["iot_action"]) == (2, 4)
-    gb = production.functions["router-device"].memory_mib / 1024
-    used = compute({"router-device": Invocations(3, 2_000)}, production.functions)
-    assert used == {"lambda_request": 3, "lambda_gb_s": 2 * gb}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -11,8 +11,8 @@ import pytest
 
 from eventplane.function_settings import PresenceJudgeSettings
 from eventplane.names import NOTICE, NOTICE_OF_MANY
-from eventplane.presence import PRESENCE, STANDING_INDEX, DeviceState, Line, Sighting
-from eventplane.records import Condition, Item, MemoryTables, Page, Records, Selection
+from eventplane.presence import PRESENCE, DeviceState, Line, Sighting
+from eventplane.records import MemoryTables, Records
 from lambdas.common.metrics import metrics
 from lambdas.common.queue import Invocation, QueueMessage
 from lambdas.presence.fleet_watch import FleetWatch
@@ -31,36 +31,13 @@ METRIC_LATE_S = 30
 """From a log line to its metric: CloudWatch says none; some seconds are usual."""
 
 
-class IndexedTables(MemoryTables):
-    """Tables in memory that look at one partition of the index of standings, not at the whole fleet."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._partitions: defaultdict[str, MemoryTables] = defaultdict(MemoryTables)
-        self._partition_of: dict[str, str] = {}
-
-    def put(self, table: str, key: Item, item: Item, condition: Condition | None) -> bool:
-        if not super().put(table, key, item, condition):
-            return False
-        device, partition = key["device"]["S"], item["standing"]["N"]
-        if before := self._partition_of.get(device):
-            self._partitions[before].delete(table, key, None)
-        self._partition_of[device] = partition
-        return self._partitions[partition].put(table, key, item, None)
-
-    def page(self, table: str, selection: Selection) -> Page:
-        if selection.index == STANDING_INDEX:
-            return self._partitions[str(selection.of)].page(table, selection)
-        return super().page(table, selection)
-
-
 class Fleet:
     """Presence with the settings that are deployed, second by second."""
 
     def __init__(self, aws: FakeAws, settings: PresenceJudgeSettings) -> None:
         self.clock, self.sqs = aws.clock, aws.sqs
         self.outbox, self.timers = (aws.sqs.create_queue(QueueName=each)["QueueUrl"] for each in ("o", "t"))
-        tables = IndexedTables()
+        tables = MemoryTables()
         settings = replace(settings, presence_table="presence", timer_queue=self.timers)
         self.parts = parts_of(settings, aws.sqs, tables, aws.clock)
         self.watch = FleetWatch(self.parts, settings.presence_limits, self.outbox)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,7 +23,8 @@ from eventplane.records import Records
 from eventplane_aws.tables import DynamoDbTables
 from eventplane_client import Client, connect
 from local.cloud import CloudEndpoint
-from local.mosquitto import Broker, start_mosquitto
+from local.home import start_home
+from local.mosquitto import Broker
 from local.network import Link, Network
 from local.ports import LOOPBACK
 from local.process import Child, Supervisor
@@ -141,36 +141,19 @@ def running_home(
     """
     with Network() as network:
         thing = provision(plane.cloud, name, policy=plane.outputs["DevicePolicy"], directory=directory)
-        link = network.link(thing.host, thing.port)
-        broker = (
-            guarded.broker
-            if guarded
-            else start_mosquitto(supervisor, f"mosquitto-{name}", directory / "mosquitto")
+        variables = {"EVENTPLANE_CLOUD_RECONNECT_MIN_S": "0.1", "EVENTPLANE_CLOUD_RECONNECT_MAX_S": "1"}
+        if guarded:
+            login = guarded.login(FORWARDER)
+            variables["EVENTPLANE_LOCAL_USERNAME"] = login.username
+            variables["EVENTPLANE_LOCAL_PASSWORD_FILE"] = str(login.password_file)
+        broker, rule = guarded.broker if guarded else None, plane.outputs["IngestRule"]
+        parts = start_home(
+            supervisor, network, thing, load_contract(), rule, directory, broker=broker, variables=variables
         )
-        login = guarded.login(FORWARDER) if guarded else None
-        (directory / "contract.json").write_bytes(load_contract().canonical)
-        settings = directory / "edge.toml"
-        settings.write_text(
-            f'thing = "{name}"\ncontract = "contract.json"\nspool = "spool.db"\n'
-            f"[local]\nport = {broker.port}\n"
-            + (f'username = "{login.username}"\npassword_file = "{login.password_file}"\n' if login else "")
-            + f'[cloud]\nhost = "{LOOPBACK}"\nport = {link.port}\nca = "{thing.ca.name}"\n'
-            f'certificate = "{thing.certificate.name}"\nkey = "{thing.key.name}"\n'
-            f'rule = "{plane.outputs["IngestRule"]}"\nreconnect_min_s = 0.1\nreconnect_max_s = 1\n'
-            "longest_delay_ms = 250\n"
-            "[health]\nport = 0\n"
-        )
-        log = supervisor.run_dir / f"forwarder-{name}.log"
-        forwarder = supervisor.start(
-            log.stem,
-            [sys.executable, "-m", "edge", "--settings", str(settings)],
-            ready=lambda: "cloud broker connected" in log.read_text(),
-            ready_seconds=SECONDS,
-        )
-        home = Home(thing, link, forwarder, directory, broker)
+        home = Home(thing, parts.link, parts.forwarder, directory, parts.broker)
         for service in services:
             client = home.services[service] = connect(
-                f"mqtt://{LOOPBACK}:{broker.port}",
+                f"mqtt://{LOOPBACK}:{home.broker.port}",
                 service,
                 mode="at_least_once",
                 password_file=str(guarded.login(service).password_file) if guarded else None,
@@ -182,7 +165,7 @@ def running_home(
         finally:
             for client in home.services.values():
                 client.close()
-            forwarder.stop()
+            home.forwarder.stop()
 
 
 def wait_for(condition: Callable[[], bool]) -> None:

@@ -103,38 +103,6 @@ def test_the_keyboard_reaches_everything_that_can_be_used(
     assert [browser.run(f"{USABLE}[{each}].outerHTML") for each in unreached] == []
 
 
-def test_one_hour_is_a_cell_and_not_a_bar_across_the_page(browser: Page, urls: dict[str, str]) -> None:
-    browser.resize(SCREEN)
-    browser.open(urls["audit"])
-    widths = browser.run("[...document.querySelectorAll('#heat > button')].map((each) => each.clientWidth)")
-    assert len(widths) == 2
-    assert max(widths) <= 64
-
-
-@pytest.mark.parametrize("width", [PHONE, SCREEN])
-def test_every_name_is_within_its_box_of_the_catalogue(browser: Page, tmp_path: Path, width: int) -> None:
-    names = ("neighbourhood-watch-group", "a-bcdefghijklmnopqrstuvwxy", "abcdefghijklmnopqrstuvwxyz")
-    page = tmp_path / "page.html"
-    page.write_text(
-        catalogue(with_changes(load_contract(), {f"participants/{each}/sends": [] for each in names}))
-    )
-    browser.resize(width)
-    browser.open(page.as_uri())
-    outside = browser.run(
-        """[...document.querySelectorAll("svg a")].flatMap((link) => {
-          const box = link.querySelector("rect").getBoundingClientRect();
-          return [...link.querySelectorAll("text")].filter((each) => {
-            const text = each.getBoundingClientRect();
-            return text.left < box.left || text.right > box.right || text.bottom > box.bottom + 1;
-          }).map((each) => each.textContent);
-        })"""
-    )
-    assert outside == []
-    lines = "[...link.querySelectorAll('text')].map((each) => each.textContent).join('')"
-    drawn = browser.run(f"[...document.querySelectorAll('svg a')].map((link) => {lines})")
-    assert set(names) <= set(drawn)
-
-
 LONG = "a-device-with-a-name-that-nobody-would-want-to-read-on-a-phone"
 LONG_TYPE = "org.example." + "a-type-that-nobody-would-want-to-read-on-a-phone." * 3 + "v1"
 
@@ -310,7 +278,7 @@ def test_an_alarm_is_drawn_and_listed_with_where_it_went_and_why(page: Page) -> 
     assert page.run(FITS)
 
 
-@pytest.mark.parametrize("fault", Fault)
+@pytest.mark.parametrize("fault", [Fault.NETWORK, Fault.FORWARDER])
 def test_a_button_keeps_the_focus_and_strikes_once(page: Page, plane: FakePlane, fault: Fault) -> None:
     button = f"document.querySelector('[data-fault={fault.value}]')"
     page.run(f"{button}.focus()")

@@ -13,7 +13,9 @@ import botocore.session
 import jsonschema
 import pytest
 
+from eventplane.contract import Contract
 from tests.fakes.aws import FakeAws
+from tests.plane import plane_contract
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -34,6 +36,12 @@ def _once_in_a_session() -> Iterator[None]:
         patch.setattr(botocore.session, "create_loader", cache(botocore.session.create_loader))
         patch.setattr(jsonschema.Draft202012Validator, "check_schema", check_once)
         yield
+
+
+@pytest.fixture(scope="session")
+def contract() -> Contract:
+    """The plane's own contract."""
+    return plane_contract()
 
 
 @pytest.fixture

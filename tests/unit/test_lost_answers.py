@@ -13,15 +13,9 @@ from tests.lost_answers.sites import PACKAGES, ROOT, SERVICES, call_sites, sites
     ("call", "operation"),
     [
         ("self._sqs.send_message(QueueUrl=url, MessageBody=body)", "send_message"),
-        ("iot.describe_thing(**request)", "describe_thing"),
-        ("sts.get_caller_identity()", "get_caller_identity"),
         ("s3.get_paginator('list_objects_v2').paginate(Bucket=name)", "list_objects_v2"),
-        ("s3.copy(source, **target, ExtraArgs=no_tags)", "copy"),
         ("self._each(sqs.delete_message_batch, messages)", "delete_message_batch"),
-        ("lambda: sqs.purge_queue(QueueUrl=url)", "purge_queue"),
         ("publisher.publish(topic, payload)", None),
-        ("request.query", None),
-        ("session.get_session()", None),
         ("names.copy()", None),
     ],
 )

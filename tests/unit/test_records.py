@@ -22,8 +22,8 @@ from eventplane.records import (
     Tables,
 )
 from eventplane_aws.tables import DynamoDbTables
-from local.histories.tables import TablesClient
 from tests.dynamodb import create_table
+from tests.fakes.dynamodb import FakeDynamoDb
 
 
 class Colour(StrEnum):
@@ -97,7 +97,7 @@ def tables(request: pytest.FixtureRequest) -> Tables:
     if request.param == "memory":
         return MemoryTables()
     is_moto = request.param == "dynamodb"
-    client = request.getfixturevalue("dynamodb") if is_moto else with_table(TablesClient())
+    client = request.getfixturevalue("dynamodb") if is_moto else with_table(FakeDynamoDb())
     return DynamoDbTables(client, urandom)
 
 

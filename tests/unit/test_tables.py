@@ -8,7 +8,7 @@ from eventplane.downlink import wire
 from eventplane.names import ATTRIBUTES, EPOCH, ORDER, ORDER_EPOCH, SEQUENCE
 from eventplane.sender import SENDER_ATTRIBUTES
 from eventplane.webhooks import SinkReach, SinkScope
-from tools.tables import attributes_table, environment_table, function_settings_table
+from tools.tables import attributes_table, function_settings_table
 
 
 def test_every_attribute_that_the_code_knows_is_in_the_reference() -> None:
@@ -33,9 +33,3 @@ def test_every_variable_that_the_stacks_write_is_in_the_reference() -> None:
         webhook_url="https://example.org",
     )
     assert all(f"`{name}`" in table for name in settings.variables())
-
-
-def test_the_reference_of_environments_has_each_setting_with_its_meaning() -> None:
-    table = environment_table()
-    assert "| `certificate_grace_s` | `900` | seconds that a certificate stays valid" in table
-    assert "| `router` | required | how the functions run;" in table

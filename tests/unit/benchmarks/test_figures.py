@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tools.figures import KEPT, Results, page, plots
+from tools.figures import KEPT, Results, page
 from tools.places import UNKNOWN, place
 
 FIGURE = {"name": "lost", "value": 0.0, "unit": "events", "aim": 0.0, "met": True, "note": "a|b"}
@@ -15,17 +15,13 @@ def figure(name: str, value: float, **more: object) -> dict[str, object]:
     return {**FIGURE, "name": name, "value": value, "aim": None, **more}
 
 
-def test_every_figure_has_its_row_with_its_origin() -> None:
+def test_every_figure_has_its_row_with_its_origin_its_peer_and_a_missed_aim() -> None:
     text = page({"chaos/short": RESULT})
     assert "**stand-in**: `make chaos`, 2026-01-02, m." in text
     assert "| lost | 0 events | 0 met |  |  | a\\|b |" in text
-
-
-def test_a_missed_aim_and_a_peer_are_told() -> None:
     missed = figure("x", 3.0, aim=0.0, met=False, peer="DuckDB", peer_value=6.0, ratio=2.0)
     text = page({"bench/edge": {**RESULT, "figures": [missed]}})
     assert "| x | 3 events | 0 **missed** | DuckDB: 6 | 2 | a\\|b |" in text
-    assert "2 times" in plots({"bench/edge": {**RESULT, "figures": [missed]}})["peers"]
 
 
 @pytest.mark.source("P16")

@@ -1,15 +1,12 @@
-"""The runner of benchmarks: which parts it measures, what it writes, and when it fails."""
+"""The runner of benchmarks: what it writes, and when it fails."""
 
 import json
-from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 from benchmarks.results import Figure
 from benchmarks.runner import Benchmark
-
-ROOT = Path(__file__).parents[3]
 
 BENCHMARK = Benchmark(
     "spools",
@@ -21,12 +18,6 @@ BENCHMARK = Benchmark(
     },
     options={"--cuts": {"type": int, "default": 5}},
 )
-
-
-@pytest.mark.long
-def test_each_benchmark_can_be_imported() -> None:
-    for path in sorted((ROOT / "benchmarks").rglob("*.py")):
-        import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))
 
 
 def test_a_missed_aim_that_is_required_fails_after_its_figures_are_written(tmp_path: Path) -> None:

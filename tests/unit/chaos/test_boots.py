@@ -1,45 +1,12 @@
-"""The boots of a device: their plan, and the verdict on what was acknowledged."""
+"""The boots of a device: the verdict on what was acknowledged."""
 
 from __future__ import annotations
 
-from random import Random
-
 import pytest
 
-from local.chaos.boots import (
-    DAMAGE,
-    EARLIEST_S,
-    LATEST_S,
-    PLAIN,
-    SENDER,
-    THINGS,
-    Alarm,
-    BootLog,
-    figures,
-    judge,
-    plan,
-)
+from local.chaos.boots import PLAIN, SENDER, THINGS, Alarm, BootLog, figures, judge
 
 A, B = THINGS
-
-
-def test_a_seed_has_every_kind_of_boot_and_the_last_one_rests() -> None:
-    boots = list(plan(1, 300))
-    assert boots == list(plan(1, 300)) != list(plan(2, 300))
-    assert {each.damage for each in boots} == {"", *DAMAGE}
-    assert {each.thing for each in boots} == {*THINGS}
-    assert all(EARLIEST_S <= each.clock_s <= LATEST_S for each in boots)
-    assert [*plan(1, 7)][-1].rests
-    assert all(each.steps_to_s == 0.0 for each in boots if each.rests)
-
-
-@pytest.mark.parametrize("kind", DAMAGE)
-def test_damage_is_what_a_power_cut_leaves(kind: str) -> None:
-    content = bytes(range(1, 256)) * 40
-    found = {DAMAGE[kind](content, Random(seed)) for seed in range(20)}
-    assert content not in found
-    assert all(each == bytes(len(each)) for each in found) is (kind == "zeros")
-    assert all(content.startswith(each) for each in found) is (kind == "cut")
 
 
 BROKER, SPOOL = BootLog(A, broker_reported=True), BootLog(A, spool_reported=True)

@@ -1,13 +1,12 @@
-"""A lost home: which services have to get notices, and what counts as a notice."""
+"""A lost home: what counts as a notice."""
 
 from __future__ import annotations
 
 import pytest
 
-from eventplane.contract import Contract
 from eventplane.names import NOTICE
 from local.consumers import ReceivedEvent
-from local.demo.presence import LOCAL, PHASES, missing, notices, notified_services
+from local.demo.presence import LOCAL, PHASES, missing, notices
 
 pytestmark = pytest.mark.source("P9")
 
@@ -17,10 +16,6 @@ LOST_MS = 1_767_225_600_000
 def kept(service: str, phase: str = "opened", device: str = "home-1", after_ms: int = 0) -> ReceivedEvent:
     data = {"phase": phase, "title": "t", "check": ["c"], "since": "2026-01-01T00:00:00.000Z"}
     return ReceivedEvent(service, NOTICE, device, data, LOST_MS + after_ms)
-
-
-def test_the_shipped_contract_tells_carers_and_relatives(contract: Contract) -> None:
-    assert notified_services(contract) == ["carers", "family-app"]
 
 
 def test_a_notice_is_late_by_what_it_took_beyond_the_time_that_the_environment_gives() -> None:

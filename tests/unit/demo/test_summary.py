@@ -16,6 +16,9 @@ def verdict(service: str, delivered: int = 10, **changes: Any) -> ServiceResult:
     return ServiceResult(service=service, delivered=delivered, **{**known, **changes})
 
 
+DEVICE = {"client_id": "h", "epoch": "e", "first": 1, "last": 3, "events": 3, "tap_copies": 0}
+
+
 def audit(lost: int = 0, irregular: str = "", gaps: int = 0, **delivered: int) -> dict[str, Any]:
     return {
         "totals": {"lost": lost, **{name: int(name == irregular) for name in IRREGULAR}},
@@ -39,21 +42,8 @@ def audit(lost: int = 0, irregular: str = "", gaps: int = 0, **delivered: int) -
             for id, service in (("expired", "desk"), ("1", "others"))
         ],
         "devices": [
-            {
-                "client_id": "<home>",
-                **dict.fromkeys(("epoch", "first", "last", "gaps")),
-                "events": 3,
-                "tap_copies": 0,
-            },
-            {
-                "client_id": "h",
-                "epoch": "e",
-                "first": 1,
-                "last": 3,
-                "gaps": gaps,
-                "events": 3,
-                "tap_copies": 0,
-            },
+            {**DEVICE, "client_id": "<home>", **dict.fromkeys(("epoch", "first", "last", "gaps"))},
+            {**DEVICE, "gaps": gaps},
         ],
     }
 
@@ -96,10 +86,8 @@ def test_a_run_passes_when_nothing_is_lost_and_the_audit_agrees() -> None:
     )
     assert summary["verdict"] == "passed"
     assert summary["audit_agrees"]
-    assert summary["delivered"] == {"desk": 10, "operations": 2}
-    assert (summary["duplicates"], summary["dead_lettered"], summary["faults_injected"]) == (3, 2, 1)
-    assert summary["device_reports"] == 4
-    assert summary["gave_up_waiting_for"] == ["homes drain"]
+    # What happens inside a home is not asked of the cloud.
+    assert summary_of([verdict("call-service", 5)], audit())["verdict"] == "passed"
 
 
 @pytest.mark.parametrize(
@@ -114,18 +102,6 @@ def test_a_run_passes_when_nothing_is_lost_and_the_audit_agrees() -> None:
         ([verdict("desk")], audit(desk=9), False),
         ([verdict("desk", reports=1)], audit(desk=10), False),
         ([verdict("desk")], audit(), False),
-    ],
-    ids=[
-        "lost",
-        "expired",
-        "unexpected",
-        "lost by the audit",
-        *IRREGULAR,
-        *FOUND,
-        "a number is missing",
-        "audit counts less",
-        "audit misses a report",
-        "audit knows nothing",
     ],
 )
 def test_a_run_fails_for_each_reason_alone(
@@ -154,10 +130,6 @@ def test_a_run_fails_when_the_audit_does_not_notice_a_deletion() -> None:
     )
     assert summary["verdict"] == "failed"
     assert "did not notice that an object of the archive was deleted" in headline(summary)
-
-
-def test_what_happens_inside_a_home_is_not_asked_of_the_cloud() -> None:
-    assert summary_of([verdict("call-service", 5)], audit())["verdict"] == "passed"
 
 
 def test_what_came_down_has_a_number_of_the_home_and_is_not_in_the_archive() -> None:

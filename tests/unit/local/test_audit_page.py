@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from local.audit_page import words
-from local.audit_page.drawings import BANDS, flow, heat_map
+from local.audit_page.drawings import BANDS, heat_map
 from local.audit_page.page import trace_command, write_page
 from tests.audit_report import finding, hour, report
 
@@ -39,55 +39,11 @@ def test_the_heat_map_tells_lost_unrecorded_pending_and_complete_from_no_event()
     assert cell.text == "2026-03-01 01:00: 91 events, 9 lost"
 
 
-def route(name: str, inbox: str | None, **counts: int) -> dict[str, Any]:
-    """A row about all devices together."""
-    return {"device": None, "route": name, "inbox": inbox, "lost": 0, **counts}
-
-
-def test_the_flow_leads_from_devices_over_routes_to_inboxes_and_counts_a_loss_once() -> None:
-    drawn = flow(
-        [
-            route("alarms", "help.inbox", delivered=1_000, lost=3, unrecorded=250),
-            {"device": "home-7", "route": "alarms", "inbox": "help.inbox", "hop": "router", "lost": 2},
-        ]
-    )
-    assert drawn is not None
-    assert sorted(each.text for each in drawn.ribbons) == [
-        "alarms → help.inbox: 1,000 in the inbox or without a route",
-        "alarms → help.inbox: 253 lost, unrecorded or dead-lettered",
-        "all devices → alarms: 1,000 in the inbox or without a route",
-        "all devices → alarms: 251 lost, unrecorded or dead-lettered",
-        "home-7 → alarms: 2 lost, unrecorded or dead-lettered",
-    ]
-    assert {node.name: node.x for node in drawn.nodes} == {
-        "all devices": 0,
-        "home-7": 0,
-        "alarms": 330,
-        "help.inbox": 660,
-    }
-
-
 @pytest.mark.parametrize(
     ("part", "told"), [(None, "unknown"), (0.0632, "6.3 %"), (0.99999, "99.9 %"), (1.0, "100 %")]
 )
 def test_less_than_all_is_never_100_percent(part: float | None, told: str) -> None:
     assert words.share(part) == told
-
-
-def test_the_coverage_is_a_sentence_also_without_a_list_of_devices() -> None:
-    coverage = report()["coverage"]
-    coverage |= {
-        "share": 128 / 2026,
-        "events": {"manifest": 128, "numbering": 1690, "tap": 208, "nothing": 3},
-    }
-    attested = (
-        "128 of 2,029 device events (3 known by a missing number alone) are attested by manifests: 6.3 %."
-    )
-    assert words.covered(coverage) == f"{attested} 2 of 2 expected devices are attested."
-    assert (
-        words.covered({**coverage, "fleet": None})
-        == f"{attested} No list says which devices should be there."
-    )
 
 
 def test_the_command_follows_the_event_and_no_name_becomes_an_option_or_a_command() -> None:
@@ -113,15 +69,3 @@ def test_the_verdict_and_its_coverage_come_first_and_nothing_from_elsewhere(
     assert verdict in banner
     assert "10 of 10 device events are attested by manifests: 100 %." in banner
     assert not re.search(r"<(?:script|link|img)[^>]+(?:src|href)=", text.split("<script>")[0])
-
-
-def test_the_page_says_where_the_chain_begins(tmp_path: Path) -> None:
-    page = tmp_path / "page.html"
-    chain = report()["chain"]
-    for more, sentence in (
-        ({}, "The chain begins here: there is no earlier verdict to compare with."),
-        ({"before": "d", "begins": "2026-03-02T00:00:00Z"}, "begins with the audit of 2026-03-02T00:00:00Z."),
-        ({"before": "d"}, "begins with an audit of version 0.3.0 or older."),
-    ):
-        write_page(report(chain={**chain, **more}), page)
-        assert sentence in page.read_text()

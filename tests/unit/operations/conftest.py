@@ -14,13 +14,7 @@ from eventplane.contract import Contract, ParticipantKind
 from eventplane.contract.publication import cloud_inboxes
 from operations import reading
 from tests.fakes.aws import FakeAws
-from tests.plane import plane_contract
 from tests.unit.operations.support import ENVIRONMENT, Folder, Plane, Run, RunJson
-
-
-@pytest.fixture(scope="session")
-def contract() -> Contract:
-    return plane_contract()
 
 
 @pytest.fixture(scope="session")

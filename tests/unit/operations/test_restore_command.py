@@ -34,9 +34,6 @@ def fleet(fake_aws: FakeAws, monkeypatch: pytest.MonkeyPatch) -> Records[Device]
     monkeypatch.setattr(restore_command, "enter", lambda _: Cloud(fake_aws))
     for table, key in ((FLEET, REGISTRY.key), (f"eventplane-{ENVIRONMENT}-{INTEREST_TABLE}", ("p", "s"))):
         create_table(fake_aws.dynamodb, table, *key)
-        fake_aws.dynamodb.update_continuous_backups(
-            TableName=table, PointInTimeRecoverySpecification={"PointInTimeRecoveryEnabled": True}
-        )
     return Records(DynamoDbTables(fake_aws.dynamodb, urandom), FLEET, REGISTRY)
 
 
