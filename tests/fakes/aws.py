@@ -1,7 +1,7 @@
 """AWS in memory, for tests of our decisions: the clients of one account, and their one clock.
 
 They take and return what boto3's clients do, and refuse what AWS refuses. `tests/integration/histories` runs
-the same scenarios over SQS and over that of the emulated cloud.
+the same scenarios over them and over the emulated cloud.
 """
 
 from __future__ import annotations

@@ -1,0 +1,79 @@
+"""Real homes at a cloud that cannot be reached: players, faults, and the buttons of the control room."""
+
+from __future__ import annotations
+
+from collections import Counter
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from local.certificates import Authority
+from local.home import BROKER_CONNECTED, Home, start_home
+from local.input import open_input
+from local.machine import ThisMachine
+from local.network import Network
+from local.oracle import Arrived, SentLog, expected_by_service, judge
+from local.players import Players
+from local.ports import LOOPBACK, free_port
+from local.process import Supervisor
+from local.services import CALL_SERVICE, HomeServices, arrived_on_device
+from local.things import Thing
+from tests.eventually import eventually
+from tests.plane import shipped_contract
+
+SECONDS = 60.0
+"""How long anything may take on a busy machine."""
+
+
+def home_without_cloud(supervisor: Supervisor, network: Network, folder: Path, name: str) -> Home:
+    """A home whose forwarder is connected to its broker, and to nothing else."""
+    authority = Authority(folder / f"authority-{name}")
+    identity = authority.issue(name)
+    thing = Thing(name, identity.certificate, identity.key, authority.ca, LOOPBACK, free_port())
+    directory = ThisMachine().folder(folder, name)
+    return start_home(
+        supervisor, network, thing, shipped_contract(), "rule", directory, ready=BROKER_CONNECTED
+    )
+
+
+@pytest.mark.source("P10")
+def test_every_alarm_is_answered_once_and_every_malformed_message_refused_while_processes_are_killed(
+    supervisor: Supervisor, tmp_path: Path
+) -> None:
+    chosen, contract = open_input(homes=4, events=3_000), shipped_contract()
+    sent = SentLog(contract)
+    with ExitStack() as stack:
+        network = stack.enter_context(Network())
+        homes, services = dict[str, Home](), dict[str, HomeServices]()
+        for each in chosen.homes:
+            home = homes[each.name] = home_without_cloud(supervisor, network, tmp_path, each.name)
+            served = HomeServices(each.name, each.services, home.broker.port, contract, sent)
+            services[each.name] = stack.enter_context(served)
+
+        def kill_and_restart(done: int) -> None:
+            victims = {1_000: homes["home-01"].forwarder, 2_000: homes["home-04"].broker.child}
+            if child := victims.get(done):
+                child.kill()
+                child.start()
+
+        players = Players(services)
+        players.play(chosen, chosen.total, kill_and_restart)
+        players.flush(SECONDS)
+
+        def arrived() -> Arrived:
+            """What the call-services received, all together."""
+            return arrived_on_device(list(services.values()))[CALL_SERVICE]
+
+        def refused() -> Counter[str]:
+            return Counter(reason for each in services.values() for reason in list(each.refused))
+
+        expected = expected_by_service(contract, sent.events, sent.malformed)[CALL_SERVICE]
+        assert eventually(lambda: arrived().received >= expected, SECONDS)
+        # Each alarm and, for each, the call.
+        assert eventually(lambda: sent.events_sent == 3_000 + len(expected), SECONDS)
+        [verdict] = judge({CALL_SERVICE: expected}, {CALL_SERVICE: arrived()})
+        assert verdict.good
+        assert verdict.expected >= 2
+        assert eventually(lambda: refused().total() >= sent.malformed_sent, SECONDS)
+        assert refused() == Counter(each.reason for each in sent.malformed)
