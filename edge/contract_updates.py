@@ -22,10 +22,8 @@ from edge import durable
 from edge.errors import SettingProblem, SpoolError
 from edge.spool import Spool
 from eventplane.contract import Contract, ContractError, Downlink, load_compiled
-from eventplane.dead_letter import Refusal
 from eventplane.device_reports import CONTRACT_KEYS
 from eventplane.envelope import Envelope, parse_event
-from eventplane.reasons import Reason
 
 if TYPE_CHECKING:
     from eventplane.downlink.wire import Incoming
@@ -51,27 +49,22 @@ def is_contract_update(incoming: Incoming) -> bool:
     return incoming.kind is Downlink.STATE and incoming.key.startswith(CONTRACT_KEYS)
 
 
-def why_refused(incoming: Incoming, image: Contract) -> Refusal | None:
+def why_refused(incoming: Incoming, image: Contract) -> str | None:
     """Return why a device whose image has the contract `image` refuses `incoming`; None when it takes it."""
     name = image.name
     if incoming.key != contract_key(name):
-        return Refusal(
-            Reason.CONTRACT_REFUSED, f"the device's contract is {name!r}; send it under {contract_key(name)}"
-        )
+        return f"the device's contract is {name!r}; send it under {contract_key(name)}"
     if incoming.is_deleted:
         return None
     try:
         contract = _read(incoming.event)
     except ContractError as error:
-        return Refusal(Reason.CONTRACT_REFUSED, str(error))
+        return str(error)
     except (ValueError, zlib.error) as error:
-        return Refusal(Reason.CONTRACT_REFUSED, f"its data is no compiled contract: {error}")
+        return f"its data is no compiled contract: {error}"
     if contract.name != name:
-        return Refusal(
-            Reason.CONTRACT_REFUSED, f"it is the contract {contract.name!r}, the device's is {name!r}"
-        )
-    lost = _lost_alarms(image, contract)
-    return Refusal(Reason.CONTRACT_REFUSED, lost) if lost else None
+        return f"it is the contract {contract.name!r}, the device's is {name!r}"
+    return _lost_alarms(image, contract)
 
 
 @dataclass(frozen=True, slots=True)

@@ -112,7 +112,7 @@ class DownlinkReceiver:
             return rejected(incoming, refusal.reason, refusal.detail)
         keeps_text = incoming.kind is Downlink.STATE and not incoming.is_deleted
         size = Size(
-            len(incoming.event.json) * (keeps_text + decision.is_stored) + ANSWER_BYTES,
+            len(incoming.event.json) * (keeps_text + bool(decision.expiries)) + ANSWER_BYTES,
             len(decision.expiries) + 1,
         )
         if not self._pressure.admits(decision.rank, size, self._inbox.when_full):
@@ -137,11 +137,12 @@ class DownlinkReceiver:
         if all(refused):
             return refused[0]
         if is_contract_update(incoming):
-            return why_refused(incoming, self._image)
+            problem = why_refused(incoming, self._image)
+            return Refusal(Reason.CONTRACT_REFUSED, problem) if problem else None
         if is_uplink_interest(incoming) and (refusal := why_interest_refused(incoming)):
             return refusal
         # A state needs no reader: the contract that names one may follow.
-        if incoming.kind is Downlink.COMMAND and not (decision.is_stored or decision.volatile):
+        if incoming.kind is Downlink.COMMAND and not (decision.expiries or decision.volatile):
             if decision.unwanted:
                 readers = ", ".join(decision.unwanted)
                 return Refusal(
@@ -165,7 +166,7 @@ class DownlinkReceiver:
         if before is not None and before.sequence:
             if before.sequence >= plan.start.sequence:
                 # Of this same plan.
-                if supersedes and decision.is_stored:
+                if supersedes and decision.expiries:
                     plan.arrivals[before.sequence - plan.start.sequence] = decision.arrival(
                         before.rank, before.sequence
                     )
@@ -175,7 +176,7 @@ class DownlinkReceiver:
                 plan.replaced += self._deliveries_of(before)
             elif self._is_pending(before):
                 rank = max(rank, before.rank)
-        if not decision.is_stored:
+        if not decision.expiries:
             return (before.rank, before.sequence) if before and before.sequence > 0 else (rank, 0)
         sequence = plan.next.sequence
         plan.store(decision.arrival(rank, sequence))
