@@ -35,6 +35,9 @@ MOST_BYTES: Final = 1024 * 1024
 
 _GZIP: Final = 16 + zlib.MAX_WBITS
 
+_KEPT: Final = ".contract"
+"""Of the file beside the spool with the last active contract."""
+
 _MOST_NAMED: Final = 3
 """Problems in one refusal: an acknowledgement has room for some hundred characters."""
 
@@ -121,13 +124,13 @@ def read_contract(file: Path) -> Contract | SettingProblem:
 
 def last_contract(spool: Path) -> Contract | None:
     """Return the last contract that was active over `spool`, None when no usable one is kept."""
-    found = read_contract(_kept(spool))
+    found = read_contract(durable.beside(spool, _KEPT))
     return found if isinstance(found, Contract) else None
 
 
 def keep_contract(contract: Contract, spool: Path) -> None:
     """Write the active `contract` beside `spool`; log what prevents it, and raise nothing."""
-    file = _kept(spool)
+    file = durable.beside(spool, _KEPT)
     try:
         if not file.exists() or file.read_bytes() != contract.canonical:
             durable.write(file, contract.canonical)
@@ -162,10 +165,6 @@ def _kept_for(image: Contract, spool: Path) -> Contract | None:
     if kept is None or kept.name != image.name or _lost_alarms(image, kept):
         return None
     return kept
-
-
-def _kept(spool: Path) -> Path:
-    return spool.with_name(spool.name + ".contract")
 
 
 def _lost_alarms(image: Contract, contract: Contract) -> str | None:

@@ -12,12 +12,17 @@ MOST_KEPT = 3
 """Damaged files that are kept."""
 
 
+def beside(path: Path, suffix: str) -> Path:
+    """Return the path of a file that belongs to `path`: it has the same name with `suffix` behind."""
+    return path.with_name(path.name + suffix)
+
+
 def write(path: Path, content: bytes) -> None:
     """Put `content` in the place of the file at `path`, for its owner alone; a power cut leaves one of both.
 
     Raises `OSError`; what was there before is untouched then.
     """
-    unfinished = path.with_name(path.name + ".unfinished")
+    unfinished = beside(path, ".unfinished")
     # A file that an earlier cut left may have another mode: never write into it.
     unfinished.unlink(missing_ok=True)
     descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -62,7 +67,7 @@ def only_one(path: Path, taken: Exception) -> Iterator[None]:
 
     Raises `taken` when another process holds it, and `OSError`.
     """
-    lock = os.open(path.with_name(path.name + ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    lock = os.open(beside(path, ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

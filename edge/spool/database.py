@@ -18,6 +18,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Final
 
+from edge.durable import beside
 from edge.errors import SpoolCorruptError, SpoolError, SpoolFullError, SpoolUnavailableError
 from edge.spool.records import SpoolOrigin
 from edge.uptime_clock import UptimeClock
@@ -388,7 +389,7 @@ def _why_not_writable(path: Path) -> int:
 
     When that works, SQLite met a limit of the file's size.
     """
-    probe = path.with_name(path.name + ".probe")
+    probe = beside(path, ".probe")
     try:
         descriptor = os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:

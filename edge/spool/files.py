@@ -16,10 +16,12 @@ import os
 import re
 import struct
 import zlib
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from edge import durable
+from edge.durable import beside
 from edge.spool.database import Device, TableTotals
 from edge.system import System
 
@@ -34,6 +36,24 @@ _COPIES = (0, 512)
 _ANNOUNCED = -1
 
 _LOG_HEADER_BYTES = 32
+
+log_of = partial(beside, suffix="-wal")
+"""The path of the log of a database."""
+
+note_of = partial(beside, suffix=".commits")
+"""The path of the note of a spool's last commit."""
+
+marker_of = partial(beside, suffix=".damaged")
+"""The path of the file that exists from when damage shows until the spool has been recovered."""
+
+unfinished_of = partial(beside, suffix=".recovering")
+"""The path at which a recovered spool is made."""
+
+readable_of = partial(beside, suffix=".salvage")
+"""The path of a name under which a damaged spool is read."""
+
+foreign_sessions_of = partial(beside, suffix=".foreign")
+"""The path of a file that is there while the home's broker may hold sessions of another thing."""
 
 
 class CommitNote(NamedTuple):
@@ -134,27 +154,12 @@ def has_log(path: Path) -> bool:
     return log.exists() and log.stat().st_size > _LOG_HEADER_BYTES
 
 
-def log_of(path: Path) -> Path:
-    """Return the path of the log of the database at `path`."""
-    return Path(f"{path}-wal")
-
-
-def note_of(path: Path) -> Path:
-    """Return the path of the note of the last commit of the spool at `path`."""
-    return path.with_name(path.name + ".commits")
-
-
 def _parsed(content: bytes) -> CommitNote | None:
     try:
         epoch, *numbers, code = _NOTE.unpack(content)
         return CommitNote(epoch.decode(), *numbers) if zlib.crc32(content[:-4]) == code else None
     except (struct.error, UnicodeDecodeError):
         return None
-
-
-def marker_of(path: Path) -> Path:
-    """Return the path of the file that exists from when damage shows until the spool has been recovered."""
-    return path.with_name(path.name + ".damaged")
 
 
 def finish_recovery(path: Path, capacity_bytes: int, system: System) -> None:
@@ -179,18 +184,13 @@ def finish_recovery(path: Path, capacity_bytes: int, system: System) -> None:
     _prune(path, capacity_bytes)
 
 
-def foreign_sessions_of(path: Path) -> Path:
-    """Return the path of a file that is there while the home's broker may hold sessions of another thing."""
-    return path.with_name(path.name + ".foreign")
-
-
 def take_over(path: Path, thing: str, capacity_bytes: int, system: System) -> str:
     """Write down that the spool at `path` is of `thing`; set that of another aside. Raises `OSError`.
 
     Returns what a new spool there has to report of that, '' for nothing. A spool without an owner's file was
     left by an earlier version. Its owner is unknown, so it stays, even if that file finds no room.
     """
-    owner, said, file = "", "", path.with_name(path.name + ".owner")
+    owner, said, file = "", "", beside(path, ".owner")
     with contextlib.suppress(FileNotFoundError):
         owner, _, said = file.read_text(encoding="utf-8", errors="replace").partition("\n")
     if owner == thing:
@@ -220,16 +220,6 @@ def _set_aside(path: Path, system: System) -> None:
     marker_of(path).unlink(missing_ok=True)
     # Another file at this place must never meet its log.
     durable.sync(path.parent)
-
-
-def unfinished_of(path: Path) -> Path:
-    """Return the path at which a recovered spool is made."""
-    return path.with_name(path.name + ".recovering")
-
-
-def readable_of(path: Path) -> Path:
-    """Return the path of a name under which a damaged spool is read."""
-    return path.with_name(path.name + ".salvage")
 
 
 def checksum_of(path: Path) -> int:
