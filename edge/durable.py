@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -46,6 +47,15 @@ def sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def numbered(path: Path, suffix: str) -> list[tuple[int, Path]]:
+    """Return the files beside `path` whose suffix is the pattern `suffix`, by the number in its group.
+
+    The number is their age: a device's wall clock may be wrong.
+    """
+    found = ((re.fullmatch(re.escape(path.name) + suffix, each.name), each) for each in path.parent.glob("*"))
+    return sorted((int(match[1] or 0), each) for match, each in found if match)
 
 
 def prune(asides: Sequence[Sequence[Path]], most_bytes: int) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import re
 import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -47,7 +46,7 @@ _NAME_CHARACTERS = 64
 it: the template and the policies know the device by its client id."""
 
 
-_UNPROVEN = re.compile(r"\.next(?:-([0-9]+))?")
+_UNPROVEN = r"\.next(?:-([0-9]+))?"
 """The suffix of an unproven pair's file. The oldest has no number: 0.3.0 knows only this one."""
 
 
@@ -77,13 +76,13 @@ class Identity:
 
     def unproven(self) -> list[Path]:
         """Return the files of the unproven pairs, the oldest first."""
-        return list(self._unproven().values())
+        return [each for _, each in durable.numbered(self.path, _UNPROVEN)]
 
     def stage(self, private_key: str, certificate: str) -> Path:
         """Store a pair as the newest unproven one, durably; return its file. Raises `IdentityFileError`."""
-        kept = self._unproven()
-        number = f"-{max(kept) + 1}" if kept else ""
-        staged = self.path.with_name(f"{self.path.name}.next{number}")
+        kept = durable.numbered(self.path, _UNPROVEN)
+        number = f"-{kept[-1][0] + 1}" if kept else ""
+        staged = durable.beside(self.path, f".next{number}")
         with self._named_errors():
             durable.write(staged, f"{private_key.strip()}\n{certificate.strip()}\n".encode())
         # The first stays, as in the registry: those that were asked for later may all have been refused.
@@ -109,14 +108,6 @@ class Identity:
         self.drop(unproven[: unproven.index(proven)])
         with self._named_errors():
             durable.move(proven, self.path)
-
-    def _unproven(self) -> dict[int, Path]:
-        found = {
-            int(match[1] or 0): each
-            for each in self.path.parent.glob("*")
-            if each.stem == self.path.name and (match := _UNPROVEN.fullmatch(each.suffix))
-        }
-        return dict(sorted(found.items()))
 
     @contextlib.contextmanager
     def _named_errors(self) -> Iterator[None]:

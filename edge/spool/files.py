@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import struct
 import zlib
 from functools import partial
@@ -27,7 +26,7 @@ from edge.system import System
 
 _PART_BYTES = 1 << 20
 _SIDES = ("", "-wal", "-shm")
-_NUMBER = re.compile(r"\.damaged-(\d+)-\d+T\d+Z$")
+_DAMAGED = r"\.damaged-(\d+)-\d+T\d+Z"
 
 _NOTE = struct.Struct("<16s7qI")  # the fields of a CommitNote, CRC-32 of them
 _COPIES = (0, 512)
@@ -236,19 +235,13 @@ def _aside(path: Path, system: System) -> Path:
         whole = log.with_name(log.name.removesuffix("-wal"))
         if not (whole.exists() or log_of(path).exists()):
             return whole  # the power was cut before the database followed its log
-    number = max((number for number, _ in _asides(path)), default=0) + 1
+    number = max((number for number, _ in durable.numbered(path, _DAMAGED)), default=0) + 1
     stamp = system.now().strftime("%Y%m%dT%H%M%SZ")
-    return path.with_name(f"{path.name}.damaged-{number:04d}-{stamp}")
-
-
-def _asides(path: Path) -> list[tuple[int, Path]]:
-    """Return the damaged files by number, which is their age: a device's wall clock may be wrong."""
-    found = ((_NUMBER.search(each.name), each) for each in path.parent.glob(f"{path.name}.damaged-*"))
-    return sorted((int(match[1]), each) for match, each in found if match)
+    return beside(path, f".damaged-{number:04d}-{stamp}")
 
 
 def _prune(path: Path, capacity_bytes: int) -> None:
-    durable.prune([_files(aside) for _, aside in _asides(path)], capacity_bytes)
+    durable.prune([_files(aside) for _, aside in durable.numbered(path, _DAMAGED)], capacity_bytes)
 
 
 def _files(database: Path) -> list[Path]:

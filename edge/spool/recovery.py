@@ -93,7 +93,7 @@ def recover(path: Path, damage: str, system: System) -> None:
         first = Deliveries(db, queues).first_pending(queues) or device.next_sequence
     durable.sync(new)
     CommitNotes(new, CommitNote.of(device, TableTotals.unpack(device.totals), first)).close()
-    durable.move(new, path.with_name(f"{path.name}.recovered-{checksum_of(new):08x}"))
+    durable.move(new, durable.beside(path, f".recovered-{checksum_of(new):08x}"))
 
 
 def _with_earlier(origin: SpoolOrigin, earlier: SpoolOrigin) -> SpoolOrigin:
