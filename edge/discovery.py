@@ -9,13 +9,14 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 
 from edge.errors import missing_table
 from edge.settings import Settings
 from edge.systemd import start_logging, stop_event
 from eventplane_mqtt.discovery import DiscoveryError
-from eventplane_mqtt.discovery.announcement import AnnouncementUpdater, Interface, read_interface, services
+from eventplane_mqtt.discovery.announcement import AnnouncementUpdater, read_interface, services
 from eventplane_mqtt.discovery.broker import Candidate, choose, evaluate
 from eventplane_mqtt.discovery.profile import load_profile
 from eventplane_mqtt.endpoint import place
@@ -68,17 +69,13 @@ def announce(settings: Settings) -> int:
     """Announce the broker until SIGTERM or SIGINT. Raises `SettingsError` without an `[announcement]`."""
     if settings.announcement is None or settings.local.profile is None:
         raise missing_table("announcement")
-    from eventplane_mqtt.discovery.dns_sd import DnsSdAnnouncer  # it needs a package
+    from eventplane_mqtt.discovery import dns_sd  # it needs a package
 
     start_logging(settings.log_level, dict(os.environ))
     stopped = stop_event()
 
-    def open_announcer(interface: Interface) -> DnsSdAnnouncer:
-        return DnsSdAnnouncer(interface, settings.thing)
-
-    updater = AnnouncementUpdater(
-        settings.local.profile, settings.announcement.names, read_interface, open_announcer
-    )
+    names, on_interface = settings.announcement.names, partial(dns_sd.announce, settings.thing)
+    updater = AnnouncementUpdater(settings.local.profile, names, read_interface, on_interface)
     try:
         while not stopped.is_set():
             updater.update()

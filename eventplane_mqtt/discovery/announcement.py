@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from eventplane_mqtt.discovery import DiscoveryError, InterfaceError, UnreachableError
 from eventplane_mqtt.discovery.profile import Listener, is_every_address, load_profile
@@ -52,18 +52,11 @@ class Service:
     anonymous: bool = False
 
 
-class Announcer(Protocol):
-    """Announces services on one interface; see `eventplane_mqtt.discovery.dns_sd.DnsSdAnnouncer`."""
-
-    def announce(self, services: Sequence[Service]) -> None: ...
-
-    def close(self) -> None: ...
-
-
 class AnnouncementUpdater:
     """Announces the broker of `profile` on the interfaces called `names`, and on no other.
 
-    `read` returns an interface by its name, or raises `InterfaceError`; `open_announcer` opens one on it.
+    `read` returns an interface by its name, or raises `InterfaceError`; `announce` announces services on it,
+    as `eventplane_mqtt.discovery.dns_sd.announce`, and returns the function that withdraws them.
     """
 
     def __init__(
@@ -71,11 +64,11 @@ class AnnouncementUpdater:
         profile: Path,
         names: Iterable[str],
         read: Callable[[str], Interface],
-        open_announcer: Callable[[Interface], Announcer],
+        announce: Callable[[Interface, Sequence[Service]], Callable[[], None]],
     ) -> None:
         self._profile = profile
         self._read = read
-        self._open_announcer = open_announcer
+        self._announce = announce
         self._states = {name: _InterfaceState() for name in names}
 
     def update(self) -> None:
@@ -86,9 +79,8 @@ class AnnouncementUpdater:
                 found = services(load_profile(self._profile), interface, str(self._profile))
                 if (interface, found) != (state.interface, state.services):
                     state.withdraw()
-                    state.announcer = self._open_announcer(interface)
+                    state.close = self._announce(interface, found)
                     state.interface, state.services = interface, found
-                    state.announcer.announce(found)
                     _log_announced(name, found)
                 state.problem = ""
             except (DiscoveryError, OSError) as error:
@@ -107,13 +99,13 @@ class _InterfaceState:
     def __init__(self) -> None:
         self.interface: Interface | None = None
         self.services: list[Service] = []
-        self.announcer: Announcer | None = None
+        self.close: Callable[[], None] | None = None
         self.problem = ""
 
     def withdraw(self) -> None:
-        if self.announcer is not None:
-            self.announcer.close()
-        self.announcer, self.interface, self.services = None, None, []
+        if self.close is not None:
+            self.close()
+        self.close, self.interface, self.services = None, None, []
 
     def log(self, problem: str) -> None:
         """Log a problem once, until it changes."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -80,15 +80,9 @@ class Announcers:
     def __init__(self) -> None:
         self.said: list[object] = []
 
-    def open(self, interface: Interface) -> Announcers:
-        self.said.append(interface.name)
-        return self
-
-    def announce(self, services: Sequence[Service]) -> None:
-        self.said.append([each.port for each in services])
-
-    def close(self) -> None:
-        self.said.append("goodbye")
+    def announce(self, interface: Interface, services: Sequence[Service]) -> Callable[[], None]:
+        self.said += [interface.name, [each.port for each in services]]
+        return lambda: self.said.append("goodbye")
 
 
 def test_what_is_announced_follows_profile_and_interface(
@@ -101,7 +95,7 @@ def test_what_is_announced_follows_profile_and_interface(
             raise InterfaceError(name, "it has no IPv4 address yet", "wait")
         return now[0]
 
-    updater = AnnouncementUpdater(profile, ["home0"], read, announcers.open)
+    updater = AnnouncementUpdater(profile, ["home0"], read, announcers.announce)
 
     def update() -> list[object]:
         announcers.said.clear()
