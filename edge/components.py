@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from edge.commit import CommitLoop, ContractParts
 from edge.counts import Counts
@@ -46,12 +46,6 @@ Connect = Callable[
     [Endpoint, LinkName, int, Callable[[Message], None], Share | None, Skips | None], BrokerConnection
 ]
 """Opens the connection of one generation of a link, as `eventplane_mqtt.Connection` does."""
-
-
-class Timer(Protocol):
-    """A part with work that may be due without a message, at monotonic seconds."""
-
-    def deadline(self) -> float | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,12 +106,10 @@ class Components:
         if before is not None:
             self.send_volatile(before.abandon())
 
-    @property
-    def timers(self) -> Iterator[Timer]:
-        """The parts with work that may be due without a message."""
-        yield from self._dependencies.links.values()
-        yield from (self.uplink, self.commits)
-        yield from self.inboxes.values()
+    def deadlines(self) -> list[float | None]:
+        """Return when each part has work that is due without a message, monotonic seconds; None for never."""
+        inboxes = (each.deadline() for each in self.inboxes.values())
+        return [self.uplink.deadline(), self.commits.deadline(), *inboxes]
 
     def adopt(self, contract: Contract, image: Contract) -> None:
         """Work under `contract`. Deliveries over unchanged channels go on."""

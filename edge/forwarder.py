@@ -12,7 +12,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
-from typing import Protocol
 
 from edge.commit import GroupCommit
 from edge.components import Components, Dependencies
@@ -65,13 +64,9 @@ class Reload:
 Message = MqttMessage | Reload | Stop
 
 
-class Wait(Protocol):
-    """Returns the messages so far, after at most `timeout_s` seconds (None: for ever).
-
-    With `linger_s` it waits up to so many seconds for more messages that are not urgent.
-    """
-
-    def __call__(self, timeout_s: float | None, linger_s: float = 0.0) -> Sequence[Message]: ...
+Wait = Callable[[float | None, float], Sequence[Message]]
+"""Returns the messages so far, after at most so many seconds (None: for ever); with a second number it waits
+up to so many seconds for more messages that are not urgent."""
 
 
 class Forwarder:
@@ -207,11 +202,10 @@ class Forwarder:
 
     def deadline(self) -> float | None:
         """Return when a turn is due without a message, monotonic seconds; None for never."""
-        timers = (self._disk, *self._components.timers)
-        delayed = self.links[LinkName.URGENT] if self._delays_urgent else None
-        deadlines = (each.deadline() for each in timers if each is not delayed)
-        due = [each for each in deadlines if each is not None]
-        return min(due, default=None)
+        delayed = LinkName.URGENT if self._delays_urgent else None
+        links = (each.deadline() for name, each in self.links.items() if name is not delayed)
+        deadlines = (self._disk.deadline(), *links, *self._components.deadlines())
+        return min((each for each in deadlines if each is not None), default=None)
 
     def _timeout_s(self) -> float | None:
         due = self.deadline()
@@ -227,7 +221,7 @@ class Forwarder:
         for name in (LinkName.URGENT, LinkName.LOCAL):
             self.links[name].close(_CLOSE_S)
         # Messages at QoS 0 are not redelivered.
-        while (messages := self._wait(0.0)) and self._system.monotonic() < give_up:
+        while (messages := self._wait(0.0, 0.0)) and self._system.monotonic() < give_up:
             self.turn(messages)
         if self._system.monotonic() < give_up:
             self._state_last()
@@ -235,7 +229,7 @@ class Forwarder:
             left = give_up - self._system.monotonic()
             if left <= 0:
                 break
-            self.turn(self._wait(left))
+            self.turn(self._wait(left, 0.0))
         self._cloud.close(_CLOSE_S)
 
     def _state_last(self) -> None:

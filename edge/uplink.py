@@ -79,6 +79,7 @@ class Uplink:
         self._most = 1 if single else settings.batch_events
         window = settings.max_unacknowledged
         self._ordinary_window = window - max(1, window // _URGENT_SHARE)
+        self._address = channel.address
         self._queue = UplinkQueue(queues, channel.address)
         self._poison = PoisonDetector()
         self._usual_size = 0
@@ -139,7 +140,7 @@ class Uplink:
         While the link is down, an urgent event shortens the wait for the next attempt.
         """
         if not self._link.is_dialling:
-            self._queue.clear_volatile()
+            self._queues.clear(self._address)
             if self._queue.urgent(1):
                 self._link.hurry()
         overdue = self._publisher.overdue(self._settings.puback_timeout_s, now)
