@@ -26,7 +26,7 @@ from edge.provisioning import (
     UnreachableError,
     WrongThingError,
 )
-from edge.provisioning.exchange import Created, Exchange
+from edge.provisioning.exchange import Exchange, Keep
 
 _log = logging.getLogger(__name__)
 
@@ -128,9 +128,7 @@ class SigningRequest:
 class Cloud(Protocol):
     """See `edge.provisioning.conversation.MqttCloud`."""
 
-    def run(
-        self, exchange: Exchange, on_created: Callable[[Created], None], pair: Path | None = None
-    ) -> None: ...
+    def run(self, exchange: Exchange, keep: Keep, pair: Path | None = None) -> None: ...
 
     def try_pair(self, pair: Path) -> None: ...
 
@@ -229,9 +227,9 @@ class Renewal:
 
         staged: list[Path] = []
 
-        def store(created: Created) -> None:
-            private_key = own.private_key if own else created.private_key
-            staged.append(self._identity.stage(private_key or "", created.certificate))
+        def store(certificate: str, private_key: str | None) -> None:
+            key = own.private_key if own else private_key
+            staged.append(self._identity.stage(key or "", certificate))
             self.refusals = 0
 
         try:
