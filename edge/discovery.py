@@ -17,7 +17,7 @@ from edge.settings import Settings
 from edge.systemd import start_logging, stop_event
 from eventplane_mqtt.discovery import DiscoveryError
 from eventplane_mqtt.discovery.announcement import AnnouncementUpdater, read_interface, services
-from eventplane_mqtt.discovery.broker import Candidate, choose, evaluate
+from eventplane_mqtt.discovery.broker import choose, evaluate
 from eventplane_mqtt.discovery.profile import load_profile
 from eventplane_mqtt.endpoint import place
 
@@ -38,8 +38,8 @@ def show_settings(settings: Settings) -> int:
 def show(profile: Path, *, has_login: bool = False, names: Iterable[str] = ()) -> int:
     """Print the listeners of `profile`, the one that is used, and what interfaces `names` would announce."""
     listeners = load_profile(profile)
-    for each in evaluate(listeners, has_login=has_login):
-        print(f"{each.listener}: {each.address if isinstance(each, Candidate) else each.reason}")
+    for listener, found in evaluate(listeners, has_login=has_login):
+        print(f"{listener}: {found}")
     for name in names:
         try:
             found = services(listeners, read_interface(name), str(profile))

@@ -7,6 +7,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from operator import attrgetter
 from typing import Any, TypeVar
 
 from edge.spool.database import DamagedRowError, TableTotals, checksum
@@ -40,6 +41,9 @@ _FORGET = "DELETE FROM discard WHERE destination = ? AND outcome = ? AND reason 
 _COLUMNS = (
     "checksum, kind, key, live, reset, version, deleted, position, sender, source, id, rank, sequence, text"
 )
+_VERSION = ("reset", "version", "is_deleted", "order", "sender", "source", "id")
+"""The members of a StateVersion in the order of the columns."""
+_VERSION_OF = attrgetter(*_VERSION)
 _GET = f"SELECT {_COLUMNS} FROM device_state WHERE kind = ? AND key = ?"  # noqa: S608
 _ALL = f"SELECT {_COLUMNS} FROM device_state ORDER BY number"  # noqa: S608
 _PUT_OUT = "DELETE FROM device_state WHERE kind = ? AND key = ? RETURNING checksum, LENGTH(text)"
@@ -292,16 +296,9 @@ def salvage_states(db: sqlite3.Connection, rows: RowCount) -> Iterator[DeviceSta
 def _row(state: DeviceState) -> tuple[Any, ...]:
     kind, key, state_version, rank, sequence, json = state
     text = json.encode("utf-8")
-    values: tuple[int | str, ...] = (
-        str(kind),
-        key,
-        int(state.is_live),
-        state_version.reset,
-        state_version.version,
-        int(state_version.is_deleted),
-        state_version.order,
-    )
-    values += (state_version.sender, state_version.source, state_version.id, rank, sequence)
+    # Plain texts and numbers: the checksum of a row covers their `repr`.
+    version = (int(each) if isinstance(each, bool) else each for each in _VERSION_OF(state_version))
+    values = (str(kind), key, int(state.is_live), *version, rank, sequence)
     return (checksum("device_state", *values, zlib.crc32(text)), *values, text)
 
 
@@ -311,14 +308,7 @@ def _device_state(row: tuple[Any, ...]) -> DeviceState:
     code, *values, text = row
     if not isinstance(text, bytes) or checksum("device_state", *values, zlib.crc32(text)) != code:
         raise DamagedRowError("a state of the device")
-    kind, key, _, reset, version, deleted, order, sender, source, id, rank, sequence = values
-    state_version = StateVersion(
-        reset=reset,
-        version=version,
-        is_deleted=bool(deleted),
-        order=order,
-        sender=sender,
-        source=source,
-        id=id,
-    )
+    kind, key, _, *version, rank, sequence = values
+    members = dict(zip(_VERSION, version, strict=True))
+    state_version = StateVersion(**members | {"is_deleted": bool(members["is_deleted"])})
     return DeviceState(kind, key, state_version, rank, sequence, text.decode("utf-8"))
