@@ -8,12 +8,12 @@ import socket
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from eventplane_mqtt.discovery import DiscoveryError, InterfaceError, UnreachableError
-from eventplane_mqtt.discovery.profile import Listener, is_every_address, load_profile
+from eventplane_mqtt.discovery.profile import Listener, load_profile
 
 _log = logging.getLogger(__name__)
 
@@ -129,21 +129,11 @@ def _services(listeners: Sequence[Listener], interface: Interface) -> Iterator[S
     for each in listeners:
         if each.port == 0 or each.protocol != "mqtt" or each.interface not in (None, interface.name):
             continue
-        if each.host is None or is_every_address(each.host):
-            addresses = [one for one in interface.addresses if _is_of_family(one, each)]
-        else:
-            addresses = [one for one in interface.addresses if one == each.host]
+        bound = replace(each, interface=None)
+        addresses = tuple(one for one in interface.addresses if bound.overlaps(Listener(each.port, one)))
         if addresses:
             secure = each.certificate is not None or each.shared_key
-            yield Service(SECURE if secure else PLAIN, each.port, tuple(addresses), each.anonymous)
-
-
-def _is_of_family(address: str, listener: Listener) -> bool:
-    family = "ipv6" if ":" in address else "ipv4"
-    wanted = listener.family
-    if listener.host is not None:
-        wanted = "ipv6" if ":" in listener.host else "ipv4"
-    return wanted in (None, family)
+            yield Service(SECURE if secure else PLAIN, each.port, addresses, each.anonymous)
 
 
 def _log_announced(name: str, services: Sequence[Service]) -> None:
