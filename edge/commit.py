@@ -34,7 +34,6 @@ RETRY_S = 5.0
 TIDY_EVERY_S = 0.1
 """Seconds between two steps of housekeeping while there is more to do."""
 
-
 BUSY_PER_S = 100.0
 """Messages a second from which a commit waits for more. Ours: below, a commit for each costs little."""
 

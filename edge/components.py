@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-
 Connect = Callable[
     [Endpoint, LinkName, int, Callable[[Message], None], Share | None, Skips | None], BrokerConnection
 ]

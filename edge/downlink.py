@@ -40,7 +40,6 @@ from eventplane.receipts import SPOOL_FULL
 
 _log = logging.getLogger(__name__)
 
-
 ANSWER_BYTES = 500
 """What one answer usually takes in the spool."""
 

@@ -63,7 +63,6 @@ class Reload:
 
 Message = MqttMessage | Reload | Stop
 
-
 Wait = Callable[[float | None, float], Sequence[Message]]
 """Returns the messages so far, after at most so many seconds (None: for ever); with a second number it waits
 up to so many seconds for more messages that are not urgent."""

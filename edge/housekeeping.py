@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import product
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -187,23 +189,16 @@ class StatusReader:
         )
 
     def _backlog(self) -> Iterator[Backlog]:
-        contract = self.forwarder.contract
+        contract, spool = self.forwarder.contract, self.forwarder.spool
         links = {route.destination: LinkName.LOCAL for route in contract.routes_at(Place.DEVICE)}
         links[contract.device.outbox.address] = LinkName.CLOUD
-        for destination in dict.fromkeys([*links, *self.forwarder.spool.destinations()]):
-            for priority in Priority:
-                yield self._pending(destination, priority, links.get(destination))
-
-    def _pending(self, destination: str, priority: Priority, link: LinkName | None) -> Backlog:
-        spool = self.forwarder.spool
-        pending = spool.pending(destination, priority.rank)
-        try:
-            stored_ms = spool.oldest_stored_ms(destination, priority.rank)
-        except SpoolError:
+        for destination, priority in product(dict.fromkeys([*links, *spool.destinations()]), Priority):
+            pending, stored_ms = spool.pending(destination, priority.rank), None
             # Metrics must not end the loop: its next turn finds the damage and deals with it.
-            stored_ms = None
-        oldest_s = 0.0 if stored_ms is None else max(0.0, (spool.clock() - stored_ms) / 1000)
-        return Backlog(destination, priority, link, pending, oldest_s)
+            with suppress(SpoolError):
+                stored_ms = spool.oldest_stored_ms(destination, priority.rank)
+            oldest_s = 0.0 if stored_ms is None else max(0.0, (spool.clock() - stored_ms) / 1000)
+            yield Backlog(destination, priority, links.get(destination), pending, oldest_s)
 
 
 class Housekeeping:

@@ -51,11 +51,9 @@ Dial = Callable[[int], BrokerConnection]
 DialAddress = Callable[[BrokerAddress, int], BrokerConnection]
 """Opens the connection of a generation to an address, without waiting for it."""
 
-
 _HURRIED_FAILURES = 2
 """Failures in a row after which the delay no longer grows while something urgent waits: 1 to 5 s to IoT Core,
 which accepts one CONNECT a second from a device. Ours."""
-
 
 _TAKEOVERS = 3
 _TAKEOVERS_S = 60.0

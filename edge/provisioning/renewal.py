@@ -45,7 +45,6 @@ _NAME_CHARACTERS = 64
 """The longest common name in X.509 (RFC 5280, ub-common-name); a thing's name may be longer. Only people read
 it: the template and the policies know the device by its client id."""
 
-
 _UNPROVEN = r"\.next(?:-([0-9]+))?"
 """The suffix of an unproven pair's file. The oldest has no number: 0.3.0 knows only this one."""
 
