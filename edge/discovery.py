@@ -1,7 +1,6 @@
 """The commands `discovery` and `announce`: find the broker by its profile, and announce it.
 
-Each returns the exit status. It raises `DiscoveryError` for a profile, an interface or a library that it
-cannot use.
+Each raises `DiscoveryError` for a profile, an interface or a library that it cannot use.
 """
 
 from __future__ import annotations
@@ -25,17 +24,17 @@ CHECK_EVERY_S = 10.0
 """Between two checks of profile and interfaces, seconds."""
 
 
-def show_settings(settings: Settings) -> int:
+def show_settings(settings: Settings) -> None:
     """Print where `settings` lead to, and what would be announced."""
     local = settings.local
     if local.profile is None:
         print(f"local.profile is not set: the broker is at {place(local.host, local.port)}")
-        return os.EX_OK
+        return
     names = settings.announcement.names if settings.announcement else ()
-    return show(local.profile, has_login=local.login is not None, names=names)
+    show(local.profile, has_login=local.login is not None, names=names)
 
 
-def show(profile: Path, *, has_login: bool = False, names: Iterable[str] = ()) -> int:
+def show(profile: Path, *, has_login: bool = False, names: Iterable[str] = ()) -> None:
     """Print the listeners of `profile`, the one that is used, and what interfaces `names` would announce."""
     listeners = load_profile(profile)
     for listener, found in evaluate(listeners, has_login=has_login):
@@ -47,7 +46,6 @@ def show(profile: Path, *, has_login: bool = False, names: Iterable[str] = ()) -
         except DiscoveryError as error:
             print(f"{name}: nothing is announced: {error}")
     print(f"the broker is at {choose(listeners, has_login=has_login, name=str(profile))}")
-    return os.EX_OK
 
 
 def find(names: Sequence[str], seconds: float) -> int:
@@ -65,7 +63,7 @@ def find(names: Sequence[str], seconds: float) -> int:
     return 0 if found else 1
 
 
-def announce(settings: Settings) -> int:
+def announce(settings: Settings) -> None:
     """Announce the broker until SIGTERM or SIGINT. Raises `SettingsError` without an `[announcement]`."""
     if settings.announcement is None or settings.local.profile is None:
         raise missing_table("announcement")
@@ -82,4 +80,3 @@ def announce(settings: Settings) -> int:
             stopped.wait(CHECK_EVERY_S)
     finally:
         updater.close()
-    return os.EX_OK

@@ -138,8 +138,11 @@ class DownlinkReceiver:
         if is_contract_update(incoming):
             problem = why_refused(incoming, self._image)
             return Refusal(Reason.CONTRACT_REFUSED, problem) if problem else None
-        if is_uplink_interest(incoming) and (refusal := why_interest_refused(incoming)):
-            return refusal
+        if is_uplink_interest(incoming) and not incoming.is_deleted:
+            try:
+                read_uplink_interest(incoming.event)
+            except UplinkInterestError as error:
+                return Refusal(Reason.INTEREST_REFUSED, str(error))
         # A state needs no reader: the contract that names one may follow.
         if incoming.kind is Downlink.COMMAND and not (decision.expiries or decision.volatile):
             if decision.unwanted:
@@ -240,17 +243,6 @@ def _parts(answers: Iterable[Acknowledgement]) -> Iterator[list[Acknowledgement]
 def is_uplink_interest(incoming: Incoming) -> bool:
     """Return whether `incoming` is the state that says which events the cloud wants."""
     return incoming.kind is Downlink.STATE and incoming.key == UPLINK_KEY
-
-
-def why_interest_refused(incoming: Incoming) -> Refusal | None:
-    """Return why the uplink interest `incoming` cannot be used; None when it can."""
-    if incoming.is_deleted:
-        return None
-    try:
-        read_uplink_interest(incoming.event)
-    except UplinkInterestError as error:
-        return Refusal(Reason.INTEREST_REFUSED, str(error))
-    return None
 
 
 def uplink_interest(spool: Spool) -> Filter | None:

@@ -11,7 +11,6 @@ import contextlib
 import logging
 import subprocess
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
@@ -116,14 +115,6 @@ class Identity:
             raise IdentityFileError(self.path, str(error.strerror or error)) from error
 
 
-@dataclass(frozen=True, slots=True)
-class SigningRequest:
-    """A private key and the request for its certificate, both PEM."""
-
-    private_key: str
-    request: str
-
-
 class Cloud(Protocol):
     """See `edge.provisioning.conversation.MqttCloud`."""
 
@@ -152,7 +143,11 @@ def is_due(validity: Validity, now_s: float, max_age_s: float) -> bool:
 
 
 class Renewal:
-    """The attempts of one process. `make_key` generates the key on the device; None: the cloud does."""
+    """The attempts of one process.
+
+    `make_key` generates a private key on the device, and the request for its certificate (both PEM); None:
+    the cloud generates it.
+    """
 
     def __init__(
         self,
@@ -161,7 +156,7 @@ class Renewal:
         template: str,
         thing: str,
         max_age_s: float,
-        make_key: Callable[[str], SigningRequest] | None,
+        make_key: Callable[[str], tuple[str, str]] | None,
     ) -> None:
         self._identity = identity
         self._cloud = cloud
@@ -221,14 +216,12 @@ class Renewal:
         return self._ask(None)
 
     def _ask(self, pair: Path | None) -> None:
-        own = self._make_key(self._thing) if self._make_key else None
-        exchange = Exchange(self._template, self._thing, own.request if own else None)
-
+        own_key, request = self._make_key(self._thing) if self._make_key else (None, None)
+        exchange = Exchange(self._template, self._thing, request)
         staged: list[Path] = []
 
         def store(certificate: str, private_key: str | None) -> None:
-            key = own.private_key if own else private_key
-            staged.append(self._identity.stage(key or "", certificate))
+            staged.append(self._identity.stage(own_key or private_key or "", certificate))
             self.refusals = 0
 
         try:
@@ -252,16 +245,16 @@ class Renewal:
         raise NotAcceptedError(refusals[0].reason) from refusals[0]
 
 
-def make_signing_request(thing: str) -> SigningRequest:
-    """Generate a P-256 key and a request for its certificate in the name of `thing`. Raises `KeyMakingError`.
+def make_signing_request(thing: str) -> tuple[str, str]:
+    """Generate a P-256 key and a request for its certificate in the name of `thing`, both PEM.
 
     The standard library can do neither, so the openssl program does. The key is only in pipes and memory
-    until `Identity.stage` writes it.
+    until `Identity.stage` writes it. Raises `KeyMakingError`.
     """
     key = _openssl(["genpkey", "-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256"])
     subject = f"/CN={thing[:_NAME_CHARACTERS]}"
     request = _openssl(["req", "-new", "-key", "/dev/stdin", "-subj", subject], key)
-    return SigningRequest(key, request)
+    return key, request
 
 
 def _openssl(arguments: list[str], stdin: str = "") -> str:

@@ -132,9 +132,9 @@ def test_whatever_is_answered_nothing_but_our_errors_comes_out(payload: bytes, r
     ids=["a short name", "a longer name than a certificate may have"],
 )
 def test_the_request_is_for_the_key_and_in_the_things_name(thing: str, common_name: str) -> None:
-    made = make_signing_request(thing)
-    key = load_pem_private_key(made.private_key.encode(), None)
-    request = x509.load_pem_x509_csr(made.request.encode())
+    private_key, signing_request = make_signing_request(thing)
+    key = load_pem_private_key(private_key.encode(), None)
+    request = x509.load_pem_x509_csr(signing_request.encode())
     assert isinstance(key, ec.EllipticCurvePrivateKey)
     assert key.curve.name == "secp256r1"
     assert request.public_key() == key.public_key()

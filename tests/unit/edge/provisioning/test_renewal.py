@@ -27,7 +27,7 @@ from edge.provisioning import (
     WrongThingError,
 )
 from edge.provisioning.exchange import Exchange, Keep
-from edge.provisioning.renewal import MOST_TRIES, Identity, Outcome, Renewal, SigningRequest, is_due
+from edge.provisioning.renewal import MOST_TRIES, Identity, Outcome, Renewal, is_due
 
 KEY = ec.generate_private_key(ec.SECP256R1())
 
@@ -105,7 +105,7 @@ def identity(tmp_path: Path) -> Identity:
 
 
 def renewal(identity: Identity, cloud: FakeCloud, *, own_key: bool = True) -> Renewal:
-    make = (lambda thing: SigningRequest("own key", f"request of {thing}")) if own_key else None
+    make = (lambda thing: ("own key", f"request of {thing}")) if own_key else None
     return Renewal(identity, cloud, "fleet", "home-1", 365 * 86_400, make)
 
 
@@ -213,7 +213,7 @@ def test_a_pair_that_does_not_connect_is_tried_a_few_times_and_costs_one_certifi
 def test_a_device_that_cannot_make_a_key_does_not_ask_the_cloud_for_one(
     identity: Identity, cloud: FakeCloud
 ) -> None:
-    def fail(thing: str) -> SigningRequest:
+    def fail(thing: str) -> tuple[str, str]:
         raise KeyMakingError("there is no openssl program")
 
     with pytest.raises(KeyMakingError):
