@@ -41,8 +41,8 @@ def show(profile: Path, *, has_login: bool = False, names: Iterable[str] = ()) -
         print(f"{listener}: {found}")
     for name in names:
         try:
-            found = services(listeners, read_interface(name), str(profile))
-            print(f"{name}: " + ", ".join(f"{each.kind} at port {each.port}" for each in found))
+            announced = services(listeners, read_interface(name), str(profile))
+            print(f"{name}: " + ", ".join(f"{each.kind} at port {each.port}" for each in announced))
         except DiscoveryError as error:
             print(f"{name}: nothing is announced: {error}")
     print(f"the broker is at {choose(listeners, has_login=has_login, name=str(profile))}")

@@ -36,7 +36,6 @@ from eventplane_mqtt.link import Link
 from eventplane_mqtt.mailbox import LinkName, Mailbox
 
 if TYPE_CHECKING:
-    from edge.certificate import CertificateFile
     from edge.metrics import Families
 
 _log = logging.getLogger(__name__)
@@ -115,12 +114,8 @@ class StatusReader:
         self.forwarder = forwarder
         self._started = started = system.monotonic()
         self._seen = {name: _Seen(started) for name in forwarder.links}
-        self._certificate: CertificateFile | None = None
-        if (identity := forwarder.settings.cloud.identity) is not None:
-            from edge.certificate import CertificateFile
-
-            self._certificate = CertificateFile(identity.certificate, system.now)
-        self._cpu_time = system.cpu_time
+        self._identity = forwarder.settings.cloud.identity
+        self._system = system
         self._has_disk = True
 
     def look(self, now: float) -> bool:
@@ -160,9 +155,9 @@ class StatusReader:
             disk_failure=None if failure is None else failure.problem,
             contract_refused=forwarder.counts.contract_refused,
             image_version=forwarder.image.version,
-            certificate_left_s=self._certificate.left_s() if self._certificate else None,
+            certificate_left_s=self._certificate_left_s(),
             sessions_lost=forwarder.counts.sessions_lost,
-            cpu_s=self._cpu_time(),
+            cpu_s=self._system.cpu_time(),
             is_budget_used_up=budget is not None and budget.is_used_up,
         )
 
@@ -173,6 +168,13 @@ class StatusReader:
         from edge.metrics import Reading, heartbeat
 
         return heartbeat(Reading(self.status(now), (), self.forwarder))
+
+    def _certificate_left_s(self) -> float | None:
+        if self._identity is None:
+            return None
+        from edge.certificate import seconds_left  # which only a connection with TLS needs
+
+        return seconds_left(self._identity.certificate, self._system.now())
 
     def _link_state(self, link: Link, now: float) -> LinkState:
         seen, share = self._seen[link.name], link.share
