@@ -11,7 +11,6 @@ import json
 import os
 import sqlite3
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 from edge import durable
@@ -87,7 +86,7 @@ def recover(path: Path, damage: str, system: System) -> None:
             result.origin,
         )
         device = Device.read(db)
-        device = replace(device, origin=json.dumps(origin), uptime_ms=max(clock(), result.uptime_ms))
+        device = device._replace(origin=json.dumps(origin), uptime_ms=max(clock(), result.uptime_ms))
         device.write(db)
         queues = PendingQueues(db)
         first = Deliveries(db, queues).first_pending(queues) or device.next_sequence

@@ -16,7 +16,6 @@ from array import array
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from edge.spool.database import DamagedRowError, Device, TableTotals, connect_to_read, transaction
@@ -228,7 +227,7 @@ class Salvage:
             totals = TableTotals.unpack(device.totals)
             yield totals
             pending = PendingQueues(self._new).pending()
-            replace(device, pending=pending, totals=totals.pack()).write(self._new)
+            device._replace(pending=pending, totals=totals.pack()).write(self._new)
 
     def _copy_events(self) -> None:
         queues = PendingQueues(self._new)
