@@ -151,7 +151,7 @@ class Forwarder:
             for question in batch.questions:
                 can_answer = self._local.up and can_load("edge.questions")
                 if can_answer and (answer := self._components.answers().to(*question)):
-                    self._local.publish(*answer)
+                    self._local.connection.publish(*answer)
         with self._recovering(now):
             if (reload := self._next) is not None:
                 # From the next turn on; stored events stay stored.
@@ -340,7 +340,7 @@ class Forwarder:
             for service, receipts in plan.receipts.items():
                 for first in range(0, len(receipts), _MOST_RECEIPTS):
                     some = write_receipts(receipts[first : first + _MOST_RECEIPTS])
-                    self._local.publish(receipt_topic(service, "outbox"), some)
+                    self._local.connection.publish(receipt_topic(service, "outbox"), some)
         self._components.send_volatile(plan.volatile)
         for (address, reason), count in plan.refused.items():
             self.counts.dead_letters[reason] += count

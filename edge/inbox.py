@@ -93,7 +93,7 @@ class InboxPump:
             in_flight = sum(map(len, self._sent.values()))
             for pending in queue.peek(max(0, window - in_flight)):
                 payload = text_for_service(pending, self._queues.spool.clock).encode("utf-8")
-                mid = self._link.publish(self._topic, payload)
+                mid = self._link.connection.publish(self._topic, payload)
                 key = digest(payload) if self.channel.receipts else mid
                 self._sent.setdefault(key, []).append((pending, now))
                 queue.take()
