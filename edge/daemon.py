@@ -79,7 +79,7 @@ def run(
             forwarder.counts.refused_contract()
 
         def read_again() -> ActiveContract | SettingProblem:
-            if (failure := forwarder.disk_failure) is not None:
+            if (failure := forwarder.disk.failure) is not None:
                 return SettingProblem(
                     "contract", f"the spool cannot be read: {failure.problem}", failure.remedy
                 )

@@ -123,7 +123,7 @@ class StatusReader:
 
         Times are seconds of the monotonic clock.
         """
-        had_disk, self._has_disk = self._has_disk, self.forwarder.disk_failure is None
+        had_disk, self._has_disk = self._has_disk, self.forwarder.disk.failure is None
         has_changed = had_disk != self._has_disk
         for name, link in self.forwarder.links.items():
             seen, standing = self._seen[name], link.generation if link.up else 0
@@ -138,13 +138,13 @@ class StatusReader:
         uplink, budget = self.forwarder.contract.device.outbox.address, self.forwarder.uplink.budget
         going = (Priority.URGENT,) if budget and budget.is_used_up else Priority
         waiting = sum(self.forwarder.spool.pending(uplink, each.rank) for each in going)
-        answered, left = self.forwarder.counts.answered, self.forwarder.uplink.left_bytes
+        answered, left = self.forwarder.counts.answered, self.forwarder.uplink.publisher.moving[0]
         return Progress(self._seen[LinkName.CLOUD].standing, answered, waiting, left)
 
     def status(self, now: float) -> Status:
         """Return the device's status now, monotonic seconds."""
         forwarder = self.forwarder
-        failure, budget = forwarder.disk_failure, forwarder.uplink.budget
+        failure, budget = forwarder.disk.failure, forwarder.uplink.budget
         return Status(
             thing=forwarder.settings.thing,
             contract_version=forwarder.contract.version,

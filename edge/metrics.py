@@ -287,12 +287,12 @@ METRICS = (
     Metric(
         "eventplane_in_flight",
         "Publishes in flight, without an acknowledgement yet.",
-        lambda it: it.forwarder.uplink.unacknowledged,
+        lambda it: len(it.forwarder.uplink.publisher),
     ),
     Metric(
         "eventplane_slowdowns_total",
         "Times the uplink slowed down because the cloud did not keep up.",
-        lambda it: it.forwarder.uplink.slowed,
+        lambda it: it.forwarder.uplink.publisher.pace.slowed,
     ),
     Metric(
         "eventplane_spool_on_disk",
