@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,7 @@ from edge.inbox import InboxPump
 from edge.interest import Interest
 from edge.numbering import RecentKeys
 from edge.parts import can_load
-from edge.planning import Plan, Planner
+from edge.planning import Planner
 from edge.pressure import Pressure
 from edge.reports import FIRST_REPORT_S, Heartbeat, Reporter
 from edge.settings import Settings
@@ -37,7 +37,6 @@ from eventplane_mqtt.session import Skips
 if TYPE_CHECKING:
     from edge.downlink import DownlinkReceiver
     from edge.questions import Answers
-    from eventplane.downlink.wire import Incoming
 
 _log = logging.getLogger(__name__)
 
@@ -179,10 +178,7 @@ class Components:
 
             return Answers(contract, thing, self.spool, decider, deps.interest)
 
-        def judge(downlinks: Sequence[Incoming], plan: Plan) -> None:
-            receiver().judge(downlinks, plan)
-
-        self.contract_parts = ContractParts(decider, Planner(decider, contract.device.outbox), judge)
+        self.contract_parts = ContractParts(decider, Planner(decider, contract.device.outbox), receiver)
         self.answers = answers
         self.dispatcher = Dispatcher(contract, self.inboxes, self._queues, deps.interest)
         self.follow_uplink_interest()
@@ -206,14 +202,8 @@ class Components:
         self.send_volatile([each for each in urgent if each.destination in self.inboxes])
 
     def _inbox(self, channel: Channel) -> InboxPump:
-        local = self._dependencies.settings.local
-        return InboxPump(
-            self._queues,
-            channel,
-            self._dependencies.links[LinkName.LOCAL],
-            local.inbox_window,
-            local.receipt_timeout_s,
-        )
+        deps = self._dependencies
+        return InboxPump(self._queues, channel, deps.links[LinkName.LOCAL], deps.settings.local)
 
     def _is_up(self, destination: str) -> bool:
         name = LinkName.CLOUD if destination == self._uplink_address else LinkName.LOCAL

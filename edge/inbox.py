@@ -10,6 +10,7 @@ from itertools import chain
 
 from edge.delivery_queues import DeliveryQueues
 from edge.numbering import text_for_service
+from edge.settings import LocalSettings
 from edge.spool import Delivery, PendingDelivery
 from eventplane.contract import Channel, Priority
 from eventplane.receipts import Receipt, digest
@@ -25,21 +26,19 @@ _MOST_DOUBLINGS = 5
 
 
 class InboxPump:
-    """Delivers one inbox `channel` over `link`, with at most `window` unconfirmed deliveries.
+    """Delivers one inbox `channel` over `link`, with as many unconfirmed deliveries as `settings` say.
 
-    What is unconfirmed for `timeout_s` monotonic seconds is sent again, with everything that follows it; then
-    for twice as long, and so on, until a delivery is confirmed or the connection is a new one.
+    What is unconfirmed for their time (monotonic) is sent again, with everything that follows it; then for
+    twice as long, and so on, until a delivery is confirmed or the connection is a new one.
     """
 
-    def __init__(
-        self, queues: DeliveryQueues, channel: Channel, link: Link, window: int, timeout_s: float
-    ) -> None:
+    def __init__(self, queues: DeliveryQueues, channel: Channel, link: Link, settings: LocalSettings) -> None:
         self.channel = channel
         self._link = link
-        self._window = window
+        self._window = window = settings.inbox_window
         self._ordinary_window = window - window // _URGENT_SHARE
-        self._timeout = ResendTimeout(timeout_s, _MOST_DOUBLINGS)
-        self._longest_urgent_s = max(timeout_s, URGENT_S)
+        self._timeout = ResendTimeout(settings.receipt_timeout_s, _MOST_DOUBLINGS)
+        self._longest_urgent_s = max(settings.receipt_timeout_s, URGENT_S)
         self._topic = local_topic(channel.participant, channel.box)
         self._queues = queues
         self._by_rank = queues.open(channel.address)
