@@ -163,7 +163,7 @@ class CommitLoop:
             self._note_full(error, now)
             return
         self._tidy_at = now + TIDY_EVERY_S if more else None
-        if self._full and self._spool.pressure >= 1.0:
+        if self._full and self._spool.space.pressure >= 1.0:
             self._tidy_at = now + RETRY_S
         elif self._full:
             self._full = False

@@ -30,7 +30,7 @@ def show_settings(settings: Settings) -> None:
     if local.profile is None:
         print(f"local.profile is not set: the broker is at {place(local.host, local.port)}")
         return
-    names = settings.announcement.names if settings.announcement else ()
+    names = settings.announcement.interfaces.split(",") if settings.announcement else ()
     show(local.profile, has_login=local.login is not None, names=names)
 
 
@@ -72,7 +72,10 @@ def announce(settings: Settings) -> None:
     start_logging(settings.log_level, dict(os.environ))
     stopped = stop_event()
 
-    names, on_interface = settings.announcement.names, partial(dns_sd.announce, settings.thing)
+    names, on_interface = (
+        settings.announcement.interfaces.split(","),
+        partial(dns_sd.announce, settings.thing),
+    )
     updater = AnnouncementUpdater(settings.local.profile, names, read_interface, on_interface)
     try:
         while not stopped.is_set():

@@ -149,7 +149,7 @@ class StatusReader:
             thing=forwarder.settings.thing,
             contract_version=forwarder.contract.version,
             uptime_s=now - self._started,
-            pressure=forwarder.spool.pressure,
+            pressure=forwarder.spool.space.pressure,
             links={name: self._link_state(link, now) for name, link in forwarder.links.items()},
             backlog=tuple(self._backlog()),
             disk_failure=None if failure is None else failure.problem,

@@ -324,7 +324,7 @@ METRICS = (
     Metric(
         "eventplane_spool_pressure",
         "Used share of the scarcer capacity; 1 also when the disk refuses.",
-        lambda it: it.forwarder.spool.pressure,
+        lambda it: it.forwarder.spool.space.pressure,
         (HeartbeatKey("spool_pressure", digits=3),),
     ),
     Metric(

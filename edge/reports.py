@@ -205,7 +205,7 @@ class Reporter:
             made.heartbeat = True
             every_s = self._settings.heartbeat_s
             # A heartbeat gets room only while events of every priority do.
-            if self._spool.pressure < ROOM[Priority.LOW.rank]:
+            if self._spool.space.pressure < ROOM[Priority.LOW.rank]:
                 lifetime = round(HEARTBEAT_LIFETIMES * every_s * 1000)
                 add(lambda heading: heartbeat(heading, every_s, self._heartbeat()), lifetime)
         return made

@@ -241,7 +241,7 @@ class Uplink:
         if self.publisher.bytes_in_flight(urgent=False) or self._waiting_since is None:
             return False
         due_at = self._waiting_since + self._delay_s
-        if now >= due_at and self._delays and self._queues.spool.pressure < MOST_GATHERED:
+        if now >= due_at and self._delays and self._queues.spool.space.pressure < MOST_GATHERED:
             # The earliest event decides: the others go along.
             due_at = now + (self._earliest_ms(self._delays) - self._queues.spool.clock()) / 1000
         if now < due_at:

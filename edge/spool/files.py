@@ -32,7 +32,8 @@ _NOTE = struct.Struct("<16s7qI")  # the fields of a CommitNote, CRC-32 of them
 _COPIES = (0, 512)
 """Where the note is in its file: in two sectors, so that one that is damaged costs nothing."""
 
-_ANNOUNCED = -1
+ANNOUNCED = -1
+"""The commits of a note while nothing was committed in its epoch, not even its tables for certain."""
 
 _LOG_HEADER_BYTES = 32
 
@@ -58,7 +59,7 @@ foreign_sessions_of = partial(beside, suffix=".foreign")
 class CommitNote(NamedTuple):
     """What the spool of an epoch had after its last commit, or after one before.
 
-    `commits` is -1 while the spool is created: it may have no tables yet. No number that was pending is below
+    `commits` is `ANNOUNCED` while the spool is created. No number that was pending is below
     `first`. `discards` and `states` are numbers of rows. `unreported` is how many events an earlier epoch
     lost at most, as long as that has not been reported (-1: unknown).
     """
@@ -71,11 +72,6 @@ class CommitNote(NamedTuple):
     discards: int
     states: int
     unreported: int
-
-    @property
-    def is_announced(self) -> bool:
-        """Whether nothing was committed in this epoch, not even its tables for certain."""
-        return self.commits == _ANNOUNCED
 
     @classmethod
     def of(cls, device: Device, totals: TableTotals, first: int) -> CommitNote:
@@ -132,7 +128,7 @@ def announce(path: Path, epoch: str) -> CommitNote:
 
     Raises `OSError`; no file of the spool must exist before.
     """
-    note = CommitNote(epoch, _ANNOUNCED, 1, 0, 1, 0, 0, 0)
+    note = CommitNote(epoch, ANNOUNCED, 1, 0, 1, 0, 0, 0)
     durable.write(note_of(path), note.pack())
     return note
 

@@ -76,7 +76,7 @@ class Spool:
     It is of one `thing` (None: of anybody): that of another is set aside, and a new one begins.
 
     With `on_disk` False it is in memory and stays empty: it refuses every event and state as a full one does,
-    and its pressure is 1.0.
+    and the pressure of its `space` is 1.0.
 
     `space` bounds what may be in it, and says how much is.
 
@@ -274,11 +274,6 @@ class Spool:
         return self._device.next_sequence
 
     @property
-    def pressure(self) -> float:
-        """Used share of the scarcer capacity; at least 1.0 while the disk refuses."""
-        return self.space.pressure
-
-    @property
     def written_bytes(self) -> int:
         """What this process has written to disks since the opening, by the kernel's count (0: unknown)."""
         return written_bytes() - self._written_before
@@ -377,7 +372,7 @@ class Spool:
             raise SpoolCorruptError(self.path, "the file is not empty, but has no tables")
         if note is None:
             raise SpoolCorruptError(self.path, "the file is empty, and the note of its last commit damaged")
-        if not note.is_announced:
+        if note.commits != files.ANNOUNCED:
             raise SpoolCorruptError(self.path, f"the file is empty after {note.commits} commits")
         return note
 

@@ -287,7 +287,7 @@ class TestWithoutDisk:
     def test_it_refuses_events_and_states_and_nothing_else(self, path: Path) -> None:
         with Spool(path, SYSTEM, on_disk=False) as spool:
             assert not path.parent.exists()
-            assert (spool.is_on_disk, spool.origin.kind, spool.pressure) == (False, "without_disk", 1.0)
+            assert (spool.is_on_disk, spool.origin.kind, spool.space.pressure) == (False, "without_disk", 1.0)
             with pytest.raises(SpoolFullError):
                 spool.commit([arrival(1)], uptime_ms=0)
             with pytest.raises(SpoolFullError):
@@ -298,7 +298,7 @@ class TestWithoutDisk:
             assert (spool.manifests(), spool.loss_reports(), spool.recent_keys(10)) == ([], [], [])
             assert (spool.device_state("state", "a/b/c"), spool.next_sequence) == (None, 1)
             assert not spool.tidy()
-            assert spool.pressure == 1.0
+            assert spool.space.pressure == 1.0
 
     def test_the_one_on_the_disk_goes_on_where_it_was(self, path: Path) -> None:
         with Spool(path, SYSTEM) as spool:
