@@ -164,13 +164,7 @@ class Dispatcher:
             case Role.INBOX_RECEIPTS:
                 self._take_receipts(payload, channel, batch)
             case Role.ANNOUNCEMENTS:
-                self._interest.take(
-                    channel.participant,
-                    channel.address,
-                    payload,
-                    message.generation,
-                    retained=message.retained,
-                )
+                self._interest.take(message, channel)
             case Role.STATE_QUESTIONS | Role.HANDLERS_QUESTIONS:
                 batch.questions.append((role, payload, channel))
 
