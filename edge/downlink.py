@@ -31,7 +31,7 @@ from eventplane.downlink.device import (
 )
 from eventplane.downlink.rights import DownlinkRights
 from eventplane.downlink.wire import Incoming
-from eventplane.envelope import Envelope, parse_event
+from eventplane.envelope import parse_event
 from eventplane.errors import EnvelopeError
 from eventplane.filters import Filter
 from eventplane.interest.uplink import UplinkInterestError, read_uplink_interest
@@ -82,10 +82,16 @@ class DownlinkReceiver:
         """Judge `downlinks` and put the results into `plan`."""
         answers = [answer for each in downlinks if (answer := self._judge(each, plan)) is not None]
         plan.downlink_outcomes.update(each.reason or each.result.value for each in answers)
-        for event in answer_events(
-            answers, self._thing, self._spool.epoch, plan.next.sequence, self._decider.timestamp()
-        ):
-            plan.store(self._decider.own(event, plan.next))
+        epoch, time = self._spool.epoch, self._decider.timestamp()
+        for some in _parts(answers):
+            heading = Heading(self._thing, epoch, plan.next.sequence, time)
+            try:
+                event = heading.write(ACKNOWLEDGED, to_data(some, epoch))
+            except EnvelopeError as error:
+                # One alone that names an event as long as one may be. The cloud parks what gets no answer.
+                _log.error("%d answer(s) to the cloud cannot be written: %s", len(some), error)
+            else:
+                plan.store(self._decider.own(event, plan.next))
 
     def _judge(self, incoming: Incoming, plan: Plan) -> Acknowledgement | None:
         kind, key = incoming.kind, incoming.key
@@ -210,23 +216,8 @@ def _adds_key(incoming: Incoming, before: DeviceState | None) -> bool:
     return is_live and not (before and before.is_live)
 
 
-def answer_events(
-    answers: Sequence[Acknowledgement], thing: str, epoch: str, first: int, time: str
-) -> Iterator[Envelope]:
-    """Yield the events that carry `answers`, many in one, for the sequences from `first` on."""
-    number = first
-    for some in _parts(answers):
-        try:
-            event = Heading(thing, epoch, number, time).write(ACKNOWLEDGED, to_data(some, epoch))
-        except EnvelopeError as error:
-            # One alone that names an event as long as an event may be. The cloud parks what gets no answer.
-            _log.error("%d answer(s) to the cloud cannot be written: %s", len(some), error)
-            continue
-        number += 1
-        yield event
-
-
 def _parts(answers: Iterable[Acknowledgement]) -> Iterator[list[Acknowledgement]]:
+    """Yield the answers that one event carries."""
     part: list[Acknowledgement] = []
     size = 0
     for each in answers:
