@@ -82,22 +82,15 @@ class ActiveContract:
     refused: SettingProblem | None = None
 
 
-def active_contract(
-    file: Path, spool: Spool, known: Contract | None = None
-) -> ActiveContract | SettingProblem:
+def active_contract(file: Path, spool: Spool, known: Contract) -> ActiveContract | SettingProblem:
     """Return the contract that the cloud sent or, without one that can be followed, the one in `file`.
 
     While `file` cannot be read, `known` takes its place: the image's contract as it was read before. Without
     a disk the copy beside the spool takes the place of what the cloud sent. The result is a problem where
-    there is none at all, or the spool cannot be read.
+    neither can be followed, or the spool cannot be read.
     """
     found = read_contract(file)
-    if not isinstance(found, SettingProblem):
-        image = found
-    elif known is not None:
-        image = known
-    else:
-        return found
+    image = known if isinstance(found, SettingProblem) else found
     try:
         delivered = _delivered(spool, image) if spool.is_on_disk else _kept_for(image, spool.path)
     except SpoolError as error:
