@@ -6,7 +6,7 @@ import fcntl
 import logging
 import socket
 import struct
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -116,16 +116,7 @@ class _InterfaceState:
 
 def services(listeners: Sequence[Listener], interface: Interface, name: str = "profile") -> list[Service]:
     """Return what to announce over `interface`. Raises `UnreachableError` if that is nothing."""
-    found = list(_services(listeners, interface))
-    if not found:
-        listed = ", ".join(map(str, listeners))
-        problem = f"the broker cannot be reached over {interface.name}: {listed}"
-        remedy = f"add a listener at {interface.ipv4}, with passwords or TLS, or announce nothing"
-        raise UnreachableError(name, problem, remedy)
-    return found
-
-
-def _services(listeners: Sequence[Listener], interface: Interface) -> Iterator[Service]:
+    found = []
     for each in listeners:
         if each.port == 0 or each.protocol != "mqtt" or each.interface not in (None, interface.name):
             continue
@@ -133,7 +124,13 @@ def _services(listeners: Sequence[Listener], interface: Interface) -> Iterator[S
         addresses = tuple(one for one in interface.addresses if bound.overlaps(Listener(each.port, one)))
         if addresses:
             secure = each.certificate is not None or each.shared_key
-            yield Service(SECURE if secure else PLAIN, each.port, addresses, each.anonymous)
+            found.append(Service(SECURE if secure else PLAIN, each.port, addresses, each.anonymous))
+    if not found:
+        listed = ", ".join(map(str, listeners))
+        problem = f"the broker cannot be reached over {interface.name}: {listed}"
+        remedy = f"add a listener at {interface.ipv4}, with passwords or TLS, or announce nothing"
+        raise UnreachableError(name, problem, remedy)
+    return found
 
 
 def _log_announced(name: str, services: Sequence[Service]) -> None:
