@@ -33,6 +33,7 @@ MULTICAST, POINT_TO_POINT = 0x1000, 0x10
         ("listener 1884 0.0.0.0\n", [Service(PLAIN, 1884, ("192.0.2.7",))]),
         ("listener 1884 ::\n", [Service(PLAIN, 1884, ("2001:db8::7",))]),
         ("listener 1884 192.0.2.7\n", [Service(PLAIN, 1884, ("192.0.2.7",))]),
+        ("listener 1884 2001:DB8:0::7\n", [Service(PLAIN, 1884, ("2001:db8::7",))]),
         ("listener 1884\nbind_interface home0\n", [Service(PLAIN, 1884, HOME.addresses)]),
         (f"listener 8883\n{TLS}", [Service(SECURE, 8883, HOME.addresses)]),
         (f"listener 1883 ::1\nlistener 8883 192.0.2.7\n{TLS}", [Service(SECURE, 8883, ("192.0.2.7",))]),
