@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from edge.commit import CommitLoop, ContractParts
 from edge.counts import Counts
-from edge.decision import RECENT_EVENTS, Decider
+from edge.decision import Decider
 from edge.delivery_queues import DeliveryQueues, VolatileEvent
 from edge.dispatch import Dispatcher, UrgentHint, subscriptions
 from edge.inbox import InboxPump
@@ -22,7 +22,7 @@ from edge.planning import Planner
 from edge.pressure import Pressure
 from edge.reports import FIRST_REPORT_S, Heartbeat, Reporter
 from edge.settings import Settings
-from edge.spool import Spool, foreign_sessions_of
+from edge.spool import RECENT_EVENTS, Spool, foreign_sessions_of
 from edge.system import System
 from edge.uplink import Uplink
 from eventplane.contract import Channel, Contract, Forward, Place

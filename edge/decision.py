@@ -30,14 +30,6 @@ from eventplane.values import timestamp, timestamp_ms
 if TYPE_CHECKING:
     from eventplane.ordering import OrderedInboxes
 
-RECENT_EVENTS = 65_536
-"""Among how many stored events a repetition is recognised at least: as many as MQTT has packet ids.
-
-No window of a broker bounds better what it sends again after a restart. Mosquitto 2.0.11 hands over a whole
-`max_inflight_messages` for each PUBACK, and reads one PUBACK while it writes hundreds of messages (measured).
-About 1.4 MiB, up to twice that after that many events.
-"""
-
 NO_ATTRIBUTES = (
     "; the payload has no CloudEvents attributes: send structured mode (one JSON object with attributes and "
     "data), for the user properties of MQTT 5's binary mode do not come through"

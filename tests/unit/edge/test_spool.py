@@ -178,7 +178,7 @@ def test_a_very_long_list_of_discards_comes_in_parts(path: Path) -> None:
 
 
 def test_the_keys_of_the_last_events_outlive_them(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tables, "KEPT_KEYS", KEPT_KEYS)
+    monkeypatch.setattr(tables, "RECENT_EVENTS", KEPT_KEYS)
     monkeypatch.setattr(tables, "_SLOTS", KEPT_KEYS // tables._BLOCK_KEYS + 1)
     with Spool(path, SYSTEM) as spool:
         for first in range(1, KEPT_KEYS + 200, 100):
