@@ -24,7 +24,8 @@ def choose(listeners: Sequence[Listener], *, has_login: bool, name: str = "profi
     found = list(evaluate(listeners, has_login=has_login))
     accepting = [(each, to) for each, to in found if isinstance(to, BrokerAddress)]
     if not accepting:
-        raise NoListenerError(name, [f"{each} {reason}" for each, reason in found])
+        reasons = "; ".join(f"{each} {reason}" for each, reason in found)
+        raise NoListenerError(name, reasons, "add the line `listener 1883 127.0.0.1`")
     _, address = min(accepting, key=lambda found: (not (found[0].anonymous or has_login), _rank(found[1])))
     return address
 

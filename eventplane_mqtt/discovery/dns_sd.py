@@ -191,7 +191,8 @@ def _named_errors(interface: str) -> Iterator[None]:
     try:
         yield
     except (Error, OSError) as error:
-        raise MulticastDnsError(interface, repr(error)) from error
+        remedy = "check what else is announced there"
+        raise MulticastDnsError(interface, f"multicast DNS: {error!r}", remedy) from error
 
 
 def _open(interface: Interface) -> Zeroconf:

@@ -49,7 +49,7 @@ def test_each_listener_is_accepted_or_rejected_with_a_reason() -> None:
     assert reason == "uses websockets, not plain MQTT"
     with pytest.raises(NoListenerError) as caught:
         choose([web, *read_profile("listener 2\npsk_hint a\n")], has_login=False)
-    assert len(caught.value.reasons) == 2
+    assert len(caught.value.problem.split("; ")) == 2
 
 
 @pytest.mark.parametrize("file", ["absent", "."])
