@@ -22,6 +22,7 @@ from eventplane_mqtt.endpoint import MqttError
 KEPT_BYTES = 64 * 1024 * 1024
 """Most of the older torn files that are kept, together (`edge.durable.prune`)."""
 
+_TORN: Final = r"\.torn-(\d+)"
 _MAGIC: Final = b"\0\xb5\0mosquitto db"
 _HEADER: Final = Struct(">15sII")  # magic, unused, version
 _CHUNK: Final = Struct(">II")  # kind, length
@@ -55,9 +56,9 @@ def set_aside_if_torn(database: Path) -> str:
             return ""
         killed = f"{database} was not written at a stop: the broker was killed or lost power"
         return f"{killed}. The messages that it alone had since then {_LOST}"
-    number = max((number for number, _ in _torn(database)), default=0) + 1
-    aside = database.replace(database.with_name(f"{database.name}.torn-{number}"))
-    durable.prune([[each] for _, each in _torn(database)], KEPT_BYTES)
+    number = max((number for number, _ in durable.numbered(database, _TORN)), default=0) + 1
+    aside = database.replace(durable.beside(database, f".torn-{number}"))
+    durable.prune([[each] for _, each in durable.numbered(database, _TORN)], KEPT_BYTES)
     kept = f"{database} is torn: {damage}. It is kept as {aside.name}, and the broker starts without it"
     return f"{kept}: the messages in it {_LOST}"
 
@@ -116,9 +117,3 @@ def _fits(file: BinaryIO, kind: int, length: int) -> bool:
 def _read(file: BinaryIO, struct: Struct, otherwise: tuple[Any, ...]) -> tuple[Any, ...]:
     content = file.read(struct.size)
     return struct.unpack(content) if len(content) == struct.size else otherwise
-
-
-def _torn(database: Path) -> list[tuple[int, Path]]:
-    asides = database.parent.glob(f"{database.name}.torn-*")
-    found = ((each.suffix.removeprefix(".torn-"), each) for each in asides)
-    return sorted((int(number), each) for number, each in found if number.isdecimal())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import binascii
-from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -24,26 +24,11 @@ class Validity(NamedTuple):
     end: datetime
 
 
-class CertificateFile:
-    """How long the certificate in `file` is still valid; read again when it is replaced."""
-
-    def __init__(self, file: Path, now: Callable[[], datetime]) -> None:
-        self._file = file
-        self._now = now
-        self._known: tuple[int, int] | None = None
-        self._end: float | None = None
-
-    def left_s(self) -> float | None:
-        """Return the seconds until it expires by the wall clock, None if it cannot be read."""
-        try:
-            found = self._file.stat()
-            if self._known != (found.st_mtime_ns, found.st_size):
-                self._known = (found.st_mtime_ns, found.st_size)
-                self._end = None
-                self._end = read_validity(self._file.read_text("latin-1")).end.timestamp()
-        except (OSError, ValueError):
-            return None
-        return None if self._end is None else self._end - self._now().timestamp()
+def seconds_left(certificate: Path, now: datetime) -> float | None:
+    """Return how long the certificate in a file is valid from `now` on, None if it cannot be read."""
+    with suppress(OSError, ValueError):
+        return (read_validity(certificate.read_text("latin-1")).end - now).total_seconds()
+    return None
 
 
 class _Value(NamedTuple):

@@ -10,10 +10,10 @@ from pathlib import Path
 from shutil import which
 
 from edge.certificate import read_validity
-from edge.decision import RECENT_EVENTS
 from edge.errors import SettingProblem
 from edge.health_status import EXPIRES_SOON_S
 from edge.settings import CloudSettings, LocalSettings, ProvisioningSettings, Settings
+from edge.spool import RECENT_EVENTS
 from eventplane_mqtt import Login
 from eventplane_mqtt.dial import dial, wait_for
 from eventplane_mqtt.endpoint import (

@@ -90,7 +90,7 @@ def main(arguments: Sequence[str]) -> int:
         forms = " or ".join(" ".join(f"--{name}" for name in sorted(each)) for each in accepted)
         return _wrong_command_line(f"'{command}' needs {forms or 'no option'}")
     try:
-        return run(options)
+        return run(options) or os.EX_OK
     except SpoolError as error:
         _log.critical("%s", error)
         return os.EX_IOERR
@@ -110,7 +110,7 @@ def _load(options: Options) -> Settings:
     return load_settings(Path(options["settings"]), dict(os.environ))
 
 
-def _run(options: Options) -> int:
+def _run(options: Options) -> None:
     from edge.contract_updates import last_contract, read_contract
     from edge.daemon import run
     from edge.systemd import start_logging
@@ -125,10 +125,9 @@ def _run(options: Options) -> int:
         contract = last
     start_logging(settings.log_level, dict(os.environ))
     run(settings, contract, dict(os.environ), refused)
-    return os.EX_OK
 
 
-def _check(options: Options) -> int:
+def _check(options: Options) -> None:
     from edge import check
     from edge.contract_updates import read_contract
     from edge.system import SYSTEM
@@ -147,24 +146,23 @@ def _check(options: Options) -> int:
         print(f"warning: {warning}")
     for each in filter(None, (*check.broker_warnings(settings.local), check.proxy_warning(settings.cloud))):
         print(f"warning: {each}")
-    return os.EX_OK
 
 
-def _provision(options: Options) -> int:
+def _provision(options: Options) -> None:
     require_part("provisioning")
     from edge.provisioning.command import provision
 
     provision(_load(options))
-    return os.EX_OK
 
 
-def _discovery(options: Options) -> int:
+def _discovery(options: Options) -> None:
     require_part("discovery")
     from edge.discovery import show, show_settings
 
     if "profile" in options:
-        return show(Path(options["profile"]))
-    return show_settings(_load(options))
+        show(Path(options["profile"]))
+    else:
+        show_settings(_load(options))
 
 
 def _find(options: Options) -> int:
@@ -177,11 +175,11 @@ def _find(options: Options) -> int:
     return find(options["interfaces"].split(","), float(seconds))
 
 
-def _announce(options: Options) -> int:
+def _announce(options: Options) -> None:
     require_part("discovery")
     from edge.discovery import announce
 
-    return announce(_load(options))
+    announce(_load(options))
 
 
 def _broker_database(options: Options) -> int:
@@ -205,15 +203,14 @@ def _broker_profile(options: Options) -> int:
     return 1 if found else os.EX_OK
 
 
-def _print_manifest(_: Options) -> int:
+def _print_manifest(_: Options) -> None:
     print(json.dumps(manifest(), indent=2))
-    return os.EX_OK
 
 
 _SETTINGS = frozenset({"settings"})
 _FIND = frozenset({"interfaces"})
 
-_COMMANDS: dict[str, tuple[tuple[frozenset[str], ...], Callable[[Options], int]]] = {
+_COMMANDS: dict[str, tuple[tuple[frozenset[str], ...], Callable[[Options], int | None]]] = {
     "run": ((_SETTINGS,), _run),
     "check": ((_SETTINGS,), _check),
     "provision": ((_SETTINGS,), _provision),

@@ -9,7 +9,7 @@ Nothing is acknowledged before its commit.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from edge.counts import Counts
@@ -24,7 +24,7 @@ from edge.spool import Delivery, Discard, Size, Spool
 from eventplane.contract import Priority, WhenFull
 
 if TYPE_CHECKING:
-    from eventplane.downlink.wire import Incoming
+    from edge.downlink import DownlinkReceiver
 
 _log = logging.getLogger(__name__)
 
@@ -33,7 +33,6 @@ RETRY_S = 5.0
 
 TIDY_EVERY_S = 0.1
 """Seconds between two steps of housekeeping while there is more to do."""
-
 
 BUSY_PER_S = 100.0
 """Messages a second from which a commit waits for more. Ours: below, a commit for each costs little."""
@@ -83,12 +82,12 @@ class GroupCommit:
 class ContractParts(NamedTuple):
     """The parts that follow a contract: they say what becomes of a batch.
 
-    `judge` puts into a plan what becomes of events that came down from the cloud.
+    `receiver` is made for the first events that come down from the cloud.
     """
 
     decider: Decider
     planner: Planner
-    judge: Callable[[Sequence[Incoming], Plan], None]
+    receiver: Callable[[], DownlinkReceiver]
 
 
 class CommitLoop:
@@ -164,7 +163,7 @@ class CommitLoop:
             self._note_full(error, now)
             return
         self._tidy_at = now + TIDY_EVERY_S if more else None
-        if self._full and self._spool.pressure >= 1.0:
+        if self._full and self._spool.space.pressure >= 1.0:
             self._tidy_at = now + RETRY_S
         elif self._full:
             self._full = False
@@ -187,7 +186,7 @@ class CommitLoop:
         for each in batch.submissions:
             by.planner.add(each, plan, self._pressure)
         if batch.downlinks:
-            by.judge(batch.downlinks, plan)
+            by.receiver().judge(batch.downlinks, plan)
         return plan
 
     def _reports(self, plan: Plan, decider: Decider, now: float) -> Reports:

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from edge.commit import CommitLoop, ContractParts
 from edge.counts import Counts
-from edge.decision import RECENT_EVENTS, Decider
+from edge.decision import Decider
 from edge.delivery_queues import DeliveryQueues, VolatileEvent
 from edge.dispatch import Dispatcher, UrgentHint, subscriptions
 from edge.inbox import InboxPump
 from edge.interest import Interest
 from edge.numbering import RecentKeys
 from edge.parts import can_load
-from edge.planning import Plan, Planner
+from edge.planning import Planner
 from edge.pressure import Pressure
 from edge.reports import FIRST_REPORT_S, Heartbeat, Reporter
 from edge.settings import Settings
-from edge.spool import Spool, foreign_sessions_of
+from edge.spool import RECENT_EVENTS, Spool, foreign_sessions_of
 from edge.system import System
 from edge.uplink import Uplink
 from eventplane.contract import Channel, Contract, Forward, Place
@@ -37,21 +37,13 @@ from eventplane_mqtt.session import Skips
 if TYPE_CHECKING:
     from edge.downlink import DownlinkReceiver
     from edge.questions import Answers
-    from eventplane.downlink.wire import Incoming
 
 _log = logging.getLogger(__name__)
-
 
 Connect = Callable[
     [Endpoint, LinkName, int, Callable[[Message], None], Share | None, Skips | None], BrokerConnection
 ]
 """Opens the connection of one generation of a link, as `eventplane_mqtt.Connection` does."""
-
-
-class Timer(Protocol):
-    """A part with work that may be due without a message, at monotonic seconds."""
-
-    def deadline(self) -> float | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,12 +104,10 @@ class Components:
         if before is not None:
             self.send_volatile(before.abandon())
 
-    @property
-    def timers(self) -> Iterator[Timer]:
-        """The parts with work that may be due without a message."""
-        yield from self._dependencies.links.values()
-        yield from (self.uplink, self.commits)
-        yield from self.inboxes.values()
+    def deadlines(self) -> list[float | None]:
+        """Return when each part has work that is due without a message, monotonic seconds; None for never."""
+        inboxes = (each.deadline() for each in self.inboxes.values())
+        return [self.uplink.deadline(), self.commits.deadline(), *inboxes]
 
     def adopt(self, contract: Contract, image: Contract) -> None:
         """Work under `contract`. Deliveries over unchanged channels go on."""
@@ -188,10 +178,7 @@ class Components:
 
             return Answers(contract, thing, self.spool, decider, deps.interest)
 
-        def judge(downlinks: Sequence[Incoming], plan: Plan) -> None:
-            receiver().judge(downlinks, plan)
-
-        self.contract_parts = ContractParts(decider, Planner(decider, contract.device.outbox), judge)
+        self.contract_parts = ContractParts(decider, Planner(decider, contract.device.outbox), receiver)
         self.answers = answers
         self.dispatcher = Dispatcher(contract, self.inboxes, self._queues, deps.interest)
         self.follow_uplink_interest()
@@ -215,14 +202,8 @@ class Components:
         self.send_volatile([each for each in urgent if each.destination in self.inboxes])
 
     def _inbox(self, channel: Channel) -> InboxPump:
-        local = self._dependencies.settings.local
-        return InboxPump(
-            self._queues,
-            channel,
-            self._dependencies.links[LinkName.LOCAL],
-            local.inbox_window,
-            local.receipt_timeout_s,
-        )
+        deps = self._dependencies
+        return InboxPump(self._queues, channel, deps.links[LinkName.LOCAL], deps.settings.local)
 
     def _is_up(self, destination: str) -> bool:
         name = LinkName.CLOUD if destination == self._uplink_address else LinkName.LOCAL

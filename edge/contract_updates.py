@@ -22,10 +22,8 @@ from edge import durable
 from edge.errors import SettingProblem, SpoolError
 from edge.spool import Spool
 from eventplane.contract import Contract, ContractError, Downlink, load_compiled
-from eventplane.dead_letter import Refusal
 from eventplane.device_reports import CONTRACT_KEYS
 from eventplane.envelope import Envelope, parse_event
-from eventplane.reasons import Reason
 
 if TYPE_CHECKING:
     from eventplane.downlink.wire import Incoming
@@ -36,6 +34,9 @@ MOST_BYTES: Final = 1024 * 1024
 """Largest contract, uncompressed. Ours: the shipped one has 20 KB; bounds what a payload can unpack to."""
 
 _GZIP: Final = 16 + zlib.MAX_WBITS
+
+_KEPT: Final = ".contract"
+"""Of the file beside the spool with the last active contract."""
 
 _MOST_NAMED: Final = 3
 """Problems in one refusal: an acknowledgement has room for some hundred characters."""
@@ -51,27 +52,22 @@ def is_contract_update(incoming: Incoming) -> bool:
     return incoming.kind is Downlink.STATE and incoming.key.startswith(CONTRACT_KEYS)
 
 
-def why_refused(incoming: Incoming, image: Contract) -> Refusal | None:
+def why_refused(incoming: Incoming, image: Contract) -> str | None:
     """Return why a device whose image has the contract `image` refuses `incoming`; None when it takes it."""
     name = image.name
     if incoming.key != contract_key(name):
-        return Refusal(
-            Reason.CONTRACT_REFUSED, f"the device's contract is {name!r}; send it under {contract_key(name)}"
-        )
+        return f"the device's contract is {name!r}; send it under {contract_key(name)}"
     if incoming.is_deleted:
         return None
     try:
         contract = _read(incoming.event)
     except ContractError as error:
-        return Refusal(Reason.CONTRACT_REFUSED, str(error))
+        return str(error)
     except (ValueError, zlib.error) as error:
-        return Refusal(Reason.CONTRACT_REFUSED, f"its data is no compiled contract: {error}")
+        return f"its data is no compiled contract: {error}"
     if contract.name != name:
-        return Refusal(
-            Reason.CONTRACT_REFUSED, f"it is the contract {contract.name!r}, the device's is {name!r}"
-        )
-    lost = _lost_alarms(image, contract)
-    return Refusal(Reason.CONTRACT_REFUSED, lost) if lost else None
+        return f"it is the contract {contract.name!r}, the device's is {name!r}"
+    return _lost_alarms(image, contract)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,22 +82,15 @@ class ActiveContract:
     refused: SettingProblem | None = None
 
 
-def active_contract(
-    file: Path, spool: Spool, known: Contract | None = None
-) -> ActiveContract | SettingProblem:
+def active_contract(file: Path, spool: Spool, known: Contract) -> ActiveContract | SettingProblem:
     """Return the contract that the cloud sent or, without one that can be followed, the one in `file`.
 
     While `file` cannot be read, `known` takes its place: the image's contract as it was read before. Without
     a disk the copy beside the spool takes the place of what the cloud sent. The result is a problem where
-    there is none at all, or the spool cannot be read.
+    neither can be followed, or the spool cannot be read.
     """
     found = read_contract(file)
-    if not isinstance(found, SettingProblem):
-        image = found
-    elif known is not None:
-        image = known
-    else:
-        return found
+    image = known if isinstance(found, SettingProblem) else found
     try:
         delivered = _delivered(spool, image) if spool.is_on_disk else _kept_for(image, spool.path)
     except SpoolError as error:
@@ -128,13 +117,13 @@ def read_contract(file: Path) -> Contract | SettingProblem:
 
 def last_contract(spool: Path) -> Contract | None:
     """Return the last contract that was active over `spool`, None when no usable one is kept."""
-    found = read_contract(_kept(spool))
+    found = read_contract(durable.beside(spool, _KEPT))
     return found if isinstance(found, Contract) else None
 
 
 def keep_contract(contract: Contract, spool: Path) -> None:
     """Write the active `contract` beside `spool`; log what prevents it, and raise nothing."""
-    file = _kept(spool)
+    file = durable.beside(spool, _KEPT)
     try:
         if not file.exists() or file.read_bytes() != contract.canonical:
             durable.write(file, contract.canonical)
@@ -169,10 +158,6 @@ def _kept_for(image: Contract, spool: Path) -> Contract | None:
     if kept is None or kept.name != image.name or _lost_alarms(image, kept):
         return None
     return kept
-
-
-def _kept(spool: Path) -> Path:
-    return spool.with_name(spool.name + ".contract")
 
 
 def _lost_alarms(image: Contract, contract: Contract) -> str | None:

@@ -6,14 +6,14 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import closing, nullcontext
 from typing import TYPE_CHECKING
 
 from edge.components import make_links
 from edge.contract_updates import ActiveContract, active_contract, keep_contract
 from edge.errors import SettingProblem
-from edge.forwarder import Forwarder, Message, Stop
+from edge.forwarder import Forwarder, Stop
 from edge.housekeeping import Hangup, Housekeeping, Posted, Snapshots, StatusReader
 from edge.settings import HealthSettings, Settings
 from edge.system import SYSTEM
@@ -60,9 +60,6 @@ def run(
             settings.thing, contract.version, spool.epoch, spool.next_sequence,
         )  # fmt: skip
 
-        def wait(timeout_s: float | None, linger_s: float = 0.0) -> Sequence[Message]:
-            return housekeeping.wait(timeout_s, linger_s)
-
         _warn_of_limits(settings)
         links = make_links(settings, lambda: forwarder.contract, mailbox, SYSTEM)
         forwarder = Forwarder(
@@ -70,7 +67,7 @@ def run(
             settings,
             spool,
             links,
-            wait,
+            lambda *times: housekeeping.wait(*times),
             SYSTEM,
             heartbeat=lambda: state.heartbeat(SYSTEM.monotonic()),
             contract_came=lambda: mailbox.put(Hangup()),
@@ -82,7 +79,7 @@ def run(
             forwarder.counts.refused_contract()
 
         def read_again() -> ActiveContract | SettingProblem:
-            if (failure := forwarder.disk_failure) is not None:
+            if (failure := forwarder.disk.failure) is not None:
                 return SettingProblem(
                     "contract", f"the spool cannot be read: {failure.problem}", failure.remedy
                 )

@@ -30,14 +30,6 @@ from eventplane.values import timestamp, timestamp_ms
 if TYPE_CHECKING:
     from eventplane.ordering import OrderedInboxes
 
-RECENT_EVENTS = 65_536
-"""Among how many stored events a repetition is recognised at least: as many as MQTT has packet ids.
-
-No window of a broker bounds better what it sends again after a restart. Mosquitto 2.0.11 hands over a whole
-`max_inflight_messages` for each PUBACK, and reads one PUBACK while it writes hundreds of messages (measured).
-About 1.4 MiB, up to twice that after that many events.
-"""
-
 NO_ATTRIBUTES = (
     "; the payload has no CloudEvents attributes: send structured mode (one JSON object with attributes and "
     "data), for the user properties of MQTT 5's binary mode do not come through"
@@ -85,11 +77,6 @@ class DownlinkDecision:
     expiries: Mapping[str, int | None]
     volatile: tuple[VolatileEvent, ...]
     unwanted: tuple[str, ...]
-
-    @property
-    def is_stored(self) -> bool:
-        """Whether there is a delivery to store."""
-        return bool(self.expiries)
 
     def arrival(self, rank: int, sequence: int) -> StoredEvent:
         """Return what is stored under `sequence`."""
@@ -165,10 +152,12 @@ class Decider:
         volatile = _volatile((each for each in destinations if each not in promised), event, key)
         lifetime = lifetime_ms(event)
         expiries = {each.address: expires_ms(number.uptime_ms, lifetime, channel, each) for each in promised}
-        arrival = _arrival(stamped, key, priority, number, expiries, positions) if promised else None
+        arrival: StoredEvent | None = None
         unstored: tuple[VolatileEvent, ...] = ()
-        if arrival is not None and priority is Priority.URGENT:
-            unstored = _volatile(destinations, event, key, UNSTORED_RANK)
+        if promised:
+            arrival = StoredEvent(number.sequence, priority.rank, stamped.json, expiries, key, positions)
+            if priority is Priority.URGENT:
+                unstored = _volatile(destinations, event, key, UNSTORED_RANK)
         return Decision(key, arrival, volatile, None, event.type, unstored, unwanted)
 
     def _dated(self, event: Envelope) -> Envelope:
@@ -264,8 +253,8 @@ class Decider:
         expiries = dict.fromkeys((each.address for each in destinations), expires)
         priority = self._contract.priority(event, channel)
         positions = self._positions(stamped, priority, number, destinations)
-        stamped = stamp_positions(stamped, positions)
-        return _arrival(stamped, key_digest(event.key), priority, number, expiries, positions)
+        text = stamp_positions(stamped, positions).json
+        return StoredEvent(number.sequence, priority.rank, text, expiries, key_digest(event.key), positions)
 
     def _positions(
         self, event: Envelope, priority: Priority, number: SequenceNumber, stored_for: Sequence[Channel]
@@ -329,14 +318,3 @@ def _volatile(
     channels: Iterable[Channel], event: Envelope, key: bytes, rank: int = BEST_EFFORT_RANK
 ) -> tuple[VolatileEvent, ...]:
     return tuple(VolatileEvent(each.address, event.type, event.json, key, rank) for each in channels)
-
-
-def _arrival(
-    event: Envelope,
-    key: bytes,
-    priority: Priority,
-    number: SequenceNumber,
-    expiries: Mapping[str, int | None],
-    positions: Mapping[str, int],
-) -> StoredEvent:
-    return StoredEvent(number.sequence, priority.rank, event.json, expiries, key, positions)

@@ -545,10 +545,6 @@ class UplinkQueue:
         self._again.clear()
         for queue in self._by_rank.values():
             queue.rewind()
-        self.clear_volatile()
-
-    def clear_volatile(self) -> None:
-        """Give up the volatile events, because there is no connection."""
         self._queues.clear(self._destination)
 
 

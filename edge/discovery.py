@@ -1,7 +1,6 @@
 """The commands `discovery` and `announce`: find the broker by its profile, and announce it.
 
-Each returns the exit status. It raises `DiscoveryError` for a profile, an interface or a library that it
-cannot use.
+Each raises `DiscoveryError` for a profile, an interface or a library that it cannot use.
 """
 
 from __future__ import annotations
@@ -9,14 +8,15 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 
 from edge.errors import missing_table
 from edge.settings import Settings
 from edge.systemd import start_logging, stop_event
 from eventplane_mqtt.discovery import DiscoveryError
-from eventplane_mqtt.discovery.announcement import AnnouncementUpdater, Interface, read_interface, services
-from eventplane_mqtt.discovery.broker import Candidate, choose, evaluate
+from eventplane_mqtt.discovery.announcement import AnnouncementUpdater, read_interface, services
+from eventplane_mqtt.discovery.broker import choose, evaluate
 from eventplane_mqtt.discovery.profile import load_profile
 from eventplane_mqtt.endpoint import place
 
@@ -24,29 +24,28 @@ CHECK_EVERY_S = 10.0
 """Between two checks of profile and interfaces, seconds."""
 
 
-def show_settings(settings: Settings) -> int:
+def show_settings(settings: Settings) -> None:
     """Print where `settings` lead to, and what would be announced."""
     local = settings.local
     if local.profile is None:
         print(f"local.profile is not set: the broker is at {place(local.host, local.port)}")
-        return os.EX_OK
-    names = settings.announcement.names if settings.announcement else ()
-    return show(local.profile, has_login=local.login is not None, names=names)
+        return
+    names = settings.announcement.interfaces.split(",") if settings.announcement else ()
+    show(local.profile, has_login=local.login is not None, names=names)
 
 
-def show(profile: Path, *, has_login: bool = False, names: Iterable[str] = ()) -> int:
+def show(profile: Path, *, has_login: bool = False, names: Iterable[str] = ()) -> None:
     """Print the listeners of `profile`, the one that is used, and what interfaces `names` would announce."""
     listeners = load_profile(profile)
-    for each in evaluate(listeners, has_login=has_login):
-        print(f"{each.listener}: {each.address if isinstance(each, Candidate) else each.reason}")
+    for listener, found in evaluate(listeners, has_login=has_login):
+        print(f"{listener}: {found}")
     for name in names:
         try:
-            found = services(listeners, read_interface(name), str(profile))
-            print(f"{name}: " + ", ".join(f"{each.kind} at port {each.port}" for each in found))
+            announced = services(listeners, read_interface(name), str(profile))
+            print(f"{name}: " + ", ".join(f"{each.kind} at port {each.port}" for each in announced))
         except DiscoveryError as error:
             print(f"{name}: nothing is announced: {error}")
     print(f"the broker is at {choose(listeners, has_login=has_login, name=str(profile))}")
-    return os.EX_OK
 
 
 def find(names: Sequence[str], seconds: float) -> int:
@@ -64,25 +63,23 @@ def find(names: Sequence[str], seconds: float) -> int:
     return 0 if found else 1
 
 
-def announce(settings: Settings) -> int:
+def announce(settings: Settings) -> None:
     """Announce the broker until SIGTERM or SIGINT. Raises `SettingsError` without an `[announcement]`."""
     if settings.announcement is None or settings.local.profile is None:
         raise missing_table("announcement")
-    from eventplane_mqtt.discovery.dns_sd import DnsSdAnnouncer  # it needs a package
+    from eventplane_mqtt.discovery import dns_sd  # it needs a package
 
     start_logging(settings.log_level, dict(os.environ))
     stopped = stop_event()
 
-    def open_announcer(interface: Interface) -> DnsSdAnnouncer:
-        return DnsSdAnnouncer(interface, settings.thing)
-
-    updater = AnnouncementUpdater(
-        settings.local.profile, settings.announcement.names, read_interface, open_announcer
+    names, on_interface = (
+        settings.announcement.interfaces.split(","),
+        partial(dns_sd.announce, settings.thing),
     )
+    updater = AnnouncementUpdater(settings.local.profile, names, read_interface, on_interface)
     try:
         while not stopped.is_set():
             updater.update()
             stopped.wait(CHECK_EVERY_S)
     finally:
         updater.close()
-    return os.EX_OK

@@ -37,7 +37,6 @@ from eventplane_mqtt.mailbox import LinkName, Received
 
 _log = logging.getLogger(__name__)
 
-
 _DEAD_LETTER_BYTES = 4096
 """Bytes kept of a refused dead letter: if it was too large, the next one is smaller."""
 
@@ -46,7 +45,6 @@ _SMALL_BYTES = 10 * 1024
 
 _TOPIC_CHARACTERS = 200
 """Of an unknown topic in its dead letter, which has to fit an event: MQTT allows 65,535 bytes."""
-
 
 _WORD = re.compile(r"[\w.-]{1,64}", re.ASCII)
 
@@ -166,13 +164,7 @@ class Dispatcher:
             case Role.INBOX_RECEIPTS:
                 self._take_receipts(payload, channel, batch)
             case Role.ANNOUNCEMENTS:
-                self._interest.take(
-                    channel.participant,
-                    channel.address,
-                    payload,
-                    message.generation,
-                    retained=message.retained,
-                )
+                self._interest.take(message, channel)
             case Role.STATE_QUESTIONS | Role.HANDLERS_QUESTIONS:
                 batch.questions.append((role, payload, channel))
 

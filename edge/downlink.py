@@ -31,7 +31,7 @@ from eventplane.downlink.device import (
 )
 from eventplane.downlink.rights import DownlinkRights
 from eventplane.downlink.wire import Incoming
-from eventplane.envelope import Envelope, parse_event
+from eventplane.envelope import parse_event
 from eventplane.errors import EnvelopeError
 from eventplane.filters import Filter
 from eventplane.interest.uplink import UplinkInterestError, read_uplink_interest
@@ -39,7 +39,6 @@ from eventplane.reasons import Reason
 from eventplane.receipts import SPOOL_FULL
 
 _log = logging.getLogger(__name__)
-
 
 ANSWER_BYTES = 500
 """What one answer usually takes in the spool."""
@@ -83,10 +82,16 @@ class DownlinkReceiver:
         """Judge `downlinks` and put the results into `plan`."""
         answers = [answer for each in downlinks if (answer := self._judge(each, plan)) is not None]
         plan.downlink_outcomes.update(each.reason or each.result.value for each in answers)
-        for event in answer_events(
-            answers, self._thing, self._spool.epoch, plan.next.sequence, self._decider.timestamp()
-        ):
-            plan.store(self._decider.own(event, plan.next))
+        epoch, time = self._spool.epoch, self._decider.timestamp()
+        for some in _parts(answers):
+            heading = Heading(self._thing, epoch, plan.next.sequence, time)
+            try:
+                event = heading.write(ACKNOWLEDGED, to_data(some, epoch))
+            except EnvelopeError as error:
+                # One alone that names an event as long as one may be. The cloud parks what gets no answer.
+                _log.error("%d answer(s) to the cloud cannot be written: %s", len(some), error)
+            else:
+                plan.store(self._decider.own(event, plan.next))
 
     def _judge(self, incoming: Incoming, plan: Plan) -> Acknowledgement | None:
         kind, key = incoming.kind, incoming.key
@@ -112,7 +117,7 @@ class DownlinkReceiver:
             return rejected(incoming, refusal.reason, refusal.detail)
         keeps_text = incoming.kind is Downlink.STATE and not incoming.is_deleted
         size = Size(
-            len(incoming.event.json) * (keeps_text + decision.is_stored) + ANSWER_BYTES,
+            len(incoming.event.json) * (keeps_text + bool(decision.expiries)) + ANSWER_BYTES,
             len(decision.expiries) + 1,
         )
         if not self._pressure.admits(decision.rank, size, self._inbox.when_full):
@@ -137,11 +142,15 @@ class DownlinkReceiver:
         if all(refused):
             return refused[0]
         if is_contract_update(incoming):
-            return why_refused(incoming, self._image)
-        if is_uplink_interest(incoming) and (refusal := why_interest_refused(incoming)):
-            return refusal
+            problem = why_refused(incoming, self._image)
+            return Refusal(Reason.CONTRACT_REFUSED, problem) if problem else None
+        if is_uplink_interest(incoming) and not incoming.is_deleted:
+            try:
+                read_uplink_interest(incoming.event)
+            except UplinkInterestError as error:
+                return Refusal(Reason.INTEREST_REFUSED, str(error))
         # A state needs no reader: the contract that names one may follow.
-        if incoming.kind is Downlink.COMMAND and not (decision.is_stored or decision.volatile):
+        if incoming.kind is Downlink.COMMAND and not (decision.expiries or decision.volatile):
             if decision.unwanted:
                 readers = ", ".join(decision.unwanted)
                 return Refusal(
@@ -165,7 +174,7 @@ class DownlinkReceiver:
         if before is not None and before.sequence:
             if before.sequence >= plan.start.sequence:
                 # Of this same plan.
-                if supersedes and decision.is_stored:
+                if supersedes and decision.expiries:
                     plan.arrivals[before.sequence - plan.start.sequence] = decision.arrival(
                         before.rank, before.sequence
                     )
@@ -175,7 +184,7 @@ class DownlinkReceiver:
                 plan.replaced += self._deliveries_of(before)
             elif self._is_pending(before):
                 rank = max(rank, before.rank)
-        if not decision.is_stored:
+        if not decision.expiries:
             return (before.rank, before.sequence) if before and before.sequence > 0 else (rank, 0)
         sequence = plan.next.sequence
         plan.store(decision.arrival(rank, sequence))
@@ -207,23 +216,8 @@ def _adds_key(incoming: Incoming, before: DeviceState | None) -> bool:
     return is_live and not (before and before.is_live)
 
 
-def answer_events(
-    answers: Sequence[Acknowledgement], thing: str, epoch: str, first: int, time: str
-) -> Iterator[Envelope]:
-    """Yield the events that carry `answers`, many in one, for the sequences from `first` on."""
-    number = first
-    for some in _parts(answers):
-        try:
-            event = Heading(thing, epoch, number, time).write(ACKNOWLEDGED, to_data(some, epoch))
-        except EnvelopeError as error:
-            # One alone that names an event as long as an event may be. The cloud parks what gets no answer.
-            _log.error("%d answer(s) to the cloud cannot be written: %s", len(some), error)
-            continue
-        number += 1
-        yield event
-
-
 def _parts(answers: Iterable[Acknowledgement]) -> Iterator[list[Acknowledgement]]:
+    """Yield the answers that one event carries."""
     part: list[Acknowledgement] = []
     size = 0
     for each in answers:
@@ -240,17 +234,6 @@ def _parts(answers: Iterable[Acknowledgement]) -> Iterator[list[Acknowledgement]
 def is_uplink_interest(incoming: Incoming) -> bool:
     """Return whether `incoming` is the state that says which events the cloud wants."""
     return incoming.kind is Downlink.STATE and incoming.key == UPLINK_KEY
-
-
-def why_interest_refused(incoming: Incoming) -> Refusal | None:
-    """Return why the uplink interest `incoming` cannot be used; None when it can."""
-    if incoming.is_deleted:
-        return None
-    try:
-        read_uplink_interest(incoming.event)
-    except UplinkInterestError as error:
-        return Refusal(Reason.INTEREST_REFUSED, str(error))
-    return None
 
 
 def uplink_interest(spool: Spool) -> Filter | None:

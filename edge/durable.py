@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -12,12 +13,17 @@ MOST_KEPT = 3
 """Damaged files that are kept."""
 
 
+def beside(path: Path, suffix: str) -> Path:
+    """Return the path of a file that belongs to `path`: it has the same name with `suffix` behind."""
+    return path.with_name(path.name + suffix)
+
+
 def write(path: Path, content: bytes) -> None:
     """Put `content` in the place of the file at `path`, for its owner alone; a power cut leaves one of both.
 
     Raises `OSError`; what was there before is untouched then.
     """
-    unfinished = path.with_name(path.name + ".unfinished")
+    unfinished = beside(path, ".unfinished")
     # A file that an earlier cut left may have another mode: never write into it.
     unfinished.unlink(missing_ok=True)
     descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -43,6 +49,15 @@ def sync(path: Path) -> None:
         os.close(descriptor)
 
 
+def numbered(path: Path, suffix: str) -> list[tuple[int, Path]]:
+    """Return the files beside `path` whose suffix is the pattern `suffix`, by the number in its group.
+
+    The number is their age: a device's wall clock may be wrong.
+    """
+    found = ((re.fullmatch(re.escape(path.name) + suffix, each.name), each) for each in path.parent.glob("*"))
+    return sorted((int(match[1] or 0), each) for match, each in found if match)
+
+
 def prune(asides: Sequence[Sequence[Path]], most_bytes: int) -> None:
     """Delete older ones of `asides`: the files of each, the oldest first. Raises `OSError`.
 
@@ -62,7 +77,7 @@ def only_one(path: Path, taken: Exception) -> Iterator[None]:
 
     Raises `taken` when another process holds it, and `OSError`.
     """
-    lock = os.open(path.with_name(path.name + ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    lock = os.open(beside(path, ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -12,7 +12,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
-from typing import Protocol
 
 from edge.commit import GroupCommit
 from edge.components import Components, Dependencies
@@ -64,14 +63,9 @@ class Reload:
 
 Message = MqttMessage | Reload | Stop
 
-
-class Wait(Protocol):
-    """Returns the messages so far, after at most `timeout_s` seconds (None: for ever).
-
-    With `linger_s` it waits up to so many seconds for more messages that are not urgent.
-    """
-
-    def __call__(self, timeout_s: float | None, linger_s: float = 0.0) -> Sequence[Message]: ...
+Wait = Callable[[float | None, float], Sequence[Message]]
+"""Returns the messages so far, after at most so many seconds (None: for ever); with a second number it waits
+up to so many seconds for more messages that are not urgent."""
 
 
 class Forwarder:
@@ -81,8 +75,8 @@ class Forwarder:
 
     `heartbeat` returns what a heartbeat reports; `contract_came` is called when the spool may have another
     contract. A damaged spool is opened again, which recovers it; if its disk fails, one in memory takes its
-    place. `spool` is the one in use, `contract` the one in force. What was not committed is not acknowledged.
-    Raises `SpoolError` from `run` if another process takes the spool meanwhile.
+    place (`disk` has the reason). `spool` is the one in use, `contract` the one in force. What was not
+    committed is not acknowledged. `run` raises `SpoolError` if another process takes the spool meanwhile.
     """
 
     def __init__(
@@ -112,7 +106,7 @@ class Forwarder:
             settings, links, system, heartbeat, self.counts, Interest(system.random_bytes), first_report_s
         )
         self._given_spool = spool
-        self._disk = disk or DiskWatch(settings, system)
+        self.disk = disk or DiskWatch(settings, system)
         self._components = self._over(spool)
         self._group_commit = GroupCommit()
         self._next: Reload | None = None
@@ -122,11 +116,6 @@ class Forwarder:
     def spool(self) -> Spool:
         """The spool in use."""
         return self._components.spool
-
-    @property
-    def disk_failure(self) -> SpoolError | None:
-        """Why the spool is not on its disk, None while it is."""
-        return self._disk.failure
 
     @property
     def uplink(self) -> Uplink:
@@ -147,7 +136,7 @@ class Forwarder:
     def turn(self, messages: Sequence[Message]) -> None:
         """Commit what `messages` bring, acknowledge it, and send what is pending."""
         now = self._system.monotonic()
-        if (spool := self._disk.open_again(now)) is not None:
+        if (spool := self.disk.open_again(now)) is not None:
             self._replace(spool)
             self._contract_came()  # one that came down may be stored
         batch, plan = self._commit_with_recovery(messages, now)
@@ -157,7 +146,7 @@ class Forwarder:
             for question in batch.questions:
                 can_answer = self._local.up and can_load("edge.questions")
                 if can_answer and (answer := self._components.answers().to(*question)):
-                    self._local.publish(*answer)
+                    self._local.connection.publish(*answer)
         with self._recovering(now):
             if (reload := self._next) is not None:
                 # From the next turn on; stored events stay stored.
@@ -175,7 +164,7 @@ class Forwarder:
         try:
             return self._commit(messages, now)
         except (SpoolCorruptError, SpoolUnavailableError) as error:
-            self._replace(self._disk.without_disk(error, now))
+            self._replace(self.disk.without_disk(error, now))
         return self._commit(messages, now)
 
     def _commit(self, messages: Sequence[Message], now: float) -> tuple[Batch, Plan]:
@@ -196,10 +185,10 @@ class Forwarder:
             inbox.tick(now)
             inbox.pump(now)
         self._cloud.tick(now)
-        if self._cloud.up and self._disk.failure is not None:
+        if self._cloud.up and self.disk.failure is not None:
             decider, epoch = components.contract_parts.decider, components.spool.epoch
             heartbeat = self._dependencies.heartbeat
-            components.send_volatile(self._disk.reports(decider, epoch, heartbeat, now))
+            components.send_volatile(self.disk.reports(decider, epoch, heartbeat, now))
         components.uplink.tick(now)
         if not self._stopping:
             components.uplink.pump(now)
@@ -207,11 +196,10 @@ class Forwarder:
 
     def deadline(self) -> float | None:
         """Return when a turn is due without a message, monotonic seconds; None for never."""
-        timers = (self._disk, *self._components.timers)
-        delayed = self.links[LinkName.URGENT] if self._delays_urgent else None
-        deadlines = (each.deadline() for each in timers if each is not delayed)
-        due = [each for each in deadlines if each is not None]
-        return min(due, default=None)
+        delayed = LinkName.URGENT if self._delays_urgent else None
+        links = (each.deadline() for name, each in self.links.items() if name is not delayed)
+        deadlines = (self.disk.deadline(), *links, *self._components.deadlines())
+        return min((each for each in deadlines if each is not None), default=None)
 
     def _timeout_s(self) -> float | None:
         due = self.deadline()
@@ -227,15 +215,15 @@ class Forwarder:
         for name in (LinkName.URGENT, LinkName.LOCAL):
             self.links[name].close(_CLOSE_S)
         # Messages at QoS 0 are not redelivered.
-        while (messages := self._wait(0.0)) and self._system.monotonic() < give_up:
+        while (messages := self._wait(0.0, 0.0)) and self._system.monotonic() < give_up:
             self.turn(messages)
         if self._system.monotonic() < give_up:
             self._state_last()
-        while self.uplink.unacknowledged and self._cloud.up:
+        while self.uplink.publisher and self._cloud.up:
             left = give_up - self._system.monotonic()
             if left <= 0:
                 break
-            self.turn(self._wait(left))
+            self.turn(self._wait(left, 0.0))
         self._cloud.close(_CLOSE_S)
 
     def _state_last(self) -> None:
@@ -265,9 +253,9 @@ class Forwarder:
         with suppress(SpoolError):
             failed.close()
         if isinstance(error, SpoolUnavailableError):
-            return self._disk.without_disk(error, now)
+            return self.disk.without_disk(error, now)
         _log.error("%s", error)
-        return self._disk.open(now)  # sets the damaged file aside and saves what is readable
+        return self.disk.open(now)  # sets the damaged file aside and saves what is readable
 
     def _replace(self, spool: Spool) -> None:
         """Work with another `spool` from now on."""
@@ -347,7 +335,7 @@ class Forwarder:
             for service, receipts in plan.receipts.items():
                 for first in range(0, len(receipts), _MOST_RECEIPTS):
                     some = write_receipts(receipts[first : first + _MOST_RECEIPTS])
-                    self._local.publish(receipt_topic(service, "outbox"), some)
+                    self._local.connection.publish(receipt_topic(service, "outbox"), some)
         self._components.send_volatile(plan.volatile)
         for (address, reason), count in plan.refused.items():
             self.counts.dead_letters[reason] += count

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import product
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -34,7 +36,6 @@ from eventplane_mqtt.link import Link
 from eventplane_mqtt.mailbox import LinkName, Mailbox
 
 if TYPE_CHECKING:
-    from edge.certificate import CertificateFile
     from edge.metrics import Families
 
 _log = logging.getLogger(__name__)
@@ -113,12 +114,8 @@ class StatusReader:
         self.forwarder = forwarder
         self._started = started = system.monotonic()
         self._seen = {name: _Seen(started) for name in forwarder.links}
-        self._certificate: CertificateFile | None = None
-        if (identity := forwarder.settings.cloud.identity) is not None:
-            from edge.certificate import CertificateFile
-
-            self._certificate = CertificateFile(identity.certificate, system.now)
-        self._cpu_time = system.cpu_time
+        self._identity = forwarder.settings.cloud.identity
+        self._system = system
         self._has_disk = True
 
     def look(self, now: float) -> bool:
@@ -126,7 +123,7 @@ class StatusReader:
 
         Times are seconds of the monotonic clock.
         """
-        had_disk, self._has_disk = self._has_disk, self.forwarder.disk_failure is None
+        had_disk, self._has_disk = self._has_disk, self.forwarder.disk.failure is None
         has_changed = had_disk != self._has_disk
         for name, link in self.forwarder.links.items():
             seen, standing = self._seen[name], link.generation if link.up else 0
@@ -141,26 +138,26 @@ class StatusReader:
         uplink, budget = self.forwarder.contract.device.outbox.address, self.forwarder.uplink.budget
         going = (Priority.URGENT,) if budget and budget.is_used_up else Priority
         waiting = sum(self.forwarder.spool.pending(uplink, each.rank) for each in going)
-        answered, left = self.forwarder.counts.answered, self.forwarder.uplink.left_bytes
+        answered, left = self.forwarder.counts.answered, self.forwarder.uplink.publisher.moving[0]
         return Progress(self._seen[LinkName.CLOUD].standing, answered, waiting, left)
 
     def status(self, now: float) -> Status:
         """Return the device's status now, monotonic seconds."""
         forwarder = self.forwarder
-        failure, budget = forwarder.disk_failure, forwarder.uplink.budget
+        failure, budget = forwarder.disk.failure, forwarder.uplink.budget
         return Status(
             thing=forwarder.settings.thing,
             contract_version=forwarder.contract.version,
             uptime_s=now - self._started,
-            pressure=forwarder.spool.pressure,
+            pressure=forwarder.spool.space.pressure,
             links={name: self._link_state(link, now) for name, link in forwarder.links.items()},
             backlog=tuple(self._backlog()),
             disk_failure=None if failure is None else failure.problem,
             contract_refused=forwarder.counts.contract_refused,
             image_version=forwarder.image.version,
-            certificate_left_s=self._certificate.left_s() if self._certificate else None,
+            certificate_left_s=self._certificate_left_s(),
             sessions_lost=forwarder.counts.sessions_lost,
-            cpu_s=self._cpu_time(),
+            cpu_s=self._system.cpu_time(),
             is_budget_used_up=budget is not None and budget.is_used_up,
         )
 
@@ -171,6 +168,13 @@ class StatusReader:
         from edge.metrics import Reading, heartbeat
 
         return heartbeat(Reading(self.status(now), (), self.forwarder))
+
+    def _certificate_left_s(self) -> float | None:
+        if self._identity is None:
+            return None
+        from edge.certificate import seconds_left  # which only a connection with TLS needs
+
+        return seconds_left(self._identity.certificate, self._system.now())
 
     def _link_state(self, link: Link, now: float) -> LinkState:
         seen, share = self._seen[link.name], link.share
@@ -187,23 +191,16 @@ class StatusReader:
         )
 
     def _backlog(self) -> Iterator[Backlog]:
-        contract = self.forwarder.contract
+        contract, spool = self.forwarder.contract, self.forwarder.spool
         links = {route.destination: LinkName.LOCAL for route in contract.routes_at(Place.DEVICE)}
         links[contract.device.outbox.address] = LinkName.CLOUD
-        for destination in dict.fromkeys([*links, *self.forwarder.spool.destinations()]):
-            for priority in Priority:
-                yield self._pending(destination, priority, links.get(destination))
-
-    def _pending(self, destination: str, priority: Priority, link: LinkName | None) -> Backlog:
-        spool = self.forwarder.spool
-        pending = spool.pending(destination, priority.rank)
-        try:
-            stored_ms = spool.oldest_stored_ms(destination, priority.rank)
-        except SpoolError:
+        for destination, priority in product(dict.fromkeys([*links, *spool.destinations()]), Priority):
+            pending, stored_ms = spool.pending(destination, priority.rank), None
             # Metrics must not end the loop: its next turn finds the damage and deals with it.
-            stored_ms = None
-        oldest_s = 0.0 if stored_ms is None else max(0.0, (spool.clock() - stored_ms) / 1000)
-        return Backlog(destination, priority, link, pending, oldest_s)
+            with suppress(SpoolError):
+                stored_ms = spool.oldest_stored_ms(destination, priority.rank)
+            oldest_s = 0.0 if stored_ms is None else max(0.0, (spool.clock() - stored_ms) / 1000)
+            yield Backlog(destination, priority, links.get(destination), pending, oldest_s)
 
 
 class Housekeeping:

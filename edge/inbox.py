@@ -6,10 +6,11 @@ A delivery ends with the broker's PUBACK or, when the channel has `receipts`, wi
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from itertools import chain
 
 from edge.delivery_queues import DeliveryQueues
 from edge.numbering import text_for_service
+from edge.settings import LocalSettings
 from edge.spool import Delivery, PendingDelivery
 from eventplane.contract import Channel, Priority
 from eventplane.receipts import Receipt, digest
@@ -24,36 +25,26 @@ _MOST_DOUBLINGS = 5
 """How often the timeout doubles while nothing is confirmed; not beyond `URGENT_S` for an urgent event."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Sent:
-    """A delivery that is sent and not confirmed yet."""
-
-    pending: PendingDelivery
-    sent_at: float
-    is_urgent: bool
-
-
 class InboxPump:
-    """Delivers one inbox `channel` over `link`, with at most `window` unconfirmed deliveries.
+    """Delivers one inbox `channel` over `link`, with as many unconfirmed deliveries as `settings` say.
 
-    What is unconfirmed for `timeout_s` monotonic seconds is sent again, with everything that follows it; then
-    for twice as long, and so on, until a delivery is confirmed or the connection is a new one.
+    What is unconfirmed for their time (monotonic) is sent again, with everything that follows it; then for
+    twice as long, and so on, until a delivery is confirmed or the connection is a new one.
     """
 
-    def __init__(
-        self, queues: DeliveryQueues, channel: Channel, link: Link, window: int, timeout_s: float
-    ) -> None:
+    def __init__(self, queues: DeliveryQueues, channel: Channel, link: Link, settings: LocalSettings) -> None:
         self.channel = channel
         self._link = link
-        self._window = window
+        self._window = window = settings.inbox_window
         self._ordinary_window = window - window // _URGENT_SHARE
-        self._timeout = ResendTimeout(timeout_s, _MOST_DOUBLINGS)
-        self._longest_urgent_s = max(timeout_s, URGENT_S)
+        self._timeout = ResendTimeout(settings.receipt_timeout_s, _MOST_DOUBLINGS)
+        self._longest_urgent_s = max(settings.receipt_timeout_s, URGENT_S)
         self._topic = local_topic(channel.participant, channel.box)
         self._queues = queues
         self._by_rank = queues.open(channel.address)
-        # By packet id or, with receipts, by the payload's digest, which several deliveries may share.
-        self._sent: dict[Hashable, list[_Sent]] = {}
+        # What is not confirmed and when it was sent, by packet id or, with receipts, by the payload's digest,
+        # which several deliveries may share.
+        self._sent: dict[Hashable, list[tuple[PendingDelivery, float]]] = {}
 
     def rewind(self) -> None:
         """Start again from the spool, because the connection is gone."""
@@ -82,13 +73,13 @@ class InboxPump:
         """Return when `tick` has something to do, None for never."""
         if not self._sent:
             return None
-        oldest = next(iter(self._sent.values()))[0]
+        (_, sent_at), *_ = next(iter(self._sent.values()))
         wait_s = self._timeout.seconds
-        if wait_s > self._longest_urgent_s and any(
-            each.is_urgent for sent in self._sent.values() for each in sent
-        ):
-            wait_s = self._longest_urgent_s
-        return oldest.sent_at + wait_s
+        if wait_s > self._longest_urgent_s:
+            in_flight = chain.from_iterable(self._sent.values())
+            if any(pending.delivery.rank <= Priority.URGENT.rank for pending, _ in in_flight):
+                wait_s = self._longest_urgent_s
+        return sent_at + wait_s
 
     def pump(self, now: float) -> None:
         """Send what the window allows, the most urgent first."""
@@ -97,14 +88,13 @@ class InboxPump:
         for rank, queue in self._by_rank.items():
             if queue.empty:
                 continue
-            is_urgent = rank <= Priority.URGENT.rank
-            window = self._window if is_urgent else self._ordinary_window
+            window = self._window if rank <= Priority.URGENT.rank else self._ordinary_window
             in_flight = sum(map(len, self._sent.values()))
             for pending in queue.peek(max(0, window - in_flight)):
                 payload = text_for_service(pending, self._queues.spool.clock).encode("utf-8")
-                mid = self._link.publish(self._topic, payload)
+                mid = self._link.connection.publish(self._topic, payload)
                 key = digest(payload) if self.channel.receipts else mid
-                self._sent.setdefault(key, []).append(_Sent(pending, now, is_urgent))
+                self._sent.setdefault(key, []).append((pending, now))
                 queue.take()
 
     def _start_over(self) -> None:
@@ -113,7 +103,7 @@ class InboxPump:
             queue.rewind()
 
     def _end(self, key: Hashable) -> list[PendingDelivery]:
-        ended = [each.pending for each in self._sent.pop(key, ())]
+        ended = [pending for pending, _ in self._sent.pop(key, ())]
         if ended:
             self._timeout.reset()
         return ended

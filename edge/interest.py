@@ -9,11 +9,12 @@ from __future__ import annotations
 import logging
 
 from edge.parts import can_load
-from eventplane.contract import Priority
+from eventplane.contract import Channel, Priority
 from eventplane.envelope import Envelope
 from eventplane.filters import Filter
 from eventplane.interest import is_wanted
 from eventplane.randomness import RandomBytes
+from eventplane_mqtt.mailbox import Received
 
 _log = logging.getLogger(__name__)
 
@@ -34,16 +35,15 @@ class Interest:
         self._generation = 0
         self.last: dict[str, str] = {}
 
-    def take(
-        self, service: str, inbox: str, payload: bytes, generation: int, *, retained: bool = False
-    ) -> None:
-        """Take what `service` announces over the connection `generation`; log and ignore what is invalid.
+    def take(self, message: Received, channel: Channel) -> None:
+        """Take what the service with the inbox `channel` announces; log and ignore what is invalid.
 
-        A `retained` one does not prove that the service is alive.
+        A retained one does not prove that the service is alive.
         """
-        if generation != self._generation:
+        service, inbox = channel.participant, channel.address
+        if message.generation != self._generation:
             self.forget()
-            self._generation = generation
+            self._generation = message.generation
         # Valid or not, it replaces what was announced before.
         before = self._announced.pop(inbox, None)
         self._gone.discard(inbox)
@@ -52,13 +52,13 @@ class Interest:
         from eventplane.interest.announcement import AnnouncementError, read_announcement
 
         try:
-            announcement = read_announcement(payload, service)
+            announcement = read_announcement(message.payload, service)
         except AnnouncementError as error:
             _log.warning("%s; everything is forwarded to %s", error, inbox)
             return
         if announcement is not None:
             self._announced[inbox] = announcement.interest
-            if not retained:
+            if not message.retained:
                 self.last[inbox] = self._random_bytes(_NAME_BYTES).hex()
             _log.info("%s announced what it handles", service)
         elif before is not None:

@@ -287,12 +287,12 @@ METRICS = (
     Metric(
         "eventplane_in_flight",
         "Publishes in flight, without an acknowledgement yet.",
-        lambda it: it.forwarder.uplink.unacknowledged,
+        lambda it: len(it.forwarder.uplink.publisher),
     ),
     Metric(
         "eventplane_slowdowns_total",
         "Times the uplink slowed down because the cloud did not keep up.",
-        lambda it: it.forwarder.uplink.slowed,
+        lambda it: it.forwarder.uplink.publisher.pace.slowed,
     ),
     Metric(
         "eventplane_spool_on_disk",
@@ -324,7 +324,7 @@ METRICS = (
     Metric(
         "eventplane_spool_pressure",
         "Used share of the scarcer capacity; 1 also when the disk refuses.",
-        lambda it: it.forwarder.spool.pressure,
+        lambda it: it.forwarder.spool.space.pressure,
         (HeartbeatKey("spool_pressure", digits=3),),
     ),
     Metric(

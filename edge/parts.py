@@ -50,9 +50,8 @@ def build_version() -> str:
 class PartMissingError(EdgeError):
     """This build leaves out the `part` that is needed here."""
 
-    def __init__(self, part: str) -> None:
-        super().__init__(f"{_problem(part)}; install a build that has it")
-        self.part = part
+    part: str
+    message = "this build of the forwarder leaves out the part {part!r}; install a build that has it"
 
 
 def has_part(part: str) -> bool:
@@ -88,8 +87,5 @@ def missing_parts(tables: Mapping[str, Mapping[str, Any]]) -> Iterator[SettingPr
         needed["local.profile"] = "discovery"
     for setting, part in needed.items():
         if not has_part(part):
-            yield SettingProblem(setting, _problem(part), "install a build with it, or remove the setting")
-
-
-def _problem(part: str) -> str:
-    return f"this build of the forwarder leaves out the part {part!r}"
+            problem = f"this build of the forwarder leaves out the part {part!r}"
+            yield SettingProblem(setting, problem, "install a build with it, or remove the setting")

@@ -148,7 +148,13 @@ class Planner:
             if submission.ends is None:
                 plan.rejected[NotStored(counted_as, decision.type, SPOOL_FULL)] += 1
         else:
-            _keep(decision, plan)
+            plan.volatile.extend(decision.volatile)
+            for address in decision.unwanted:
+                plan.not_wanted[NotStored(address, decision.type, Reason.NO_INTEREST)] += 1
+            if decision.arrival is not None:
+                plan.store(decision.arrival)
+            if decision.key is not None:
+                plan.keys.add(decision.key)
             if refused is not None:
                 plan.refused[submission.address, refused] += 1
                 plan.letters[counted_as] += is_new
@@ -196,13 +202,3 @@ def _finds_room(submission: Submission, arrival: StoredEvent, pressure: Pressure
     # A dead letter in the place of a delivery takes little more than that leaves.
     more = size._replace(deliveries=size.deliveries - 1)
     return pressure.admits(Priority.URGENT.rank, more, submission.channel.when_full)
-
-
-def _keep(decision: Decision, plan: Plan) -> None:
-    plan.volatile.extend(decision.volatile)
-    for address in decision.unwanted:
-        plan.not_wanted[NotStored(address, decision.type, Reason.NO_INTEREST)] += 1
-    if decision.arrival is not None:
-        plan.store(decision.arrival)
-    if decision.key is not None:
-        plan.keys.add(decision.key)

@@ -176,7 +176,7 @@ class Publisher:
         oldest = self.oldest
         if oldest is None or oldest.has_left or not self._link.up:
             return
-        sending = self._link.sending(now)
+        sending = self._link.connection.sending(now)
         self._looked_at = now
         self.moving = (min(sending.left, oldest.end), max(oldest.sent_at, sending.moved_at))
         oldest.has_left = sending.left >= oldest.end
@@ -206,25 +206,27 @@ class Publisher:
         """Send; the caller has asked `may_go`."""
         size = wire_size(topic, payload)
         self.pace.take(size, now)
-        mid = self._link.publish(topic, payload)
+        connection = self._link.connection
+        mid = connection.publish(topic, payload)
         if not mid:
             return  # the connection is over, which is reported soon: this proves nothing about an event
         ordinary = self.bytes_in_flight(urgent=False) + (0 if urgent else size)
         before = self.window.sent(now, ordinary, idle=not self.in_flight)
-        self.in_flight[mid] = Publish(deliveries, size, now, urgent, self._link.sending(now).queued, before)
+        end = connection.sending(now).queued
+        self.in_flight[mid] = Publish(deliveries, size, now, urgent, end, before)
         self._counts.published += 1
         self._counts.published_events += len(deliveries)
         self._counts.published_bytes += len(payload)
 
     def ping(self, now: float) -> None:
         """Request an answer without publishing anything."""
-        if mid := self._link.ping():
-            end = self._link.sending(now).queued
+        if mid := self._link.connection.ping():
+            end = self._link.connection.sending(now).queued
             self.in_flight[mid] = Publish((), 0, now, urgent=True, end=end, before=Sent())
 
     def measure(self, now: float) -> None:
         """Measure the connection's round trip; the answer is no publish's."""
-        self._measuring = (self._link.ping(), now)
+        self._measuring = (self._link.connection.ping(), now)
         self.window.measuring(now)
 
     def answered(self, mid: int, now: float, *, accepted: bool) -> Publish | None:

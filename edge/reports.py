@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from edge.counts import Counts, NotStored
@@ -68,34 +68,16 @@ class Heading:
 
 def started(heading: Heading, origin: SpoolOrigin) -> Envelope:
     """Return the report that a spool was created or recovered."""
-    data = {
-        "birth": origin.kind,
-        "epoch": heading.epoch,
-        "damage": origin.damage,
-        "salvaged": origin.salvaged,
-        "lost_epoch": origin.lost_epoch,
-        "lost": origin.lost,
-        "lost_ranges": origin.lost_ranges,
-    }
-    return heading.write(STARTED, data)
+    data = origin._asdict()
+    return heading.write(STARTED, {"birth": data.pop("kind"), "epoch": heading.epoch, **data})
 
 
 def discarded(
     heading: Heading, tallies: Sequence[LossReport], not_stored: Mapping[NotStored, int]
 ) -> Envelope:
     """Return the report of what was not delivered, and not even stored, since the last such report."""
-    deliveries = [
-        {
-            "destination": each.destination,
-            "outcome": each.outcome.value,
-            "reason": each.reason,
-            "count": each.count,
-            "ranges": each.ranges,
-        }
-        for each in tallies
-    ]
     counted = [{**each._asdict(), "count": count} for each, count in not_stored.items()]
-    return heading.write(DISCARDED, {"deliveries": deliveries, "not_stored": counted})
+    return heading.write(DISCARDED, {"deliveries": list(map(asdict, tallies)), "not_stored": counted})
 
 
 def manifest(
@@ -112,21 +94,10 @@ def manifest(
     (`Spool.acknowledged_to`); a destination that is not in it is stated without one. The next manifest is due
     after `interval_s` seconds, unless the forwarder stops and stores nothing behind it (`is_final`).
     """
-    stated = [
-        {
-            "destination": each.destination,
-            "first": each.first,
-            "last": each.last,
-            "count": each.count,
-            "digest": f"{each.digest or 0:032x}",
-            **(
-                {"acknowledged_to": acknowledged_to[each.destination]}
-                if each.destination in acknowledged_to
-                else {}
-            ),
-        }
-        for each in statements
-    ]
+    stated = [{**asdict(each), "digest": f"{each.digest or 0:032x}"} for each in statements]
+    for each in stated:
+        if each["destination"] in acknowledged_to:
+            each["acknowledged_to"] = acknowledged_to[each["destination"]]
     data = {
         "epoch": heading.epoch,
         "interval_s": math.ceil(interval_s),
@@ -234,7 +205,7 @@ class Reporter:
             made.heartbeat = True
             every_s = self._settings.heartbeat_s
             # A heartbeat gets room only while events of every priority do.
-            if self._spool.pressure < ROOM[Priority.LOW.rank]:
+            if self._spool.space.pressure < ROOM[Priority.LOW.rank]:
                 lifetime = round(HEARTBEAT_LIFETIMES * every_s * 1000)
                 add(lambda heading: heartbeat(heading, every_s, self._heartbeat()), lifetime)
         return made

@@ -245,11 +245,6 @@ class AnnouncementSettings:
     )
     """Interfaces on which the broker is announced."""
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The interfaces, one by one."""
-        return tuple(self.interfaces.split(","))
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:

@@ -73,13 +73,7 @@ def flag(default: bool) -> Any:
 
 def choice(default: str, options: tuple[str, ...]) -> Any:
     """Declare one of a few words."""
-
-    def check(raw: Any) -> str:
-        if raw not in options:
-            raise ValueError
-        return str(raw)
-
-    return _setting(default, f"one of {', '.join(options)}", check)
+    return word("|".join(map(re.escape, options)), f"one of {', '.join(options)}", default)
 
 
 def whole(default: int, low: int, high: int, unit: str) -> Any:

@@ -47,8 +47,8 @@ class Uplink:
 
     Urgent events have one of the `topics` of their own (True), so that nothing queues before them.
 
-    `budget` is that of the day, if there is one. Publishes are counted in `counts`; `acknowledge_s` sums up
-    the seconds from publish to PUBACK.
+    `publisher` has what is unacknowledged, `budget` is that of the day, if there is one. Publishes are
+    counted in `counts`; `acknowledge_s` sums up the seconds from publish to PUBACK.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Uplink:
 
             self.budget = DataBudget(settings.bytes_per_day, queues.spool)
         pace = Pace(settings.publishes_per_s, settings.bytes_per_s, self.budget)
-        self._publisher = Publisher(link, pace, CongestionWindow(settings.payload_bytes), counts)
+        self.publisher = Publisher(link, pace, CongestionWindow(settings.payload_bytes), counts)
         self._settings = settings
         self._queues = queues
         single = settings.mode == "single"
@@ -79,6 +79,7 @@ class Uplink:
         self._most = 1 if single else settings.batch_events
         window = settings.max_unacknowledged
         self._ordinary_window = window - max(1, window // _URGENT_SHARE)
+        self._address = channel.address
         self._queue = UplinkQueue(queues, channel.address)
         self._poison = PoisonDetector()
         self._usual_size = 0
@@ -98,31 +99,16 @@ class Uplink:
         self._is_flushing = True
         self.pump(now)
 
-    @property
-    def unacknowledged(self) -> int:
-        """The number of publishes without a PUBACK."""
-        return len(self._publisher)
-
-    @property
-    def left_bytes(self) -> int:
-        """The number of the connection's bytes, up to the oldest publish's end, that have left."""
-        return self._publisher.moving[0]
-
-    @property
-    def slowed(self) -> int:
-        """How often the cloud's quota reduced the pace."""
-        return self._publisher.pace.slowed
-
     def disconnected(self, *publish: Publish, why: str = "") -> AckResult:
         """Start again from the spool: the connection is gone. Return what the cloud will never take."""
-        poison = self._poison.dropped([*publish, *self._publisher.in_flight.values()])
+        poison = self._poison.dropped([*publish, *self.publisher.in_flight.values()])
         result = self._refuse(poison, why or "the cloud's broker ends every connection at it")
         self._forget()
         return result
 
     def acknowledged(self, mid: int, failure: str | None, now: float) -> AckResult:
         """Return the deliveries that PUBACK `mid` ends; none for an unknown one."""
-        publish = self._publisher.answered(mid, now, accepted=failure is None)
+        publish = self.publisher.answered(mid, now, accepted=failure is None)
         if publish is None:
             return AckResult()
         self._answered_at = now
@@ -139,15 +125,15 @@ class Uplink:
         While the link is down, an urgent event shortens the wait for the next attempt.
         """
         if not self._link.is_dialling:
-            self._queue.clear_volatile()
+            self._queues.clear(self._address)
             if self._queue.urgent(1):
                 self._link.hurry()
-        overdue = self._publisher.overdue(self._settings.puback_timeout_s, now)
+        overdue = self.publisher.overdue(self._settings.puback_timeout_s, now)
         if overdue is None:
             return
         if self._answered_at > overdue.sent_at:
             # Others were answered: the connection works, this one was throttled.
-            self._publisher.pace.slow_down(now)
+            self.publisher.pace.slow_down(now)
         self._link.reset(f"no answer within {self._settings.puback_timeout_s} s", now)
         self._poison.restarted()
         self._forget()
@@ -155,17 +141,17 @@ class Uplink:
     def deadline(self) -> float | None:
         """Return when `tick` or `pump` has something to do without a message, None for never."""
         due = [
-            self._publisher.deadline(self._settings.puback_timeout_s),
-            self._publisher.wake_at if self._link.up else None,
+            self.publisher.deadline(self._settings.puback_timeout_s),
+            self.publisher.wake_at if self._link.up else None,
         ]
         return min((each for each in due if each is not None), default=None)
 
     def pump(self, now: float) -> None:
         """Send what the window and the pace allow."""
-        self._publisher.wake_at = None
+        self.publisher.wake_at = None
         if not self._link.up:
             return
-        if self._poison.urgent and self._poison.size and not self._publisher and not self._queue.has_urgent():
+        if self._poison.urgent and self._poison.size and not self.publisher and not self._queue.has_urgent():
             self._poison.clear()
         if not (self._poison.needs_proof and self._poison.urgent):
             # Ordinary suspects hold up no urgent event: the cloud may refuse their topic only.
@@ -174,12 +160,12 @@ class Uplink:
             self._pump_repeated(now)
             self._pump_ordinary(now)
         self._pump_probe(now)
-        self._publisher.look(now)
+        self.publisher.look(now)
 
     def _pump_urgent(self, now: float) -> None:
         tried = self._poison.size if self._poison.urgent else None
         window = 1 if tried else self._settings.max_unacknowledged
-        while self._publisher.has_room(window, urgent=True):
+        while self.publisher.has_room(window, urgent=True):
             pending = self._queue.urgent(tried or self._most)
             if not pending or not (sent := self._send(pending, now, urgent=True)):
                 return
@@ -202,9 +188,7 @@ class Uplink:
                 return
             if self._waiting_since is None:
                 self._waiting_since = now
-            if not self._is_due(count, now) or not self._publisher.may_go(
-                self._usual_size, now, urgent=False
-            ):
+            if not self._is_due(count, now) or not self.publisher.may_go(self._usual_size, now, urgent=False):
                 return
             if not self._poison.size and not self._knows_round_trip(now):
                 return
@@ -220,48 +204,48 @@ class Uplink:
 
     def _pump_probe(self, now: float) -> None:
         """Request an answer when there was none for long, or when the connection has to prove itself."""
-        if self._publisher:
+        if self.publisher:
             return
         due_at = max(self._answered_at, self._link.up_since) + self._settings.probe_interval_s
         if now < due_at and not self._poison.needs_proof:
-            self._publisher.wake(due_at)
+            self.publisher.wake(due_at)
             return
         # Where the suspects would go: a topic that the cloud refuses proves nothing against an event.
         topic = self._topics[self._poison.urgent]
-        if self._publisher.may_go(wire_size(topic, PROBE), now, urgent=True):
+        if self.publisher.may_go(wire_size(topic, PROBE), now, urgent=True):
             if self._settings.mode == "single" or (self.budget and not self._poison.needs_proof):
                 # Readers other than ours may not accept an empty batch, and a day's publishes take 50 kB.
-                self._publisher.ping(now)
+                self.publisher.ping(now)
             else:
-                self._publisher.publish(topic, PROBE, (), now, urgent=True)
+                self.publisher.publish(topic, PROBE, (), now, urgent=True)
 
     def _has_room(self) -> bool:
         """Return whether another ordinary publish may be in flight.
 
         More bytes than the line carries would only queue in front of the next urgent event.
         """
-        return self._publisher.has_room(1 if self._poison.size else self._ordinary_window, urgent=False)
+        return self.publisher.has_room(1 if self._poison.size else self._ordinary_window, urgent=False)
 
     def _knows_round_trip(self, now: float) -> bool:
         """Measure the round trip if it is time to, and return whether ordinary events may go meanwhile."""
-        window = self._publisher.window
+        window = self.publisher.window
         # Urgent events do not wait for it, so they may always be in flight.
-        if window.measures(now, self._publisher.bytes_in_flight(urgent=False)):
-            self._publisher.measure(now)
+        if window.measures(now, self.publisher.bytes_in_flight(urgent=False)):
+            self.publisher.measure(now)
         return not window.is_stale(now)
 
     def _is_due(self, count: int, now: float) -> bool:
         """Return whether a batch of `count` ordinary events has to go; if not, see to being woken."""
         if count >= self._full or self._queue.more or self._poison.size or self._is_flushing:
             return True
-        if self._publisher.bytes_in_flight(urgent=False) or self._waiting_since is None:
+        if self.publisher.bytes_in_flight(urgent=False) or self._waiting_since is None:
             return False
         due_at = self._waiting_since + self._delay_s
-        if now >= due_at and self._delays and self._queues.spool.pressure < MOST_GATHERED:
+        if now >= due_at and self._delays and self._queues.spool.space.pressure < MOST_GATHERED:
             # The earliest event decides: the others go along.
             due_at = now + (self._earliest_ms(self._delays) - self._queues.spool.clock()) / 1000
         if now < due_at:
-            self._publisher.wake(due_at)
+            self.publisher.wake(due_at)
         return now >= due_at
 
     def _earliest_ms(self, delays: BatchingDelays) -> int:
@@ -278,22 +262,22 @@ class Uplink:
         topic = self._topics[urgent]
         uptime_ms = self._queues.spool.clock()
         texts = [text_for_cloud(each, uptime_ms) for each in pending]
-        payload, count = self._pack(texts, self._publisher.window.size)
+        payload, count = self._pack(texts, self.publisher.window.size)
         size = wire_size(topic, payload)
         if not urgent:
             self._usual_size = size  # so that a batch that has to wait is packed only once
             self._full = count if count < len(texts) else self._most
-        if not self._publisher.may_go(size, now, urgent=urgent):
+        if not self.publisher.may_go(size, now, urgent=urgent):
             return ()
         deliveries = tuple(each.delivery for each in pending[:count])
-        self._publisher.publish(topic, payload, deliveries, now, urgent=urgent)
+        self.publisher.publish(topic, payload, deliveries, now, urgent=urgent)
         return deliveries
 
     def _failed(self, publish: Publish, failure: str, now: float) -> AckResult:
         deliveries = publish.deliveries
         match remedy(failure):
             case Remedy.SLOW_DOWN:
-                self._publisher.pace.slow_down(now)
+                self.publisher.pace.slow_down(now)
                 self._queue.repeat(deliveries)
             case Remedy.SPLIT:
                 if len(deliveries) == 1:
@@ -320,7 +304,7 @@ class Uplink:
         return AckResult((), ((pending, Refusal(Reason.REFUSED_BY_CLOUD, detail)),))
 
     def _forget(self) -> None:
-        self._publisher.forget()
+        self.publisher.forget()
         self._full = self._most
         self._begin_batch()
         self._queue.rewind()

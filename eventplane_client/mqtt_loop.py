@@ -185,10 +185,10 @@ class ServiceLoop:
 
     def _send(self, now: float) -> None:
         for payload in self._window.due(now):
-            self._link.publish(self._outbox, payload)
+            self._link.connection.publish(self._outbox, payload)
         for questions in self._questions.values():
             for payload in questions.due(now):
-                self._link.publish(questions.topic, payload)
+                self._link.connection.publish(questions.topic, payload)
 
     def _timeout_s(self) -> float | None:
         if not self._link.up:
@@ -212,7 +212,8 @@ class ServiceLoop:
                     self._retain(payload)
             case _Handled(received, receipt):
                 if receipt and self._link.up:
-                    self._link.publish(receipt_topic(self._service, "inbox"), write_receipts([receipt]))
+                    topic = receipt_topic(self._service, "inbox")
+                    self._link.connection.publish(topic, write_receipts([receipt]))
                 self._link.acknowledge(received.generation, received.mid)
             case Connected(_, generation):
                 self._begin(generation)
@@ -234,7 +235,7 @@ class ServiceLoop:
         self._take_early()
 
     def _retain(self, announcement: bytes) -> None:
-        self._link.publish(interest_topic(self._service), announcement, retain=True)
+        self._link.connection.publish(interest_topic(self._service), announcement, retain=True)
 
     def _take_early(self) -> None:
         """Deliver what came before SUBACK, as in a persistent session; until then no receipt can be sent."""
@@ -259,7 +260,7 @@ class ServiceLoop:
     def _confirm(self, message: Received) -> None:
         if self._link.up:  # else the broker sends it again
             receipt = write_receipts([Receipt(digest(message.payload))])
-            self._link.publish(f"{message.topic}/receipts", receipt)
+            self._link.connection.publish(f"{message.topic}/receipts", receipt)
 
     def _take_receipts(self, receipts: Sequence[Receipt]) -> None:
         for receipt in receipts:

@@ -108,9 +108,9 @@ class Connection:
     def publish(self, topic: str, payload: bytes, qos: int = 1, *, retain: bool = False) -> int:
         """Send; return the packet id, which comes back in `Acknowledged` unless the connection ends before.
 
-        With `retain` the broker keeps the message for later subscribers. The id is 0, which is none, at QoS 0
-        and while the connection is not up (`Disconnected` follows then). Raises `UnsendableError` for a topic
-        or payload that MQTT cannot carry.
+        With `retain` the broker keeps the message for later subscribers; an empty payload deletes it. The id
+        is 0, which is none, at QoS 0 and while the connection is not up (`Disconnected` follows then). Raises
+        `UnsendableError` for a topic or payload that MQTT cannot carry.
         """
         with self._lock:
             mid = self._session.publish(topic, payload, qos, retain=retain)

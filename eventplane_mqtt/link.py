@@ -51,11 +51,9 @@ Dial = Callable[[int], BrokerConnection]
 DialAddress = Callable[[BrokerAddress, int], BrokerConnection]
 """Opens the connection of a generation to an address, without waiting for it."""
 
-
 _HURRIED_FAILURES = 2
 """Failures in a row after which the delay no longer grows while something urgent waits: 1 to 5 s to IoT Core,
 which accepts one CONNECT a second from a device. Ours."""
-
 
 _TAKEOVERS = 3
 _TAKEOVERS_S = 60.0
@@ -193,20 +191,12 @@ class Link:
         if self._connection is not None:
             self._connection.abandon()
 
-    def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> int:
-        """Send at QoS 1; return the packet id. Only while `up`.
-
-        With `retain` the broker keeps the message for later subscribers; an empty payload deletes it.
-        """
-        return self._require_connection().publish(topic, payload, retain=retain)
-
-    def ping(self) -> int:
-        """Send PINGREQ, whose answer is reported like that to a publish. Only while `up`."""
-        return self._require_connection().ping()
-
-    def sending(self, now: float) -> Sending:
-        """Return how far the connection is with sending. Only while `up`."""
-        return self._require_connection().sending(now)
+    @property
+    def connection(self) -> BrokerConnection:
+        """The connection, to send over. Only while `up`."""
+        if self._connection is None:
+            raise RuntimeError(f"cannot send on the {self.name} link, which is down")
+        return self._connection
 
     def acknowledge(self, generation: int, *mids: int) -> None:
         """Send PUBACKs, unless the connection of the messages ended: then the broker redelivers them.
@@ -226,11 +216,6 @@ class Link:
         self._connection = None
         self._closed = True
         self.up = False
-
-    def _require_connection(self) -> BrokerConnection:
-        if self._connection is None:
-            raise RuntimeError(f"cannot send on the {self.name} link, which is down")
-        return self._connection
 
     def _is_current(self, generation: int) -> bool:
         return self._connection is not None and generation == self.generation

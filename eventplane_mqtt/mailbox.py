@@ -215,20 +215,18 @@ class Share:
 
 
 class Mailbox(Generic[Item]):
-    """Thread-safe; `put` also from a signal handler, because `SimpleQueue.put` is reentrant."""
+    """Thread-safe; `put` also from a signal handler, because `SimpleQueue.put` is reentrant.
+
+    `shares` are those of the links.
+    """
 
     def __init__(self) -> None:
         self._control: SimpleQueue[Item | None] = SimpleQueue()
-        self._shares: dict[LinkName, Share] = {}
+        self.shares: dict[LinkName, Share] = {}
         # A None in the control queue wakes the loop for messages; True while one is in it.
         self._woken = False
         self._lingers = False
         self._first = 0
-
-    @property
-    def shares(self) -> dict[LinkName, Share]:
-        """The shares by link."""
-        return dict(self._shares)
 
     def put(self, item: Item) -> None:
         """Add a control item, which the loop reads before all messages; never waits."""
@@ -236,7 +234,7 @@ class Mailbox(Generic[Item]):
 
     def share(self, link: LinkName, limit_bytes: int) -> Share:
         """Make the share of a link."""
-        share = self._shares[link] = Share(link, limit_bytes, self._wake)
+        share = self.shares[link] = Share(link, limit_bytes, self._wake)
         return share
 
     def wait(self, timeout_s: float | None, linger_s: float = 0.0) -> list[Item | Received]:
@@ -247,11 +245,11 @@ class Mailbox(Generic[Item]):
         `Acknowledged`. The order of each link's messages is kept. A connection's end can come before its last
         messages, which still count.
         """
-        for share in self._shares.values():
+        for share in self.shares.values():
             share.gathers(linger_s)
         items = self._take_control([])
         give_up = None if timeout_s is None else monotonic() + timeout_s
-        while not (items or any(each.waiting for each in self._shares.values())):
+        while not (items or any(each.waiting for each in self.shares.values())):
             left = None if give_up is None else give_up - monotonic()
             if not self._wait_for_control(items, left):
                 return []
@@ -301,10 +299,10 @@ class Mailbox(Generic[Item]):
             items.append(item)
 
     def _may_linger(self) -> bool:
-        urgent = self._shares.get(LinkName.URGENT)
+        urgent = self.shares.get(LinkName.URGENT)
         if urgent is not None and urgent.waiting:
             return False
-        return not any(each.fills_batch for each in self._shares.values())
+        return not any(each.fills_batch for each in self.shares.values())
 
     def _take_messages(self) -> list[Received]:
         shares = self._in_turn()
@@ -322,7 +320,7 @@ class Mailbox(Generic[Item]):
 
     def _in_turn(self) -> list[Share]:
         """Return the shares with messages: the urgent one first, then the others in turns."""
-        waiting = [each for each in self._shares.values() if each.waiting]
+        waiting = [each for each in self.shares.values() if each.waiting]
         if len(waiting) > 1:
             self._first += 1
             first = self._first % len(waiting)

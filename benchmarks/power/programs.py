@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
@@ -16,7 +15,7 @@ import edge.spool.database
 from benchmarks.power.workload import LOG_BYTES, Workload, state
 from edge import durable
 from edge.provisioning import UnreachableError
-from edge.provisioning.exchange import Created, Exchange
+from edge.provisioning.exchange import Exchange, Keep
 from edge.provisioning.renewal import MOST_TRIES, Identity, Renewal
 from edge.spool import BEFORE_EVERYTHING, Spool, StoredEvent
 from edge.spool.database import PAGE_BYTES
@@ -86,8 +85,8 @@ def claim(path: Path, seed: str, steps: str) -> None:
 class _Cloud:
     """Issues one certificate, and prints when it is registered."""
 
-    def run(self, exchange: Exchange, on_created: Callable[[Created], None], *_: object) -> None:
-        on_created(Created("new", "key", exchange.first))
+    def run(self, _exchange: Exchange, keep: Keep, *_: object) -> None:
+        keep("new", "key")
         _print("registered")
 
     def try_pair(self, pair: Path) -> None:

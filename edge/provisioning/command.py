@@ -10,7 +10,7 @@ from edge.errors import missing_table
 from edge.provisioning import ProvisioningError
 from edge.provisioning.conversation import MqttCloud
 from edge.provisioning.renewal import Identity, Renewal, make_signing_request
-from edge.settings import ProvisioningSettings, Settings
+from edge.settings import Settings
 from edge.system import SYSTEM
 from edge.systemd import start_logging, stop_event
 from eventplane_mqtt import TlsFiles
@@ -30,7 +30,15 @@ def provision(settings: Settings) -> None:
         raise missing_table("provisioning")
     start_logging(settings.log_level, dict(os.environ))
     identity = Identity(own.certificate)
-    renewal = _renewal(settings, provisioning, own, identity)
+    claim = TlsFiles(own.ca, provisioning.claim_certificate, provisioning.claim_key)
+    renewal = Renewal(
+        identity,
+        MqttCloud(settings.cloud, settings.thing, claim, provisioning.answer_timeout_s),
+        provisioning.template,
+        settings.thing,
+        provisioning.max_age_days * _DAY_S,
+        make_signing_request if provisioning.keys == "device" else None,
+    )
     # Full jitter: a fleet that is refused at one moment must not come back at one moment.
     backoff = Backoff(provisioning.retry_min_s, provisioning.retry_max_s, SYSTEM.share)
     keep_trying(renewal, identity, backoff, lambda: SYSTEM.now().timestamp(), stop_event().wait)
@@ -56,17 +64,3 @@ def keep_trying(
         else:
             _log.info("%s", outcome)
             return
-
-
-def _renewal(
-    settings: Settings, provisioning: ProvisioningSettings, own: TlsFiles, identity: Identity
-) -> Renewal:
-    claim = TlsFiles(own.ca, provisioning.claim_certificate, provisioning.claim_key)
-    return Renewal(
-        identity,
-        MqttCloud(settings.cloud, settings.thing, claim, provisioning.answer_timeout_s),
-        provisioning.template,
-        settings.thing,
-        provisioning.max_age_days * _DAY_S,
-        make_signing_request if provisioning.keys == "device" else None,
-    )

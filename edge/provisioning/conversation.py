@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from time import monotonic
 
 from edge.provisioning import NoAnswerError, UnreachableError
-from edge.provisioning.exchange import Created, Exchange, Registered, Request
+from edge.provisioning.exchange import Exchange, Keep
 from edge.settings import CloudSettings
-from eventplane.topics import CLAIM_CLIENT_PREFIX, RENEWAL_CLIENT_PREFIX
+from eventplane.topics import CLAIM_CLIENT_PREFIX, RENEWAL_CLIENT_PREFIX, answer_topics
 from eventplane_mqtt import TlsFiles
 from eventplane_mqtt.probe import BlockingConnection, ConnectionEndedError
 
@@ -25,22 +26,13 @@ class MqttCloud:
     claim: TlsFiles
     timeout_s: float
 
-    def run(
-        self, exchange: Exchange, on_created: Callable[[Created], None], pair: Path | None = None
-    ) -> None:
+    def run(self, exchange: Exchange, keep: Keep, pair: Path | None = None) -> None:
         """Run `exchange` with the device's `pair`, without one as the claim. Raises `ProvisioningError`.
 
-        Either has a client id of its own, so that the forwarder stays connected. `on_created` is called
-        before the certificate is registered, and has to store it.
+        Either has a client id of its own, so that the forwarder stays connected.
         """
         with self._connect_beside(pair, exchange.topics) as connection:
-            request = exchange.first
-            while True:
-                step = self._ask(connection, request, exchange)
-                if isinstance(step, Registered):
-                    return
-                on_created(step)
-                request = step.then
+            exchange.run(partial(self._ask, connection), keep)
 
     def try_pair(self, pair: Path) -> None:
         """Connect as the device with the key and certificate in `pair`. Raises `UnreachableError`.
@@ -81,12 +73,12 @@ class MqttCloud:
             raise UnreachableError(error.client_id, error.reason) from error
 
     def _ask(
-        self, connection: BlockingConnection, request: Request, exchange: Exchange
-    ) -> Created | Registered:
-        """Send `request` and return the result of its answer. Raises `ProvisioningError`."""
-        connection.send(request.topic, request.payload)
+        self, connection: BlockingConnection, step: str, topic: str, payload: bytes
+    ) -> tuple[str, bytes]:
+        """See `edge.provisioning.exchange.Ask`. Raises `NoAnswerError`, and ignores other messages."""
+        connection.send(topic, payload)
         deadline = monotonic() + self.timeout_s
         while (message := connection.receive(deadline - monotonic())) is not None:
-            if step := exchange.answer(message.topic, message.payload):
-                return step
-        raise NoAnswerError(request.step, self.timeout_s)
+            if message.topic in answer_topics(topic):  # QoS 1 may repeat the answer of an earlier step
+                return message.topic, message.payload
+        raise NoAnswerError(step, self.timeout_s)

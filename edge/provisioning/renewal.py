@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import re
 import subprocess
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
@@ -27,7 +25,7 @@ from edge.provisioning import (
     UnreachableError,
     WrongThingError,
 )
-from edge.provisioning.exchange import Created, Exchange
+from edge.provisioning.exchange import Exchange, Keep
 
 _log = logging.getLogger(__name__)
 
@@ -46,8 +44,7 @@ _NAME_CHARACTERS = 64
 """The longest common name in X.509 (RFC 5280, ub-common-name); a thing's name may be longer. Only people read
 it: the template and the policies know the device by its client id."""
 
-
-_UNPROVEN = re.compile(r"\.next(?:-([0-9]+))?")
+_UNPROVEN = r"\.next(?:-([0-9]+))?"
 """The suffix of an unproven pair's file. The oldest has no number: 0.3.0 knows only this one."""
 
 
@@ -77,13 +74,13 @@ class Identity:
 
     def unproven(self) -> list[Path]:
         """Return the files of the unproven pairs, the oldest first."""
-        return list(self._unproven().values())
+        return [each for _, each in durable.numbered(self.path, _UNPROVEN)]
 
     def stage(self, private_key: str, certificate: str) -> Path:
         """Store a pair as the newest unproven one, durably; return its file. Raises `IdentityFileError`."""
-        kept = self._unproven()
-        number = f"-{max(kept) + 1}" if kept else ""
-        staged = self.path.with_name(f"{self.path.name}.next{number}")
+        kept = durable.numbered(self.path, _UNPROVEN)
+        number = f"-{kept[-1][0] + 1}" if kept else ""
+        staged = durable.beside(self.path, f".next{number}")
         with self._named_errors():
             durable.write(staged, f"{private_key.strip()}\n{certificate.strip()}\n".encode())
         # The first stays, as in the registry: those that were asked for later may all have been refused.
@@ -110,14 +107,6 @@ class Identity:
         with self._named_errors():
             durable.move(proven, self.path)
 
-    def _unproven(self) -> dict[int, Path]:
-        found = {
-            int(match[1] or 0): each
-            for each in self.path.parent.glob("*")
-            if each.stem == self.path.name and (match := _UNPROVEN.fullmatch(each.suffix))
-        }
-        return dict(sorted(found.items()))
-
     @contextlib.contextmanager
     def _named_errors(self) -> Iterator[None]:
         try:
@@ -126,20 +115,10 @@ class Identity:
             raise IdentityFileError(self.path, str(error.strerror or error)) from error
 
 
-@dataclass(frozen=True, slots=True)
-class SigningRequest:
-    """A private key and the request for its certificate, both PEM."""
-
-    private_key: str
-    request: str
-
-
 class Cloud(Protocol):
     """See `edge.provisioning.conversation.MqttCloud`."""
 
-    def run(
-        self, exchange: Exchange, on_created: Callable[[Created], None], pair: Path | None = None
-    ) -> None: ...
+    def run(self, exchange: Exchange, keep: Keep, pair: Path | None = None) -> None: ...
 
     def try_pair(self, pair: Path) -> None: ...
 
@@ -164,7 +143,11 @@ def is_due(validity: Validity, now_s: float, max_age_s: float) -> bool:
 
 
 class Renewal:
-    """The attempts of one process. `make_key` generates the key on the device; None: the cloud does."""
+    """The attempts of one process.
+
+    `make_key` generates a private key on the device, and the request for its certificate (both PEM); None:
+    the cloud generates it.
+    """
 
     def __init__(
         self,
@@ -173,7 +156,7 @@ class Renewal:
         template: str,
         thing: str,
         max_age_s: float,
-        make_key: Callable[[str], SigningRequest] | None,
+        make_key: Callable[[str], tuple[str, str]] | None,
     ) -> None:
         self._identity = identity
         self._cloud = cloud
@@ -233,14 +216,12 @@ class Renewal:
         return self._ask(None)
 
     def _ask(self, pair: Path | None) -> None:
-        own = self._make_key(self._thing) if self._make_key else None
-        exchange = Exchange(self._template, self._thing, own.request if own else None)
-
+        own_key, request = self._make_key(self._thing) if self._make_key else (None, None)
+        exchange = Exchange(self._template, self._thing, request)
         staged: list[Path] = []
 
-        def store(created: Created) -> None:
-            private_key = own.private_key if own else created.private_key
-            staged.append(self._identity.stage(private_key or "", created.certificate))
+        def store(certificate: str, private_key: str | None) -> None:
+            staged.append(self._identity.stage(own_key or private_key or "", certificate))
             self.refusals = 0
 
         try:
@@ -264,16 +245,16 @@ class Renewal:
         raise NotAcceptedError(refusals[0].reason) from refusals[0]
 
 
-def make_signing_request(thing: str) -> SigningRequest:
-    """Generate a P-256 key and a request for its certificate in the name of `thing`. Raises `KeyMakingError`.
+def make_signing_request(thing: str) -> tuple[str, str]:
+    """Generate a P-256 key and a request for its certificate in the name of `thing`, both PEM.
 
     The standard library can do neither, so the openssl program does. The key is only in pipes and memory
-    until `Identity.stage` writes it.
+    until `Identity.stage` writes it. Raises `KeyMakingError`.
     """
     key = _openssl(["genpkey", "-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256"])
     subject = f"/CN={thing[:_NAME_CHARACTERS]}"
     request = _openssl(["req", "-new", "-key", "/dev/stdin", "-subj", subject], key)
-    return SigningRequest(key, request)
+    return key, request
 
 
 def _openssl(arguments: list[str], stdin: str = "") -> str:

@@ -14,10 +14,10 @@ import os
 import sqlite3
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
+from edge.durable import beside
 from edge.errors import SpoolCorruptError, SpoolError, SpoolFullError, SpoolUnavailableError
 from edge.spool.records import SpoolOrigin
 from edge.uptime_clock import UptimeClock
@@ -197,8 +197,7 @@ class TableTotals:
                 raise DamagedRowError(f"table {table}: {found[0]} of {expected[0]} rows, {order}: it")
 
 
-@dataclass(frozen=True, slots=True)
-class Device:
+class Device(NamedTuple):
     """The row of the table `device`."""
 
     epoch: str
@@ -228,12 +227,10 @@ class Device:
 
     def write(self, db: sqlite3.Connection) -> None:
         """Put it in the place of the row."""
-        values = tuple(getattr(self, name) for name in _FIELDS)
-        db.execute(_WRITE, (*values, checksum("device", *values)))
+        db.execute(_WRITE, (*self, checksum("device", *self)))
 
 
-_FIELDS = tuple(each.name for each in fields(Device))
-_WRITE = f"UPDATE device SET {', '.join(f'{each} = ?' for each in (*_FIELDS, 'checksum'))}"  # noqa: S608
+_WRITE = f"UPDATE device SET {', '.join(f'{each} = ?' for each in (*Device._fields, 'checksum'))}"  # noqa: S608
 
 
 def new_epoch(random_bytes: RandomBytes) -> str:
@@ -246,7 +243,7 @@ def create(db: sqlite3.Connection, origin: SpoolOrigin, clock: UptimeClock, epoc
     for statement in SCHEMA:
         db.execute(statement)
     db.execute(f"PRAGMA user_version = {FORMAT}")
-    db.execute(f"INSERT INTO device VALUES ({'0, ' * len(_FIELDS)}0)")  # noqa: S608
+    db.execute(f"INSERT INTO device VALUES ({'0, ' * len(Device._fields)}0)")  # noqa: S608
     totals = TableTotals().pack()
     Device(epoch, 1, 0, 0, clock(), *clock.uptime(), json.dumps(origin), totals).write(db)
 
@@ -388,7 +385,7 @@ def _why_not_writable(path: Path) -> int:
 
     When that works, SQLite met a limit of the file's size.
     """
-    probe = path.with_name(path.name + ".probe")
+    probe = beside(path, ".probe")
     try:
         descriptor = os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:

@@ -13,33 +13,53 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import struct
 import zlib
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from edge import durable
+from edge.durable import beside
 from edge.spool.database import Device, TableTotals
 from edge.system import System
 
 _PART_BYTES = 1 << 20
 _SIDES = ("", "-wal", "-shm")
-_NUMBER = re.compile(r"\.damaged-(\d+)-\d+T\d+Z$")
+_DAMAGED = r"\.damaged-(\d+)-\d+T\d+Z"
 
 _NOTE = struct.Struct("<16s7qI")  # the fields of a CommitNote, CRC-32 of them
 _COPIES = (0, 512)
 """Where the note is in its file: in two sectors, so that one that is damaged costs nothing."""
 
-_ANNOUNCED = -1
+ANNOUNCED = -1
+"""The commits of a note while nothing was committed in its epoch, not even its tables for certain."""
 
 _LOG_HEADER_BYTES = 32
+
+log_of = partial(beside, suffix="-wal")
+"""The path of the log of a database."""
+
+note_of = partial(beside, suffix=".commits")
+"""The path of the note of a spool's last commit."""
+
+marker_of = partial(beside, suffix=".damaged")
+"""The path of the file that exists from when damage shows until the spool has been recovered."""
+
+unfinished_of = partial(beside, suffix=".recovering")
+"""The path at which a recovered spool is made."""
+
+readable_of = partial(beside, suffix=".salvage")
+"""The path of a name under which a damaged spool is read."""
+
+foreign_sessions_of = partial(beside, suffix=".foreign")
+"""The path of a file that is there while the home's broker may hold sessions of another thing."""
 
 
 class CommitNote(NamedTuple):
     """What the spool of an epoch had after its last commit, or after one before.
 
-    `commits` is -1 while the spool is created: it may have no tables yet. No number that was pending is below
+    `commits` is `ANNOUNCED` while the spool is created. No number that was pending is below
     `first`. `discards` and `states` are numbers of rows. `unreported` is how many events an earlier epoch
     lost at most, as long as that has not been reported (-1: unknown).
     """
@@ -52,11 +72,6 @@ class CommitNote(NamedTuple):
     discards: int
     states: int
     unreported: int
-
-    @property
-    def is_announced(self) -> bool:
-        """Whether nothing was committed in this epoch, not even its tables for certain."""
-        return self.commits == _ANNOUNCED
 
     @classmethod
     def of(cls, device: Device, totals: TableTotals, first: int) -> CommitNote:
@@ -113,7 +128,7 @@ def announce(path: Path, epoch: str) -> CommitNote:
 
     Raises `OSError`; no file of the spool must exist before.
     """
-    note = CommitNote(epoch, _ANNOUNCED, 1, 0, 1, 0, 0, 0)
+    note = CommitNote(epoch, ANNOUNCED, 1, 0, 1, 0, 0, 0)
     durable.write(note_of(path), note.pack())
     return note
 
@@ -134,27 +149,12 @@ def has_log(path: Path) -> bool:
     return log.exists() and log.stat().st_size > _LOG_HEADER_BYTES
 
 
-def log_of(path: Path) -> Path:
-    """Return the path of the log of the database at `path`."""
-    return Path(f"{path}-wal")
-
-
-def note_of(path: Path) -> Path:
-    """Return the path of the note of the last commit of the spool at `path`."""
-    return path.with_name(path.name + ".commits")
-
-
 def _parsed(content: bytes) -> CommitNote | None:
     try:
         epoch, *numbers, code = _NOTE.unpack(content)
         return CommitNote(epoch.decode(), *numbers) if zlib.crc32(content[:-4]) == code else None
     except (struct.error, UnicodeDecodeError):
         return None
-
-
-def marker_of(path: Path) -> Path:
-    """Return the path of the file that exists from when damage shows until the spool has been recovered."""
-    return path.with_name(path.name + ".damaged")
 
 
 def finish_recovery(path: Path, capacity_bytes: int, system: System) -> None:
@@ -179,18 +179,13 @@ def finish_recovery(path: Path, capacity_bytes: int, system: System) -> None:
     _prune(path, capacity_bytes)
 
 
-def foreign_sessions_of(path: Path) -> Path:
-    """Return the path of a file that is there while the home's broker may hold sessions of another thing."""
-    return path.with_name(path.name + ".foreign")
-
-
 def take_over(path: Path, thing: str, capacity_bytes: int, system: System) -> str:
     """Write down that the spool at `path` is of `thing`; set that of another aside. Raises `OSError`.
 
     Returns what a new spool there has to report of that, '' for nothing. A spool without an owner's file was
     left by an earlier version. Its owner is unknown, so it stays, even if that file finds no room.
     """
-    owner, said, file = "", "", path.with_name(path.name + ".owner")
+    owner, said, file = "", "", beside(path, ".owner")
     with contextlib.suppress(FileNotFoundError):
         owner, _, said = file.read_text(encoding="utf-8", errors="replace").partition("\n")
     if owner == thing:
@@ -222,16 +217,6 @@ def _set_aside(path: Path, system: System) -> None:
     durable.sync(path.parent)
 
 
-def unfinished_of(path: Path) -> Path:
-    """Return the path at which a recovered spool is made."""
-    return path.with_name(path.name + ".recovering")
-
-
-def readable_of(path: Path) -> Path:
-    """Return the path of a name under which a damaged spool is read."""
-    return path.with_name(path.name + ".salvage")
-
-
 def checksum_of(path: Path) -> int:
     """Return the CRC-32 of a file."""
     checksum = 0
@@ -246,19 +231,13 @@ def _aside(path: Path, system: System) -> Path:
         whole = log.with_name(log.name.removesuffix("-wal"))
         if not (whole.exists() or log_of(path).exists()):
             return whole  # the power was cut before the database followed its log
-    number = max((number for number, _ in _asides(path)), default=0) + 1
+    number = max((number for number, _ in durable.numbered(path, _DAMAGED)), default=0) + 1
     stamp = system.now().strftime("%Y%m%dT%H%M%SZ")
-    return path.with_name(f"{path.name}.damaged-{number:04d}-{stamp}")
-
-
-def _asides(path: Path) -> list[tuple[int, Path]]:
-    """Return the damaged files by number, which is their age: a device's wall clock may be wrong."""
-    found = ((_NUMBER.search(each.name), each) for each in path.parent.glob(f"{path.name}.damaged-*"))
-    return sorted((int(match[1]), each) for match, each in found if match)
+    return beside(path, f".damaged-{number:04d}-{stamp}")
 
 
 def _prune(path: Path, capacity_bytes: int) -> None:
-    durable.prune([_files(aside) for _, aside in _asides(path)], capacity_bytes)
+    durable.prune([_files(aside) for _, aside in durable.numbered(path, _DAMAGED)], capacity_bytes)
 
 
 def _files(database: Path) -> list[Path]:

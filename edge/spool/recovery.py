@@ -11,7 +11,6 @@ import json
 import os
 import sqlite3
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 from edge import durable
@@ -87,13 +86,13 @@ def recover(path: Path, damage: str, system: System) -> None:
             result.origin,
         )
         device = Device.read(db)
-        device = replace(device, origin=json.dumps(origin), uptime_ms=max(clock(), result.uptime_ms))
+        device = device._replace(origin=json.dumps(origin), uptime_ms=max(clock(), result.uptime_ms))
         device.write(db)
         queues = PendingQueues(db)
         first = Deliveries(db, queues).first_pending(queues) or device.next_sequence
     durable.sync(new)
     CommitNotes(new, CommitNote.of(device, TableTotals.unpack(device.totals), first)).close()
-    durable.move(new, path.with_name(f"{path.name}.recovered-{checksum_of(new):08x}"))
+    durable.move(new, durable.beside(path, f".recovered-{checksum_of(new):08x}"))
 
 
 def _with_earlier(origin: SpoolOrigin, earlier: SpoolOrigin) -> SpoolOrigin:

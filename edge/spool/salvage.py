@@ -16,7 +16,6 @@ from array import array
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from edge.spool.database import DamagedRowError, Device, TableTotals, connect_to_read, transaction
@@ -51,23 +50,6 @@ _DAMAGE = (*_UNREADABLE, DamagedRowError, TypeError, ValueError, AttributeError)
 """A damaged row can hold anything."""
 
 
-@dataclass(slots=True)
-class Salvage:
-    """What came out: `events` in the new spool; at most `lost` others (None: unknown) are lost.
-
-    The numbers of the lost ones are within `lost_ranges`. `notes` report what else is lost, and `origin` is
-    how the damaged spool itself came to be, as far as that was not reported.
-    """
-
-    events: int = 0
-    epoch: str = ""
-    uptime_ms: int = 0
-    lost: int | None = None
-    lost_ranges: Sequence[tuple[int, int]] = ()
-    notes: list[str] = field(default_factory=list)
-    origin: SpoolOrigin = field(default_factory=lambda: SpoolOrigin("resumed"))
-
-
 def salvage(
     damaged: Path, new: sqlite3.Connection, note: CommitNote | None, more: Callable[[], bool]
 ) -> Salvage:
@@ -77,14 +59,19 @@ def salvage(
             old = stack.enter_context(contextlib.closing(connect_to_read(damaged)))
         except sqlite3.Error:
             old = stack.enter_context(contextlib.closing(sqlite3.connect(":memory:")))
-        copy = _Copy(old, new, note, more)
+        copy = Salvage(old, new, note, more)
         copy.run()
         copy.count_losses()
-        return copy.result
+        return copy
 
 
-class _Copy:
-    """Copies from the database `old` to `new`."""
+class Salvage:
+    """Copies from the database `old` to `new`.
+
+    What came out: `events` in the new spool; at most `lost` others (None: unknown) are lost, whose numbers
+    are within `lost_ranges`. `notes` report what else is lost, and `origin` is how the damaged spool itself
+    came to be, as far as that was not reported.
+    """
 
     def __init__(
         self,
@@ -93,10 +80,16 @@ class _Copy:
         note: CommitNote | None,
         more: Callable[[], bool],
     ) -> None:
+        self.events = 0
+        self.epoch = ""
+        self.uptime_ms = 0
+        self.lost: int | None = None
+        self.lost_ranges: Sequence[tuple[int, int]] = ()
+        self.notes: list[str] = []
+        self.origin = SpoolOrigin("resumed")
         self._old = old
         self._new = new
         self._more = more
-        self.result = Salvage()
         self._device = device = self._read_device()
         # One of another epoch says nothing about this one.
         self._note = note if device is None or (note and note.epoch == device.epoch) else None
@@ -121,28 +114,28 @@ class _Copy:
                 self._copy_discards(totals)
                 self._copy_states(totals)
         except (sqlite3.Error, DamagedRowError) as error:
-            self.result.notes.append(f"salvage ended early: {error}")
+            self.notes.append(f"salvage ended early: {error}")
 
     def count_losses(self) -> None:
         """Compare what was copied with the counters of the old spool and with the note of its last commit."""
-        device, note, result = self._device, self._note, self.result
+        device, note = self._device, self._note
         last = device or note
         if last is None:
             return
-        result.epoch = last.epoch
+        self.epoch = last.epoch
         if device:
-            result.origin = device.read_origin()
+            self.origin = device.read_origin()
         if note is None:
             return  # nobody knows how many commits there were
         if device and not self._is_newest:
-            result.notes.append(f"{note.commits - device.commits} commits lost")
-        result.lost, ranges = self._lost(note)
+            self.notes.append(f"{note.commits - device.commits} commits lost")
+        self.lost, ranges = self._lost(note)
         if device is None and note.unreported:
-            result.lost = None if note.unreported < 0 else result.lost + note.unreported
+            self.lost = None if note.unreported < 0 else self.lost + note.unreported
             ranges.append((1 - SHIFT, -1))
-        result.lost_ranges = merged(sorted(each for each in ranges if each[0] <= each[1]))
-        if len(result.lost_ranges) > MOST_RANGES:
-            result.lost_ranges = [(result.lost_ranges[0][0], result.lost_ranges[-1][1])]
+        self.lost_ranges = merged(sorted(each for each in ranges if each[0] <= each[1]))
+        if len(self.lost_ranges) > MOST_RANGES:
+            self.lost_ranges = [(self.lost_ranges[0][0], self.lost_ranges[-1][1])]
 
     def _lost(self, note: CommitNote) -> tuple[int, list[tuple[int, int]]]:
         """Return how many events are lost at most, and the numbers that they are among."""
@@ -211,7 +204,7 @@ class _Copy:
         with contextlib.suppress(*_DAMAGE):
             device = Device.read(self._old)
             TableTotals.unpack(device.totals)
-            self.result.uptime_ms = device.uptime_ms
+            self.uptime_ms = device.uptime_ms
             return device
         return None
 
@@ -234,21 +227,21 @@ class _Copy:
             totals = TableTotals.unpack(device.totals)
             yield totals
             pending = PendingQueues(self._new).pending()
-            replace(device, pending=pending, totals=totals.pack()).write(self._new)
+            device._replace(pending=pending, totals=totals.pack()).write(self._new)
 
     def _copy_events(self) -> None:
         queues = PendingQueues(self._new)
         deliveries = Deliveries(self._new, queues)
         for row in self._batches():
             if not self._more():
-                self.result.notes.append("salvage ended early: out of time")
+                self.notes.append("salvage ended early: out of time")
                 return
             batch = EventBatch(*row)
             try:
                 events, copied, damaged = self._arrivals(batch)
             except _DAMAGE:
                 continue
-            self.result.uptime_ms = max(self.result.uptime_ms, batch.stored_ms)
+            self.uptime_ms = max(self.uptime_ms, batch.stored_ms)
             try:
                 with self._step() as totals:
                     deliveries.add(events, batch.stored_ms, totals)
@@ -259,7 +252,7 @@ class _Copy:
                 queues.forget()
                 continue
             queues.keep()
-            self.result.events += len(events)
+            self.events += len(events)
             self._read.append(batch.last)
             self._sum += batch.checksum
             self._copied.extend(copied)
@@ -336,9 +329,9 @@ class _Copy:
             # Rows of before may be among them.
             lost = self._totals.total(table)[0]
         if lost is None:
-            self.result.notes.append(f"an unknown number of {what} lost")
+            self.notes.append(f"an unknown number of {what} lost")
         elif lost:
-            self.result.notes.append(f"at most {lost} {what} lost")
+            self.notes.append(f"at most {lost} {what} lost")
 
     def _batches(self) -> Iterator[tuple[int, int, int, int, str, bytes]]:
         """Read rows in ascending order, so that the new queues are in order."""

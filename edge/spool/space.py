@@ -10,8 +10,10 @@ import contextlib
 import os
 import sqlite3
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
+from edge.durable import beside
 from edge.spool.database import PAGE_BYTES, WAL_BYTES
 
 RESERVE_BYTES = WAL_BYTES + 512 * 1024
@@ -27,6 +29,9 @@ MEASURE_EVERY = 16
 """Commits between two measurements while the spool is less than half full."""
 
 _STEP_PAGES = 256
+
+reserve_of = partial(beside, suffix=".reserve")
+"""The path of the reserve of a spool."""
 
 
 class Space:
@@ -125,7 +130,7 @@ class Space:
     @staticmethod
     def _make_reserve(reserve: Path) -> bool:
         """Return whether the disk had room for a whole new one, also when there is one already."""
-        new = reserve.with_name(reserve.name + ".new")
+        new = beside(reserve, ".new")
         try:
             descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
@@ -138,11 +143,6 @@ class Space:
                 new.unlink()
             return False
         return True
-
-
-def reserve_of(path: Path) -> Path:
-    """Return the path of the reserve of the spool at `path`."""
-    return path.with_name(path.name + ".reserve")
 
 
 def written_bytes() -> int:

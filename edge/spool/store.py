@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from edge import durable
@@ -77,7 +76,7 @@ class Spool:
     It is of one `thing` (None: of anybody): that of another is set aside, and a new one begins.
 
     With `on_disk` False it is in memory and stays empty: it refuses every event and state as a full one does,
-    and its pressure is 1.0.
+    and the pressure of its `space` is 1.0.
 
     `space` bounds what may be in it, and says how much is.
 
@@ -275,11 +274,6 @@ class Spool:
         return self._device.next_sequence
 
     @property
-    def pressure(self) -> float:
-        """Used share of the scarcer capacity; at least 1.0 while the disk refuses."""
-        return self.space.pressure
-
-    @property
     def written_bytes(self) -> int:
         """What this process has written to disks since the opening, by the kernel's count (0: unknown)."""
         return written_bytes() - self._written_before
@@ -292,9 +286,7 @@ class Spool:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _open_on_disk(self, undo: contextlib.ExitStack) -> None:
@@ -380,7 +372,7 @@ class Spool:
             raise SpoolCorruptError(self.path, "the file is not empty, but has no tables")
         if note is None:
             raise SpoolCorruptError(self.path, "the file is empty, and the note of its last commit damaged")
-        if not note.is_announced:
+        if note.commits != files.ANNOUNCED:
             raise SpoolCorruptError(self.path, f"the file is empty after {note.commits} commits")
         return note
 

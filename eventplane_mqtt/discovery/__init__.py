@@ -5,8 +5,6 @@ A build may leave this part out (`edge.parts`). Here are its errors.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from eventplane_mqtt.endpoint import MqttError
 
 
@@ -24,11 +22,7 @@ class ProfileError(DiscoveryError):
 
 
 class NoListenerError(DiscoveryError):
-    """No listener of the profile accepts us; `reasons` has one entry for each."""
-
-    def __init__(self, subject: str, reasons: Sequence[str]) -> None:
-        super().__init__(subject, "; ".join(reasons), "add the line `listener 1883 127.0.0.1`")
-        self.reasons = tuple(reasons)
+    """No listener of the profile accepts us; the `problem` has a reason for each."""
 
 
 class InterfaceError(DiscoveryError):
@@ -42,13 +36,10 @@ class UnreachableError(DiscoveryError):
 class MulticastDnsError(DiscoveryError):
     """Multicast DNS refuses an announcement on the interface `subject`."""
 
-    def __init__(self, subject: str, problem: str) -> None:
-        super().__init__(subject, f"multicast DNS: {problem}", "check what else is announced there")
-
 
 class LibraryMissingError(DiscoveryError):
     """The library for DNS-SD is not installed, or too old."""
 
-    def __init__(self) -> None:
-        problem = "the Python package zeroconf, version 0.131 or later, is missing"
-        super().__init__("DNS-SD", problem, "install python3-zeroconf, or pip install zeroconf")
+    subject: str = "DNS-SD"
+    problem: str = "the Python package zeroconf, version 0.131 or later, is missing"
+    remedy: str = "install python3-zeroconf, or pip install zeroconf"

@@ -6,14 +6,14 @@ import fcntl
 import logging
 import socket
 import struct
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from eventplane_mqtt.discovery import DiscoveryError, InterfaceError, UnreachableError
-from eventplane_mqtt.discovery.profile import Listener, is_every_address, load_profile
+from eventplane_mqtt.discovery.profile import Listener, load_profile
 
 _log = logging.getLogger(__name__)
 
@@ -52,18 +52,11 @@ class Service:
     anonymous: bool = False
 
 
-class Announcer(Protocol):
-    """Announces services on one interface; see `eventplane_mqtt.discovery.dns_sd.DnsSdAnnouncer`."""
-
-    def announce(self, services: Sequence[Service]) -> None: ...
-
-    def close(self) -> None: ...
-
-
 class AnnouncementUpdater:
     """Announces the broker of `profile` on the interfaces called `names`, and on no other.
 
-    `read` returns an interface by its name, or raises `InterfaceError`; `open_announcer` opens one on it.
+    `read` returns an interface by its name, or raises `InterfaceError`; `announce` announces services on it,
+    as `eventplane_mqtt.discovery.dns_sd.announce`, and returns the function that withdraws them.
     """
 
     def __init__(
@@ -71,11 +64,11 @@ class AnnouncementUpdater:
         profile: Path,
         names: Iterable[str],
         read: Callable[[str], Interface],
-        open_announcer: Callable[[Interface], Announcer],
+        announce: Callable[[Interface, Sequence[Service]], Callable[[], None]],
     ) -> None:
         self._profile = profile
         self._read = read
-        self._open_announcer = open_announcer
+        self._announce = announce
         self._states = {name: _InterfaceState() for name in names}
 
     def update(self) -> None:
@@ -86,9 +79,8 @@ class AnnouncementUpdater:
                 found = services(load_profile(self._profile), interface, str(self._profile))
                 if (interface, found) != (state.interface, state.services):
                     state.withdraw()
-                    state.announcer = self._open_announcer(interface)
+                    state.close = self._announce(interface, found)
                     state.interface, state.services = interface, found
-                    state.announcer.announce(found)
                     _log_announced(name, found)
                 state.problem = ""
             except (DiscoveryError, OSError) as error:
@@ -107,13 +99,13 @@ class _InterfaceState:
     def __init__(self) -> None:
         self.interface: Interface | None = None
         self.services: list[Service] = []
-        self.announcer: Announcer | None = None
+        self.close: Callable[[], None] | None = None
         self.problem = ""
 
     def withdraw(self) -> None:
-        if self.announcer is not None:
-            self.announcer.close()
-        self.announcer, self.interface, self.services = None, None, []
+        if self.close is not None:
+            self.close()
+        self.close, self.interface, self.services = None, None, []
 
     def log(self, problem: str) -> None:
         """Log a problem once, until it changes."""
@@ -124,34 +116,21 @@ class _InterfaceState:
 
 def services(listeners: Sequence[Listener], interface: Interface, name: str = "profile") -> list[Service]:
     """Return what to announce over `interface`. Raises `UnreachableError` if that is nothing."""
-    found = list(_services(listeners, interface))
+    found = []
+    for each in listeners:
+        if each.port == 0 or each.protocol != "mqtt" or each.interface not in (None, interface.name):
+            continue
+        bound = replace(each, interface=None)
+        addresses = tuple(one for one in interface.addresses if bound.overlaps(Listener(each.port, one)))
+        if addresses:
+            secure = each.certificate is not None or each.shared_key
+            found.append(Service(SECURE if secure else PLAIN, each.port, addresses, each.anonymous))
     if not found:
         listed = ", ".join(map(str, listeners))
         problem = f"the broker cannot be reached over {interface.name}: {listed}"
         remedy = f"add a listener at {interface.ipv4}, with passwords or TLS, or announce nothing"
         raise UnreachableError(name, problem, remedy)
     return found
-
-
-def _services(listeners: Sequence[Listener], interface: Interface) -> Iterator[Service]:
-    for each in listeners:
-        if each.port == 0 or each.protocol != "mqtt" or each.interface not in (None, interface.name):
-            continue
-        if each.host is None or is_every_address(each.host):
-            addresses = [one for one in interface.addresses if _is_of_family(one, each)]
-        else:
-            addresses = [one for one in interface.addresses if one == each.host]
-        if addresses:
-            secure = each.certificate is not None or each.shared_key
-            yield Service(SECURE if secure else PLAIN, each.port, tuple(addresses), each.anonymous)
-
-
-def _is_of_family(address: str, listener: Listener) -> bool:
-    family = "ipv6" if ":" in address else "ipv4"
-    wanted = listener.family
-    if listener.host is not None:
-        wanted = "ipv6" if ":" in listener.host else "ipv4"
-    return wanted in (None, family)
 
 
 def _log_announced(name: str, services: Sequence[Service]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from eventplane_mqtt.discovery import DiscoveryError, NoListenerError
 from eventplane_mqtt.discovery.profile import Listener, is_every_address, load_profile
@@ -19,41 +19,24 @@ CHECK_EVERY_S: Final = 5.0
 """Between two checks of the profile while the connection is up, seconds. The owner calls when it is awake."""
 
 
-class Candidate(NamedTuple):
-    """A listener that accepts us, and its address; the lowest `rank` is preferred."""
-
-    rank: tuple[bool, int]
-    listener: Listener
-    address: BrokerAddress
-
-
-class Rejected(NamedTuple):
-    """A listener that does not accept us, and why."""
-
-    listener: Listener
-    reason: str
-
-
 def choose(listeners: Sequence[Listener], *, has_login: bool, name: str = "profile") -> BrokerAddress:
     """Return the address to connect to, with or without a password. Raises `NoListenerError`."""
     found = list(evaluate(listeners, has_login=has_login))
-    candidates = [each for each in found if isinstance(each, Candidate)]
-    if not candidates:
-        rejected = (each for each in found if isinstance(each, Rejected))
-        raise NoListenerError(name, [f"{each.listener} {each.reason}" for each in rejected])
-    return min(candidates, key=lambda each: each.rank).address
+    accepting = [(each, to) for each, to in found if isinstance(to, BrokerAddress)]
+    if not accepting:
+        reasons = "; ".join(f"{each} {reason}" for each, reason in found)
+        raise NoListenerError(name, reasons, "add the line `listener 1883 127.0.0.1`")
+    _, address = min(accepting, key=lambda found: (not (found[0].anonymous or has_login), _rank(found[1])))
+    return address
 
 
-def evaluate(listeners: Sequence[Listener], *, has_login: bool) -> Iterator[Candidate | Rejected]:
-    """Yield for each listener, in the order of the profile, whether it accepts us."""
+def evaluate(
+    listeners: Sequence[Listener], *, has_login: bool
+) -> Iterator[tuple[Listener, BrokerAddress | str]]:
+    """Yield each listener, in the order of the profile, with its address if it accepts us, or why not."""
     for each in listeners:
-        reason = _rejection(each, has_login)
-        if reason is not None:
-            yield Rejected(each, reason)
-            continue
         tls = PinnedCertificate(Path(each.certificate)) if each.certificate else None
-        address = BrokerAddress(_host(each), each.port, tls)
-        yield Candidate((not (each.anonymous or has_login), _rank(address)), each, address)
+        yield each, _rejection(each, has_login) or BrokerAddress(_host(each), each.port, tls)
 
 
 def _rejection(listener: Listener, has_login: bool) -> str | None:

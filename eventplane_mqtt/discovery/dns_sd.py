@@ -48,51 +48,44 @@ class Announced(NamedTuple):
     with_tls: bool
 
 
-class DnsSdAnnouncer:
-    """Announces the broker of `thing` on one interface, until it is closed.
+def announce(thing: str, interface: Interface, services: Sequence[Service]) -> Callable[[], None]:
+    """Announce the broker of `thing` on one interface, and return the function that withdraws that.
 
-    Raises `MulticastDnsError`, but not when it is closed.
+    Takes a second, to probe that names are free. Raises `MulticastDnsError`; withdrawing does not.
     """
+    announced: list[ServiceInfo] = []
 
-    def __init__(self, interface: Interface, thing: str) -> None:
-        self._thing = thing
-        self._interface = interface.name
-        self._announced: list[ServiceInfo] = []
-        with _named_errors(self._interface):
-            self._zeroconf = _open(interface)
-
-    def announce(self, services: Sequence[Service]) -> None:
-        """Announce `services` in place of the earlier ones. Takes a second, to probe that names are free."""
-        with _named_errors(self._interface):
-            self._withdraw()
-            for each in services:
-                info = self._info(each)
-                self._zeroconf.register_service(info, allow_name_change=True)
-                self._announced.append(info)
-
-    def close(self) -> None:
-        """Withdraw the announcements and free the sockets."""
+    def withdraw() -> None:
         try:
-            self._withdraw()
+            while announced:
+                zeroconf.unregister_service(announced.pop())
         except Error as error:
-            _log.warning("%s: not withdrawn, the announcement expires by itself: %r", self._interface, error)
+            _log.warning("%s: not withdrawn, the announcement expires by itself: %r", interface.name, error)
         finally:
-            self._zeroconf.close()
+            zeroconf.close()
 
-    def _withdraw(self) -> None:
-        while self._announced:
-            self._zeroconf.unregister_service(self._announced.pop())
+    with _named_errors(interface.name):
+        zeroconf = _open(interface)
+        try:
+            for each in services:
+                zeroconf.register_service(info := _info(thing, each), allow_name_change=True)
+                announced.append(info)
+        except BaseException:
+            withdraw()
+            raise
+    return withdraw
 
-    def _info(self, service: Service) -> ServiceInfo:
-        label = "".join(each if each.isalnum() else "-" for each in self._thing.lower())
-        return ServiceInfo(
-            service.kind,
-            f"{self._thing[: _MOST_LABEL_BYTES - 6]} {service.port}.{service.kind}",
-            service.port,
-            properties={"thing": self._thing},
-            server=f"{label[:_MOST_LABEL_BYTES]}.local.",
-            parsed_addresses=list(service.addresses),
-        )
+
+def _info(thing: str, service: Service) -> ServiceInfo:
+    label = "".join(each if each.isalnum() else "-" for each in thing.lower())
+    return ServiceInfo(
+        service.kind,
+        f"{thing[: _MOST_LABEL_BYTES - 6]} {service.port}.{service.kind}",
+        service.port,
+        properties={"thing": thing},
+        server=f"{label[:_MOST_LABEL_BYTES]}.local.",
+        parsed_addresses=list(service.addresses),
+    )
 
 
 def find(interfaces: Iterable[Interface], seconds: float) -> list[Announced]:
@@ -198,7 +191,8 @@ def _named_errors(interface: str) -> Iterator[None]:
     try:
         yield
     except (Error, OSError) as error:
-        raise MulticastDnsError(interface, repr(error)) from error
+        remedy = "check what else is announced there"
+        raise MulticastDnsError(interface, f"multicast DNS: {error!r}", remedy) from error
 
 
 def _open(interface: Interface) -> Zeroconf:

@@ -89,9 +89,6 @@ class _Draft:
     where: str = ""
     options: dict[str, str] = field(default_factory=dict)
 
-    def is_on(self, name: str) -> bool:
-        return self.options.get(name) == "true"
-
 
 _FLAGS: Final = frozenset({
     "allow_anonymous", "per_listener_settings", "require_certificate", "use_identity_as_username",
@@ -338,7 +335,7 @@ class _ProfileReader:
             options.get("bind_interface"),
             options.get("protocol", "mqtt"),
             options["certfile"] if secure else None,
-            secure and draft.is_on("require_certificate"),
+            secure and options.get("require_certificate") == "true",
             "psk_hint" in options,
             "true" in (options.get("allow_anonymous"), self._global.get("allow_anonymous")),
             draft.where,

@@ -193,7 +193,7 @@ class Home:
 
     def _contract_came(self) -> None:
         forwarder = self.forwarder
-        if forwarder is not None and forwarder.disk_failure is None:
+        if forwarder is not None and forwarder.disk.failure is None:
             self._put(Reload(self._active_contract(forwarder.spool), self.contract))
 
     def contract_at(self, at_s: float) -> Contract | None:
@@ -278,7 +278,7 @@ class Home:
         return Dialled(line, endpoint, link, generation, self._put, share, skips, self.step, note)
 
     def _note_publish(self, topic: str, payload: bytes) -> None:
-        if self.forwarder is not None and self.forwarder.disk_failure is None:
+        if self.forwarder is not None and self.forwarder.disk.failure is None:
             self.published.append((self.engine.now_s, topic, payload))
 
     def _notify(self, notify: Callable[[bool], None]) -> Callable[[bool], None]:

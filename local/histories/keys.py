@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from base64 import encodebytes
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -16,9 +17,9 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final, cast
 
-from edge.provisioning import UnreachableError
+from edge.provisioning import RejectedError, UnreachableError
 from edge.provisioning.command import keep_trying
-from edge.provisioning.exchange import Created, Exchange, Registered, Request
+from edge.provisioning.exchange import Exchange, Keep
 from edge.provisioning.renewal import Renewal
 from eventplane.topics import (
     CLAIM_CLIENT_PREFIX,
@@ -148,14 +149,14 @@ class Keys:
                     if now_s - self._active_s[each] > 2 * ACTIVATES_S
                 ]
 
-    def answer(self, client: str, asking: str, request: Request) -> tuple[str, bytes]:
+    def answer(self, client: str, asking: str, topic: str, payload: bytes) -> tuple[str, bytes]:
         """Return topic and payload of AWS IoT's answer to a request of fleet provisioning."""
-        accepted, rejected = answer_topics(request.topic)
-        if request.topic == CREATE_WITH_KEY_TOPIC:
+        accepted, rejected = answer_topics(topic)
+        if topic == CREATE_WITH_KEY_TOPIC:
             new = self.issue()
             body = {"certificatePem": pem(self.cloud.engine.now_ms), "privateKey": new}
             return accepted, json.dumps({**body, "certificateOwnershipToken": new}).encode()
-        said = json.loads(request.payload)
+        said = json.loads(payload)
         thing, offered = said["parameters"]["SerialNumber"], said["certificateOwnershipToken"]
         event = {
             "parameters": said["parameters"],
@@ -213,14 +214,16 @@ class Conversation:
         self._keys = keys
         self._home = home
 
-    def run(
-        self, exchange: Exchange, on_created: Callable[[Created], None], pair: Path | None = None
-    ) -> None:
+    def run(self, exchange: Exchange, keep: Keep, pair: Path | None = None) -> None:
         client, asking = self._connect_beside(pair)
-        request = exchange.first
-        while not isinstance(step := self._asked(exchange, client, asking, request), Registered):
-            on_created(step)
-            request = step.then
+
+        def ask(_step: str, topic: str, payload: bytes) -> tuple[str, bytes]:
+            self._travel(client)
+            answer = self._keys.answer(client, asking, topic, payload)
+            self._travel(client, is_back=True)
+            return answer
+
+        exchange.run(ask, keep)
 
     def try_pair(self, pair: Path) -> None:
         self._connect(self._home.thing, shown(pair))
@@ -231,12 +234,6 @@ class Conversation:
         except UnreachableError:
             return False
         return True
-
-    def _asked(self, exchange: Exchange, client: str, asking: str, request: Request) -> Created | Registered:
-        self._travel(client)
-        topic, payload = self._keys.answer(client, asking, request)
-        self._travel(client, is_back=True)
-        return cast("Created | Registered", exchange.answer(topic, payload))
 
     def _connect_beside(self, pair: Path | None) -> tuple[str, str]:
         prefix, certificate = (
@@ -295,9 +292,11 @@ class Thief:
     def _ask(self, prefix: str, asking: str) -> None:
         client, exchange = prefix + self._thing, Exchange(TEMPLATE, self._thing, None)
         self._all.cloud.iot.connect(client, asking)
-        created = cast("Created", exchange.answer(*self._all.answer(client, asking, exchange.first)))
-        self.keys.append(str(created.private_key))
-        self._all.answer(client, asking, created.then)
+        with suppress(RejectedError):
+            exchange.run(
+                lambda _, topic, payload: self._all.answer(client, asking, topic, payload),
+                lambda _, key: self.keys.append(str(key)),
+            )
 
 
 def shown(pair: Path) -> str:

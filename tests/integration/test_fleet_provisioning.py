@@ -16,7 +16,7 @@ from botocore.exceptions import ClientError
 
 from edge.provisioning import RejectedError
 from edge.provisioning.conversation import MqttCloud
-from edge.provisioning.exchange import Created, Exchange
+from edge.provisioning.exchange import Exchange
 from edge.provisioning.renewal import Identity, Outcome, Renewal
 from edge.settings import CloudSettings
 from eventplane.fleet import REGISTRY, Device, LifecycleState
@@ -92,9 +92,9 @@ class HomeDevice:
         pair = self.pair if self.pair.exists() else None
         exchange = Exchange(self.fleet.outputs["ProvisioningTemplate"], name, None)
 
-        def keep(made: Created) -> None:
+        def keep(certificate: str, private_key: str | None) -> None:
             if pair is None:
-                self.pair.write_text(f"{made.private_key}\n{made.certificate}")
+                self.pair.write_text(f"{private_key}\n{certificate}")
 
         self._cloud(name).run(exchange, keep, pair)
 

@@ -191,7 +191,7 @@ def test_a_recovery_that_reports_no_losses_is_found_out() -> None:
     def nothing(_self: object, _note: CommitNote) -> tuple[int, list[tuple[int, int]]]:
         return 0, []
 
-    with patch("edge.spool.salvage._Copy._lost", nothing):
+    with patch("edge.spool.salvage.Salvage._lost", nothing):
         findings = damage_at_random(range(examples(200)))
     assert findings.sum("silent") > examples(200) / 20
 

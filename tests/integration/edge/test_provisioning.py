@@ -14,7 +14,7 @@ import pytest
 from contract.loader import load_contract
 from edge.provisioning import NoAnswerError, UnreachableError
 from edge.provisioning.conversation import MqttCloud
-from edge.provisioning.exchange import Created, Exchange
+from edge.provisioning.exchange import Exchange
 from edge.settings import CloudSettings
 from eventplane.envelope import write_event
 from eventplane_client import connect
@@ -160,8 +160,8 @@ def test_a_claim_that_the_broker_does_not_know_is_named(
         replace(line, claim=claim).run(Exchange(TEMPLATE, THING, "csr"), _unexpected)
 
 
-def _unexpected(created: Created) -> None:
-    pytest.fail(f"nothing was created: {created}")
+def _unexpected(certificate: str, _key: str | None) -> None:
+    pytest.fail(f"nothing was created: {certificate}")
 
 
 def test_a_forwarder_waits_for_its_certificate_and_outlives_its_replacement(

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from edge.certificate import CertificateFile
+from edge.certificate import seconds_left
 from edge.check import awaits_provisioning, broker_warnings, expires_soon, file_problems
 from edge.command_line import main
 from edge.provisioning.renewal import Identity
@@ -182,7 +182,7 @@ def test_a_pem_file_is_read_as_openssl_reads_it(cloud: CloudSettings, before: by
     text = cloud.certificate.read_bytes()
     cloud.certificate.write_bytes((before + text + text).replace(b"\n", line_end))
     assert found(cloud) == []
-    assert CertificateFile(cloud.certificate, SYSTEM.now).left_s()
+    assert seconds_left(cloud.certificate, SYSTEM.now())
     assert expires_soon(cloud, NOW) is None
     PinnedCertificate(cloud.certificate).context()
     assert Identity(cloud.certificate).current()
@@ -239,18 +239,16 @@ def test_a_file_that_the_broker_cannot_read_is_named(tmp_path: Path, mode: int, 
     assert is_named_for("nobody")
 
 
-def test_a_certificate_that_is_replaced_is_read_again(cloud: CloudSettings, tmp_path: Path) -> None:
-    it = CertificateFile(cloud.certificate, SYSTEM.now)
-    left_s = it.left_s()
+def test_how_long_a_certificate_is_valid_is_read_from_its_file(cloud: CloudSettings, tmp_path: Path) -> None:
+    left_s = seconds_left(cloud.certificate, SYSTEM.now())
     assert left_s is not None
     assert 59 * 86_400 < left_s <= 60 * 86_400
     cloud.certificate.write_text("half of a certificate")
-    assert it.left_s() is None
-    assert it.left_s() is None
+    assert seconds_left(cloud.certificate, SYSTEM.now()) is None
     Authority(tmp_path / "pki").issue("home-1")
-    assert it.left_s() is not None
+    assert seconds_left(cloud.certificate, SYSTEM.now()) is not None
     cloud.certificate.unlink()
-    assert it.left_s() is None
+    assert seconds_left(cloud.certificate, SYSTEM.now()) is None
 
 
 def awaiting(cloud: CloudSettings) -> CloudSettings:

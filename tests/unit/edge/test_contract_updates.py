@@ -67,7 +67,7 @@ def packed(content: bytes) -> str:
 
 
 def in_force(device: Device, file: Path) -> str:
-    found = active_contract(file, device.spool)
+    found = active_contract(file, device.spool, contract())
     assert isinstance(found, ActiveContract)
     return found.contract.version
 
@@ -147,7 +147,7 @@ def test_one_that_this_program_cannot_read_leaves_it_to_the_file(device: Device,
 
 
 def test_without_either_the_problem_names_the_file(device: Device, tmp_path: Path) -> None:
-    found = active_contract(tmp_path / "nowhere.json", device.spool)
+    found = active_contract(tmp_path / "nowhere.json", device.spool, contract())
     assert isinstance(found, SettingProblem)
     assert "nowhere.json" in str(found)
 
@@ -155,8 +155,6 @@ def test_without_either_the_problem_names_the_file(device: Device, tmp_path: Pat
 def test_a_damaged_spool_gives_no_contract_so_that_the_one_in_force_stays(device: Device, file: Path) -> None:
     device.send_down(update(1, other()))
     device.spool._db.execute("UPDATE device_state SET text = zeroblob(10)")
-    found = active_contract(file, device.spool)
-    assert isinstance(found, SettingProblem)
     assert isinstance(active_contract(file, device.spool, contract()), SettingProblem)
 
 
@@ -177,7 +175,7 @@ def test_a_stored_one_that_takes_the_alarms_of_a_new_image_away_leaves_it_to_the
     device.send_down(update(1, other()))
     new = with_route("rings")
     file.write_bytes(new.canonical)
-    found = active_contract(file, device.spool)
+    found = active_contract(file, device.spool, contract())
     assert isinstance(found, ActiveContract)
     assert (found.contract.version, found.image.version) == (new.version, new.version)
     assert "routes.rings" in str(found.refused)
@@ -212,7 +210,7 @@ def test_a_start_without_a_disk_follows_the_kept_contract_if_it_has_the_alarms_o
     if kept is not None:
         keep_contract(kept, spool_path)
     with Spool(spool_path, SYSTEM, on_disk=False) as spool:
-        assert active_contract(file, spool) == ActiveContract(followed, contract())
+        assert active_contract(file, spool, contract()) == ActiveContract(followed, contract())
         file.write_bytes(b"{")
         found = active_contract(file, spool, contract())
     if followed == kept:

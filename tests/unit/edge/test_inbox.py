@@ -11,6 +11,7 @@ import pytest
 from edge.counts import Counts
 from edge.delivery_queues import UNSTORED_RANK, DeliveryQueues, VolatileEvent
 from edge.inbox import InboxPump
+from edge.settings import LocalSettings
 from edge.spool import Spool
 from edge.system import SYSTEM
 from eventplane.contract import Priority
@@ -37,7 +38,8 @@ class Pump:
         self.spool = Spool(path, SYSTEM)
         self.counts = Counts()
         self.queues = DeliveryQueues(self.spool, self.counts)
-        self.inbox = InboxPump(self.queues, INBOX, link, window, TIMEOUT_S)
+        settings = LocalSettings(inbox_window=window, receipt_timeout_s=TIMEOUT_S)
+        self.inbox = InboxPump(self.queues, INBOX, link, settings)
 
     def store(self, *texts: str, rank: int = Priority.URGENT.rank) -> None:
         first = self.spool.next_sequence

@@ -20,7 +20,7 @@ from eventplane.interest.uplink import uplink_filters, uplink_interest_event
 from eventplane.names import SEQUENCE
 from eventplane.reasons import Reason
 from eventplane.topics import handlers_answer_topic, handlers_topic
-from eventplane_mqtt.mailbox import LinkName
+from eventplane_mqtt.mailbox import LinkName, Received
 from tests.plane import shipped_contract
 from tests.unit.edge.downlinks import command, state
 from tests.unit.edge.fakes import ALARM, DEAD_LETTER, READING, Device, MakeDevice, contract, event
@@ -251,9 +251,10 @@ def test_unwanted_events_are_reported_with_the_next_manifest_and_no_earlier(
 def test_a_participant_that_withdrew_is_not_awaited_and_gets_everything() -> None:
     interest, shown = Interest(urandom), event("1", subject="show")
     announced = write_announcement(new_announcement("display", [SHOWN]))
+    display = contract().channel("display.inbox")
 
     def take(payload: bytes) -> tuple[bool, bool]:
-        interest.take("display", "display.inbox", payload, 1)
+        interest.take(Received(LinkName.LOCAL, 1, 1, "announcements", payload), display)
         asked = "display.inbox", shown, Priority.NORMAL
         return interest.wants(*asked), interest.answers(*asked)
 

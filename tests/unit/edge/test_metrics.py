@@ -202,7 +202,7 @@ def test_the_heartbeat_is_flat_and_small(reader: StatusReader, device: Device) -
         "published_bytes": beat["published_bytes"],
         "on_disk": 1,
         "disk_free_bytes": beat["disk_free_bytes"],
-        "spool_pressure": round(device.spool.pressure, 3),
+        "spool_pressure": round(device.spool.space.pressure, 3),
         "written_bytes": 4_711,
         "uptime_s": round(status.uptime_s),
         "rss_bytes": beat["rss_bytes"],

@@ -79,7 +79,7 @@ def test_each_priority_has_its_own_limit_in_deliveries_too(
     make: MakeDevice, waiting: int, expected: list[str | None]
 ) -> None:
     device = counted_device(make, waiting)
-    assert device.spool.pressure == waiting / 100
+    assert device.spool.space.pressure == waiting / 100
     found = [answers(device, kind)[0] for kind in (CHORE, READING, ALARM)]
     assert found[::-1] == expected
 
@@ -358,7 +358,7 @@ def test_the_emergency_path_waits_for_nothing(make: MakeDevice) -> None:
     device = make(capacity_bytes=4 * CAPACITY)
     for batch in range(20):
         device.send(*(event(f"e{batch}-{n}", pad="x" * 1000) for n in range(200)))
-    assert device.spool.pressure >= 0.85
+    assert device.spool.space.pressure >= 0.85
     assert device.spool.pending("device.outbox", 1) > 2000
     device.send(*(event(f"late{n}") for n in range(10)), event("fire", ALARM))
     assert device.ids_at("call") == ["fire"]

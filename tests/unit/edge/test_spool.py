@@ -178,7 +178,7 @@ def test_a_very_long_list_of_discards_comes_in_parts(path: Path) -> None:
 
 
 def test_the_keys_of_the_last_events_outlive_them(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tables, "KEPT_KEYS", KEPT_KEYS)
+    monkeypatch.setattr(tables, "RECENT_EVENTS", KEPT_KEYS)
     monkeypatch.setattr(tables, "_SLOTS", KEPT_KEYS // tables._BLOCK_KEYS + 1)
     with Spool(path, SYSTEM) as spool:
         for first in range(1, KEPT_KEYS + 200, 100):
@@ -287,7 +287,7 @@ class TestWithoutDisk:
     def test_it_refuses_events_and_states_and_nothing_else(self, path: Path) -> None:
         with Spool(path, SYSTEM, on_disk=False) as spool:
             assert not path.parent.exists()
-            assert (spool.is_on_disk, spool.origin.kind, spool.pressure) == (False, "without_disk", 1.0)
+            assert (spool.is_on_disk, spool.origin.kind, spool.space.pressure) == (False, "without_disk", 1.0)
             with pytest.raises(SpoolFullError):
                 spool.commit([arrival(1)], uptime_ms=0)
             with pytest.raises(SpoolFullError):
@@ -298,7 +298,7 @@ class TestWithoutDisk:
             assert (spool.manifests(), spool.loss_reports(), spool.recent_keys(10)) == ([], [], [])
             assert (spool.device_state("state", "a/b/c"), spool.next_sequence) == (None, 1)
             assert not spool.tidy()
-            assert spool.pressure == 1.0
+            assert spool.space.pressure == 1.0
 
     def test_the_one_on_the_disk_goes_on_where_it_was(self, path: Path) -> None:
         with Spool(path, SYSTEM) as spool:

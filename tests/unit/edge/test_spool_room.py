@@ -46,14 +46,14 @@ def check_it_survives(path: Path, make_room: Callable[[], None]) -> None:
     with Spool(path, SYSTEM) as spool:
         last = fill_up(spool)
         assert last > 10
-        assert spool.pressure >= 1.0
+        assert spool.space.pressure >= 1.0
         assert waiting(spool) == [LARGE] * last
         drain(spool, last - 1)  # ending deliveries works, all of them, one by one
         assert spool.pending(CLOUD, 1) == 1
         make_room()
         while spool.tidy():
             pass
-        assert spool.pressure < 1.0
+        assert spool.space.pressure < 1.0
         spool.commit([arrival(last + 1, json="new")], uptime_ms=0)
         assert waiting(spool) == [LARGE, "new"]
         assert beside(path, ".reserve") == [path.with_name(path.name + ".reserve")]
@@ -97,7 +97,7 @@ def test_a_disk_that_others_have_filled(small_disk: SmallDisk) -> None:
         small_disk.enlarge()
         while spool.tidy():
             pass
-        assert spool.pressure < 1.0
+        assert spool.space.pressure < 1.0
         fill(spool, 100)
     fill_the_rest(other)
     with Spool(path, SYSTEM) as spool:  # also a start on a full disk
@@ -210,7 +210,7 @@ def test_the_capacity_limits_new_events_only(tmp_path: Path) -> None:
         assert path.stat().st_size <= 1024 * KIB
         drain(spool, last)
         spool.tidy()
-        assert spool.pressure < 0.1
+        assert spool.space.pressure < 0.1
         fill(spool, 100)
 
 
@@ -219,7 +219,7 @@ def test_a_smaller_capacity_deletes_nothing(tmp_path: Path) -> None:
     with Spool(path, SYSTEM) as spool:
         fill(spool, 100)
     with Spool(path, SYSTEM, capacity_bytes=10 * KIB) as spool:
-        assert spool.pressure > 5
+        assert spool.space.pressure > 5
         assert len(waiting(spool)) == 100
         drain(spool, 100)
         assert waiting(spool) == []

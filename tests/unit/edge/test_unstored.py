@@ -278,7 +278,7 @@ def test_the_disk_is_tried_again_with_growing_intervals_and_the_forwarder_goes_b
     disk.mended = True
     device.turn(after=MOST_RETRY_S + takes_s)
     assert (device.spool.is_on_disk, device.spool.epoch) == (True, epoch)
-    assert device.forwarder.disk_failure is None
+    assert device.forwarder.disk.failure is None
     assert device.contracts_came == 1  # one that came down is in the spool
     assert device.offer(FIRE) == [None]
     assert "on its disk again" in caplog.text
@@ -405,7 +405,7 @@ def test_a_spool_that_stays_damaged_is_done_without(device: Device, monkeypatch:
 def test_another_process_that_has_the_spool_still_ends_it(make: MakeDevice) -> None:
     device = make(connected=False)
     with pytest.raises(SpoolError, match="another forwarder"):
-        device.forwarder._disk.open(0.0)
+        device.forwarder.disk.open(0.0)
 
 
 LATE = (

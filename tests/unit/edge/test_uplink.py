@@ -166,7 +166,7 @@ class TestRefusal:
         assert not device.cloud.last.abandoned
         device.turn(device.puback(2))
         assert device.spool.backlog() == {"device.outbox": 0}
-        assert device.forwarder.uplink.slowed == 1
+        assert device.forwarder.uplink.publisher.pace.slowed == 1
 
     def test_a_batch_is_split_until_the_one_that_is_refused_is_found(self, device: Device) -> None:
         device.send(*(event(f"e{n}") for n in range(5)))
@@ -367,7 +367,7 @@ class TestPace:
         device.turn(device.puback(2), after=1.0)
         device.turn(after=29.0)
         assert device.cloud.last.abandoned
-        assert device.forwarder.uplink.slowed == 1
+        assert device.forwarder.uplink.publisher.pace.slowed == 1
 
 
 def test_a_budget_of_bytes_a_day_holds_back_bulk_and_is_given_back_by_uptime_only(make: MakeDevice) -> None:
@@ -470,10 +470,10 @@ class TestSingle:
 def test_it_counts(device: Device) -> None:
     device.send(*(event(f"e{n}") for n in range(10)))
     uplink, sent = device.forwarder.uplink, device.forwarder.counts
-    assert (sent.published, sent.published_events, uplink.unacknowledged) == (2, 10, 2)
+    assert (sent.published, sent.published_events, len(uplink.publisher)) == (2, 10, 2)
     assert sent.published_bytes == sum(len(payload) for _, _, payload in device.cloud.last.published)
     device.turn(device.puback(1, failure="payload format invalid"), device.puback(2))
-    assert (uplink.unacknowledged, device.cloud_link.connects) == (2, 1)
+    assert (len(uplink.publisher), device.cloud_link.connects) == (2, 1)
 
 
 def test_the_time_to_an_acknowledgement_is_summed(device: Device) -> None:

@@ -151,7 +151,7 @@ def test_a_closed_link_stays_closed(link: Link, wires: Wires, up: bool) -> None:
 
 def test_publishing_while_down_is_an_error(link: Link) -> None:
     with pytest.raises(RuntimeError, match="down"):
-        link.publish("topic", b"")
+        link.connection.publish("topic", b"")
 
 
 @pytest.mark.source("C10")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from edge.decision import RECENT_EVENTS
+from edge.spool import RECENT_EVENTS
 from eventplane_client.mqtt import MAX_MESSAGE_BYTES
 from eventplane_mqtt.discovery.profile import limit_warnings
 from eventplane_mqtt.endpoint import MAX_PACKET_BYTES

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 from cryptography import x509
@@ -13,17 +15,22 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edge.provisioning import AnswerError, KeyMakingError, ProvisioningError, RejectedError, WrongThingError
-from edge.provisioning.exchange import Created, Exchange, Registered
+from edge.provisioning import (
+    AnswerError,
+    KeyMakingError,
+    ProvisioningError,
+    RejectedError,
+    WrongThingError,
+    conversation,
+)
+from edge.provisioning.exchange import Exchange
 from edge.provisioning.renewal import make_signing_request
+from edge.settings import CloudSettings
+from eventplane_mqtt import TlsFiles
 
 CREATE = "$aws/certificates/create/json"
 FROM_REQUEST = "$aws/certificates/create-from-csr/json"
 REGISTER = "$aws/provisioning-templates/fleet/provision/json"
-
-
-def exchange(signing_request: str | None = "csr") -> Exchange:
-    return Exchange("fleet", "home-1", signing_request)
 
 
 def said(**body: Any) -> bytes:
@@ -31,6 +38,19 @@ def said(**body: Any) -> bytes:
 
 
 CREATED = said(certificateId="1", certificatePem="cert", certificateOwnershipToken="token", privateKey="key")
+REGISTERED = said(thingName="home-1")
+
+
+def run(*answers: bytes, refused: str = "", signing_request: str | None = "csr") -> list[Any]:
+    """What a device asks for and keeps, given these answers; that to the step `refused` is a refusal."""
+    told, left = [], list(answers)
+
+    def ask(step: str, topic: str, payload: bytes) -> tuple[str, bytes]:
+        told.append((step, topic, json.loads(payload)))
+        return f"{topic}/{'rejected' if step == refused else 'accepted'}", left.pop(0)
+
+    Exchange("fleet", "home-1", signing_request).run(ask, lambda *kept: told.append(kept))
+    return told
 
 
 @pytest.mark.parametrize(
@@ -38,59 +58,49 @@ CREATED = said(certificateId="1", certificatePem="cert", certificateOwnershipTok
     [("csr", FROM_REQUEST, {"certificateSigningRequest": "csr"}, None), (None, CREATE, {}, "key")],
     ids=["a certificate for its own key", "a key as well"],
 )
-def test_it_asks_for_what_it_lacks_and_listens_for_the_answers(
+def test_it_asks_for_what_it_lacks_keeps_it_and_registers(
     signing_request: str | None, topic: str, asked: dict[str, str], private_key: str | None
 ) -> None:
-    it = exchange(signing_request)
-    assert (it.first.step, it.first.topic, json.loads(it.first.payload)) == ("create", topic, asked)
-    assert set(it.topics) == {
+    register = {"certificateOwnershipToken": "token", "parameters": {"SerialNumber": "home-1"}}
+    assert run(CREATED, REGISTERED, signing_request=signing_request) == [
+        ("create", topic, asked),
+        ("cert", private_key),
+        ("register", REGISTER, register),
+    ]
+    assert set(Exchange("fleet", "home-1", signing_request).topics) == {
         f"{each}/{word}" for each in (topic, REGISTER) for word in ("accepted", "rejected")
     }
-    created = it.answer(f"{topic}/accepted", CREATED)
-    assert isinstance(created, Created)
-    assert (created.certificate, created.private_key) == ("cert", private_key)
 
 
-def test_it_registers_with_the_token_and_its_name_and_is_done() -> None:
-    it = exchange()
-    created = it.answer(f"{FROM_REQUEST}/accepted", CREATED)
-    assert isinstance(created, Created)
-    assert (created.then.step, created.then.topic) == ("register", REGISTER)
-    assert json.loads(created.then.payload) == {
-        "certificateOwnershipToken": "token",
-        "parameters": {"SerialNumber": "home-1"},
-    }
-    assert isinstance(it.answer(f"{REGISTER}/accepted", said(thingName="home-1")), Registered)
-
-
-def test_an_answer_that_comes_twice_or_late_or_from_elsewhere_changes_nothing() -> None:
-    it = exchange()
-    assert it.answer(f"{REGISTER}/accepted", said(thingName="home-1")) is None
-    assert it.answer(f"{CREATE}/accepted", CREATED) is None
-    assert it.answer("something/else", b"") is None
-    it.answer(f"{FROM_REQUEST}/accepted", CREATED)
-    assert it.answer(f"{FROM_REQUEST}/accepted", CREATED) is None
-    assert it.answer(f"{FROM_REQUEST}/rejected", b"{}") is None
+def test_an_answer_that_comes_twice_or_late_or_from_elsewhere_changes_nothing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    created, registered = (f"{FROM_REQUEST}/accepted", CREATED), (f"{REGISTER}/accepted", REGISTERED)
+    elsewhere = (f"{CREATE}/accepted", b""), ("something/else", b"")
+    again = created, (f"{FROM_REQUEST}/rejected", b"{}")
+    messages = [registered, *elsewhere, created, *again, registered]
+    line = MagicMock()
+    line.receive.side_effect = [SimpleNamespace(topic=topic, payload=payload) for topic, payload in messages]
+    monkeypatch.setattr(conversation, "BlockingConnection", lambda _: line)
+    files, kept = TlsFiles(tmp_path, tmp_path, tmp_path), MagicMock()
+    cloud = conversation.MqttCloud(CloudSettings(host="cloud"), "home-1", files, 5.0)
+    cloud.run(Exchange("fleet", "home-1", "csr"), kept)
+    kept.assert_called_once_with("cert", None)
+    assert [each.args[0] for each in line.send.call_args_list] == [FROM_REQUEST, REGISTER]
 
 
 @pytest.mark.parametrize("step", ["create", "register"])
 def test_a_refusal_says_which_step_and_why(step: str) -> None:
-    it = exchange()
-    topic = FROM_REQUEST
-    if step == "register":
-        it.answer(f"{FROM_REQUEST}/accepted", CREATED)
-        topic = REGISTER
     answer = said(statusCode=403, errorCode="AccessDenied", errorMessage="hook said no")
+    answers = [answer] if step == "create" else [CREATED, answer]
     with pytest.raises(RejectedError, match="403 AccessDenied: hook said no") as caught:
-        it.answer(f"{topic}/rejected", answer)
+        run(*answers, refused=step)
     assert (caught.value.step, caught.value.status, caught.value.code) == (step, 403, "AccessDenied")
 
 
 def test_another_things_name_is_refused() -> None:
-    it = exchange()
-    it.answer(f"{FROM_REQUEST}/accepted", CREATED)
     with pytest.raises(WrongThingError) as caught:
-        it.answer(f"{REGISTER}/accepted", said(thingName="home-2"))
+        run(CREATED, said(thingName="home-2"))
     assert (caught.value.thing, caught.value.registered) == ("home-1", "home-2")
 
 
@@ -106,14 +116,14 @@ def test_another_things_name_is_refused() -> None:
 )
 def test_an_answer_that_breaks_the_promise_is_named(payload: bytes, problem: str) -> None:
     with pytest.raises(AnswerError, match=problem) as caught:
-        exchange().answer(f"{FROM_REQUEST}/accepted", payload)
+        run(payload)
     assert caught.value.step == "create"
 
 
-@given(st.binary(), st.sampled_from(["accepted", "rejected"]))
-def test_whatever_is_answered_nothing_but_our_errors_comes_out(payload: bytes, word: str) -> None:
+@given(st.binary(), st.sampled_from(["create", ""]))
+def test_whatever_is_answered_nothing_but_our_errors_comes_out(payload: bytes, refused: str) -> None:
     with pytest.raises(ProvisioningError):
-        exchange().answer(f"{FROM_REQUEST}/{word}", payload)
+        run(payload, refused=refused)
 
 
 @pytest.mark.parametrize(
@@ -122,9 +132,9 @@ def test_whatever_is_answered_nothing_but_our_errors_comes_out(payload: bytes, w
     ids=["a short name", "a longer name than a certificate may have"],
 )
 def test_the_request_is_for_the_key_and_in_the_things_name(thing: str, common_name: str) -> None:
-    made = make_signing_request(thing)
-    key = load_pem_private_key(made.private_key.encode(), None)
-    request = x509.load_pem_x509_csr(made.request.encode())
+    private_key, signing_request = make_signing_request(thing)
+    key = load_pem_private_key(private_key.encode(), None)
+    request = x509.load_pem_x509_csr(signing_request.encode())
     assert isinstance(key, ec.EllipticCurvePrivateKey)
     assert key.curve.name == "secp256r1"
     assert request.public_key() == key.public_key()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import stat
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -27,8 +26,8 @@ from edge.provisioning import (
     UnreachableError,
     WrongThingError,
 )
-from edge.provisioning.exchange import Created, Exchange, Request
-from edge.provisioning.renewal import MOST_TRIES, Identity, Outcome, Renewal, SigningRequest, is_due
+from edge.provisioning.exchange import Exchange, Keep
+from edge.provisioning.renewal import MOST_TRIES, Identity, Outcome, Renewal, is_due
 
 KEY = ec.generate_private_key(ec.SECP256R1())
 
@@ -61,19 +60,16 @@ class FakeCloud:
         self.refuses_own = False
         self.asked_with: list[str] = []
 
-    def run(
-        self, exchange: Exchange, on_created: Callable[[Created], None], pair: Path | None = None
-    ) -> None:
+    def run(self, exchange: Exchange, keep: Keep, pair: Path | None = None) -> None:
         self._reach()
         self.asked_with.append(pair.read_text() if pair else CLAIM)
         if pair and not accepts(self, pair):
             raise UnreachableError("renewal-home-1", "bad certificate")
         if pair and self.refuses_own:
             raise RejectedError("register", 403, "AccessDenied", "not its certificate")
-        self.requests.append(exchange.first.topic)
+        self.requests.append(exchange.signing_request)
         fresh = certificate(NOW, NOW + timedelta(days=360))
-        key = None if "csr" in exchange.first.topic else "cloud's key"
-        on_created(Created(fresh, key, Request("register", "t", b"")))
+        keep(fresh, None if exchange.signing_request else "cloud's key")
         if self.refusal:
             raise self.refusal
         self.registered.add(fresh)
@@ -109,7 +105,7 @@ def identity(tmp_path: Path) -> Identity:
 
 
 def renewal(identity: Identity, cloud: FakeCloud, *, own_key: bool = True) -> Renewal:
-    make = (lambda thing: SigningRequest("own key", f"request of {thing}")) if own_key else None
+    make = (lambda thing: ("own key", f"request of {thing}")) if own_key else None
     return Renewal(identity, cloud, "fleet", "home-1", 365 * 86_400, make)
 
 
@@ -217,7 +213,7 @@ def test_a_pair_that_does_not_connect_is_tried_a_few_times_and_costs_one_certifi
 def test_a_device_that_cannot_make_a_key_does_not_ask_the_cloud_for_one(
     identity: Identity, cloud: FakeCloud
 ) -> None:
-    def fail(thing: str) -> SigningRequest:
+    def fail(thing: str) -> tuple[str, str]:
         raise KeyMakingError("there is no openssl program")
 
     with pytest.raises(KeyMakingError):

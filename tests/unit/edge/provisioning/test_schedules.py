@@ -15,7 +15,7 @@ import pytest
 
 from benchmarks.power.cuts import in_memory
 from edge.provisioning import ProvisioningError, RejectedError, UnreachableError
-from edge.provisioning.exchange import Created, Exchange
+from edge.provisioning.exchange import Exchange, Keep
 from edge.provisioning.renewal import MOST_TRIES, Identity, Outcome, Renewal
 from eventplane.fleet import (
     Device,
@@ -113,13 +113,11 @@ class Cloud:
             if self.possible == self._cut:
                 raise each(THING, "a cut")
 
-    def run(
-        self, exchange: Exchange, on_created: Callable[[Created], None], pair: Path | None = None
-    ) -> None:
+    def run(self, _exchange: Exchange, keep: Keep, pair: Path | None = None) -> None:
         asking = self._connect(pair) if pair else "claim"
         offered, issued = f"c{self.state.issued}", self.state.issued + 1
         self.state = replace(self.state, issued=issued)
-        on_created(Created(text(issued - 1), "key", exchange.first))
+        keep(text(issued - 1), "key")
         self.can_be_cut(UnreachableError)
         client = (RENEWAL_CLIENT_PREFIX if pair else CLAIM_CLIENT_PREFIX) + THING
         # A device asks after some attempts only: meanwhile the registry has heard of its connections.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -33,6 +33,7 @@ MULTICAST, POINT_TO_POINT = 0x1000, 0x10
         ("listener 1884 0.0.0.0\n", [Service(PLAIN, 1884, ("192.0.2.7",))]),
         ("listener 1884 ::\n", [Service(PLAIN, 1884, ("2001:db8::7",))]),
         ("listener 1884 192.0.2.7\n", [Service(PLAIN, 1884, ("192.0.2.7",))]),
+        ("listener 1884 2001:DB8:0::7\n", [Service(PLAIN, 1884, ("2001:db8::7",))]),
         ("listener 1884\nbind_interface home0\n", [Service(PLAIN, 1884, HOME.addresses)]),
         (f"listener 8883\n{TLS}", [Service(SECURE, 8883, HOME.addresses)]),
         (f"listener 1883 ::1\nlistener 8883 192.0.2.7\n{TLS}", [Service(SECURE, 8883, ("192.0.2.7",))]),
@@ -80,15 +81,9 @@ class Announcers:
     def __init__(self) -> None:
         self.said: list[object] = []
 
-    def open(self, interface: Interface) -> Announcers:
-        self.said.append(interface.name)
-        return self
-
-    def announce(self, services: Sequence[Service]) -> None:
-        self.said.append([each.port for each in services])
-
-    def close(self) -> None:
-        self.said.append("goodbye")
+    def announce(self, interface: Interface, services: Sequence[Service]) -> Callable[[], None]:
+        self.said += [interface.name, [each.port for each in services]]
+        return lambda: self.said.append("goodbye")
 
 
 def test_what_is_announced_follows_profile_and_interface(
@@ -101,7 +96,7 @@ def test_what_is_announced_follows_profile_and_interface(
             raise InterfaceError(name, "it has no IPv4 address yet", "wait")
         return now[0]
 
-    updater = AnnouncementUpdater(profile, ["home0"], read, announcers.open)
+    updater = AnnouncementUpdater(profile, ["home0"], read, announcers.announce)
 
     def update() -> list[object]:
         announcers.said.clear()

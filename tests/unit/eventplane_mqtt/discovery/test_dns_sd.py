@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 import threading
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,7 +22,6 @@ from eventplane_mqtt.discovery.dns_sd import (
     AnnouncedBroker,
     AnnouncedLink,
     BrokerBrowser,
-    DnsSdAnnouncer,
 )
 from eventplane_mqtt.endpoint import BrokerAddress, PinnedCertificate
 from eventplane_mqtt.link import Backoff
@@ -275,12 +275,11 @@ def test_a_name_that_is_taken_is_an_error_and_announcing_goes_on(
 ) -> None:
     network.is_taken = True
     with pytest.raises(MulticastDnsError, match="home0: multicast DNS: NonUniqueName"):
-        DnsSdAnnouncer(HOME, "home-1").announce([Service(PLAIN, 1884, HOME.addresses)])
+        dns_sd.announce("home-1", HOME, [Service(PLAIN, 1884, HOME.addresses)])
+    assert network.is_closed
     profile = tmp_path / "mosquitto.conf"
     profile.write_text("listener 1884\n")
-    updater = AnnouncementUpdater(
-        profile, ["home0"], lambda _: HOME, lambda each: DnsSdAnnouncer(each, "home-1")
-    )
+    updater = AnnouncementUpdater(profile, ["home0"], lambda _: HOME, partial(dns_sd.announce, "home-1"))
     updater.update()
     assert "nothing is announced on home0" in caplog.text
     assert network.is_closed

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from eventplane_mqtt.discovery import DiscoveryError, NoListenerError, ProfileError
-from eventplane_mqtt.discovery.broker import Candidate, Rejected, choose, evaluate
+from eventplane_mqtt.discovery.broker import choose, evaluate
 from eventplane_mqtt.discovery.profile import load_profile, read_profile
 from tests.odd_profiles import ODD_PROFILES, Odd
 from tools.device_image import PACKAGING
@@ -44,13 +44,12 @@ def test_our_own_profile_leads_to_the_settings_defaults() -> None:
 
 def test_each_listener_is_accepted_or_rejected_with_a_reason() -> None:
     listeners = read_profile("listener 1884\nlistener 9001\nprotocol websockets\n")
-    here, web = evaluate(listeners, has_login=False)
-    assert isinstance(here, Candidate)
-    assert str(here.listener) == "listener 1884 on every address"
-    assert isinstance(web, Rejected)
+    (here, address), (web, reason) = evaluate(listeners, has_login=False)
+    assert [str(here), str(address)] == ["listener 1884 on every address", "127.0.0.1:1884"]
+    assert reason == "uses websockets, not plain MQTT"
     with pytest.raises(NoListenerError) as caught:
-        choose([web.listener, *read_profile("listener 2\npsk_hint a\n")], has_login=False)
-    assert len(caught.value.reasons) == 2
+        choose([web, *read_profile("listener 2\npsk_hint a\n")], has_login=False)
+    assert len(caught.value.problem.split("; ")) == 2
 
 
 @pytest.mark.parametrize("file", ["absent", "."])
