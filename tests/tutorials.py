@@ -147,15 +147,15 @@ class Shell:
         """What the newest command has printed so far."""
         return self._file.read_text() if self._file.exists() else ""
 
-    def close(self) -> None:
-        """Press Ctrl-C, and end what does not end by that."""
+    def close(self, seconds: float) -> None:
+        """Press Ctrl-C, and end what has not ended by that in so many `seconds`."""
         with suppress(ProcessLookupError):
             os.killpg(self._bash.pid, signal.SIGINT)
         assert self._bash.stdin
         with suppress(BrokenPipeError):
             self._bash.stdin.close()
         try:
-            self._bash.wait(_END_S)
+            self._bash.wait(seconds)
         except subprocess.TimeoutExpired:
             os.killpg(self._bash.pid, signal.SIGKILL)
             self._bash.wait()
@@ -210,7 +210,7 @@ class Reader:
     def close(self) -> None:
         """Close the terminals, the newest first: what the others need was started before them."""
         while self._shells:
-            self._shells.popitem()[1].close()
+            self._shells.popitem()[1].close(min(_END_S, self._seconds))
 
     def follow(self, page: Path) -> None:
         """Do all that `page` says, in terminals of its own.
