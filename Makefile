@@ -74,7 +74,7 @@ FAST_TESTS = $(UNIT_TESTS) $(if $(AREA),$(PROPERTY_TESTS),-m "not long")
 # The tests of the whole system wait as much as they compute, so four parts run side by side, the longest first. A room is
 # one process: one cloud, one deployed plane, one Spark session serve all of its tests.
 LONG_ROOMS := device spark-audit integration spark e2e cloud-faults
-SHORT_ROOMS := edge adversary infrastructure nats site $(if $(filter 0,$(shell id -u)),next-mosquitto)
+SHORT_ROOMS := edge adversary infrastructure nats site python-3.13 $(if $(filter 0,$(shell id -u)),next-mosquitto)
 ROOMS := $(LONG_ROOMS) $(SHORT_ROOMS)
 room_integration := tests/integration --ignore=tests/integration/edge --ignore=tests/integration/test_site.py
 room_e2e := tests/e2e --ignore=tests/e2e/test_cloud_faults.py
@@ -94,7 +94,7 @@ test: setup ## Run every check and test
 system-tests: setup ## Run the tests of several parts together, without the unit tests
 	@$(MAKE) $(PARTS) $(addprefix room-,$(ROOMS))
 
-$(addprefix room-,$(filter-out next-mosquitto,$(ROOMS))): room-%: setup
+$(addprefix room-,$(filter-out next-mosquitto python-3.13,$(ROOMS))): room-%: setup
 	pytest $(or $(room_$*),tests/$*)
 room-site: docs
 # What speaks to a broker, once more with the next Mosquitto, from a root that only root can make. It is of a Debian that is
@@ -103,6 +103,11 @@ room-next-mosquitto: setup
 	@tools/device-userland.sh forky || { echo "the next Debian cannot be installed today: its Mosquitto is not tested" >&2; exit 0; }; \
 	  set -x; EVENTPLANE_MOSQUITTO=$(CURDIR)/build/device/forky/mosquitto pytest tests/integration/edge \
 	  tests/integration/client/test_mqtt_suite.py tests/integration/client/test_on_a_device.py
+# What runs on AWS Lambda's Python 3.13, or on a Debian 13 (docs/reference/runtimes.md), once more on that Python.
+room-python-3.13: setup
+	@tools/setup.sh python-3.13
+	build/python-3.13/bin/pytest -p no:cacheprovider -p no:schemathesis --hypothesis-profile=fast -m "not long" tests/property \
+	  $(addprefix tests/unit/,client edge eventplane eventplane_mqtt lambdas)
 
 check: setup ## Run the fast part side by side: lint, types, unit tests but the long ones; with AREA=edge all of its tests
 	@$(MAKE) --no-print-directory --jobs --output-sync=target --keep-going FAST=1 lint types fast-tests
