@@ -74,7 +74,7 @@ sync_venv() { # directory, lock file
 
 install_venv() {
   "$PYTHON" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' || {
-    say "Python 3.11 is needed (as on Debian 12, AWS Lambda and Glue 5.1); name it with PYTHON=/path/to/python3.11"
+    say "Python 3.11 is needed (as on Debian 12 and Glue 5.1); name it with PYTHON=/path/to/python3.11"
     exit 1
   }
   "$PYTHON" -m venv .venv
