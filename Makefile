@@ -74,7 +74,7 @@ FAST_TESTS = $(UNIT_TESTS) $(if $(AREA),$(PROPERTY_TESTS),-m "not long")
 # The tests of the whole system wait as much as they compute, so four parts run side by side, the longest first. A room is
 # one process: one cloud, one deployed plane, one Spark session serve all of its tests.
 LONG_ROOMS := device spark-audit integration spark e2e cloud-faults
-SHORT_ROOMS := edge adversary infrastructure nats site $(if $(filter 0,$(shell id -u)),next-mosquitto)
+SHORT_ROOMS := edge adversary infrastructure nats site python-3.13 $(if $(filter 0,$(shell id -u)),next-mosquitto)
 ROOMS := $(LONG_ROOMS) $(SHORT_ROOMS)
 room_integration := tests/integration --ignore=tests/integration/edge --ignore=tests/integration/test_site.py
 room_e2e := tests/e2e --ignore=tests/e2e/test_cloud_faults.py
@@ -94,7 +94,7 @@ test: setup ## Run every check and test
 system-tests: setup ## Run the tests of several parts together, without the unit tests
 	@$(MAKE) $(PARTS) $(addprefix room-,$(ROOMS))
 
-$(addprefix room-,$(filter-out next-mosquitto,$(ROOMS))): room-%: setup
+$(addprefix room-,$(filter-out next-mosquitto python-3.13,$(ROOMS))): room-%: setup
 	pytest $(or $(room_$*),tests/$*)
 room-site: docs
 # What speaks to a broker, once more with the next Mosquitto, from a root that only root can make. It is of a Debian that is
@@ -103,6 +103,16 @@ room-next-mosquitto: setup
 	@tools/device-userland.sh forky || { echo "the next Debian cannot be installed today: its Mosquitto is not tested" >&2; exit 0; }; \
 	  set -x; EVENTPLANE_MOSQUITTO=$(CURDIR)/build/device/forky/mosquitto pytest tests/integration/edge \
 	  tests/integration/client/test_mqtt_suite.py tests/integration/client/test_on_a_device.py
+# What runs on AWS Lambda's Python 3.13, or on a Debian 13 (docs/reference/runtimes.md), once more on that Python.
+room-python-3.13: python-3.13
+	build/python-3.13/bin/pytest -p no:cacheprovider -p no:schemathesis --hypothesis-profile=fast -m "not long" tests/property \
+	  $(addprefix tests/unit/,client edge eventplane eventplane_mqtt lambdas)
+
+# The Python of functions on AWS, which compiles their code.
+.PHONY: python-3.13
+python-3.13: setup
+	@tools/setup.sh python-3.13
+room-infrastructure: python-3.13
 
 check: setup ## Run the fast part side by side: lint, types, unit tests but the long ones; with AREA=edge all of its tests
 	@$(MAKE) --no-print-directory --jobs --output-sync=target --keep-going FAST=1 lint types fast-tests
@@ -139,15 +149,15 @@ types: setup build/mypy.toml ## Check types: AREA=edge
 unit: setup ## Run unit and property tests, with all their examples: AREA=edge
 	pytest $(WORKERS) $(UNIT_TESTS) $(PROPERTY_TESTS)
 
-synth: setup ## Write the templates of ENV (dev) to cdk.out
+synth: python-3.13 ## Write the templates of ENV (dev) to cdk.out
 	cdk synth --quiet --context env=$(ENV)
 
-diff: setup ## Compare ENV with what is deployed; tells what a deployment would be refused for
+diff: python-3.13 ## Compare ENV with what is deployed; tells what a deployment would be refused for
 	cdk synth --quiet --context env=$(ENV)
 	cdk diff --app cdk.out
 	@$(PREFLIGHT)
 
-deploy: setup ## Deploy ENV after a preflight of queues, quotas and drift, and one question: YES=dev AT_ONCE=1 ACCEPT_DRIFT=1 (docs/how-to/operations.md)
+deploy: python-3.13 ## Deploy ENV after a preflight of queues, quotas and drift, and one question: YES=dev AT_ONCE=1 ACCEPT_DRIFT=1 (docs/how-to/operations.md)
 	cdk synth --quiet --context env=$(ENV) $(if $(AT_ONCE),--context rollout=at-once)
 	@$(PREFLIGHT) --ask $(if $(YES),--yes "$(YES)")
 	cdk deploy --all --app cdk.out --require-approval never --concurrency 4

@@ -144,8 +144,9 @@ def deployed(folder: Path, answer_s: float = 0.0) -> Iterator[dict[str, str]]:
 
     copy_packages(folder, "eventplane", "lambdas/common", "lambdas/router")
     (folder / CONTRACT_FILE).write_bytes(load_contract().canonical)
-    compile_bytecode(folder, str(folder))
-    packages = installed(LOCK, "x86_64" if platform.machine() == "x86_64" else "arm64")
+    own = f"3.{sys.version_info.minor}"
+    compile_bytecode(folder, str(folder), own)
+    packages = installed(LOCK, "x86_64" if platform.machine() == "x86_64" else "arm64", own)
     handler = type("Aws", (_Aws,), {"answer_s": answer_s})
     with BackgroundServer("aws", ThreadingHTTPServer(("127.0.0.1", 0), handler)) as server:
         yield {"PYTHONPATH": f"{folder}{os.pathsep}{packages}", **_environment(folder, server.url)}

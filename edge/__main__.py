@@ -18,6 +18,12 @@ class _LazyModule(ModuleType):
             del sys.modules[self.__name__]
         return getattr(__import__(self.__name__), name)
 
+    @staticmethod
+    def get_annotations(kind: type) -> dict[str, Any]:
+        """Return what `dataclasses` of Python 3.13 asks `inspect` for."""
+        annotations: dict[str, Any] = vars(kind).get("__annotations__", {})
+        return annotations
+
 
 def be_lazy() -> None:
     """Keep from loading what the standard library imports and the forwarder does not use.

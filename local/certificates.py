@@ -15,6 +15,8 @@ from cryptography.x509.oid import NameOID
 
 _HOUR = timedelta(hours=1)
 _LIFE = timedelta(days=60)
+# Of certificates and revocation lists. Python 3.13 trusts no authority that does not say so.
+_SIGNS = x509.KeyUsage(False, False, False, False, False, True, True, False, False)
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,7 @@ class Authority:
         self._key = ec.generate_private_key(ec.SECP256R1())
         self._name = _name(f"authority of {directory.name}")
         builder = self._builder(self._name, self._key.public_key(), authority=True)
-        certificate = builder.sign(self._key, hashes.SHA256())
+        certificate = builder.add_extension(_SIGNS, critical=True).sign(self._key, hashes.SHA256())
         self.ca = directory / "ca.pem"
         self.ca.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
 

@@ -5,8 +5,8 @@
 #   machine   a whole device besides: kernel (in build/device/kernel), systemd, OpenSSL; tests/device boots it
 #   bookworm  Debian 12 for this machine's processor
 #   trixie    Debian 13: Python 3.13
-#   forky     the Debian after it: Mosquitto 2.1, which build/device/forky/mosquitto starts on this machine
-# Each is a copy of what it shares with others, build/device/base*, which is installed once.
+#   forky     the Debian after it: Mosquitto 2.1
+# build/device/{bookworm,trixie,forky}/{mosquitto,python3} start these programs on this machine. Each root is a copy of what it shares with others, build/device/base*, which is installed once.
 # The packages come over this machine's own apt configuration, signatures checked; nothing is installed on this
 # machine. DEVICE_SOURCES names another sources file, for a machine that is not Debian 12. Needs root.
 set -euo pipefail
@@ -129,11 +129,14 @@ if [ "$kind" = machine ]; then
   dpkg-deb --extract "$apt/cache/$kernel"_*.deb "$build/kernel"
 fi
 install_fetched "$target"
-if [ "$kind" = forky ]; then
-  # A program of a later C library runs with that library's own loader.
+if [ -n "$suffix" ]; then
+  # A program of a later C library runs with that library's own loader. Python finds its virtual environment by its name.
   libraries=$(dirname "$(find "$target/usr/lib" -name libc.so.6)")
   loader=$(find "$libraries" -name 'ld-linux*.so.*' | head -n 1)
-  printf '#!/bin/sh\nexec %q --library-path %q %q "$@"\n' "$loader" "$libraries" "$target/usr/sbin/mosquitto" >"$target/mosquitto"
-  chmod +x "$target/mosquitto"
+  for program in usr/sbin/mosquitto usr/bin/python3; do
+    printf '#!/bin/sh\nexec %q --library-path %q --argv0 "$0" %q "$@"\n' "$loader" "$libraries" "$target/$program" \
+      >"$target/${program##*/}"
+    chmod +x "$target/${program##*/}"
+  done
 fi
 printf '%s\n' "$digest" >"$target/.made-from"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Brings this checkout's tools up to date: Debian packages, .venv, .venv-emulator, node_modules; with the
-# argument `docs`, .venv-docs as well, which only that target needs.
+# argument `docs` .venv-docs as well, with `python-3.13` build/python-3.13, which only one target needs each.
 #
 # Safe to repeat and to run twice at once: a lock serialises runs, and each part is redone only when the
 # files that define it have changed (their digest is kept beside what was installed).
@@ -74,7 +74,7 @@ sync_venv() { # directory, lock file
 
 install_venv() {
   "$PYTHON" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' || {
-    say "Python 3.11 is needed (as on Debian 12, AWS Lambda and Glue 5.1); name it with PYTHON=/path/to/python3.11"
+    say "Python 3.11 is needed (as on Debian 12 and Glue 5.1); name it with PYTHON=/path/to/python3.11"
     exit 1
   }
   "$PYTHON" -m venv .venv
@@ -98,6 +98,13 @@ install_docs() {
   sync_venv .venv-docs docs/requirements.txt
 }
 
+install_python_313() {
+  local python=3.13 # this machine's, or one that uv downloads
+  [ "$(id -u)" -ne 0 ] || ! tools/device-userland.sh trixie || python=$PWD/build/device/trixie/python3
+  .venv/bin/uv venv --quiet --allow-existing --python "$python" build/python-3.13
+  sync_venv build/python-3.13 requirements.txt
+}
+
 install_node_modules() {
   PATH="$PWD/.venv/bin:$PATH" npm ci --loglevel=error
 }
@@ -111,4 +118,7 @@ part .venv-emulator install_emulator requirements/emulator.txt
 part node_modules install_node_modules package.json package-lock.json .npmrc
 # Not a part: a checkout that was set up before gets it, too, and its newest text.
 cmp -s tools/bin/eventplane .venv/bin/eventplane || install -m 755 tools/bin/eventplane .venv/bin/eventplane
-if [ "${1:-}" = docs ]; then part .venv-docs install_docs docs/requirements.txt requirements/build.txt; fi
+case ${1:-} in
+  docs) part .venv-docs install_docs docs/requirements.txt requirements/build.txt ;;
+  python-3.13) part build/python-3.13 install_python_313 requirements.txt requirements/build.txt tools/device-userland.sh ;;
+esac

@@ -20,13 +20,12 @@ from stacks.bundling import (
     compile_bytecode,
     copy_packages,
     installed,
+    interpreter,
     local_bundling,
 )
 from stacks.environment import Environment
 from stacks.plane_stack import environment_of
 from stacks.settings import ProtocolSettings
-
-RUNTIME: Final = lambda_.Runtime.PYTHON_3_11
 
 CONTRACT_FILE: Final = "contract.json"
 """Where the functions expect the compiled contract, at the root of their code."""
@@ -55,12 +54,13 @@ AWS_SERVICES: Final = frozenset({"dynamodb", "iot", "iot-data", "s3", "secretsma
 
 
 def install_dependencies(app: App, environment: Environment) -> None:
-    """Have what the layer is made of, where `app` makes assets. Raises `InstallError`.
+    """Have what the layer is made of, where `app` makes assets. Raises what `installed` does.
 
     From within the CDK it would come out as an error of the CDK's, its remedy between two tracebacks.
     """
     if app.node.try_get_context(_BUNDLED) != []:
-        installed(LOCK, architecture(environment).name)
+        interpreter(python(environment))
+        installed(LOCK, architecture(environment).name, python(environment))
 
 
 def architecture(environment: Environment) -> lambda_.Architecture:
@@ -70,10 +70,21 @@ def architecture(environment: Environment) -> lambda_.Architecture:
     return lambda_.Architecture.ARM_64
 
 
-def function_code(folder: str, contract: Contract | None = None) -> lambda_.Code:
+def runtime(environment: Environment) -> lambda_.Runtime:
+    """Return the runtime of functions and of the layer; an emulator has this program's own Python only."""
+    return lambda_.Runtime.PYTHON_3_11 if environment.is_emulated else lambda_.Runtime.PYTHON_3_13
+
+
+def python(environment: Environment) -> str:
+    """Return the version of Python that the functions of `environment` run on, as `3.13`."""
+    return runtime(environment).name.removeprefix("python")
+
+
+def function_code(folder: str, python: str, contract: Contract | None = None) -> lambda_.Code:
     """Return the code asset of `lambdas/<folder>`: itself, what it builds on, what all share, the core.
 
-    With the contract for those that route: a new version of it should not deploy the others.
+    It is compiled for the version `python`. With the contract for those that route: a new version of it
+    should not deploy the others.
     """
     folders = (folder, *_BUILDS_ON.get(folder, ()))
 
@@ -82,7 +93,7 @@ def function_code(folder: str, contract: Contract | None = None) -> lambda_.Code
         copy_packages(target, "eventplane", "eventplane_aws", "lambdas/common", *own)
         if contract is not None:
             (target / CONTRACT_FILE).write_bytes(contract.canonical)
-        compile_bytecode(target, "/var/task")
+        compile_bytecode(target, "/var/task", python)
 
     return lambda_.Code.from_asset(
         str(ROOT / "lambdas" / folder),
@@ -100,7 +111,7 @@ def dependencies_layer(stack: Stack, protocols: Sequence[ProtocolSettings] = ())
     if isinstance(found := holder.node.try_find_child("Version"), lambda_.LayerVersion):
         return found
     environment = environment_of(stack)
-    runs_on = architecture(environment)
+    runs_on, version = architecture(environment), python(environment)
     return lambda_.LayerVersion(
         cast("Construct", holder),
         "Version",
@@ -109,17 +120,17 @@ def dependencies_layer(stack: Stack, protocols: Sequence[ProtocolSettings] = ())
             str(ROOT / "lambdas" / "common"),
             asset_hash_type=AssetHashType.OUTPUT,
             bundling=local_bundling(
-                partial(_fill_layer, runs_on.name, protocols), *(each.package for each in protocols)
+                partial(_fill_layer, runs_on.name, version, protocols), *(each.package for each in protocols)
             ),
         ),
-        compatible_runtimes=[RUNTIME],
+        compatible_runtimes=[runtime(environment)],
         compatible_architectures=[runs_on],
         removal_policy=environment.removal_policy,
     )
 
 
-def _fill_layer(runs_on: str, protocols: Sequence[ProtocolSettings], target: Path) -> None:
-    packages = installed(LOCK, runs_on)
+def _fill_layer(runs_on: str, python: str, protocols: Sequence[ProtocolSettings], target: Path) -> None:
+    packages = installed(LOCK, runs_on, python)
     models = packages / "botocore" / "data"
 
     def unused(directory: str, names: list[str]) -> set[str]:
@@ -131,17 +142,17 @@ def _fill_layer(runs_on: str, protocols: Sequence[ProtocolSettings], target: Pat
 
     shutil.copytree(packages, target / "python", ignore=unused)
     for each in protocols:
-        _add_protocol(ROOT / each.package, runs_on, target / "python")
+        _add_protocol(ROOT / each.package, runs_on, python, target / "python")
 
 
-def _add_protocol(folder: Path, runs_on: str, target: Path) -> None:
+def _add_protocol(folder: Path, runs_on: str, python: str, target: Path) -> None:
     """Add the package in `folder`, its metadata and what it needs."""
-    wheels = installed(folder / LOCK.name, runs_on)
+    wheels = installed(folder / LOCK.name, runs_on, python)
     shutil.copytree(wheels, target, dirs_exist_ok=True)
     shutil.rmtree(target / "bin", ignore_errors=True)
     with tempfile.TemporaryDirectory() as own:
         for each in folder.iterdir():
             if (each / "__init__.py").is_file() or each.suffix == ".dist-info":
                 shutil.copytree(each, Path(own) / each.name, ignore=shutil.ignore_patterns("__pycache__"))
-        compile_bytecode(Path(own), "/opt/python")
+        compile_bytecode(Path(own), "/opt/python", python)
         shutil.copytree(own, target, dirs_exist_ok=True)

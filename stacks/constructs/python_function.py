@@ -14,7 +14,13 @@ from eventplane.contract import Contract
 from eventplane.function_settings import MetricsSettings, QueueSettings
 from eventplane.resource_names import ANY
 from eventplane.settings import Settings
-from stacks.constructs.function_assets import RUNTIME, architecture, dependencies_layer, function_code
+from stacks.constructs.function_assets import (
+    architecture,
+    dependencies_layer,
+    function_code,
+    python,
+    runtime,
+)
 from stacks.constructs.log_group import log_group
 from stacks.constructs.permissions import accept, allow, allow_key, needs_key, service_role
 from stacks.constructs.queues import allow_receive, find_queue
@@ -84,10 +90,10 @@ class PythonFunction(Construct):
             "Function",
             function_name=function_name,
             description=self._description(size),
-            runtime=RUNTIME,
+            runtime=runtime(environment),
             architecture=architecture(environment),
             handler=f"lambdas.{folder}.{entry}.handle",
-            code=function_code(folder, contract),
+            code=function_code(folder, python(environment), contract),
             layers=[dependencies_layer(Stack.of(self)), *self._collector(tracing)],
             role=role,
             log_group=log,
@@ -102,7 +108,7 @@ class PythonFunction(Construct):
         )
         if environment.tracing:
             accept(role, "IAM5[Resource::*]", "X-Ray has no resources to name.")
-        accept(function, "L1", "One Python in functions, jobs, device and tests: Glue 5.1 has 3.11.")
+        accept(function, "L1", "Python 3.13 is also that of Debian 13: tests run on it (ADR 50).")
         self.function: lambda_.IFunction = function
         if environment.is_released:
             self.function = Rollout.of(self).release(

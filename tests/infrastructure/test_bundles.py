@@ -7,13 +7,13 @@ import os
 import platform
 import runpy
 import subprocess
-import sys
 from importlib.metadata import distributions
 from pathlib import Path
 
 import pytest
 
 from eventplane.contract import load_compiled
+from eventplane.errors import EventPlaneError
 from eventplane.names import SENDERS
 from stacks import bundling
 from stacks.constructs import function_assets
@@ -21,10 +21,17 @@ from stacks.constructs.function_assets import LOCK
 from tests.infrastructure.templates import FUNCTION, Resource, Templates, joined
 
 START = """
-import importlib, json, sys
+import importlib, json, os, sys
+drawn = []
+def draw(size, urandom=os.urandom):
+    drawn.append(sys._getframe(1).f_globals["__name__"])
+    return urandom(size)
+os.urandom = draw
 for word in sys.argv[1:]:
     module, _, function = word.rpartition(".")
     assert callable(getattr(importlib.import_module(module), function))
+# Libraries draw for each request. What a module keeps would be the same in all clones of a snapshot.
+assert not [each for each in drawn if each.startswith(("eventplane", "lambdas"))], drawn
 print(json.dumps([getattr(sys.modules[name], "__file__") for name in ("eventplane", "botocore")]))
 """
 
@@ -45,6 +52,8 @@ event = write_event({"id": "1", "source": "/s", "type": "t"}, "x")
 refusal = PayloadCheck(contract, float).of_message()(event)
 print(refusal.reason, refusal.detail)
 """
+
+PYTHON = "3.13"
 
 BUILT_ON = {"replay": {"router"}}
 """Functions that are made of others' code."""
@@ -80,7 +89,7 @@ def started(code: Path, packages: Path, *words: str, **variables: str) -> subpro
     """Run a program with `code` and `packages` alone."""
     return subprocess.run(
         # -S: without the site packages of this environment.
-        [sys.executable, "-S", "-W", "error", "-c", *words],
+        [bundling.interpreter(PYTHON), "-S", "-W", "error", "-c", *words],
         cwd=code,
         env={"PYTHONPATH": f"{code}{os.pathsep}{packages}", "PYTHONDONTWRITEBYTECODE": "1", **variables},
         capture_output=True,
@@ -118,7 +127,9 @@ def test_a_function_has_its_own_code_with_bytecode_and_no_other(full: Templates)
         assert folders == {"common", own} | BUILT_ON.get(own, set())
         sources = {each.relative_to(folder) for each in folder.rglob("*.py")}
         compiled = [each.relative_to(folder) for each in folder.rglob("*.pyc")]
-        assert sources == {each.parent.parent / f"{each.name.split('.')[0]}.py" for each in compiled}
+        assert sources == {
+            each.parent.parent / each.name.replace(".cpython-313.pyc", ".py") for each in compiled
+        }
 
 
 @pytest.mark.source("P13")
@@ -137,7 +148,7 @@ def test_routers_find_the_sender_of_a_protocol_and_other_functions_do_not_have_i
 def test_the_layer_is_small_and_its_machine_code_is_for_the_functions(full: Templates) -> None:
     files = [each for each in layer(full, "routing").rglob("*") if each.is_file()]
     libraries = {each.name for each in files if each.suffix in {".so", ".dll", ".dylib"}}
-    assert libraries == {f"{name}.cpython-311-aarch64-linux-gnu.so" for name in ("orjson", "rpds")}
+    assert libraries == {f"{name}.cpython-313-aarch64-linux-gnu.so" for name in ("orjson", "rpds")}
     (version,) = full.of("AWS::Lambda::LayerVersion", stack="routing")
     assert version.find("CompatibleArchitectures") == ["arm64"]
     # Its share of what a function may have unpacked (250 MB) is also what a cold start has to load.
@@ -155,7 +166,7 @@ def test_the_jobs_get_their_scripts_and_their_packages(full: Templates) -> None:
 
 
 def test_the_router_checks_payloads_with_the_layer_of_this_machine() -> None:
-    packages = bundling.installed(LOCK, "x86_64" if platform.machine() == "x86_64" else "arm64")
+    packages = bundling.installed(LOCK, "x86_64" if platform.machine() == "x86_64" else "arm64", PYTHON)
     ran = started(bundling.ROOT, packages, CHECK)
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout == "payload_invalid $: 'x' is not of type 'integer' (schema https://a.example/1)\n"
@@ -181,13 +192,18 @@ def test_dependencies_that_cannot_be_installed_are_one_error_without_a_traceback
     assert str(ended.value).startswith("requirements.txt could not be installed; check the network")
 
 
+def test_a_python_that_is_missing_is_named_with_the_remedy() -> None:
+    with pytest.raises(EventPlaneError, match=r"run tools/setup\.sh python-3\.9"):
+        bundling.interpreter("3.9")
+
+
 def test_two_syntheses_at_once_share_one_installation(lock: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def install(_lock: Path, _interpreter: str, _platform: str, target: Path) -> None:
+    def install(_lock: Path, _python: str, _platform: str, target: Path) -> None:
         target.mkdir()
         faster = bundling.CACHE / target.name
         faster.mkdir()
         (faster / "package.py").write_text("")
 
     monkeypatch.setattr(bundling, "_install", install)
-    assert [each.name for each in bundling.installed(lock, "arm64").iterdir()] == ["package.py"]
+    assert [each.name for each in bundling.installed(lock, "arm64", PYTHON).iterdir()] == ["package.py"]
     assert len(list(bundling.CACHE.iterdir())) == 1

@@ -188,12 +188,12 @@ def test_every_log_has_an_end_and_every_function_has_one(templates: Templates) -
     assert all(each.find("LoggingConfig", "LogGroup") for each in functions)
 
 
-def test_every_function_runs_on_the_one_python_is_named_in_its_metrics_and_untraced_by_default(
+def test_every_function_runs_on_one_python_is_named_in_its_metrics_and_untraced_by_default(
     templates: Templates, local: Templates
 ) -> None:
     fed = {templates.function_behind(each, "FunctionName").name for each in templates.mappings.values()}
     for name, function in templates.functions.items():
-        assert function.find("Runtime") == "python3.11"
+        assert function.find("Runtime") == ("python3.11" if templates is local else "python3.13")
         assert len(function.find("Layers")) == 1
         assert templates is local or function.find("Architectures") == ["arm64"]
         assert function.find("TracingConfig") is None

@@ -113,7 +113,8 @@ def test_a_crash_at_any_step_loses_and_repeats_nothing(
 @given(
     kind=st.sampled_from(WORLDS[:2]),
     batch=st.integers(1, 5),
-    crashes=st.lists(st.tuples(st.integers(1, 25), st.booleans()), max_size=6),
+    # Five receives without an end would make a dead letter of an event.
+    crashes=st.lists(st.tuples(st.integers(1, 25), st.booleans()), max_size=4),
 )
 @settings(max_examples=examples(60), deadline=None)
 def test_any_number_of_crashes(kind: str, batch: int, crashes: list[tuple[int, bool]]) -> None:

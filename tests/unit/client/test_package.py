@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from inspect import getdoc
 from pathlib import Path
 from typing import get_args
 
@@ -159,5 +160,5 @@ def test_the_api_page_describes_every_error_and_notice() -> None:
 
 def test_the_api_page_describes_every_setting() -> None:
     assert "::: eventplane_client" in API_PAGE.splitlines()
-    described = set(re.findall(r"^ {8}(\w+): ", ClientSettings.__doc__ or "", re.MULTILINE))
+    described = set(re.findall(r"^    (\w+): ", getdoc(ClientSettings) or "", re.MULTILINE))
     assert described == set(ClientSettings.__dataclass_fields__)
