@@ -9,7 +9,8 @@ UNKNOWN: Final = "not said"
 _RESULTS: Final = {
     "deployed": (
         *("bench/cloud", "bench/conversation", "bench/cost", "bench/downlink"),
-        *("chaos/attack", "chaos/cloud", "chaos/cloud-faults", "chaos/paper", "chaos/paper-best-effort"),
+        *("chaos/attack", "chaos/cloud", "chaos/cloud-faults", "chaos/deployment"),
+        *("chaos/paper", "chaos/paper-best-effort"),
     ),
     "stand-in": tuple(
         f"chaos/{name}"
