@@ -162,7 +162,7 @@ def finish_recovery(path: Path, capacity_bytes: int, system: System) -> None:
     new = unfinished_of(path)
     remove(readable_of(path))
     remove(new)
-    recovered = next(path.parent.glob(f"{path.name}.recovered-*"), None)
+    recovered = next((each for _, each in durable.numbered(path, r"\.recovered-().*")), None)
     if recovered is None:
         note_of(new).unlink(missing_ok=True)
         return
@@ -227,7 +227,7 @@ def checksum_of(path: Path) -> int:
 
 
 def _aside(path: Path, system: System) -> Path:
-    for log in path.parent.glob(f"{path.name}.damaged-*-wal"):
+    for _, log in durable.numbered(path, rf"{_DAMAGED}-wal"):
         whole = log.with_name(log.name.removesuffix("-wal"))
         if not (whole.exists() or log_of(path).exists()):
             return whole  # the power was cut before the database followed its log

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from glob import escape
 from pathlib import Path
 
 from edge.spool import BEFORE_EVERYTHING, Delivery, DeviceState, Spool, StoredEvent
@@ -73,7 +74,7 @@ def waiting(spool: Spool, destination: str = CLOUD, rank: int = 1, at_once: int 
 
 def beside(path: Path, suffix: str) -> list[Path]:
     """The files beside a spool whose names go on with `suffix`."""
-    return sorted(path.parent.glob(f"{path.name}{suffix}*"))
+    return sorted(path.parent.glob(f"{escape(path.name)}{suffix}*"))
 
 
 def _text(sequence: int, size: int) -> str:

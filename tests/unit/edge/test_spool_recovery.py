@@ -28,7 +28,7 @@ from tests.unit.edge.spools import CLOUD, HOME, arrival, beside, cloud, device_s
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    return tmp_path / "spool.db"
+    return tmp_path / "spool[1].db"  # no pattern: its other files have to be found
 
 
 def overwrite(path: Path, page: int, count: int = 1, filler: bytes = b"\xa5") -> None:
@@ -110,7 +110,7 @@ def test_destinations_ranks_and_expiries_survive(path: Path) -> None:
         spool.commit(arrivals, uptime_ms=70)
         spool.commit([], [spool.read(HOME, 0, BEFORE_EVERYTHING, 1)[0].delivery], uptime_ms=80)
         spool.commit([arrival(3, 2, {HOME: 6000}, "c")], uptime_ms=90)
-    marker = path.with_name("spool.db.damaged")
+    marker = path.with_name(f"{path.name}.damaged")
     marker.touch()
     with Spool(path, SYSTEM) as spool:
         assert not marker.exists()
