@@ -169,8 +169,8 @@ destroy: setup ## Delete the stacks of ENV; what is retained stays: YES=dev
 	cdk destroy --all --context env=$(ENV) $(if $(YES),--force)
 
 smoke: setup ## Check that the deployed ENV works, with a throw-away device (docs/how-to/operations.md): JSON=1 PEOPLE_ARE_INFORMED=1 RESTORE_DRILL=1
-	@eventplane smoke --env $(ENV) $(if $(JSON),--json) $(if $(PEOPLE_ARE_INFORMED),--people-are-informed) \
-	  $(if $(RESTORE_DRILL),--restore-drill)
+	@eventplane smoke --env $(ENV) $(if $(JSON),--json) $(if $(PEOPLE_ARE_INFORMED),--people-are-informed)
+	@$(if $(RESTORE_DRILL),eventplane restore fleet --at "$$(date -u -d '10 minutes ago' +%Y-%m-%dT%H:%M:%SZ)" --dry-run --env $(ENV))
 
 contract: setup ## Check the contract, print its summary and its warnings
 	@eventplane contract check

@@ -334,15 +334,16 @@ class MemoryTables:
         return True
 
     def _store(self, table: str, key: Item, item: Item | None) -> None:
-        place, items = _place(key), self._tables[table]
+        place, items, known = _place(key), self._tables[table], self._partitions[table]
+        now = {name: value_of(item[name]) for name in known if item and name in item}
         _, before = items.pop(place, (key, {}))
         if item is not None:
             items[place] = key, item
-        for name, partitions in self._partitions[table].items():
+        for name, partitions in known.items():
             if name in before:
-                partitions[value_of(before[name])].remove(place)
-            if item and name in item:
-                partitions[value_of(item[name])].add(place)
+                partitions[value_of(before[name])].discard(place)
+            if name in now:
+                partitions[now[name]].add(place)
 
     def _of_partition(self, table: str, selection: Selection) -> Iterator[tuple[_Place, tuple[Item, Item]]]:
         items, name = self._tables[table], selection.partition
@@ -355,7 +356,8 @@ class MemoryTables:
                 if name in item:
                     self._partitions[table][name][value_of(item[name])].add(place)
         for place in self._partitions[table][name].get(selection.of, ()):
-            yield place, items[place]
+            if place in items:
+                yield place, items[place]
 
     def page(self, table: str, selection: Selection) -> Page:
         def rank(place: _Place, item: Item) -> tuple[_Place, _Place]:

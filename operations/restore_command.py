@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Final
+from typing import Any, Final
 
 from eventplane.contract.publication import CONTRACTS_TABLE
 from eventplane.contract.subscription_table import SUBSCRIPTIONS_TABLE
@@ -26,9 +26,9 @@ from eventplane.presence import PRESENCE_TABLE
 from eventplane.records import ATTEMPTS, NEW, REVISION, UNCOUNTED, Condition, Item, RecordError, Selection
 from eventplane.resource_names import resource_name
 from eventplane.values import is_timestamp, timestamp, timestamp_ms
-from eventplane_aws.tables import WRITER
+from eventplane_aws.tables import WRITER, DynamoDbTables
 from operations import system
-from operations.cloud import Cloud, enter, if_deployed
+from operations.cloud import enter, if_deployed
 from operations.command import DONE, FAILED, present, say
 
 _TABLES: Final = (
@@ -79,84 +79,72 @@ def _moment(text: str) -> datetime:
 
 
 def _restore(options: argparse.Namespace) -> int:
-    restore = Restore(enter(options.env), options.env, options.table, options.at)
-    counts = restore.run(is_over=options.over, is_dry=options.dry_run)
+    cloud = enter(options.env)
+    source = resource_name(options.env, options.table)
+    copy = f"{source}-at-{options.at:%Y%m%dT%H%M%SZ}"
+    _make_copy(cloud.dynamodb, source, copy, options.at)
+    described = cloud.dynamodb.describe_table(TableName=source)["Table"]
+    key = [each["AttributeName"] for each in described["KeySchema"]]
+    counts = Counter(_write_each(cloud.tables, options, source, copy, key))
+    with if_deployed():  # or the answer to a first request was lost
+        cloud.dynamodb.delete_table(TableName=copy)
     done = ", ".join(f"{counts[word]} {word}" for word in sorted(counts)) or "it had no items"
     present(options, {"table": options.table, **counts}, f"{options.table}: {done}")
     return FAILED if CHANGING in counts else DONE
 
 
-class Restore:
-    """Brings back what `table` of `environment` lacks of how it was `at` a moment, from a `copy` of then."""
+def _make_copy(client: Any, source: str, copy: str, at: datetime) -> None:
+    """Have DynamoDB make the table `copy`, unless an earlier run did. Raises `RestoreTimeError`."""
+    is_there = client.exceptions.TableAlreadyExistsException, client.exceptions.TableInUseException
+    said = False
+    while (status := _status(client, copy)) != "ACTIVE":
+        if status is None:  # or no longer: an earlier run has had it deleted
+            try:
+                with suppress(*is_there):
+                    client.restore_table_to_point_in_time(
+                        SourceTableName=source, TargetTableName=copy, RestoreDateTime=at
+                    )
+            except client.exceptions.InvalidRestoreTimeException as error:
+                raise RestoreTimeError(source, timestamp(at)) from error
+            continue
+        if not said:
+            say(f"DynamoDB makes {copy}: minutes to hours; repeat the command if it is ended meanwhile")
+            said = True
+        system.sleep(_POLL_S)
 
-    def __init__(self, cloud: Cloud, environment: str, table: str, at: datetime) -> None:
-        self._cloud = cloud
-        self._is_fleet = table == FLEET_TABLE
-        self._table = resource_name(environment, table)
-        self._at = at
-        self.copy = f"{self._table}-at-{at:%Y%m%dT%H%M%SZ}"
 
-    def run(self, *, is_over: bool = False, is_dry: bool = False) -> Counter[str]:
-        """Return how many items had each end. Raises `RestoreTimeError`, botocore's errors."""
-        self._make_copy()
-        described = self._cloud.dynamodb.describe_table(TableName=self._table)["Table"]
-        key = [each["AttributeName"] for each in described["KeySchema"]]
-        counts = Counter(
-            self._write({name: then[name] for name in key}, then, is_over=is_over, is_dry=is_dry)
-            for then in self._then()
-        )
-        self.remove_copy()
-        return counts
+def _status(client: Any, table: str) -> str | None:
+    with suppress(client.exceptions.ResourceNotFoundException):
+        return str(client.describe_table(TableName=table)["Table"]["TableStatus"])
+    return None
 
-    def remove_copy(self) -> None:
-        """Delete the copy, if it is there."""
-        with if_deployed():  # or the answer to a first request was lost
-            self._cloud.dynamodb.delete_table(TableName=self.copy)
 
-    def _make_copy(self) -> None:
-        """Have DynamoDB make the copy, unless an earlier run did. Raises `RestoreTimeError`."""
-        client = self._cloud.dynamodb
-        is_there = client.exceptions.TableAlreadyExistsException, client.exceptions.TableInUseException
-        try:
-            with suppress(*is_there):
-                client.restore_table_to_point_in_time(
-                    SourceTableName=self._table, TargetTableName=self.copy, RestoreDateTime=self._at
-                )
-        except client.exceptions.InvalidRestoreTimeException as error:
-            raise RestoreTimeError(self._table, timestamp(self._at)) from error
-        said = False
-        while client.describe_table(TableName=self.copy)["Table"]["TableStatus"] != "ACTIVE":
-            if not said:
-                say(
-                    f"DynamoDB makes {self.copy}: minutes to hours; "
-                    "repeat the command if it is ended meanwhile"
-                )
-                said = True
-            system.sleep(_POLL_S)
+def _write_each(
+    tables: DynamoDbTables, options: argparse.Namespace, source: str, copy: str, key: Sequence[str]
+) -> Iterator[str]:
+    """Write what `source` lacks of `copy`; yield what became of each item."""
+    after: Item | None = None
+    while True:
+        page = tables.page(copy, Selection(after=after))
+        for then in page.items:
+            yield _write(tables, options, source, {name: then[name] for name in key}, then)
+        if (after := page.after) is None:
+            return
 
-    def _then(self) -> Iterator[Item]:
-        after: Item | None = None
-        while True:
-            page = self._cloud.tables.page(self.copy, Selection(after=after))
-            yield from page.items
-            if (after := page.after) is None:
-                return
 
-    def _write(self, key: Item, then: Item, *, is_over: bool, is_dry: bool) -> str:
-        """Write what is lacking of an item of `then`; return what became of it."""
-        tables = self._cloud.tables
-        for _ in range(ATTEMPTS):
-            now = tables.get(self._table, key)
-            wanted = _wanted(then, now, is_fleet=self._is_fleet, is_over=is_over)
-            if now is not None and _content(wanted) == _content(now):
-                return "as it is"
-            if is_dry:
-                return "to be written"
-            before = NEW if now is None else int(now.get(REVISION, {}).get("N", UNCOUNTED))
-            revision = {REVISION: {"N": str(tables.first() if now is None else max(before, 0) + 1)}}
-            if tables.put(self._table, key, wanted | revision, Condition(before, next(iter(key)))):
-                return "written"
-        return CHANGING
+def _write(tables: DynamoDbTables, options: argparse.Namespace, table: str, key: Item, then: Item) -> str:
+    for _ in range(ATTEMPTS):
+        now = tables.get(table, key)
+        wanted = _wanted(then, now, is_fleet=options.table == FLEET_TABLE, is_over=options.over)
+        if now is not None and _content(wanted) == _content(now):
+            return "as it is"
+        if options.dry_run:
+            return "to be written"
+        before = NEW if now is None else int(now.get(REVISION, {}).get("N", UNCOUNTED))
+        revision = {REVISION: {"N": str(tables.first() if now is None else max(before, 0) + 1)}}
+        if tables.put(table, key, wanted | revision, Condition(before, next(iter(key)))):
+            return "written"
+    return CHANGING
 
 
 def _wanted(then: Item, now: Item | None, *, is_fleet: bool, is_over: bool) -> Item:

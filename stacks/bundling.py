@@ -76,7 +76,9 @@ def interpreter(version: str) -> str:
     if version == f"{sys.version_info.major}.{sys.version_info.minor}":
         return sys.executable
     program = ROOT / "build" / f"python-{version}" / "bin" / "python"
-    if not program.exists():
+    asked = [str(program), "-c", "import sys; print('{}.{}'.format(*sys.version_info))"]
+    # The program may be a link to one that is no longer there.
+    if not program.exists() or subprocess.check_output(asked, text=True).strip() != version:
         raise EventPlaneError(f"functions need Python {version}: run tools/setup.sh python-{version}")
     return str(program)
 

@@ -33,8 +33,12 @@ _COLLECTOR_URL: Final = re.compile(
     re.ASCII,
 )
 _LAYER: Final = re.compile(r"arn:aws[a-z-]*:lambda:[a-z0-9-]+:\d{12}:layer:[A-Za-z0-9_-]+:\d+")
-_DOMAIN: Final = re.compile(r"([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z]{2,63}", re.ASCII)
-_CERTIFICATE: Final = re.compile(r"arn:aws[a-z-]*:acm:[a-z0-9-]+:\d{12}:certificate/[a-f0-9-]+")
+_DOMAIN: Final = re.compile(
+    r"(?=.{1,253}\Z)([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z][a-z0-9-]{0,61}[a-z0-9]"
+)
+_CERTIFICATE: Final = re.compile(
+    r"arn:aws(-cn|-us-gov)?:acm:[a-z]{2}(-[a-z]+)+-\d:\d{12}:certificate/[a-zA-Z0-9/-]+"
+)
 _PROTOCOL_URL: Final = re.compile(r"([a-z][a-z0-9]{1,19})://[A-Za-z0-9][A-Za-z0-9.-]*(:\d{1,5})?", re.ASCII)
 _SECRET: Final = re.compile(r"[A-Za-z0-9/_+=.@-]{1,512}", re.ASCII)
 
@@ -439,7 +443,8 @@ class DeviceDomain:
 
     Args:
         name: the domain's name, which DNS leads to the account's endpoint (Data-ATS) by a CNAME.
-        certificate: ARN of its certificate in AWS Certificate Manager, in the plane's region.
+        certificate: ARN of its certificate in AWS Certificate Manager, in the plane's region. A renewed one
+            has the same ARN. For another name or ARN deploy without the domain first.
     """
 
     name: str

@@ -24,7 +24,7 @@ from contract import load_contract  # noqa: E402
 from stacks.application import build  # noqa: E402
 from stacks.config import ENVIRONMENTS  # noqa: E402
 from stacks.environment import Environment  # noqa: E402
-from stacks.settings import CostSettings, ObjectLock  # noqa: E402
+from stacks.settings import CostSettings, DeviceDomain, ObjectLock  # noqa: E402
 
 REGIONS: Final = ("eu-central-1", "us-east-1")
 """What an environment without a region is checked for."""
@@ -49,10 +49,14 @@ def synthesise(environment: Environment, directory: Path) -> list[Path]:
 def _with_options(environment: Environment) -> Environment:
     lock = environment.retention.lock or ObjectLock(mode="governance", days=30)
     costs = CostSettings(subscribers=("owner@example.org",), monthly_usd=100, anomaly_usd=20)
+    environment = environment.with_placeholders()
+    certificate = f"arn:aws:acm:{environment.region}:123456789012:certificate/1234abcd"
+    domain = DeviceDomain(name="devices.example.org", certificate=certificate)
     return replace(
-        environment.with_placeholders(),
+        environment,
         retention=replace(environment.retention, lock=lock),
         costs=environment.costs or costs,
+        device_domain=environment.device_domain or domain,
     )
 
 

@@ -119,6 +119,15 @@ part node_modules install_node_modules package.json package-lock.json .npmrc
 # Not a part: a checkout that was set up before gets it, too, and its newest text.
 cmp -s tools/bin/eventplane .venv/bin/eventplane || install -m 755 tools/bin/eventplane .venv/bin/eventplane
 case ${1:-} in
+  '') ;;
   docs) part .venv-docs install_docs docs/requirements.txt requirements/build.txt ;;
-  python-3.13) part build/python-3.13 install_python_313 requirements.txt requirements/build.txt tools/device-userland.sh ;;
+  python-3.13)
+    # The program is a link to one that may be deleted apart.
+    build/python-3.13/bin/python -c '' 2>/dev/null || rm -f build/python-3.13/.made-from
+    part build/python-3.13 install_python_313 requirements.txt requirements/build.txt tools/device-userland.sh tools/armhf-root.sh
+    ;;
+  *)
+    say "$1 is no part: docs or python-3.13"
+    exit 2
+    ;;
 esac

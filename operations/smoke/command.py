@@ -58,11 +58,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--audit-timeout", type=positive, default=AUDIT_TIMEOUT_S, metavar="S", help="default: %(default)s"
     )
     parser.add_argument(
-        "--restore-drill",
-        action="store_true",
-        help="also have DynamoDB restore the registry of ten minutes ago into a copy (minutes to hours)",
-    )
-    parser.add_argument(
         "--people-are-informed",
         action="store_true",
         help="needed where data is kept: the test raises an alarm of a home called smoke-..., and notifies "
@@ -79,7 +74,6 @@ def _smoke(options: argparse.Namespace) -> int:
         endpoint=device_endpoint(
             cloud, options.device_endpoint or plane.outputs.get("DeviceEndpoint"), options.device_ca
         ),
-        is_drill=options.restore_drill,
         people_are_informed=options.people_are_informed,
         audit_command=options.audit_command,
         patience=Patience(options.timeout),

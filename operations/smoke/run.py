@@ -6,7 +6,6 @@ import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,7 +20,6 @@ from eventplane.downlink.device import stored, to_data
 from eventplane.downlink.wire import received
 from eventplane.envelope import Envelope, write_event
 from eventplane.errors import EnvelopeError, EventPlaneError
-from eventplane.fleet import FLEET_TABLE
 from eventplane.reasons import Outcome
 from eventplane.sender import Sender
 from eventplane.sending import stamp_sender
@@ -32,7 +30,6 @@ from operations import system
 from operations.archive import BucketArchive, Days, Record
 from operations.cloud import explained
 from operations.reading import Reading
-from operations.restore_command import Restore
 from operations.smoke.alarms import Notification, invoke_canary
 from operations.smoke.audit import CommandAudit, GlueAudit
 from operations.smoke.control import PAUSE_S, Patience, Removals, Requests
@@ -62,8 +59,6 @@ _SETTLED: Final = (Outcome.DELIVERED, Outcome.NO_INTEREST)
 """What may become of an event on a route: its reader may have announced that it handles others."""
 _ALLOWED_FINDINGS: Final = frozenset({"duplicate", "late", "clock_skew"})
 """What breaks no promise: delivery is at least once (docs/explanation/audit.md)."""
-_DRILL_AGE: Final = timedelta(minutes=10)
-"""Of the copy of a restore drill: DynamoDB has states of five minutes ago and before."""
 _ANSWER_S: Final = 30.0
 """How long IoT Core may take for one answer, seconds."""
 
@@ -73,7 +68,6 @@ class Choices:
     """What a person decides about a run. Times are seconds."""
 
     endpoint: DeviceEndpoint
-    is_drill: bool
     people_are_informed: bool
     audit_command: str | None
     patience: Patience
@@ -137,7 +131,6 @@ class SmokeRun:
             Step("forged event", self._refused, sent),
             Step("archive", self._archived, sent),
             Step("audit", self._audited, ("archive",)),
-            *((Step("restore", self._restored, ("deployment",)),) if self.choices.is_drill else ()),
         )
 
     def run(self, report: Callable[[StepResult], None]) -> None:
@@ -378,13 +371,6 @@ class SmokeRun:
         self._last_ms = max(each["accepted_at_ms"] for each in rows)
         late_s = max(each["archived_at_ms"] - each["accepted_at_ms"] for each in rows) / 1_000
         return Shown(f"{len(rows)} items of the device in the tap", late_s, rows[0]["message_id"])
-
-    def _restored(self) -> Shown:
-        """Compare the registry with a copy of how it was: what `eventplane restore` would do, but write."""
-        drill = Restore(self.plane.cloud, self.plane.environment, FLEET_TABLE, system.now() - _DRILL_AGE)
-        self.removals.add(f"table {drill.copy}, if it is still there", drill.remove_copy)
-        counts = drill.run(is_dry=True)
-        return Shown(f"{counts.total()} devices read in a copy of the registry", reference=drill.copy)
 
     def _audited(self) -> Shown:
         """Audit the day, and see that the audit read what was sent and found nothing wrong with it."""

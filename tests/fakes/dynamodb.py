@@ -39,6 +39,7 @@ class FakeDynamoDb(FakeClient):
         self._tables = MemoryTables()
         self._keys: dict[str, dict[str | None, list[str]]] = {}
         """The keys of each table, and of its indexes by their names."""
+        self._global = set[str]()
         self._described: dict[str, dict[str, Any]] = {}
 
     def check(self, operation: str, request: dict[str, Any]) -> None:
@@ -69,6 +70,7 @@ class FakeDynamoDb(FakeClient):
         self._keys[TableName] = {
             name: [each["AttributeName"] for each in schema] for name, schema in schemas.items()
         }
+        self._global |= {each["IndexName"] for each in more.get("GlobalSecondaryIndexes", ())}
         self._described[TableName] = {"TableStatus": "ACTIVE", "KeySchema": KeySchema}
         return {}
 
@@ -135,6 +137,9 @@ class FakeDynamoDb(FakeClient):
         names, values = request["ExpressionAttributeNames"], request["ExpressionAttributeValues"]
         until, since = (value_of(values[each]) if each in values else None for each in (":u", ":f"))
         keys, index = self._schema(TableName), request.get("IndexName")
+        if index in self._global and request.get("ConsistentRead"):
+            told = "Consistent reads are not supported on global secondary indexes"
+            raise self.refusal("ValidationException", told, "Query")
         sort = next(iter(keys[index][1:]), None)
         selection = Selection(names["#p"], value_of(values[":p"]), sort, until, since=since)  # type: ignore[arg-type]
         found = self._page(TableName, selection, request)

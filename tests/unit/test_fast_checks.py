@@ -1,4 +1,4 @@
-"""`make check` tries few examples, and `make check AREA=...` leaves nothing out."""
+"""`make check` stays fast, and `make check AREA=...` leaves nothing out."""
 
 import os
 import re
@@ -22,6 +22,46 @@ def test_every_property_obeys_the_fast_profile(folder: str) -> None:
     for path in (ROOT / "tests" / folder).rglob("*.py"):
         for value in re.findall(r"max_examples=(\w+)", path.read_text()):
             assert value == "examples", path
+
+
+def test_an_unknown_area_is_refused_with_the_list_of_areas() -> None:
+    refused = make("check", "AREA=edgy")
+    assert refused.returncode != 0
+    assert "AREA=edgy is unknown; name one of: client contract edge" in refused.stderr
+
+
+def test_the_check_leaves_long_tests_to_the_full_suite_and_to_their_areas() -> None:
+    left = '-m "not long"'
+    assert left in make("check").stdout
+    assert "tests/property" not in make("check").stdout
+    assert left not in make("unit").stdout + make("check", "AREA=local").stdout
+
+
+@pytest.mark.long
+def test_lint_and_types_read_what_git_tracks(tmp_path: Path) -> None:
+    """A folder of one's own in the checkout, and what lies beside its sources, is left alone."""
+    lint, types = (make(target, "FAST=1").stdout.splitlines() for target in ("lint", "types"))
+    commands = [each for each in (*lint, *types) if "git grep" in each]
+    assert len(commands) == 3
+    for each in ("pyproject.toml", "build/mypy.toml"):
+        (tmp_path / each).parent.mkdir(exist_ok=True)
+        (tmp_path / each).write_text((ROOT / "pyproject.toml").read_text())
+    wrong = 'import os\nx: int = "one"\ny=1'
+    for name, text in {"edge/right.py": "X = 1\n", "edge/wrong.py": wrong, "my own/wrong.py": wrong}.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    (tmp_path / "edge" / "deleted.py").write_text("X = 1\n")
+
+    def statuses() -> list[bool]:
+        ran = [subprocess.run(["bash", "-euo", "pipefail", "-c", each], cwd=tmp_path) for each in commands]
+        return [each.returncode == 0 for each in ran]
+
+    for words in (["init", "-q"], ["add", "edge/right.py", "edge/deleted.py", "pyproject.toml"]):
+        subprocess.run(["git", *words], cwd=tmp_path, check=True)
+    (tmp_path / "edge" / "deleted.py").unlink()
+    assert statuses() == [True, True, True]
+    subprocess.run(["git", "add", "edge/wrong.py"], cwd=tmp_path, check=True)
+    assert statuses() == [False, False, False]
 
 
 def test_the_areas_cover_every_package_and_its_unit_tests() -> None:

@@ -17,9 +17,10 @@ from lambdas.fleet.rotation import CertificateRotation
 from lambdas.http_sink.delivery import CircuitBreaker
 from lambdas.http_sink.service import WebhookService
 from lambdas.router.active_contract import ActiveContract
+from local.histories import search
 from local.histories.history import History
-from local.histories.oracles import judged
-from local.histories.search import story_of, told
+from local.histories.oracles import Finding, judged
+from local.histories.search import Told, minimized, story_of, told
 from local.histories.story import ALARMS, DOWN_S, ENDPOINTS, READERS, SENDERS, WATCH, Decision, Story
 from operations.fleet import service
 from tests.fakes.sqs import FakeQueue, FakeSqs
@@ -127,7 +128,6 @@ PAUSED: Final = story(
     Decision(45.0, "throttle", "put_item", 5.0),
     *(say(47.0), say(60.0), say(60.02)),
 )
-OF_SEEDS: Final = (KILLED, BROKEN, FLAPPING, PAUSED)
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -175,7 +175,19 @@ NOT_ROUTED: Final = "not routed as subscribed or published"
     [
         *(
             (each, service, "recovered", service.recovered, set())
-            for each in (THEFT, CLAIM, KEPT, PROOF, SUBSCRIBED, ORDERED, STALLED, *OF_SEEDS)
+            for each in (
+                THEFT,
+                CLAIM,
+                KEPT,
+                PROOF,
+                SUBSCRIBED,
+                ORDERED,
+                STALLED,
+                KILLED,
+                BROKEN,
+                FLAPPING,
+                PAUSED,
+            )
         ),
         (PROOF, Identity, "stage", overwriting, {LOCKED_OUT}),
         (THEFT, Renewal, "_is_refused", lambda _: False, {LOCKED_OUT}),
@@ -197,3 +209,19 @@ def test_a_wrong_plane_is_found_and_a_right_one_is_not(
     found = {each.kind for each in told(made, shipped_contract()).findings}
     assert found >= kinds
     assert bool(found) == bool(kinds)
+
+
+def test_a_story_is_cut_down_to_what_causes_a_finding_and_not_to_what_has_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lost, allowed = CLAIM.decisions[:2]
+
+    def told_again(those: Story, _: Any) -> Told:
+        kinds = ["left in the spool"] * (lost in those.decisions) + [LOCKED_OUT] * (
+            allowed not in those.decisions
+        )
+        return Told([Finding(kind, "") for kind in kinds], {}, 0.0)
+
+    monkeypatch.setattr(search, "told", told_again)
+    cut = minimized(CLAIM, "left in the spool", shipped_contract(), lambda: True)
+    assert cut.decisions == (lost, allowed)

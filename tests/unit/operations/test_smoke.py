@@ -20,7 +20,6 @@ from botocore.exceptions import ClientError
 
 from eventplane.dead_letter import DEAD_LETTER_TYPE, letter_id
 from eventplane.envelope import parse_event, write_event
-from eventplane.fleet import REGISTRY
 from eventplane.sqs_binding import pack, to_message
 from operations.cloud import Cloud
 from operations.errors import NotDeployedHereError
@@ -41,7 +40,6 @@ from operations.smoke.plane import DeployedPlane, find_plane
 from operations.smoke.result import Report, Shown, Status, StepResult
 from operations.smoke.run import ALARM, Choices, SmokeRun, Step
 from operations.smoke.throwaway import ThrowAwayDevice
-from tests.dynamodb import create_table
 from tests.fakes.client import ScriptedClient
 from tests.plane import plane_contract
 
@@ -287,7 +285,7 @@ def smoke(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Smoke:
     """Makes a run whose archive has the given rows."""
     archive = Archive()
     monkeypatch.setattr("operations.smoke.run.Evidence", lambda *_: archive)
-    choices = Choices(DeviceEndpoint("h", 1, CA), False, False, None, AT_ONCE, AT_ONCE)
+    choices = Choices(DeviceEndpoint("h", 1, CA), False, None, AT_ONCE, AT_ONCE)
 
     def make(*rows: dict[str, Any], keeps_data: bool = False) -> SmokeRun:
         archive.rows += rows
@@ -607,18 +605,3 @@ def test_a_command_is_sent_by_its_service(smoke: Smoke, aws: None) -> None:
 def test_the_endpoint_of_devices_is_the_accounts() -> None:
     iot = SimpleNamespace(describe_endpoint=lambda **_: {"endpointAddress": "ats.host"})
     assert device_endpoint(cloud_of(iot=iot), None, CA) == DeviceEndpoint("ats.host", 8_883, CA)
-
-
-def test_a_drill_restores_the_registry_into_a_copy(smoke: Smoke, aws: None) -> None:
-    run = smoke()
-    assert "restore" not in [step.name for step in run.steps]
-    run.choices = replace(run.choices, is_drill=True)
-    dynamodb, recovery = boto3.client("dynamodb"), {"PointInTimeRecoveryEnabled": True}
-    create_table(dynamodb, table := "eventplane-dev-fleet", *REGISTRY.key)
-    dynamodb.update_continuous_backups(TableName=table, PointInTimeRecoverySpecification=recovery)
-    run.plane = replace(run.plane, cloud=cloud_of())
-    shown = run.steps[-1].run()
-    assert shown.words == "0 devices read in a copy of the registry"
-    assert dynamodb.list_tables()["TableNames"] == [table]
-    (removed,) = run.removals.run()
-    assert removed.problem is None
