@@ -139,14 +139,14 @@ def deployed(folder: Path, answer_s: float = 0.0) -> Iterator[dict[str, str]]:
 
     It finds an AWS that takes everything after `answer_s` seconds.
     """
-    from stacks.bundling import compile_bytecode, copy_packages, installed  # starts a process of Node.js
+    # These start a process of Node.js.
+    from stacks.bundling import OWN_PYTHON, compile_bytecode, copy_packages, installed
     from stacks.constructs.function_assets import CONTRACT_FILE, LOCK
 
     copy_packages(folder, "eventplane", "lambdas/common", "lambdas/router")
     (folder / CONTRACT_FILE).write_bytes(load_contract().canonical)
-    own = f"3.{sys.version_info.minor}"
-    compile_bytecode(folder, str(folder), own)
-    packages = installed(LOCK, "x86_64" if platform.machine() == "x86_64" else "arm64", own)
+    compile_bytecode(folder, str(folder), OWN_PYTHON)
+    packages = installed(LOCK, "x86_64" if platform.machine() == "x86_64" else "arm64", OWN_PYTHON)
     handler = type("Aws", (_Aws,), {"answer_s": answer_s})
     with BackgroundServer("aws", ThreadingHTTPServer(("127.0.0.1", 0), handler)) as server:
         yield {"PYTHONPATH": f"{folder}{os.pathsep}{packages}", **_environment(folder, server.url)}

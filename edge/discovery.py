@@ -72,10 +72,8 @@ def announce(settings: Settings) -> None:
     start_logging(settings.log_level, dict(os.environ))
     stopped = stop_event()
 
-    names, on_interface = (
-        settings.announcement.interfaces.split(","),
-        partial(dns_sd.announce, settings.thing),
-    )
+    names = settings.announcement.interfaces.split(",")
+    on_interface = partial(dns_sd.announce, settings.thing)
     updater = AnnouncementUpdater(settings.local.profile, names, read_interface, on_interface)
     try:
         while not stopped.is_set():

@@ -52,7 +52,7 @@ def sync(path: Path) -> None:
 def numbered(path: Path, suffix: str) -> list[tuple[int, Path]]:
     """Return the files beside `path` whose suffix is the pattern `suffix`, by the number in its group.
 
-    The number is their age: a device's wall clock may be wrong.
+    The number, 0 where the group is empty, is their age: a device's wall clock may be wrong.
     """
     found = ((re.fullmatch(re.escape(path.name) + suffix, each.name), each) for each in path.parent.glob("*"))
     return sorted((int(match[1] or 0), each) for match, each in found if match)

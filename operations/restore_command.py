@@ -95,17 +95,10 @@ def _restore(options: argparse.Namespace) -> int:
 
 def _make_copy(client: Any, source: str, copy: str, at: datetime) -> None:
     """Have DynamoDB make the table `copy`, unless an earlier run did. Raises `RestoreTimeError`."""
-    is_there = client.exceptions.TableAlreadyExistsException, client.exceptions.TableInUseException
     said = False
     while (status := _status(client, copy)) != "ACTIVE":
-        if status is None:  # or no longer: an earlier run has had it deleted
-            try:
-                with suppress(*is_there):
-                    client.restore_table_to_point_in_time(
-                        SourceTableName=source, TargetTableName=copy, RestoreDateTime=at
-                    )
-            except client.exceptions.InvalidRestoreTimeException as error:
-                raise RestoreTimeError(source, timestamp(at)) from error
+        if not status:  # or no longer: an earlier run has had it deleted
+            _begin_copy(client, source, copy, at)
             continue
         if not said:
             say(f"DynamoDB makes {copy}: minutes to hours; repeat the command if it is ended meanwhile")
@@ -113,10 +106,23 @@ def _make_copy(client: Any, source: str, copy: str, at: datetime) -> None:
         system.sleep(_POLL_S)
 
 
-def _status(client: Any, table: str) -> str | None:
-    with suppress(client.exceptions.ResourceNotFoundException):
-        return str(client.describe_table(TableName=table)["Table"]["TableStatus"])
-    return None
+def _begin_copy(client: Any, source: str, copy: str, at: datetime) -> None:
+    is_there = client.exceptions.TableAlreadyExistsException, client.exceptions.TableInUseException
+    try:
+        with suppress(*is_there):
+            client.restore_table_to_point_in_time(
+                SourceTableName=source, TargetTableName=copy, RestoreDateTime=at
+            )
+    except client.exceptions.InvalidRestoreTimeException as error:
+        raise RestoreTimeError(source, timestamp(at)) from error
+
+
+def _status(client: Any, table: str) -> str:
+    """Return the state of a table, '' where there is none."""
+    described = {"TableStatus": ""}
+    with if_deployed():
+        described = client.describe_table(TableName=table)["Table"]
+    return str(described["TableStatus"])
 
 
 def _write_each(

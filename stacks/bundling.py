@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,6 +23,9 @@ ROOT: Final = Path(__file__).parent.parent
 
 CACHE: Final = ROOT / "build" / "layers"
 """Installed dependencies by content hash, so that only the first synthesis downloads."""
+
+OWN_PYTHON: Final = f"{sys.version_info.major}.{sys.version_info.minor}"
+"""The version of this program's Python, as `3.11`."""
 
 PLATFORMS: Final = {"arm64": "aarch64-manylinux2014", "x86_64": "x86_64-manylinux2014"}
 """What functions can run on, by Lambda's name for it, as uv calls it."""
@@ -71,9 +75,10 @@ def copy_packages(target: Path, *packages: str) -> None:
             shutil.copy(ROOT / parent / "__init__.py", target / parent / "__init__.py")
 
 
+@cache  # each function's code asks for it
 def interpreter(version: str) -> str:
     """Return the program of Python `version`, as `3.13`. Raises `EventPlaneError` where it is missing."""
-    if version == f"{sys.version_info.major}.{sys.version_info.minor}":
+    if version == OWN_PYTHON:
         return sys.executable
     program = ROOT / "build" / f"python-{version}" / "bin" / "python"
     asked = [str(program), "-c", "import sys; print('{}.{}'.format(*sys.version_info))"]
