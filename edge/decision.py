@@ -165,11 +165,11 @@ class Decider:
 
         Not a reply, whose `expirytime` is of the asker's clock, nor what would be over by this clock at once.
         """
-        attributes, now = event.attributes, self.timestamp()
-        is_known = EXPIRY_TIME not in attributes or "time" in attributes or event.type == REPLY_TYPE
-        if is_known or is_expired(event, timestamp_ms(now)):
+        attributes = event.attributes
+        if EXPIRY_TIME not in attributes or "time" in attributes or event.type == REPLY_TYPE:
             return event
-        return event.with_attributes({"time": now})
+        now = self.timestamp()
+        return event if is_expired(event, timestamp_ms(now)) else event.with_attributes({"time": now})
 
     def decide_downlink(self, event: Envelope, channel: Channel, number: SequenceNumber) -> DownlinkDecision:
         """Decide on an `event` from the cloud: it never goes back to the cloud, even if a route leads there.

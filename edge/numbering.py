@@ -78,8 +78,13 @@ def why_expired(waiting: PendingDelivery) -> str:
     return BY_EVENT if own and expired_at is not None and own[1] <= expired_at else BY_CHANNEL
 
 
-def text_for_cloud(pending: PendingDelivery, now_ms: int) -> str:
-    """Return the event's text as it goes up at `now_ms`: with the rest of its lifetime, where it has one."""
+def texts_for_cloud(pending: Iterable[PendingDelivery], now_ms: int) -> list[str]:
+    """Return the events' texts as they go up at `now_ms`: with the rest of its lifetime, where one has it."""
+    # Most have none, and a backlog has many: those are looked at, not called for.
+    return [_with_rest(each, now_ms) if EXPIRY_TIME in each.json else each.json for each in pending]
+
+
+def _with_rest(pending: PendingDelivery, now_ms: int) -> str:
     if (found := _with_end(pending)) is None:
         return pending.json
     event, ends_ms = found

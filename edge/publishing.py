@@ -212,7 +212,8 @@ class Publisher:
             return  # the connection is over, which is reported soon: this proves nothing about an event
         ordinary = self.bytes_in_flight(urgent=False) + (0 if urgent else size)
         before = self.window.sent(now, ordinary, idle=not self.in_flight)
-        end = connection.sending(now).queued
+        # What the connection's thread queued since counts along: the publish left a little earlier then.
+        end = connection.queued_bytes
         self.in_flight[mid] = Publish(deliveries, size, now, urgent, end, before)
         self._counts.published += 1
         self._counts.published_events += len(deliveries)
@@ -220,8 +221,9 @@ class Publisher:
 
     def ping(self, now: float) -> None:
         """Request an answer without publishing anything."""
-        if mid := self._link.connection.ping():
-            end = self._link.connection.sending(now).queued
+        connection = self._link.connection
+        if mid := connection.ping():
+            end = connection.queued_bytes
             self.in_flight[mid] = Publish((), 0, now, urgent=True, end=end, before=Sent())
 
     def measure(self, now: float) -> None:

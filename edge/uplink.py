@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from edge.congestion import CongestionWindow
 from edge.counts import Counts
 from edge.delivery_queues import DeliveryQueues, UplinkQueue
-from edge.numbering import text_for_cloud
+from edge.numbering import texts_for_cloud
 from edge.packing import MOST_GATHERED, PROBE, BatchingDelays, pack_first, pack_one
 from edge.poison import PoisonDetector
 from edge.publishing import Pace, Publish, Publisher, Remedy, remedy, wire_size
@@ -260,8 +260,7 @@ class Uplink:
     def _send(self, pending: Sequence[PendingDelivery], now: float, *, urgent: bool) -> tuple[Delivery, ...]:
         """Publish as many of `pending` as fit one payload and return them; none if the pace forbids it."""
         topic = self._topics[urgent]
-        uptime_ms = self._queues.spool.clock()
-        texts = [text_for_cloud(each, uptime_ms) for each in pending]
+        texts = texts_for_cloud(pending, self._queues.spool.clock())
         payload, count = self._pack(texts, self.publisher.window.size)
         size = wire_size(topic, payload)
         if not urgent:

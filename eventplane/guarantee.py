@@ -94,8 +94,10 @@ def lifetime_ms(event: Envelope) -> int | None:
     difference is right however wrong the clock is.
     """
     expires = _time_of(event, EXPIRY_TIME)
+    if expires is None:
+        return None
     since = _time_of(event, SENT_TIME if SENT_TIME in event.attributes else "time")
-    return None if expires is None or since is None else max(0, expires - since)
+    return None if since is None else max(0, expires - since)
 
 
 def expires_at_ms(event: Envelope, accepted_at_ms: int) -> int | None:

@@ -105,6 +105,11 @@ class Connection:
         """Whether the broker resumed a lasting session."""
         return self._session.resumed
 
+    @property
+    def queued_bytes(self) -> int:
+        """The bytes that there were to send so far."""
+        return self._session.queued_bytes  # one number, which needs no lock
+
     def publish(self, topic: str, payload: bytes, qos: int = 1, *, retain: bool = False) -> int:
         """Send; return the packet id, which comes back in `Acknowledged` unless the connection ends before.
 
@@ -273,7 +278,7 @@ class Connection:
                 self._session.progressed(self._left, self._moved_at)
                 self._left = taken - held
             self._held = held
-        return Sending(self._session.queued_bytes, self._left, self._moved_at)
+        return Sending(self._left, self._moved_at)
 
     def _receive(self, transport: Transport) -> None:
         data = transport.receive()

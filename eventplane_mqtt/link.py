@@ -16,12 +16,11 @@ _log = logging.getLogger(__name__)
 
 
 class Sending(NamedTuple):
-    """The bytes that a connection had to send so far, and those of them that have left this machine.
+    """How many bytes of a connection have left this machine.
 
-    `moved_at` is when the last of those left, monotonic seconds: not later, by what could be seen.
+    `moved_at` is when the last of them left, monotonic seconds: not later, by what could be seen.
     """
 
-    queued: int
     left: int
     moved_at: float
 
@@ -31,6 +30,9 @@ class BrokerConnection(Protocol):
 
     @property
     def resumed(self) -> bool: ...
+
+    @property
+    def queued_bytes(self) -> int: ...
 
     def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> int: ...
 

@@ -169,7 +169,8 @@ class Session:
 
     `resumed` says whether the broker kept the session. Messages that it `skips` are acknowledged and not
     reported. While `has_undecoded`, call `decode` again before more is read. With `drops` it drops messages
-    for which there is no room, instead of leaving them undecoded; `dropped` counts them.
+    for which there is no room, instead of leaving them undecoded; `dropped` counts them. Of all
+    `queued_bytes` that there were to send so far, `taken_bytes` were taken.
     """
 
     def __init__(
@@ -208,7 +209,7 @@ class Session:
         self._max_packet_bytes: float = float("inf")
         self._messages: list[Message] = []
         self._outgoing: deque[bytes] = deque()
-        self.taken_bytes = self._ping_ends = 0
+        self.queued_bytes = self.taken_bytes = self._ping_ends = 0
 
     @property
     def is_closing(self) -> bool:
@@ -228,7 +229,7 @@ class Session:
         """Begin, over a transport that is connected; `password` is the login's. Raises `UnsendableError`."""
         self._answer_by = now + self._endpoint.connect_timeout_s
         self._keepalive.sent_at = now
-        self._outgoing.append(_connect(self._endpoint, password))
+        self._put(_connect(self._endpoint, password))
 
     def publish(self, topic: str, payload: bytes, qos: int = _QOS, *, retain: bool = False) -> int:
         """Send; return the packet id, 0 at QoS 0 and while not up. Raises `UnsendableError`."""
@@ -243,14 +244,14 @@ class Session:
         if len(packet) > self._max_packet_bytes:
             self._refuse(mid, f"{len(packet)} bytes, the broker takes {self._max_packet_bytes}")
         elif not mid or self._sent.may_go(packet):
-            self._outgoing.append(packet)
+            self._put(packet)
         return mid
 
     def ping(self) -> int:
         """Send PINGREQ; return the number that comes back in `Acknowledged`, 0 while not up."""
         if self.ended is not None or self._phase is not _Phase.UP:
             return 0
-        self._outgoing.append(codec.PINGREQ)
+        self._put(codec.PINGREQ)
         self._last_ping += 1  # no packet id
         self._pings.append(self._last_ping)
         return self._last_ping
@@ -258,13 +259,13 @@ class Session:
     def acknowledge(self, mid: int) -> None:
         """Send PUBACK for a message of this session; ignore any other."""
         if self._received.settle(mid) and self.ended is None and self._phase is not _Phase.CLOSING:
-            self._outgoing.append(codec.encode_puback(mid))
+            self._put(codec.encode_puback(mid))
 
     def close(self) -> None:
         """Send DISCONNECT; the broker then ends the connection."""
         if self.ended is None and self._phase in (_Phase.SUBSCRIBING, _Phase.UP):
             self._phase = _Phase.CLOSING
-            self._outgoing.append(codec.encode_disconnect(self._version))
+            self._put(codec.encode_disconnect(self._version))
         else:
             self.end("closed")
 
@@ -316,7 +317,7 @@ class Session:
             self.end(f"no answer to PINGREQ within {self._keepalive.interval_s} s")
         elif self._keepalive.ask(now):
             self._pings.append(0)
-            self._outgoing.append(codec.PINGREQ)
+            self._put(codec.PINGREQ)
             self._ping_ends = self.queued_bytes
 
     def receive(self, data: bytes, now: float, room: float = _ANY, room_for_qos_0: float = _ANY) -> None:
@@ -355,11 +356,6 @@ class Session:
         if left_bytes < self._ping_ends:
             self._keepalive.received_at = max(self._keepalive.received_at, now)
 
-    @property
-    def queued_bytes(self) -> int:
-        """All bytes that there were to send so far; of them `taken_bytes` were taken."""
-        return self.taken_bytes + sum(map(len, self._outgoing))
-
     def take_bytes(self, limit: int) -> bytes:
         """Return what to send next: whole packets, up to `limit` bytes of them, or one that is larger."""
         outgoing = self._outgoing
@@ -375,6 +371,10 @@ class Session:
         """Return what there is to report."""
         messages, self._messages = self._messages, []
         return messages
+
+    def _put(self, packet: bytes) -> None:
+        self._outgoing.append(packet)
+        self.queued_bytes += len(packet)
 
     def _take(self, packet: Packet) -> None:
         match packet:
@@ -423,7 +423,7 @@ class Session:
         self._messages.append(Acknowledged(self._link, self._generation, mid, failure))
         held_back = self._sent.next_held_back()
         if held_back is not None and self._phase is _Phase.UP:
-            self._outgoing.append(held_back)
+            self._put(held_back)
 
     def _take_pingresp(self) -> None:
         if mid := self._pings.popleft() if self._pings else 0:
@@ -449,7 +449,7 @@ class Session:
         for first in range(0, len(topics), _MAX_FILTERS):
             mid = self._sent.new_id()
             self._filters[mid] = topics[first : first + _MAX_FILTERS]
-            self._outgoing.append(codec.encode_subscribe(self._version, mid, self._filters[mid], _QOS))
+            self._put(codec.encode_subscribe(self._version, mid, self._filters[mid], _QOS))
         self._check_subscribed()
 
     def _take_suback(self, mid: int, codes: bytes) -> None:
@@ -488,7 +488,7 @@ class Session:
 
     def _hang_up(self, reason: str, code: int) -> None:
         self.end(reason)
-        self._outgoing.append(codec.encode_disconnect(self._version, code))
+        self._put(codec.encode_disconnect(self._version, code))
 
 
 def _connect(endpoint: Endpoint, password: bytes | None) -> bytes:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import sqlite3
 import struct
 import zlib
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import islice
@@ -285,19 +286,19 @@ class Deliveries:
 
     def end(self, destination: str, rank: int, sequences: Iterable[int], totals: TableTotals) -> set[int]:
         """Remove deliveries from a queue. Returns those that were in it; the others have ended already."""
-        missing = set(sequences)
+        asked, done = sorted(set(sequences)), 0
         ended: set[int] = set()
         if self._queues.get(destination, rank) is None:
             return ended
         queue = self._queues.draft(destination, rank)
-        while missing and (batch := PendingBatch.read(self._db, queue.number, min(missing) - 1)):
-            here = missing.intersection(sequence for sequence, _ in batch.waiting)
+        while done < len(asked) and (batch := PendingBatch.read(self._db, queue.number, asked[done] - 1)):
+            until = bisect_right(asked, batch.last, done)
+            here = {sequence for sequence, _ in batch.waiting}.intersection(asked[done:until])
             if here:
                 left = [each for each in batch.waiting if each[0] not in here]
                 self._rewrite(queue, batch._replace(waiting=left), totals)
             ended |= here
-            # All sequences up to this batch's last have been looked for.
-            missing = {each for each in missing if each > batch.last}
+            done = until
         queue.pending -= len(ended)
         if queue.pending < 0 or (queue.pending == 0) != (queue.head == queue.tail):
             raise DamagedRowError(f"the queue of {destination} at rank {rank}")

@@ -60,6 +60,7 @@ class Space:
         self.used_deliveries = 0
         self._free_bytes = 0
         self._unmeasured = 0
+        self._tidied_with = 0  # deliveries
         self._shrunk = False
         self.refused = path is None
         self._set_limit(capacity_bytes)
@@ -100,10 +101,17 @@ class Space:
         self._set_limit(self.capacity_bytes + RESERVE_BYTES)
 
     def tidy(self) -> bool:
-        """Give free pages back and remake the reserve. Returns whether there is more to do."""
+        """Give free pages back and remake the reserve. Returns whether there is more to do.
+
+        While a backlog drains, only where the disk has no room: what waits lies at the end of the file, and
+        each of its pages would be moved forward, although it is soon free as well.
+        """
         if self._unmeasured:
             self.measure()
+        drains, self._tidied_with = self.used_deliveries < self._tidied_with, self.used_deliveries
         if self._free_bytes > self._kept_free():
+            if drains and not self.refused:
+                return True
             before = self._free_bytes
             # As a script: `execute` takes only the first step of it, a single page.
             self._db.executescript(f"PRAGMA incremental_vacuum({_STEP_PAGES})")

@@ -124,6 +124,10 @@ class Dialled:
     def resumed(self) -> bool:
         return self._session.resumed
 
+    @property
+    def queued_bytes(self) -> int:
+        return self._session.queued_bytes
+
     def publish(self, topic: str, payload: bytes, qos: int = 1, *, retain: bool = False) -> int:
         self._step("publish")
         self._line.note_publish(self)
@@ -136,7 +140,7 @@ class Dialled:
     def sending(self, now: float) -> Sending:
         session, left_s = self._session, max(0.0, self._free_s - now)
         waiting = int(min(session.taken_bytes, left_s * self._line.bytes_per_s)) if left_s else 0
-        return Sending(session.queued_bytes, session.taken_bytes - waiting, self._free_s - left_s)
+        return Sending(session.taken_bytes - waiting, self._free_s - left_s)
 
     def ping(self) -> int:
         mid = self._session.ping()

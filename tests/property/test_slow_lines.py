@@ -17,10 +17,7 @@ from eventplane.limits import MAX_PAYLOAD_BYTES
 from eventplane_mqtt.link import Sending
 from eventplane_mqtt.mailbox import LinkName
 from tests.examples import examples
-from tests.unit.edge.fakes import ALARM, Device, event, ids
-
-AROUND_BYTES = 100
-"""Of each publish, around its payload."""
+from tests.unit.edge.fakes import ALARM, AROUND_BYTES, PING_BYTES, Device, event, ids
 
 
 class VirtualLine:
@@ -33,7 +30,7 @@ class VirtualLine:
         self._device = device
         self._free = 0.0
         self._answers: list[tuple[float, int]] = []
-        self._published = self._pings = self._given = 0
+        self._published = self._pings = 0
         device.cloud.last.sending = self.sending  # type: ignore[method-assign]
 
     def run(self, until: float = 1e9) -> None:
@@ -56,13 +53,14 @@ class VirtualLine:
         """See `eventplane_mqtt.Connection`."""
         self._take()
         left_s = max(0.0, self._free - now)
-        return Sending(self._given, self._given - round(left_s * self.bytes_per_s), self._free - left_s)
+        given = self._device.cloud.all[0].queued_bytes
+        return Sending(given - round(left_s * self.bytes_per_s), self._free - left_s)
 
     def _take(self) -> None:
         wire = self._device.cloud.all[0]
         for _ in range(wire.pings - self._pings):
             self._pings += 1
-            self._send(2, 65_535 + self._pings)
+            self._send(PING_BYTES, 65_535 + self._pings)
         for mid, _, payload in wire.published[self._published :]:
             at = self._send(len(payload) + AROUND_BYTES, mid)
             self.frames.append((self._device.time.seconds, len(payload)))
@@ -71,7 +69,6 @@ class VirtualLine:
         self._published = len(wire.published)
 
     def _send(self, size: int, mid: int) -> float:
-        self._given += size
         self._free = max(self._free, self._device.time.seconds) + size / self.bytes_per_s
         self._answers.append((self._free + self.round_trip_s, mid))
         return self._free + self.round_trip_s / 2
@@ -127,7 +124,7 @@ def test_a_line_without_progress_is_dead_after_the_timeout(stuck: int) -> None:
         wire, began = device.cloud.last, device.time.seconds
         line.run(began + 20.0)
         moved = line.sending(began + 20.0)
-        wire.sending = lambda _: moved._replace(left=moved.queued - stuck)  # type: ignore[method-assign]
+        wire.sending = lambda _: moved._replace(left=wire.queued_bytes - stuck)  # type: ignore[method-assign]
         while not wire.abandoned:
             device.turn(*device.forwarder._wait(device.forwarder._timeout_s()))
         assert device.time.seconds - began == pytest.approx(20.0 + 30.0)

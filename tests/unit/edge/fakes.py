@@ -93,6 +93,10 @@ def ids(payload: bytes) -> list[str]:
     return [each.id for each in unpack(payload) if isinstance(each, Envelope)]
 
 
+AROUND_BYTES, PING_BYTES = 100, 2
+"""What a publish takes around its payload, and what a PINGREQ takes."""
+
+
 @dataclass
 class FakeWire:
     """A connection that records what was asked of it."""
@@ -114,9 +118,12 @@ class FakeWire:
         self.pings += 1
         return 65_535 + self.pings
 
+    @property
+    def queued_bytes(self) -> int:
+        return PING_BYTES * self.pings + sum(AROUND_BYTES + len(payload) for *_, payload in self.published)
+
     def sending(self, now: float) -> Sending:
-        sent = sum(len(payload) for *_, payload in self.published)
-        return Sending(sent, sent, 0.0)
+        return Sending(self.queued_bytes, 0.0)
 
     def acknowledge(self, *mids: int) -> None:
         self.acknowledged += mids

@@ -242,6 +242,22 @@ def test_the_log_stays_small_and_space_is_given_back_in_bounded_steps(tmp_path: 
     assert sum(each.stat().st_size for each in beside(path, "")) < 2 * KEPT_FREE_BYTES + RESERVE_BYTES
 
 
+def test_a_backlog_that_drains_moves_no_page(tmp_path: Path) -> None:
+    path = tmp_path / "spool.db"
+    with Spool(path, SYSTEM) as spool:
+        fill(spool, 10_000, a_commit=200)
+        pages = spool.space.used_bytes
+        assert not spool.tidy()
+        for first in range(1, 8_001, 1000):
+            spool.commit([], [cloud(n) for n in range(first, first + 1000)], uptime_ms=0)
+            spool.tidy()
+            assert spool.space.used_bytes + spool.space._free_bytes >= pages
+        while spool.tidy():
+            pass
+        assert spool.space.used_bytes + spool.space._free_bytes < pages / 2
+        assert len(waiting(spool)) == 2_000
+
+
 @pytest.mark.source("F-W4")
 def test_it_counts_what_it_writes(tmp_path_factory: pytest.TempPathFactory) -> None:
     # On a disk: the kernel counts no bytes of files in memory.

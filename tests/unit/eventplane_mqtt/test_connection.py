@@ -113,15 +113,15 @@ def test_what_the_kernel_holds_has_not_left_and_leaves_as_the_broker_takes_it(br
         return connection.sending(1.0)
 
     stuck = stuck_with(bytes(1 << 19))
-    assert stuck.left < stuck.queued
+    assert stuck.left < connection.queued_bytes
     # What only queues behind it is no sign that the line is alive.
     later = stuck_with(b"an alarm")
     assert later.left > stuck.left or later.moved_at == stuck.moved_at
     assert broker.received(1 << 19)
     assert eventually(lambda: connection.sending(2.0).left > stuck.left, SECONDS)
     assert connection.sending(3.0).moved_at > 1.0
-    broker.received(later.queued - CONNECT_BYTES - (1 << 19))
-    assert eventually(lambda: connection.sending(4.0).left == later.queued, SECONDS)
+    broker.received(connection.queued_bytes - CONNECT_BYTES - (1 << 19))
+    assert eventually(lambda: connection.sending(4.0).left == connection.queued_bytes, SECONDS)
     connection.abandon()
 
 
