@@ -181,7 +181,8 @@ class Uplink:
 
     def _pump_ordinary(self, now: float) -> None:
         most = self._poison.size or self._most
-        while self._has_room():
+        # An urgent event that finds no room, where the line answers late or never, is the next to go.
+        while self._has_room() and not self._queue.has_urgent():
             count = self._queue.fill(most)
             if not count:
                 self._begin_batch()

@@ -66,6 +66,18 @@ def test_urgent_overtakes_a_backlog_and_finds_room_in_the_window(device: Device)
     assert len(device.uplinked()) == 10
 
 
+def test_nothing_goes_before_an_alarm_that_waits_for_the_first_answers_of_a_line(device: Device) -> None:
+    alarms = [f"fire{n}" for n in range(20)]
+    for each in alarms:
+        device.send(event(each, ALARM))
+    device.send(event("reading"), after=5.0)
+    sent = [id for ids in device.uplinked() for id in ids]
+    assert 1 < len(sent) < 20
+    assert sent == alarms[: len(sent)]
+    device.acknowledge_all()
+    assert [id for ids in device.uplinked() for id in ids] == [*alarms, "reading"]
+
+
 def test_low_waits_also_for_normal_that_is_too_large_to_be_read_at_once(make: MakeDevice) -> None:
     device = make(connected=False, batch_events=50)
     device.send(*(event(f"e{n}", pad="x" * 95_000) for n in range(8)))
