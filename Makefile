@@ -129,10 +129,9 @@ lint: setup ## Check style, formatting, borders between packages, generated file
 	lint-imports --no-logo
 	$(if $(AREA),,python tools/tables.py --check)
 	$(if $(AREA),,python tools/dashboards.py --check)
-	$(if $(AREA),,python tools/figures.py --check)
 	$(if $(FAST)$(filter-out stacks,$(AREA)),,python tools/lint_templates.py)
 
-tables: setup ## Write the generated tables of the docs, and the dashboard of the devices
+tables: setup ## Write the generated tables and plots of the docs, and the dashboard of the devices
 	python tools/tables.py
 	python tools/dashboards.py
 
@@ -211,11 +210,12 @@ attack: setup ## Attack the deployed plane in the local cloud (docs/explanation/
 
 docs: ## Build the documentation site: build/docs/index.html
 	@tools/setup.sh docs
-	@NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict --quiet
+	@NO_MKDOCS_2_WARNING=1 .venv-docs/bin/python -m mkdocs build --strict --quiet
 	@echo "build/docs/index.html"
 
-figures: setup ## Write docs/reference/figures.md and its plots from every result under build/
-	@python tools/figures.py
+figures: setup ## Take every result under build/ into docs/figures.json, and write the tables and plots
+	@python -m tools.figures
+	@python tools/tables.py
 
 fuzz: setup ## Fuzz everything that reads bytes from outside: TARGETS="spool mqtt" SECONDS=60; writes build/bench/fuzz.json
 	@python -m tests.fuzz $(TARGETS) $(if $(SECONDS),--seconds "$(SECONDS)")

@@ -1,8 +1,8 @@
 """Fit the repository's pages into the documentation site; MkDocs calls the functions named `on_...`.
 
 On the site, the Markdown files of the repository's root are pages, and a link from a page to a source file
-leads to a copy of that file. A link to a folder becomes plain text. Scripts come from node_modules
-(package.json), so that a built site loads nothing from elsewhere.
+leads to a copy of that file. A link to a folder becomes plain text, one to docs/figures.json leads to a page of
+all figures. Scripts come from node_modules (package.json), so that a built site loads nothing from elsewhere.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ import posixpath
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+
+from tools import figures
 
 if TYPE_CHECKING:
     from mkdocs.structure.files import Files
@@ -23,6 +25,7 @@ STYLE: Final = ROOT / "contract" / "pages" / "style.css"
 COLOURS: Final = "stylesheets/colours.css"
 SITE_STYLE: Final = "stylesheets/site.css"
 DIAGRAMS: Final = "javascripts/mermaid.js"
+FIGURES: Final = "reference/all-figures.md"
 SCRIPTS: Final = {
     DIAGRAMS: "@mermaid-js/tiny/dist/mermaid.tiny.js",
     "javascripts/mermaid.LICENSE.txt": "@mermaid-js/tiny/LICENSE",
@@ -39,6 +42,8 @@ def site_path(path: str) -> str | None:
     """Return the place on the site of a file of the repository, None for a folder."""
     if (ROOT / path).is_dir():
         return None
+    if path == "docs/figures.json":
+        return FIGURES
     if path.startswith(DOCS):
         # A missing page keeps its link, so that the strict build reports it.
         return path.removeprefix(DOCS)
@@ -91,7 +96,7 @@ def _resolved(target: str, path: str) -> str:
 
 
 def on_files(files: Files, config: Any) -> Files:
-    """Add the pages of the repository's root, the files that pages link, and the project's colours."""
+    """Add the root's pages, the files that pages link, the page of all figures, and the project's colours."""
     # MkDocs is in the environment of `make docs` only, and tests of the rest need none.
     from mkdocs.structure.files import File
 
@@ -115,6 +120,7 @@ def on_files(files: Files, config: Any) -> Files:
 
             raise PluginError(f"{source} is missing; run `make docs` or `npm ci`")
         files.append(File.generated(config, place, abs_src_path=str(source)))
+    files.append(File.generated(config, FIGURES, content=figures.page(figures.kept())))
     files.append(File.generated(config, COLOURS, content=colours(STYLE.read_text())))
     config["extra_css"] += [COLOURS, SITE_STYLE]
     return files

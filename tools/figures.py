@@ -1,90 +1,40 @@
-"""Write docs/reference/figures.md, its plots and the README's table from build/; `--check` only compares.
+"""Keep the results under build/ in docs/figures.json, from which `make tables` writes tables and plots.
 
-What was measured is kept in docs/figures.json, one entry a result file: a run replaces its own entry, and
-the page can be made again without the run.
+A run replaces its own entry, so that the pages can be made again without the run. The texts around the
+figures are in figures.toml.
 """
 
 from __future__ import annotations
 
 import json
 import re
-import sys
-from collections.abc import Iterable, Iterator, Mapping
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
 from math import floor, log10
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parent.parent
-sys.path.insert(0, str(ROOT))
+from tools.places import place
+from tools.plots import Row, plot
 
-from tools import chosen_figures  # noqa: E402 - after the path it needs
-from tools.places import place  # noqa: E402
-from tools.plots import Row, plot  # noqa: E402
-
+Figure = Mapping[str, Any]
 Result = Mapping[str, Any]
 Results = dict[str, Result]
 
-BUILD = ROOT / "build"
+ROOT = Path(__file__).parent.parent
 KEPT = ROOT / "docs" / "figures.json"
-PAGE = ROOT / "docs" / "reference" / "figures.md"
-PLOTS = ROOT / "docs" / "figures"
-README = ROOT / "README.md"
 FOLDERS = ("bench", "chaos")
+TEXTS: dict[str, list[dict[str, str]]] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text())
 
-_PART = re.compile(r"_(stages_\d|duckdb_)")
 _SIZE = re.compile(r"\d{5,}")
 _SHORTEST_S = 0.001
 """Where the axis of times begins."""
 
-_CHOSEN = re.compile(r"(<!-- figures -->\n).*?(<!-- end -->)", re.DOTALL)
-
-HEAD = """\
-# Figures
-
-The newest run of each command. `make figures` writes this page from `docs/figures.json`, to which each run
-under `build/` adds its own, and which also keeps what this page leaves out: the parts of a run (Spark's
-stages, DuckDB's queries). Each section says where its figures come from:
-
-- **deployed**: the stacks as they are deployed, in an emulated cloud on the same machine. Nothing ran on AWS.
-- **stand-in**: the real forwarder and Mosquitto; in the cloud's place two processes run the routers' code
-  ([what that leaves out](../explanation/chaos.md)). Its times say nothing of AWS.
-- **simulated**: the product's code in one process, over models, in virtual time
-  ([what that leaves out](../explanation/histories.md#what-it-does-not-show)).
-- **alone**: one part of the plane, without the others.
-- **computed**: from other figures and list prices.
-
-All of a run shares one machine; times are those of that machine and of whatever else ran on it
-(`machine load`). A missed aim stays in the tables, in bold.
-"""
-
-PAPER = """\
-The source paper sent 100,000 events, one a millisecond, and killed its router every 10 s: none was lost at
-least once, about 7,000 at best effort. Ours are the forwarder and the router function, both killed; the cloud
-is emulated, so that losses and duplicates compare, and times do not. A service waits while 1,000 of its
-messages have no receipt, so it sends no faster than the machine takes it; the kills go on until all is sent.
-At best effort nothing waits for anybody: what is only in the forwarder's memory is lost with it, and the
-oldest of what the cloud does not take in time. `again` is what consumers received twice, `sent again` what
-devices sent twice ([why](../explanation/chaos.md#copies)).
-"""
-PAPER_HEAD = ("paper sent", "paper events/s", "paper lost")
-
-ALARMS = """\
-From the service that sends an alarm to its consumer, in every scenario that breaks something, the longest
-on top: median, 99th percentile and maximum in seconds. An alarm that is sent while its path is broken waits
-until the path is whole again and the forwarder has connected again, which it tries every 1 to 5 s.
-`million` sends 3,000 events a second, about what the machine carries: its alarms pass what waits after a
-fault, by a rule and a router of their own.
-"""
-ALARMS_HEAD = [
-    "scenario",
-    "where",
-    *(f"{end}: {time}" for end in ("alarm centre", "in the home") for time in ("median", "99 %", "most")),
-]
-
 PRODUCTS = ("DuckDB", "EventBridge", "Mosquitto's bridge")
 """The peers that are products; the others are the plane itself in another form."""
 
-WORDS = {
+_PARTS = {
     "cpu": "CPU",
     "rss": "memory",
     "sqs": "SQS",
@@ -92,33 +42,22 @@ WORDS = {
     "p99": "99th percentile",
     "max": "most",
 }
-"""Parts of figures' names that the page writes in other words."""
+"""Parts of figures' names that the pages write in other words."""
 
 
-def main() -> int:
-    """Collect and write, or with `--check` say whether page and plots are what docs/figures.json gives."""
-    results: Results = json.loads(KEPT.read_text()) if KEPT.exists() else {}
-    if "--check" not in sys.argv:
-        results |= collect(BUILD)
-        KEPT.write_text(json.dumps(results, indent=1, sort_keys=True) + "\n")
-    wanted = {
-        PAGE: page(results),
-        README: chosen(README.read_text(), results),
-        **{PLOTS / f"{name}.svg": svg for name, svg in plots(results).items()},
-    }
-    stale = [path for path, text in wanted.items() if not path.exists() or path.read_text() != text]
-    if "--check" in sys.argv:
-        for path in stale:
-            print(f"{path.relative_to(ROOT)} is not what docs/figures.json gives; run `make figures`")
-        return int(bool(stale))
-    PLOTS.mkdir(exist_ok=True)
-    for path in stale:
-        path.write_text(wanted[path])
-    return 0
+def main() -> None:
+    """Add the results under build/ to docs/figures.json."""
+    KEPT.write_text(json.dumps(kept() | collect(ROOT / "build"), indent=1, sort_keys=True) + "\n")
+
+
+def kept() -> Results:
+    """Return the published results, by folder and name."""
+    results: Results = json.loads(KEPT.read_text())
+    return results
 
 
 def collect(build: Path) -> Results:
-    """What the results under `build` say, by folder and name."""
+    """Return the results under `build`, by folder and name."""
     return {
         f"{folder}/{path.stem}": json.loads(path.read_text())
         for folder in FOLDERS
@@ -128,32 +67,81 @@ def collect(build: Path) -> Results:
 
 
 def page(results: Results) -> str:
-    """The page."""
-    drawn = plots(results)
-    parts = [HEAD]
-    if rows := _paper_rows(results):
-        parts += [
-            "## The source paper's test\n",
-            PAPER,
-            _table(["", "sent", "events/s", "kills", "lost", "again", "sent again", *PAPER_HEAD], rows),
-        ]
-    if alarms := _alarm_rows(results):
-        parts += ["## Alarms, from the worst scenario to the best\n", ALARMS, _table(ALARMS_HEAD, alarms)]
-    for name in drawn:
-        parts.append(f"![{name}](../figures/{name}.svg)\n")
+    """Return the site's page of all figures as Markdown."""
+    parts = [
+        "# All figures\n",
+        "As [figures](figures.md) explains them; a missed aim is bold.",
+        'The same as data: <a href="../figures.json">figures.json</a>.\n',
+    ]
     for name, result in sorted(results.items()):
         parts += [f"## {name}\n", _origin(name, result), _figures(result["figures"])]
     return "\n".join(parts)
 
 
-def chosen(text: str, results: Results) -> str:
-    """`text` with the table of the few figures between its marks."""
-    table = _table(["test", "result", "where", "command"], chosen_figures.rows(results))
-    return _CHOSEN.sub(lambda found: f"{found[1]}{table}{found[2]}", text)
+def readme_table(results: Results) -> str:
+    """Return the results that the README shows."""
+    rows = []
+    for row in TEXTS["readme"]:
+        result = results[row["run"]]
+        values = {each["name"]: each["value"] for each in result["figures"]}
+        values |= {f"{each['name']}_peer": each.get("peer_value") for each in result["figures"]}
+        told = row["result"].format_map(values)
+        rows.append([row["about"], told, place(row["run"]), f"`{result['command']}`"])
+    return table(["test", "result", "where", "command"], rows)
+
+
+def chosen_table(results: Results) -> str:
+    """Return the figures that matter most, with their aims and peers."""
+    rows = []
+    for row in TEXTS["chosen"]:
+        run = row["run"]
+        (each,) = (each for each in results[run]["figures"] if each["name"] == row["figure"])
+        rows.append([row["about"], _value(each), _aim(each), _peer(each), f"{_linked(run)}, {place(run)}"])
+    return table(["measured", "value", "aim", "peer", "run"], rows)
+
+
+def missed_table(results: Results) -> str:
+    """Return every missed aim; those of one run with the same reason share a row."""
+    rows: dict[tuple[str, str], list[str]] = {}
+    for run, result in sorted(results.items()):
+        for each in missed(result):
+            name = words(each["name"].removeprefix(f"{run.partition('/')[2]}_"))
+            told = f"{name}: {_value(each)} ({number(each['aim'])})"
+            rows.setdefault((_linked(run), reason(run, each["name"])), []).append(told)
+    return table(["run", "figure (aim)", "why"], ([run, ", ".join(rows[run, why]), why] for run, why in rows))
+
+
+def _linked(run: str) -> str:
+    # The site has a page in the place of the file, with a heading for each run.
+    return f"[{run}](../figures.json#{run.replace('/', '')})"
+
+
+def missed(result: Result) -> list[Figure]:
+    """Return the figures of `result` that miss their aims."""
+    return [each for each in result["figures"] if each.get("aim") is not None and not each.get("met")]
+
+
+def reason(run: str, name: str) -> str:
+    """Return why the figure `name` of `run` misses its aim, "" where figures.toml has no reason."""
+    reasons = (each for each in TEXTS["missed"] if each["run"] == run and fnmatchcase(name, each["figures"]))
+    return next((each["why"] for each in reasons), "")
+
+
+def paper_table(results: Results) -> str:
+    """Return the source paper's test beside the paper's result."""
+    rows = []
+    for run, told, published in (
+        ("chaos/paper", "at least once", "0"),
+        ("chaos/paper-best-effort", "best effort", "about 7,000"),
+    ):
+        values = {each["name"]: each["value"] for each in results[run]["figures"]}
+        names = ("sent", "faults", "lost", "duplicated", "sent_again")
+        rows.append([told, *(f"{values[each]:,.0f}" for each in names), published])
+    return table(["", "sent", "kills", "lost", "received twice", "sent twice", "the paper lost"], rows)
 
 
 def plots(results: Results) -> dict[str, str]:
-    """The plots that there are figures for, by name, as SVG."""
+    """Return the plots that there are figures for, by name, as SVG."""
     found = {
         "recovery": _recovery(results),
         "urgent": _urgent(results),
@@ -229,64 +217,63 @@ def _seconds(seconds: float) -> str:
     return f"{seconds:g} s" if seconds >= 1 else f"{1000 * seconds:g} ms"
 
 
-def _paper_rows(results: Results) -> list[list[str]]:
-    rows = []
-    for name, told, published in (
-        ("chaos/paper", "at least once", "0"),
-        ("chaos/paper-best-effort", "best effort", "about 7,000"),
-    ):
-        if name in results:
-            values = {each["name"]: each["value"] for each in results[name]["figures"]}
-            names = ("sent", "send_rate", "faults", "lost", "duplicated")
-            seen = [f"{values[each]:,.0f}" for each in names]
-            # Runs of before say nothing of it.
-            again = f"{values['sent_again']:,.0f}" if "sent_again" in values else ""
-            rows.append([told, *seen, again, "100,000", "1,000", published])
-    return rows
-
-
-def _alarm_rows(results: Results) -> list[list[str]]:
-    seen = sorted(_alarm_times(results, "cloud", "home"), key=lambda each: each[1][2], reverse=True)
-    return [[run.partition("/")[2], place(run), *map(number, seconds)] for run, seconds in seen]
-
-
 def _origin(name: str, result: Result) -> str:
     clock = f"; {result['clock']}" if result.get("clock") else ""
     return f"**{place(name)}**: `{result['command']}`, {result['date'][:10]}, {result['machine']}{clock}.\n"
 
 
 def words(name: str) -> str:
-    """The name of a figure as a reader says it."""
+    """Return the name of a figure as a reader says it."""
     parts = name.replace("_", " ").replace("-", " ").split()
-    return " ".join(f"{int(part):,}" if part.isdecimal() else WORDS.get(part, part) for part in parts)
+    return " ".join(f"{int(part):,}" if part.isdecimal() else _PARTS.get(part, part) for part in parts)
 
 
 def number(value: float) -> str:
-    """A count in full, anything else with three digits."""
+    """Return a count in full, anything else with three digits."""
     if isinstance(value, int) or value == 0 or float(value).is_integer():
         return f"{value:,.0f}"
     digits = max(0, 2 - floor(log10(abs(value))))
     return f"{round(value, 2 - floor(log10(abs(value)))):,.{digits}f}"
 
 
-def _figures(figures: Iterable[Mapping[str, Any]]) -> str:
+def _figures(figures: Iterable[Figure]) -> str:
     rows = []
     for each in figures:
-        if _PART.search(each["name"]):
-            continue
-        reached = "met" if each.get("met") else "**missed**"
-        aim = "" if each.get("aim") is None else f"{number(each['aim'])} {reached}"
-        peer = "" if each.get("peer_value") is None else f"{each['peer']}: {number(each['peer_value'])}"
         ratio = "" if each.get("ratio") is None else number(each["ratio"])
-        value = f"{number(each['value'])} {each['unit']}"
-        rows.append([words(each["name"]), value, aim, peer, ratio, each.get("note") or ""])
-    return _table(["figure", "value", "aim", "peer", "ratio", "note"], rows)
+        rows.append(
+            [words(each["name"]), _value(each), _aim(each), _peer(each), ratio, each.get("note") or ""]
+        )
+    return table(["figure", "value", "aim", "peer", "ratio", "note"], rows)
 
 
-def _table(head: list[str], rows: Iterable[list[str]]) -> str:
+def _value(figure: Figure) -> str:
+    return f"{number(figure['value'])} {figure['unit']}".rstrip()
+
+
+def _aim(figure: Figure) -> str:
+    if figure.get("aim") is None:
+        return ""
+    return f"{number(figure['aim'])}{'' if figure.get('met') else ' **missed**'}"
+
+
+def _peer(figure: Figure) -> str:
+    return "" if figure.get("peer_value") is None else f"{figure['peer']}: {number(figure['peer_value'])}"
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a table in Markdown."""
     lines = [head, ["---"] * len(head), *rows]
     return "".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |\n" for row in lines)
 
 
+TABLES = {
+    "readme": readme_table,
+    "chosen": chosen_table,
+    "missed": missed_table,
+    "paper": paper_table,
+}
+"""The tables of figures, by what follows `figures-` in their names."""
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

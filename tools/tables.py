@@ -1,7 +1,7 @@
-"""Write the tables of the docs that repeat what code and tests say. `--check` only compares.
+"""Write the tables of the docs that repeat what code, tests and measurements say. `--check` only compares.
 
-A table stands between `<!-- table: NAME -->` and `<!-- end -->` in a Markdown file under docs/. The device's
-file of settings is written as a whole.
+A table is between `<!-- table: NAME -->` and `<!-- end -->` in README.md or a Markdown file under docs/. The
+device's file of settings and the plots of figures are written as a whole.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ from eventplane_aws.rules import RULES as AWS_RULES  # noqa: E402
 from stacks.quotas import QUOTAS  # noqa: E402
 from tests.lost_answers.sites import call_sites, meets  # noqa: E402
 from tests.spark.damage.kinds import MEANINGS  # noqa: E402
-from tools import sources  # noqa: E402
+from tools import figures, sources  # noqa: E402
+from tools.figures import table  # noqa: E402
 from tools.settings_file import documented, meanings, settings_file  # noqa: E402
 
 _TABLE = re.compile(r"(<!-- table: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -59,14 +60,14 @@ SETTINGS_FILE = ROOT / "edge" / "packaging" / "forwarder.toml"
 def settings_table() -> str:
     """The forwarder's settings: name, environment variable, default, what it accepts, what it means."""
     rows = []
-    for table, kind in {"": Settings, **SETTINGS_TABLES}.items():
+    for section, kind in {"": Settings, **SETTINGS_TABLES}.items():
         for each in dataclasses.fields(kind):
             if "accepts" in each.metadata:
-                name = f"{table}.{each.name}" if table else each.name
+                name = f"{section}.{each.name}" if section else each.name
                 default = _default(each.default)
                 accepts, meaning = each.metadata["accepts"], meanings(kind)[each.name]
                 rows.append([f"`{name}`", f"`{variable_of(name)}`", default, accepts, meaning])
-    return _table(["setting", "environment", "default", "accepts", "meaning"], rows)
+    return table(["setting", "environment", "default", "accepts", "meaning"], rows)
 
 
 def _default(value: object) -> str:
@@ -87,10 +88,9 @@ def function_settings_table() -> str:
                     key = function_variable_of(each.name), str(each.type), meanings(kind)[each.name]
                     readers.setdefault(key, []).append(kind.__name__.removesuffix("Settings"))
     rows = [
-        [f"`{name}`", f"`{type}`".replace("|", "\\|"), meaning, ", ".join(who)]
-        for (name, type, meaning), who in readers.items()
+        [f"`{name}`", f"`{type}`", meaning, ", ".join(who)] for (name, type, meaning), who in readers.items()
     ]
-    return _table(["variable", "type", "meaning", "settings of"], sorted(rows))
+    return table(["variable", "type", "meaning", "settings of"], sorted(rows))
 
 
 def environment_table() -> str:
@@ -114,7 +114,7 @@ def environment_table() -> str:
                 case _:
                     default = "[in the code](../../stacks/environment.py)"
             rows.append([f"`{each.target.id}`", default, means[each.target.id]])
-    return _table(["setting", "default", "meaning"], rows)
+    return table(["setting", "default", "meaning"], rows)
 
 
 def attributes_table() -> str:
@@ -127,7 +127,7 @@ def attributes_table() -> str:
             needed, _, refused = RULES[name]
             type = _TYPES[needed]
         rows.append([f"`{name}`", type, refused.removeprefix("it "), set_by, meaning])
-    return _table(["attribute", "type", "refused where", "set by", "meaning"], rows)
+    return table(["attribute", "type", "refused where", "set by", "meaning"], rows)
 
 
 _TYPES = {str: "String", int: "Integer", bool: "Boolean"}
@@ -147,7 +147,7 @@ def limits_table() -> str:
             for limit, text in documented(ast.parse(file.read_text()).body).items()
             if limit.startswith(("MAX_", "MIN_", "LEAST_"))
         ]
-    return _table(["limit", "value", "what and why", "declared in"], rows)
+    return table(["limit", "value", "what and why", "declared in"], rows)
 
 
 def channel_table() -> str:
@@ -161,13 +161,13 @@ def channel_table() -> str:
     rows += [_setting_row(name, each) for name, each in [*WORDS.items(), *NUMBERS.items()]]
     default = "`false`; of a device service's urgent outbox `true`"
     rows.append(["`receipts`", default, "`true` or `false`", RECEIPTS])
-    return _table(_SETTING_HEAD, rows)
+    return table(_SETTING_HEAD, rows)
 
 
 def webhook_table() -> str:
     """The settings of a webhook in a contract."""
     settings = {"mode": WEBHOOK_MODE, **WEBHOOK_NUMBERS}
-    return _table(_SETTING_HEAD, [_setting_row(name, each) for name, each in settings.items()])
+    return table(_SETTING_HEAD, [_setting_row(name, each) for name, each in settings.items()])
 
 
 _SETTING_HEAD = ["setting", "default", "accepts", "meaning"]
@@ -188,19 +188,19 @@ def metrics_table() -> str:
     for each in METRICS:
         keys = ", ".join(f"`{key.name}`" for key in each.heartbeat)
         rows.append([f"`{each.name}`", each.kind, each.help, keys])
-    return _table(["metric", "kind", "meaning", "in the heartbeat"], rows)
+    return table(["metric", "kind", "meaning", "in the heartbeat"], rows)
 
 
 def reasons_table() -> str:
     """Why something is a dead letter, and what to do about it."""
     rows = [[f"`{each}`", _linked(each.means), each.remedy] for each in Reason]
-    return _table(["reason", "what it means", "what to do"], [*rows, ["another", *OTHER]])
+    return table(["reason", "what it means", "what to do"], [*rows, ["another", *OTHER]])
 
 
 def fates_table() -> str:
     """What can become of an event, and the exit status of `trace` then."""
     rows = [[f"`{each}`", each.means, "0" if each in ENDED_AS_DECLARED else "1"] for each in Fate]
-    return _table(["word", "what it means", "exit status of `trace`"], rows)
+    return table(["word", "what it means", "exit status of `trace`"], rows)
 
 
 def _linked(text: str) -> str:
@@ -210,12 +210,17 @@ def _linked(text: str) -> str:
 
 def scale_table(name: str) -> str:
     """One of what a fleet means, by the published figures."""
-    return _table(*SCALE_TABLES[name](_published()))
+    return table(*SCALE_TABLES[name](_published()))
+
+
+def figures_table(name: str) -> str:
+    """What was measured: chosen figures, missed aims, the source paper's test, the README's results."""
+    return figures.TABLES[name](_results())
 
 
 def archive_folders_table() -> str:
     """The folders of the archive: what a row is, how it lies there, who wrote it."""
-    return _table(
+    return table(
         ["folder", "version", "one row is", "form", "written by"],
         [[f"`{_place(each)}`", f"{each.version}", each.row, each.form, each.written_by] for each in FOLDERS],
     )
@@ -240,20 +245,21 @@ def archive_columns_table() -> str:
             name, meaning = column.name, column.meaning
             if name in attributes:
                 name, meaning = "`, `".join(attributes), "the event's attributes, as canonical text"
-            table = folder.name if column.name in own else f"{folder.name} (compacted)"
-            if table not in tables.setdefault(name, []):
-                tables[name].append(table)
+            holder = folder.name if column.name in own else f"{folder.name} (compacted)"
+            if holder not in tables.setdefault(name, []):
+                tables[name].append(holder)
             about[name] = [column.type, meaning]
     rows = [[f"`{name}`", *about[name], ", ".join(tables[name])] for name in tables]
-    return _table(["column", "type", "meaning", "tables"], rows)
+    return table(["column", "type", "meaning", "tables"], rows)
 
 
 def sources_table(source: str) -> str:
     """What one source document asks for, with the tests that show it."""
-    return _table(["row", "asks for", "shown by"], sources.rows(source, _shown()))
+    return table(["row", "asks for", "shown by"], sources.rows(source, _shown()))
 
 
 _published = cache(published)
+_results = cache(figures.kept)
 _shown = cache(sources.shown)
 
 
@@ -262,7 +268,7 @@ def damage_table() -> str:
     names: dict[str, list[str]] = {}
     for name, meaning in MEANINGS.items():
         names.setdefault(meaning, []).append(f"`{name}`")
-    return _table(["kind", "damage"], [[", ".join(kinds), meaning] for meaning, kinds in names.items()])
+    return table(["kind", "damage"], [[", ".join(kinds), meaning] for meaning, kinds in names.items()])
 
 
 def aws_calls_table() -> str:
@@ -271,7 +277,7 @@ def aws_calls_table() -> str:
         (f"`{each.file}`", f"`{each.function}`", f"`{each.operation}`", meets(each.operation))
         for each in call_sites()
     }
-    return _table(["file", "function", "operation", "a repeat meets"], [list(row) for row in sorted(rows)])
+    return table(["file", "function", "operation", "a repeat meets"], [list(row) for row in sorted(rows)])
 
 
 def aws_rules_table() -> str:
@@ -296,16 +302,16 @@ def aws_rules_table() -> str:
         ]
         for each in QUOTAS.values()
     ]
-    return _table(["of what", "at most", "AWS's answer", "enforced by", "source"], rows)
+    return table(["of what", "at most", "AWS's answer", "enforced by", "source"], rows)
 
 
 def security_table(part: str) -> str:
     """The controls of the security review, or its exceptions."""
     if part == "control":
         rows = [[each["name"], each["does"], each["where"]] for each in _review()[part]]
-        return _table(["control", "what the plane does", "where"], rows)
+        return table(["control", "what the plane does", "where"], rows)
     rows = [[f"`{each['rule']}`", ", ".join(each["packs"]), each["why"]] for each in _review()[part]]
-    return _table(["rule", "of", "why it is broken"], rows)
+    return table(["rule", "of", "why it is broken"], rows)
 
 
 @cache
@@ -332,6 +338,7 @@ TABLES = {
     "fates": fates_table,
     "webhook": webhook_table,
     **{name: partial(scale_table, name) for name in SCALE_TABLES},
+    **{f"figures-{each}": partial(figures_table, each) for each in figures.TABLES},
     **{f"sources-{each}": partial(sources_table, each) for each in sources.SOURCES},
 }
 
@@ -339,11 +346,6 @@ TABLES = {
 def current(text: str) -> str:
     """The Markdown `text` with every table in it as the code has it now."""
     return _TABLE.sub(lambda found: found[1] + TABLES[found[2]]() + found[3], text)
-
-
-def _table(head: list[str], rows: list[list[str]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
 def main() -> int:
@@ -355,7 +357,9 @@ def main() -> int:
         return 1
     for row in missing:
         print(f'row {row} has no test; mark one that shows it with @pytest.mark.source("{row}")')
-    wanted = {file: current(file.read_text()) for file in sorted((ROOT / "docs").rglob("*.md"))}
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    wanted = {file: current(file.read_text()) for file in pages}
+    wanted |= {ROOT / "docs/figures" / f"{name}.svg": svg for name, svg in figures.plots(_results()).items()}
     wanted[SETTINGS_FILE] = settings_file()
     stale = [file for file, text in wanted.items() if not file.exists() or file.read_text() != text]
     if "--check" in sys.argv[1:]:

@@ -1,10 +1,8 @@
-"""The page of figures: what a result says, and nothing that it does not."""
-
-import json
+"""The pages of figures: what a result says, and nothing that it does not."""
 
 import pytest
 
-from tools.figures import KEPT, Results, page
+from tools.figures import TEXTS, Results, kept, missed, missed_table, page, paper_table, reason
 from tools.places import UNKNOWN, place
 
 FIGURE = {"name": "lost", "value": 0.0, "unit": "events", "aim": 0.0, "met": True, "note": "a|b"}
@@ -18,7 +16,7 @@ def figure(name: str, value: float, **more: object) -> dict[str, object]:
 def test_every_figure_has_its_row_with_its_origin_its_peer_and_a_missed_aim() -> None:
     text = page({"chaos/short": RESULT})
     assert "**stand-in**: `make chaos`, 2026-01-02, m." in text
-    assert "| lost | 0 events | 0 met |  |  | a\\|b |" in text
+    assert "| lost | 0 events | 0 |  |  | a\\|b |" in text
     missed = figure("x", 3.0, aim=0.0, met=False, peer="DuckDB", peer_value=6.0, ratio=2.0)
     text = page({"bench/edge": {**RESULT, "figures": [missed]}})
     assert "| x | 3 events | 0 **missed** | DuckDB: 6 | 2 | a\\|b |" in text
@@ -29,19 +27,29 @@ def test_the_paper_stands_beside_ours() -> None:
     counts = [
         figure(name, value)
         for name, value in (
-            ("sent", 10_003.0), ("send_rate", 95.8), ("faults", 20.0), ("lost", 6_500.0), ("duplicated", 3.0),
+            ("sent", 10_003.0), ("faults", 20.0), ("lost", 6_500.0), ("duplicated", 3.0),
             ("sent_again", 1.0),
         )
     ]  # fmt: skip
-    text = page({"chaos/paper-best-effort": {**RESULT, "figures": counts}})
-    assert "| best effort | 10,003 | 96 | 20 | 6,500 | 3 | 1 | 100,000 | 1,000 | about 7,000 |" in text
+    run = {**RESULT, "figures": counts}
+    text = paper_table({"chaos/paper": run, "chaos/paper-best-effort": run})
+    assert "| best effort | 10,003 | 20 | 6,500 | 3 | 1 | about 7,000 |" in text
+
+
+def test_a_missed_aim_is_shown_with_its_reason_or_without_one() -> None:
+    figures = [figure(name, 3.0, aim=2.0, met=False) for name in ("edge_rss_idle", "rss_idle", "another")]
+    assert [each["name"] for each in missed({"figures": [FIGURE, *figures]})] == [
+        each["name"] for each in figures
+    ]
+    *_, known, unknown = missed_table({"bench/edge": {**RESULT, "figures": figures[1:]}}).splitlines()
+    assert "| memory idle: 3 events (2) | Python with TLS" in known
+    assert unknown.endswith("| another: 3 events (2) |  |")
 
 
 @pytest.fixture(scope="module")
 def published() -> Results:
     """What the page of figures is written from."""
-    results: Results = json.loads(KEPT.read_text())
-    return results
+    return kept()
 
 
 def value(results: Results, run: str, name: str) -> float:
@@ -99,5 +107,10 @@ def test_the_published_runs_lost_nothing(published: Results) -> None:
     assert value(published, "bench/audit_proof", "lost_router_recall") == 1
 
 
-def test_each_published_result_says_where_it_ran() -> None:
-    assert [name for name in json.loads(KEPT.read_text()) if place(name) == UNKNOWN] == []
+def test_each_published_result_says_where_it_ran(published: Results) -> None:
+    assert [name for name in published if place(name) == UNKNOWN] == []
+
+
+def test_each_missed_aim_has_a_reason_and_no_reason_is_left_over(published: Results) -> None:
+    used = [reason(run, each["name"]) for run, result in published.items() for each in missed(result)]
+    assert set(used) == {each["why"] for each in TEXTS["missed"]}

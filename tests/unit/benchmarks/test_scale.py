@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from benchmarks.scale.model import figures, published
-from tools.figures import KEPT
+from tools.figures import kept
 
 
 @pytest.mark.source("B8")
 def test_the_published_figures_of_fleets_follow_from_those_that_were_measured() -> None:
-    results = json.loads(KEPT.read_text())["bench/scale"]["figures"]
+    results = kept()["bench/scale"]["figures"]
     assert results == [each.document() for each in figures(published())]
