@@ -1,8 +1,8 @@
 """Fit the repository's pages into the documentation site; MkDocs calls the functions named `on_...`.
 
 On the site, the Markdown files of the repository's root are pages, and a link from a page to a source file
-leads to a copy of that file. A link to a folder becomes plain text, one to docs/figures.json leads to a page of
-all figures. Scripts come from node_modules (package.json), so that a built site loads nothing from elsewhere.
+leads to a copy of that file. A link to a folder becomes plain text, one to docs/figures.json leads to a page
+of all figures. Scripts come from node_modules (package.json), so that the site loads nothing from elsewhere.
 """
 
 from __future__ import annotations
