@@ -24,7 +24,6 @@ from benchmarks.scale.tables import TABLES as SCALE_TABLES  # noqa: E402
 from edge.metrics import METRICS  # noqa: E402
 from edge.settings import TABLES as SETTINGS_TABLES  # noqa: E402
 from edge.settings import Settings  # noqa: E402
-from edge.settings_reader import variable_of  # noqa: E402
 from eventplane import function_settings  # noqa: E402
 from eventplane.account import ENDED_AS_DECLARED, Fate  # noqa: E402
 from eventplane.archive_layout import FOLDERS, Folder  # noqa: E402
@@ -58,7 +57,7 @@ SETTINGS_FILE = ROOT / "edge" / "packaging" / "forwarder.toml"
 
 
 def settings_table() -> str:
-    """The forwarder's settings: name, environment variable, default, what it accepts, what it means."""
+    """The forwarder's settings: name, default, what it accepts, what it means."""
     rows = []
     for section, kind in {"": Settings, **SETTINGS_TABLES}.items():
         for each in dataclasses.fields(kind):
@@ -66,8 +65,8 @@ def settings_table() -> str:
                 name = f"{section}.{each.name}" if section else each.name
                 default = _default(each.default)
                 accepts, meaning = each.metadata["accepts"], meanings(kind)[each.name]
-                rows.append([f"`{name}`", f"`{variable_of(name)}`", default, accepts, meaning])
-    return table(["setting", "environment", "default", "accepts", "meaning"], rows)
+                rows.append([f"`{name}`", default, accepts, meaning])
+    return table(["setting", "default", "accepts", "meaning"], rows)
 
 
 def _default(value: object) -> str:
@@ -272,37 +271,35 @@ def damage_table() -> str:
 
 
 def aws_calls_table() -> str:
-    """The calls of AWS by file, and what the repeat of a call that was done meets."""
-    rows = {
-        (f"`{each.file}`", f"`{each.function}`", f"`{each.operation}`", meets(each.operation))
-        for each in call_sites()
-    }
-    return table(["file", "function", "operation", "a repeat meets"], [list(row) for row in sorted(rows)])
+    """The operations of AWS: what the repeat of a call that was done meets, and who calls them."""
+    callers: dict[str, dict[str, set[str]]] = {}
+    for each in call_sites():
+        callers.setdefault(each.operation, {}).setdefault(each.file, set()).add(f"`{each.function}`")
+    rows = [
+        [
+            f"`{operation}`",
+            meets(operation),
+            "<br>".join(f"`{file}`: {', '.join(sorted(files[file]))}" for file in sorted(files)),
+        ]
+        for operation, files in sorted(callers.items())
+    ]
+    return table(["operation", "a repeat meets", "called by"], rows)
 
 
 def aws_rules_table() -> str:
-    """AWS's rules, who enforces each here, and the quotas with which a deployment is compared."""
-    rows = [
-        [
-            each.name,
-            f"{each.most:,} {each.unit}",
-            each.answer or f"the deployment fails; {each.remedy}",
-            each.enforced,
-            f"[AWS]({each.source})" + (f"; {each.basis}" if each.basis else ""),
-        ]
-        for each in AWS_RULES
-    ]
-    rows += [
-        [
-            each.name,
-            ", ".join(f"{most:,} in {region}" for region, most in each.default.items()),
-            "requests beyond it are refused",
-            "preflight, for the fleet that an environment expects",
-            f"[AWS]({each.source})",
-        ]
-        for each in QUOTAS.values()
-    ]
-    return table(["of what", "at most", "AWS's answer", "enforced by", "source"], rows)
+    """AWS's rules and quotas, by its answer and by who enforces them here."""
+    rules: dict[tuple[str, str], list[str]] = {}
+    for each in AWS_RULES:
+        answer = each.answer or f"the deployment fails; {each.remedy}"
+        basis = f" ({each.basis})" if each.basis else ""
+        rule = f"{each.name}: [{each.most:,} {each.unit}]({each.source}){basis}"
+        rules.setdefault((answer, each.enforced), []).append(rule)
+    for quota in QUOTAS.values():
+        most = ", ".join(f"{most:,} in {region}" for region, most in quota.default.items())
+        key = "requests beyond it are refused", "preflight, for the fleet that an environment expects"
+        rules.setdefault(key, []).append(f"{quota.name}: [{most}]({quota.source})")
+    rows = [[answer, enforced, "<br>".join(found)] for (answer, enforced), found in rules.items()]
+    return table(["AWS's answer beyond it", "enforced by", "of what: at most"], rows)
 
 
 def security_table(part: str) -> str:
