@@ -1,22 +1,38 @@
-"""Raw lines of the archive as records, read in Python: what `common.archive` reads with Spark.
+"""Raw lines and compacted files as records, read in Python: what `common.archive` reads with Spark.
 
-For archives of some hundred events, for which Spark takes seconds. Compacted hours are Parquet, which only
-Spark reads.
+For archives of up to some 200,000 events. All records are held in memory.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import Any, Final, NamedTuple
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from eventplane.archive_layout import ColumnType, Folder
 from eventplane.errors import EventPlaneError
-from glue_jobs.common.archive import Part, lines_fault
+from glue_jobs.common import system
+from glue_jobs.common.archive import Part, file_fault, has_unattested_files, lines_fault
 from glue_jobs.common.attestation import AttestationKey
 from glue_jobs.common.hours import Days
-from glue_jobs.common.listing import PARQUET, Listing, ObjectFault, whole_lines
-from glue_jobs.common.objects import Objects
+from glue_jobs.common.listing import PARQUET, TOGETHER, Listing, ObjectFault, whole_lines
+from glue_jobs.common.objects import BucketObjects, Objects, Stored
+from glue_jobs.common.parquet import UnreadableFileError, open_session, read_rows
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+MAX_BYTES: Final = 24 * 2**20
+"""How large an archive is at most, as it is stored. Ours: some 200,000 events."""
+
+MAX_TEXT_BYTES: Final = 16 * MAX_BYTES
+"""How large its rows are at most: few bytes of gzip may be much text. Ours: ordinary ones are six times as
+large as they are stored."""
+
+MAX_RECORDS: Final = 750_000
+"""Most rows: little text may be many. Ours: some 2 GiB of memory."""
 
 # NaN is no JSON; `int` refuses it with a ValueError.
 _decode: Final = json.JSONDecoder(parse_constant=int).raw_decode
@@ -29,11 +45,12 @@ _BLANKS: Final = " \t\r\n"
 _INT64: Final = range(-(2**63), 2**63)
 
 
-class CompactedHourError(EventPlaneError):
-    """The rows of an hour lie in the compacted file `name`, and are read without Spark."""
+class LargeArchiveError(EventPlaneError):
+    """The archive at `uri` is larger than what is read without Spark, `most`."""
 
-    name: str
-    message = "{name}: only Spark reads compacted hours; run python -m glue_jobs.delivery_audit"
+    uri: str
+    most: str
+    message = "{uri}: Python audits {most} at most; audit it with --ENGINE spark, which needs Java 17"
 
 
 class Record(NamedTuple):
@@ -49,39 +66,123 @@ class Record(NamedTuple):
     unknown_members: bool
 
 
-class LineArchive:
+class PlainArchive:
     """Reads the archive in `objects` without Spark. A damaged object is a fault, as in `Archive`."""
 
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
         self._damaged: dict[str, ObjectFault] = {}
-        self._lines: dict[str, list[str]] = {}
+        self._records: dict[str, list[Record]] = {}
+        self._bytes = self._text_bytes = self._number = 0
 
     def listed(self, folder: Folder, days: Days, key: AttestationKey) -> Listing:
-        """List what `folder` holds of the days, for `read`. Raises `CompactedHourError`."""
-        listing = Listing(self._objects, key, folder, days, self._damaged)
-        for each in listing.objects:
-            if each.name.endswith(PARQUET):
-                raise CompactedHourError(each.name)
-            content = self._objects.read(each.name) or b""
-            lines, problem = whole_lines(content)
-            self._lines[each.name] = lines
-            if content and problem:
-                self._damaged[each.name] = lines_fault(each.name, problem, len(lines))
-        known = any(each.name in self._damaged for each in listing.objects)
-        return Listing(self._objects, key, folder, days, self._damaged) if known else listing
+        """List what `folder` holds of the days, for `read`. Raises `LargeArchiveError`."""
+        while True:
+            listing = Listing(self._objects, key, folder, days, self._damaged)
+            new = [each for each in listing.objects if each.name not in self._records]
+            self._count(size=sum(each.size for each in new))
+            before = len(self._damaged)
+            gone = [
+                each for each, content in self._contents(new) if not self._load(folder, each.name, content)
+            ]
+            # Around damage others have to be read; a compaction or an erasure that ran meanwhile left others.
+            if not gone and len(self._damaged) == before:
+                return listing
 
     def read(self, listing: Listing, **_: Collection[str]) -> Part:
         """Return what the archive holds of a folder and some days; the rows are `Record`."""
         copies = {each.name for each in listing.faults if each.kind == "duplicate"} - self._damaged.keys()
-        names = (each.name for each in listing.objects if each.name not in copies)
-        return Part.of([record for name in names for record in self._records(name, listing.folder)], listing)
+        present = {each.name: plan.present for plan in listing.plans.values() for each in plan.files}
+        rows, held, is_held = list[Record](), set[tuple[Any, ...]](), has_unattested_files(listing)
+        for name in (each.name for each in listing.objects if each.name not in copies):
+            found = self._records[name]
+            if name in present:
+                found = [each for each in found if each.file not in present[name]]
+                held |= _identities(listing.folder, found) if is_held else set()
+            rows += found
+        return Part.of(rows, listing, Counter(file for file, *_ in held))
 
-    def _records(self, name: str, folder: Folder) -> Iterator[Record]:
-        date = name.removeprefix(f"{folder.name}/date=").partition("/")[0]
+    def _contents(self, stored: Sequence[Stored]) -> Iterable[tuple[Stored, bytes | None]]:
+        names = [each.name for each in stored]
+        if not isinstance(self._objects, BucketObjects):
+            return zip(stored, map(self._objects.read, names), strict=True)
+        with system.pool(TOGETHER) as together:
+            return zip(stored, together.map(self._objects.read, names), strict=True)
+
+    def _load(self, folder: Folder, name: str, content: bytes | None) -> bool:
+        """Keep the records of an object, or what is wrong with it, and return whether it is there."""
         columns = {each.name: each.type for each in folder.columns}
-        for line in self._lines[name]:
-            yield read_record(line, columns, date, name)
+        if content is None:
+            return False
+        if content and name.endswith(PARQUET):
+            self._records[name] = list(self._of_file(folder, columns, name, content))
+        else:
+            lines = self._lines(name, content)
+            self._records[name] = [read_record(each, columns, _date(folder, name), name) for each in lines]
+        return True
+
+    def _lines(self, name: str, content: bytes) -> Sequence[str]:
+        try:
+            lines, problem = whole_lines(content, MAX_TEXT_BYTES - self._text_bytes)
+        except OverflowError as error:
+            raise self._too_large() from error
+        self._count(number=len(lines), text=sum(map(len, lines)))
+        if problem:
+            self._damaged[name] = lines_fault(name, problem, len(lines))
+        return lines
+
+    def _of_file(
+        self, folder: Folder, columns: Mapping[str, ColumnType], name: str, content: bytes
+    ) -> Iterator[Record]:
+        """Yield the records of a file; of a damaged one those before the damage."""
+        try:
+            for row in read_rows(self._session, content, (*columns, "archive_file", "line_text")):
+                self._count(number=1, text=sum(len(each) for each in row if each.__class__ is str))
+                yield _compacted_record(row, columns, folder)
+        except UnreadableFileError:
+            self._damaged[name] = file_fault(name, content)
+
+    @cached_property
+    def _session(self) -> DuckDBPyConnection:
+        return open_session()
+
+    def _count(self, size: int = 0, number: int = 0, text: int = 0) -> None:
+        self._bytes += size
+        self._number += number
+        self._text_bytes += text
+        if self._bytes > MAX_BYTES or self._number > MAX_RECORDS or self._text_bytes > MAX_TEXT_BYTES:
+            raise self._too_large()
+
+    def _too_large(self) -> LargeArchiveError:
+        mib = f"{MAX_BYTES // 2**20} MiB of objects, {MAX_TEXT_BYTES // 2**20} MiB of text"
+        return LargeArchiveError(self._objects.uri, f"{mib}, {MAX_RECORDS:,} rows")
+
+
+def _date(folder: Folder, file: str) -> str:
+    """Return the day in whose folder the raw object `file` lies."""
+    return file.removeprefix(f"{folder.name}/date=").partition("/")[0]
+
+
+def _identities(folder: Folder, records: Sequence[Record]) -> set[tuple[Any, ...]]:
+    """Return the raw object and the identity of each record of a compacted file."""
+    names = [each.name for each in folder.columns]
+    places = [names.index(each) for each in folder.compaction.identity] if folder.compaction else []
+    return {(each.file, *(each.values[place] for place in places)) for each in records}
+
+
+def _compacted_record(row: Sequence[Any], columns: Mapping[str, ColumnType], folder: Folder) -> Record:
+    """Return a row of a compacted file as a record.
+
+    A line that the columns of an older file did not hold is read again: the columns may be more by now.
+    """
+    *values, file, line = row
+    if line is None:
+        return Record(tuple(values), _date(folder, file), file, None, unknown_members=False)
+    read = read_record(line, columns, _date(folder, file), file)
+    both = zip(values, read.values, strict=True)
+    held = tuple(again if value is None else value for value, again in both)
+    is_record = read.line is None and read.values[0] is not None
+    return Record(held, read.date, file, None if is_record else line, unknown_members=is_record)
 
 
 def read_record(line: str, columns: Mapping[str, ColumnType], date: str, file: str) -> Record:

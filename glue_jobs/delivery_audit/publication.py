@@ -6,8 +6,8 @@ import gzip
 import json
 from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
-from functools import partial
-from typing import Any, Final, Literal
+from functools import partial, reduce
+from typing import Any, Final, Literal, NamedTuple
 from urllib.parse import urlsplit
 
 import boto3
@@ -17,7 +17,6 @@ from pyspark import RDD
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
-from pyspark.sql.types import StructType
 
 from eventplane.archive_layout import (
     AUDIT,
@@ -37,12 +36,11 @@ from eventplane.errors import EnvelopeError
 from eventplane.replay import REPLAY
 from eventplane.sqs_binding import send_request
 from glue_jobs.common import system
-from glue_jobs.common.archive import struct_of
+from glue_jobs.common.archive import columns_of, struct_of
 from glue_jobs.common.objects import Objects
-from glue_jobs.common.session import local_rows, schema_of
+from glue_jobs.common.session import local_rows
 from glue_jobs.delivery_audit.audit import Audit
 from glue_jobs.delivery_audit.chain import Chain, History, inventory_name
-from glue_jobs.delivery_audit.devices import DAY
 from glue_jobs.delivery_audit.errors import OutboxError
 from glue_jobs.delivery_audit.event_group import BadRow, ReplayRow
 from glue_jobs.delivery_audit.findings import Finding
@@ -159,44 +157,79 @@ def _region(queue_url: str) -> str | None:
     return rest.split(".")[0] if service == "sqs" and ".amazonaws." in rest else None
 
 
+class Table(NamedTuple):
+    """A table of an audit: `columns`, of which `date` is the first, and its rows, which are as long.
+
+    `in_spark` are those that are not held in this process.
+    """
+
+    columns: Sequence[Column]
+    rows: list[tuple[Any, ...]]
+    in_spark: RDD[tuple[Any, ...]] | None = None
+
+
+def tables(audit: Audit, changes: Iterable[Finding]) -> dict[str, Table]:
+    """Return all tables of an audit by their names; `changes` are the findings of the chain."""
+    # The folder of an object may be of another day, whose table is not this audit's.
+    put = partial(_values, day_of(audit), date_of(audit.watermark.as_of_ms))
+
+    def of(columns: Sequence[Column], rows: Any, others: Iterable[tuple[Any, ...]] = ()) -> Table:
+        return (
+            Table(columns, list(others), rows) if isinstance(rows, RDD) else Table(columns, [*rows, *others])
+        )
+
+    def found(kind: type[Row], columns: Sequence[Column], others: Iterable[Row] = ()) -> Table:
+        shaped, rows = partial(put, [each.name for each in columns]), audit.found[kind]
+        return of(
+            columns, rows.map(shaped) if isinstance(rows, RDD) else map(shaped, rows), map(shaped, others)
+        )
+
+    def figures(folder: Folder, rows: Iterable[dict[str, Any]]) -> Table:
+        columns = _columns(folder)
+        return Table(columns, [tuple(row.get(each.name) for each in columns) for row in rows])
+
+    quarantine, replay = _columns(AUDIT_QUARANTINE_FOLDER), columns_of(ReplayRow)
+    return {
+        _name(AUDIT_ROUTES_FOLDER): figures(AUDIT_ROUTES_FOLDER, audit.figures.routes),
+        _name(AUDIT_DEVICES_FOLDER): of(_columns(AUDIT_DEVICES_FOLDER), audit.fleet.days),
+        _name(AUDIT_CONSUMERS_FOLDER): figures(AUDIT_CONSUMERS_FOLDER, audit.figures.consumers),
+        _name(FINDINGS_FOLDER): found(Finding, _columns(FINDINGS_FOLDER), [*audit.others, *changes]),
+        # What is counted is known to be none without a look into Spark.
+        _name(AUDIT_QUARANTINE_FOLDER): (
+            found(BadRow, quarantine) if audit.figures.quarantine else Table(quarantine, [])
+        ),
+        REPLAY: found(ReplayRow, replay) if audit.figures.to_replay else Table(replay, []),
+    }
+
+
+def day_of(audit: Audit) -> str | None:
+    """Return the day whose tables an audit replaces; None: of all days."""
+    return str(audit.window) if audit.window.day else None
+
+
 def write_tables(spark: SparkSession, audit: Audit, changes: Iterable[Finding], output: Objects) -> None:
     """Write all tables beneath `output`, each by `date`: those of the audit's day, or all anew.
 
     `changes` are the findings of the chain. Repeating it changes nothing. A table without a row is deleted.
     """
-    day = str(audit.window) if audit.window.day else None
-    # The folder of an object may be of another day, whose table is not this audit's.
-    put = partial(_values, day, date_of(audit.watermark.as_of_ms))
-
-    def found(kind: type[Row], schema: StructType, others: Sequence[Row] = ()) -> DataFrame | None:
-        rows = audit.found[kind]
-        if isinstance(rows, RDD):
-            table = spark.createDataFrame(rows.map(partial(put, schema.names)), schema, verifySchema=False)
-            more = _of_rows(spark, map(partial(put, schema.names), others), schema)
-            return table if more is None else table.union(more)
-        return _of_rows(spark, map(partial(put, schema.names), [*rows, *others]), schema)
-
-    def of_figures(rows: Iterable[dict[str, Any]], folder: Folder) -> DataFrame | None:
-        schema = _columns(folder)
-        return _of_rows(spark, (tuple(map(row.get, schema.names)) for row in rows), schema)
-
-    findings, quarantine = _columns(FINDINGS_FOLDER), _columns(AUDIT_QUARANTINE_FOLDER)
-    days = audit.fleet.days
-    made = {
-        _name(AUDIT_ROUTES_FOLDER): of_figures(audit.figures.routes, AUDIT_ROUTES_FOLDER),
-        _name(AUDIT_DEVICES_FOLDER): _of_rows(spark, days, DAY) if isinstance(days, list) else days,
-        _name(AUDIT_CONSUMERS_FOLDER): of_figures(audit.figures.consumers, AUDIT_CONSUMERS_FOLDER),
-        _name(FINDINGS_FOLDER): found(Finding, findings, [*audit.others, *changes]),
-        _name(AUDIT_QUARANTINE_FOLDER): found(BadRow, quarantine) if audit.figures.quarantine else None,
-        REPLAY: found(ReplayRow, schema_of(ReplayRow)) if audit.figures.to_replay else None,
-    }
+    made = tables(audit, changes)
 
     def write(name: str) -> None:
-        write_table(output, name, made[name], day, "json" if name == REPLAY else "parquet")
+        frame = _frame(spark, made[name])
+        write_table(output, name, frame, day_of(audit), "json" if name == REPLAY else "parquet")
 
     with system.pool(len(made)) as together:
         # Each is a small job of many waits.
         list(together.map(write, made))
+
+
+def _frame(spark: SparkSession, table: Table) -> DataFrame | None:
+    """Return the rows of a table; None where it has none."""
+    schema = struct_of(table.columns)
+    frames = [local_rows(spark, table.rows, schema)] if table.rows else []
+    if table.in_spark is not None:
+        frames.append(spark.createDataFrame(table.in_spark, schema, verifySchema=False))
+    return reduce(DataFrame.union, frames) if frames else None
 
 
 def write_table(output: Objects, name: str, table: DataFrame | None, day: str | None, form: Form) -> None:
@@ -220,11 +253,6 @@ def _name(folder: Folder) -> str:
     return folder.name.removeprefix(f"{AUDIT}/")
 
 
-def _of_rows(spark: SparkSession, rows: Iterable[Any], schema: StructType) -> DataFrame | None:
-    values = list(rows)
-    return local_rows(spark, values, schema) if values else None
-
-
 def _values(day: str | None, none: str, names: Sequence[str], row: Any) -> tuple[Any, ...]:
     """A row that was found, with the columns `names`."""
     members = row._asdict()
@@ -234,5 +262,5 @@ def _values(day: str | None, none: str, names: Sequence[str], row: Any) -> tuple
     return tuple(str(value) if isinstance(value, StrEnum) else value for value in map(members.get, names))
 
 
-def _columns(folder: Folder) -> StructType:
-    return struct_of((*map(Column, folder.partitions), *folder.columns))
+def _columns(folder: Folder) -> Sequence[Column]:
+    return (*map(Column, folder.partitions), *folder.columns)

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
+import gzip
+import tracemalloc
 from dataclasses import replace
-from datetime import UTC, date, datetime
+from datetime import date
 from typing import Any
 
 import pytest
 from pyspark import SparkContext
 
-from eventplane.archive_layout import TAP_FOLDER
 from eventplane.device_reports import MANIFEST, forwarder_source
 from eventplane.values import timestamp_ms
 from glue_jobs.common.attestation import open_key
-from glue_jobs.common.hours import Hour
-from glue_jobs.common.lines import CompactedHourError
-from glue_jobs.common.listing import publish
 from glue_jobs.common.objects import FolderObjects, MemoryObjects, Objects
 from glue_jobs.delivery_audit.audit import Request
 from glue_jobs.delivery_audit.errors import EmptyWindowError, NoArchiveError
@@ -70,13 +68,15 @@ def test_what_cannot_be_audited_is_an_error(bodies: dict[str, bytes]) -> None:
     contracts = {name: body for name, body in bodies.items() if name.startswith("contracts/")}
     with pytest.raises(EmptyWindowError):
         audited(MemoryObjects({**contracts, "tap/date=2026-03-01/other": b""}))
-    objects, hour = MemoryObjects(bodies), Hour(datetime.fromtimestamp(NOON_MS / 1_000, UTC))
-    file = f"{hour.compacted(TAP_FOLDER.name)}/run=1/part.parquet"
-    objects.write(file, b"PAR1")
-    publish(objects, TAP_FOLDER, hour, [file])
-    objects.delete([FILES["tap"]])
-    with pytest.raises(CompactedHourError, match=r"part\.parquet.*delivery_audit"):
-        audited(objects)
+
+
+def test_lines_that_are_no_more_than_ends_of_lines_take_no_memory(bodies: dict[str, bytes]) -> None:
+    most = 10**6
+    objects = MemoryObjects({**bodies, FILES["tap"]: gzip.compress(b"\n" * most)})
+    tracemalloc.start()
+    audited(objects)
+    assert tracemalloc.get_traced_memory()[1] < 8 * most
+    tracemalloc.stop()
 
 
 def test_a_day_s_audit_sees_what_was_accepted_on_it_and_what_was_stated_may_have_come_before(
