@@ -316,16 +316,12 @@ def _unattested_rows(listing: Listing, compacted: Iterable[DataFrame]) -> Mappin
 
 def file_fault(name: str, content: bytes) -> ObjectFault:
     """Return the fault of a Parquet file that cannot be read."""
-    return _fault(name, parquet_problem(content), None)
-
-
-def parquet_problem(content: bytes) -> str:
-    """Return what is wrong with a Parquet file that cannot be read."""
+    problem = "a page of it, or its footer, was altered: its checksum does not fit, or it cannot be decoded"
     if not content.startswith(_PARQUET_MAGIC):
-        return "it is not Parquet"
-    if not content.endswith(_PARQUET_MAGIC):
-        return "it is cut short: a Parquet file ends with a footer, and this one does not"
-    return "a page of it, or its footer, was altered: its checksum does not fit, or it cannot be decoded"
+        problem = "it is not Parquet"
+    elif not content.endswith(_PARQUET_MAGIC):
+        problem = "it is cut short: a Parquet file ends with a footer, and this one does not"
+    return _fault(name, problem, None)
 
 
 def columns_of(row: type[NamedTuple]) -> list[Column]:

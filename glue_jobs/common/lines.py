@@ -27,12 +27,11 @@ if TYPE_CHECKING:
 MAX_BYTES: Final = 24 * 2**20
 """How large an archive is at most, as it is stored. Ours: some 200,000 events."""
 
-MAX_TEXT_BYTES: Final = 16 * MAX_BYTES
-"""How large its rows are at most: few bytes of gzip may be much text. Ours: ordinary ones are six times as
-large as they are stored."""
+MAX_READ_BYTES: Final = 2**30
+"""How large it is at most as it is read: its characters, and `ROW_BYTES` for each row; one object a quarter
+of that. Few bytes of gzip may be many of these. Ours: half as much again as such an archive has."""
 
-MAX_RECORDS: Final = 750_000
-"""Most rows: little text may be many. Ours: some 2 GiB of memory."""
+ROW_BYTES: Final = 1_024
 
 # NaN is no JSON; `int` refuses it with a ValueError.
 _decode: Final = json.JSONDecoder(parse_constant=int).raw_decode
@@ -46,10 +45,10 @@ _INT64: Final = range(-(2**63), 2**63)
 
 
 class LargeArchiveError(EventPlaneError):
-    """The archive at `uri` is larger than what is read without Spark, `most`."""
+    """The archive at `uri` is larger than what is read without Spark."""
 
     uri: str
-    most: str
+    most = f"{MAX_BYTES >> 20} MiB of objects, {MAX_READ_BYTES >> 20} MiB of text and rows"
     message = "{uri}: Python audits {most} at most; audit it with --ENGINE spark, which needs Java 17"
 
 
@@ -73,20 +72,21 @@ class PlainArchive:
         self._objects = objects
         self._damaged: dict[str, ObjectFault] = {}
         self._records: dict[str, list[Record]] = {}
-        self._bytes = self._text_bytes = self._number = 0
+        self._bytes = self._read_bytes = 0
 
     def listed(self, folder: Folder, days: Days, key: AttestationKey) -> Listing:
         """List what `folder` holds of the days, for `read`. Raises `LargeArchiveError`."""
         while True:
             listing = Listing(self._objects, key, folder, days, self._damaged)
             new = [each for each in listing.objects if each.name not in self._records]
-            self._count(size=sum(each.size for each in new))
+            self._bytes += sum(each.size for each in new)
+            self._check()
             before = len(self._damaged)
-            gone = [
-                each for each, content in self._contents(new) if not self._load(folder, each.name, content)
-            ]
+            for each, content in self._contents(new):
+                if content is not None:
+                    self._records[each.name] = [*self._of(folder, each.name, content)]
             # Around damage others have to be read; a compaction or an erasure that ran meanwhile left others.
-            if not gone and len(self._damaged) == before:
+            if len(self._damaged) == before and all(each.name in self._records for each in new):
                 return listing
 
     def read(self, listing: Listing, **_: Collection[str]) -> Part:
@@ -109,53 +109,39 @@ class PlainArchive:
         with system.pool(TOGETHER) as together:
             return zip(stored, together.map(self._objects.read, names), strict=True)
 
-    def _load(self, folder: Folder, name: str, content: bytes | None) -> bool:
-        """Keep the records of an object, or what is wrong with it, and return whether it is there."""
+    def _of(self, folder: Folder, name: str, content: bytes) -> Iterator[Record]:
+        """Yield the records of an object; of a damaged one those that are certain."""
         columns = {each.name: each.type for each in folder.columns}
-        if content is None:
-            return False
-        if content and name.endswith(PARQUET):
-            self._records[name] = list(self._of_file(folder, columns, name, content))
-        else:
-            lines = self._lines(name, content)
-            self._records[name] = [read_record(each, columns, _date(folder, name), name) for each in lines]
-        return True
+        if not name.endswith(PARQUET):
+            for line in self._lines(name, content):
+                yield read_record(line, columns, _date(folder, name), name)
+        elif content:
+            try:
+                for row in read_rows(self._session, content, (*columns, "archive_file", "line_text")):
+                    self._read_bytes += ROW_BYTES + sum(len(each) for each in row if each.__class__ is str)
+                    self._check()
+                    yield _compacted_record(row, columns, folder)
+            except UnreadableFileError:
+                self._damaged[name] = file_fault(name, content)
 
     def _lines(self, name: str, content: bytes) -> Sequence[str]:
         try:
-            lines, problem = whole_lines(content, MAX_TEXT_BYTES - self._text_bytes)
+            lines, problem = whole_lines(content, MAX_READ_BYTES // 4)
         except OverflowError as error:
-            raise self._too_large() from error
-        self._count(number=len(lines), text=sum(map(len, lines)))
+            raise LargeArchiveError(self._objects.uri) from error
+        self._read_bytes += sum(ROW_BYTES + len(line) for line in lines)
+        self._check()
         if problem:
             self._damaged[name] = lines_fault(name, problem, len(lines))
         return lines
-
-    def _of_file(
-        self, folder: Folder, columns: Mapping[str, ColumnType], name: str, content: bytes
-    ) -> Iterator[Record]:
-        """Yield the records of a file; of a damaged one those before the damage."""
-        try:
-            for row in read_rows(self._session, content, (*columns, "archive_file", "line_text")):
-                self._count(number=1, text=sum(len(each) for each in row if each.__class__ is str))
-                yield _compacted_record(row, columns, folder)
-        except UnreadableFileError:
-            self._damaged[name] = file_fault(name, content)
 
     @cached_property
     def _session(self) -> DuckDBPyConnection:
         return open_session()
 
-    def _count(self, size: int = 0, number: int = 0, text: int = 0) -> None:
-        self._bytes += size
-        self._number += number
-        self._text_bytes += text
-        if self._bytes > MAX_BYTES or self._number > MAX_RECORDS or self._text_bytes > MAX_TEXT_BYTES:
-            raise self._too_large()
-
-    def _too_large(self) -> LargeArchiveError:
-        mib = f"{MAX_BYTES // 2**20} MiB of objects, {MAX_TEXT_BYTES // 2**20} MiB of text"
-        return LargeArchiveError(self._objects.uri, f"{mib}, {MAX_RECORDS:,} rows")
+    def _check(self) -> None:
+        if self._bytes > MAX_BYTES or self._read_bytes > MAX_READ_BYTES:
+            raise LargeArchiveError(self._objects.uri)
 
 
 def _date(folder: Folder, file: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING, Any, Final
 
@@ -63,4 +64,5 @@ def file_of(session: DuckDBPyConnection, columns: Sequence[Column], rows: Sequen
     )
     with NamedTemporaryFile(suffix=".parquet") as file:
         session.execute(f"COPY (SELECT {lists}) TO '{file.name}' (FORMAT parquet)", values)
-        return file.read()
+        # It is another file of that name.
+        return Path(file.name).read_bytes()

@@ -67,9 +67,6 @@ LOCAL_SETTINGS = {
 }
 """A run on one machine. Needs Java 17: `java` on PATH, or JAVA_HOME."""
 
-SHORT = "-XX:TieredStopAtLevel=1"
-"""For Java in a run of a minute: its optimizing compiler would take half of the time, and not earn it."""
-
 _PACKAGE = "org.apache.spark.sql.catalyst.expressions"
 
 
@@ -164,16 +161,12 @@ def local_run() -> Iterator[SparkSession]:
         spark.stop()
 
 
-def local_session(*, is_short: bool = False, **settings: str) -> SparkSession:
+def local_session(**settings: str) -> SparkSession:
     """A session on this machine; `settings` (dots as `__`) replace those of `LOCAL_SETTINGS`."""
-    chosen = {**LOCAL_SETTINGS, **SETTINGS}
-    if is_short:
-        chosen["spark.driver.extraJavaOptions"] += f" {SHORT}"
+    chosen = {name.replace("__", "."): value for name, value in settings.items()}
     builder = SparkSession.builder.appName(APP_NAME)
-    for name, value in chosen.items():
+    for name, value in {**LOCAL_SETTINGS, **SETTINGS, **chosen}.items():
         builder = builder.config(name, value)
-    for name, value in settings.items():
-        builder = builder.config(name.replace("__", "."), value)
     try:
         return builder.getOrCreate()
     except PySparkRuntimeError as error:

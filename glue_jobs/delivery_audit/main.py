@@ -1,8 +1,4 @@
-"""The job: `--INPUT <archive> --OUTPUT <folder> [--DATE ...]`, on Glue or anywhere.
-
-Glue has Spark. Elsewhere it takes seconds to start: `python -m glue_jobs.delivery_audit` leaves it out for
-small archives.
-"""
+"""The job: `--INPUT <archive> --OUTPUT <folder> [--DATE ...]`, on Glue or anywhere."""
 
 from __future__ import annotations
 
@@ -123,8 +119,14 @@ def main(
     `LargeArchiveError` if Python is to audit more than it can.
     """
     arguments = read_arguments(argv, engine)
-    if arguments.engine != SPARK and (document := _by_python(arguments)):
-        return document
+    if arguments.engine != SPARK:
+        asked = request_of(arguments)
+        try:
+            return file_small(asked, arguments.outbox)
+        except LargeArchiveError as error:
+            if arguments.engine == PYTHON:
+                raise
+            asked.progress(f"Spark audits more than {error.most}")
     with session():
         spark, asked = job_session(), request_of(arguments)
         output = asked.output
@@ -132,18 +134,6 @@ def main(
             document = file_audit(output, audit, lambda changes: write_tables(spark, audit, changes, output))
     send_verdicts(output, str(arguments.window), arguments.outbox)
     return document
-
-
-def _by_python(arguments: Arguments) -> dict[str, Any] | None:
-    """Audit without Spark, and return the report; None where Spark is to audit a large archive."""
-    asked = request_of(arguments)
-    try:
-        return file_small(asked, arguments.outbox)
-    except LargeArchiveError as error:
-        if arguments.engine == PYTHON:
-            raise
-        asked.progress(f"Spark audits: more than {error.most}")
-        return None
 
 
 def request_of(arguments: Arguments) -> Request:

@@ -6,8 +6,8 @@ import gzip
 import json
 from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
-from functools import partial, reduce
-from typing import Any, Final, Literal, NamedTuple
+from functools import partial
+from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
 import boto3
@@ -15,7 +15,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import RDD
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
 from eventplane.archive_layout import (
@@ -54,8 +54,6 @@ MAX_WRITES: Final = 3
 
 MAX_TREND: Final = 30
 """Most days in the trend. Ours: a month."""
-
-Form = Literal["parquet", "json"]
 
 
 def file_audit(
@@ -158,14 +156,10 @@ def _region(queue_url: str) -> str | None:
 
 
 class Table(NamedTuple):
-    """A table of an audit: `columns`, of which `date` is the first, and its rows, which are as long.
-
-    `in_spark` are those that are not held in this process.
-    """
+    """A table of an audit: its columns, of which `date` is the first, and its rows, a list or an RDD."""
 
     columns: Sequence[Column]
-    rows: list[tuple[Any, ...]]
-    in_spark: RDD[tuple[Any, ...]] | None = None
+    rows: Any
 
 
 def tables(audit: Audit, changes: Iterable[Finding]) -> dict[str, Table]:
@@ -173,32 +167,25 @@ def tables(audit: Audit, changes: Iterable[Finding]) -> dict[str, Table]:
     # The folder of an object may be of another day, whose table is not this audit's.
     put = partial(_values, day_of(audit), date_of(audit.watermark.as_of_ms))
 
-    def of(columns: Sequence[Column], rows: Any, others: Iterable[tuple[Any, ...]] = ()) -> Table:
-        return (
-            Table(columns, list(others), rows) if isinstance(rows, RDD) else Table(columns, [*rows, *others])
-        )
+    def found(kind: type[Row], columns: Sequence[Column], others: Sequence[Row] = ()) -> Table:
+        rows, shaped = audit.found[kind], partial(put, [each.name for each in columns])
+        if isinstance(rows, RDD):
+            return Table(columns, rows.union(rows.context.parallelize(others, 1)).map(shaped))
+        return Table(columns, [*map(shaped, (*rows, *others))])
 
-    def found(kind: type[Row], columns: Sequence[Column], others: Iterable[Row] = ()) -> Table:
-        shaped, rows = partial(put, [each.name for each in columns]), audit.found[kind]
-        return of(
-            columns, rows.map(shaped) if isinstance(rows, RDD) else map(shaped, rows), map(shaped, others)
-        )
-
-    def figures(folder: Folder, rows: Iterable[dict[str, Any]]) -> Table:
+    def figures(rows: Iterable[dict[str, Any]], folder: Folder) -> Table:
         columns = _columns(folder)
         return Table(columns, [tuple(row.get(each.name) for each in columns) for row in rows])
 
     quarantine, replay = _columns(AUDIT_QUARANTINE_FOLDER), columns_of(ReplayRow)
+    is_bad, is_owed = audit.figures.quarantine, audit.figures.to_replay
     return {
-        _name(AUDIT_ROUTES_FOLDER): figures(AUDIT_ROUTES_FOLDER, audit.figures.routes),
-        _name(AUDIT_DEVICES_FOLDER): of(_columns(AUDIT_DEVICES_FOLDER), audit.fleet.days),
-        _name(AUDIT_CONSUMERS_FOLDER): figures(AUDIT_CONSUMERS_FOLDER, audit.figures.consumers),
+        _name(AUDIT_ROUTES_FOLDER): figures(audit.figures.routes, AUDIT_ROUTES_FOLDER),
+        _name(AUDIT_DEVICES_FOLDER): Table(_columns(AUDIT_DEVICES_FOLDER), audit.fleet.days),
+        _name(AUDIT_CONSUMERS_FOLDER): figures(audit.figures.consumers, AUDIT_CONSUMERS_FOLDER),
         _name(FINDINGS_FOLDER): found(Finding, _columns(FINDINGS_FOLDER), [*audit.others, *changes]),
-        # What is counted is known to be none without a look into Spark.
-        _name(AUDIT_QUARANTINE_FOLDER): (
-            found(BadRow, quarantine) if audit.figures.quarantine else Table(quarantine, [])
-        ),
-        REPLAY: found(ReplayRow, replay) if audit.figures.to_replay else Table(replay, []),
+        _name(AUDIT_QUARANTINE_FOLDER): found(BadRow, quarantine) if is_bad else Table(quarantine, []),
+        REPLAY: found(ReplayRow, replay) if is_owed else Table(replay, []),
     }
 
 
@@ -213,30 +200,21 @@ def write_tables(spark: SparkSession, audit: Audit, changes: Iterable[Finding], 
     `changes` are the findings of the chain. Repeating it changes nothing. A table without a row is deleted.
     """
     made = tables(audit, changes)
-
-    def write(name: str) -> None:
-        frame = _frame(spark, made[name])
-        write_table(output, name, frame, day_of(audit), "json" if name == REPLAY else "parquet")
-
     with system.pool(len(made)) as together:
         # Each is a small job of many waits.
-        list(together.map(write, made))
+        list(together.map(lambda name: _write(spark, output, name, made[name], day_of(audit)), made))
 
 
-def _frame(spark: SparkSession, table: Table) -> DataFrame | None:
-    """Return the rows of a table; None where it has none."""
-    schema = struct_of(table.columns)
-    frames = [local_rows(spark, table.rows, schema)] if table.rows else []
-    if table.in_spark is not None:
-        frames.append(spark.createDataFrame(table.in_spark, schema, verifySchema=False))
-    return reduce(DataFrame.union, frames) if frames else None
+def _write(spark: SparkSession, output: Objects, name: str, made: Table, day: str | None) -> None:
+    """Put a table at `name` by its column `date`: one `day` of it, or (None) all anew.
 
-
-def write_table(output: Objects, name: str, table: DataFrame | None, day: str | None, form: Form) -> None:
-    """Put `table` (None: no row) at `name` by its column `date`: one `day` of it, or (None) all anew.
-
-    JSON is one row a line, with gzip.
+    It is Parquet, or of `REPLAY` one row of JSON a line, with gzip.
     """
+    schema, table = struct_of(made.columns), None
+    if isinstance(made.rows, RDD):
+        table = spark.createDataFrame(made.rows, schema, verifySchema=False)
+    elif made.rows:
+        table = local_rows(spark, made.rows, schema)
     # A dynamic overwrite replaces only partitions for which there are rows.
     if table is None or (day is not None and table.where(sf.col("date") == day).isEmpty()):
         output.clear(name if day is None else f"{name}/date={day}")
@@ -244,9 +222,9 @@ def write_table(output: Objects, name: str, table: DataFrame | None, day: str | 
             return
     mode = "static" if day is None else "dynamic"
     writer = table.coalesce(1).write.mode("overwrite").partitionBy("date")
-    if form == "json":
-        writer = writer.option("compression", "gzip")
-    writer.option("partitionOverwriteMode", mode).format(form).save(f"{output.uri}/{name}")
+    writer = writer.option("compression", "gzip" if name == REPLAY else "snappy")
+    writer = writer.format("json" if name == REPLAY else "parquet")
+    writer.option("partitionOverwriteMode", mode).save(f"{output.uri}/{name}")
 
 
 def _name(folder: Folder) -> str:

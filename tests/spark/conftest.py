@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from glue_jobs.common.session import local_session
+from glue_jobs.common.session import LOCAL_SETTINGS, local_session
 from tests.spark.small_archive import SmallArchive
+
+JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -21,7 +23,8 @@ def pytest_configure(config: pytest.Config) -> None:
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     warehouse = tmp_path_factory.mktemp("warehouse")
     session = local_session(
-        is_short=True,
+        # Java's optimizing compiler would take half of the time, and not earn it.
+        spark__driver__extraJavaOptions=f"{LOCAL_SETTINGS[JAVA_OPTIONS]} -XX:TieredStopAtLevel=1",
         spark__sql__shuffle__partitions="1",
         spark__default__parallelism="1",
         # One partition needs no plan B: asking for it would be a job for each stage.

@@ -30,7 +30,6 @@ LATER: Final = datetime(2026, 4, 1, tzinfo=UTC)
 ARGUMENTS: Final = ("--DATE", DAY, "--AS_OF", "2026-04-01T00:00:00Z")
 ALL_DAYS: Final = ("--DATE", "all")
 """In the audit of a day a device that stops before its end is partly attested."""
-ENGINES: Final = ("spark", "python")
 
 TOGETHER: Final = (
     "clock_ahead lost_on_a_route lost_behind_the_inbox forged_decision forged_handover ghost_queue "
@@ -178,39 +177,6 @@ def test_a_wrong_key_makes_no_verdict_better_and_accuses_no_hop(spark: SparkSess
     assert {each["kind"] for each in others} == {"unattested_object", "missing_records"}
     assert {each["hop"] for each in others} == {"archive"}
     assert _differences(spark, archive, tmp_path / "another", *other) == {}
-
-
-def test_rows_that_are_no_records_are_read_alike_once_they_are_compacted(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    generate(tmp_path, SMALL, audited_contracts())
-    archive = tmp_path / "archive"
-    damage(archive, TOGETHER[0].split())
-    compact(["--INPUT", str(archive), "--DATE", "all", "--RAW_DAYS", "16"], LATER)
-    assert not any((archive / "ledger").rglob("*.gz"))
-    assert _differences(spark, archive, tmp_path / "audit") == {}
-
-
-def test_python_writes_the_report_and_the_tables_that_spark_writes(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    generate(tmp_path, Plan(1_200, fault_every=20), audited_contracts())
-    damage(tmp_path / "archive", ["cut_line"])
-    written = {}
-    for engine in ENGINES:
-        report = _audit(tmp_path / "archive", tmp_path / engine, "--ENGINE", engine)
-        names = sorted(each.name for each in (tmp_path / engine).iterdir() if any(each.rglob("date=*")))
-        rows = {each: _rows(spark, tmp_path / engine / each) for each in names}
-        assert report.pop("engine") == engine
-        written[engine] = report, rows
-    assert written["python"] == written["spark"]
-    assert len(written["spark"][1]) == 6
-
-
-def _rows(spark: SparkSession, table: Path) -> list[Any]:
-    form = spark.read.json if table.name == "replay" else spark.read.parquet
-    found = form(str(table))
-    return [found.schema, sorted(found.collect(), key=str)]
 
 
 def _differences(spark: SparkSession, archive: Path, output: Path, *more: str) -> dict[str, Any]:

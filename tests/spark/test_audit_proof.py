@@ -18,7 +18,7 @@ PLAN = Plan(
 
 
 def test_the_audit_finds_what_was_planted_and_nothing_else(spark: SparkSession, tmp_path: Path) -> None:
-    proof = prove(spark, PLAN, tmp_path)
+    proof = prove(PLAN, tmp_path)
     assert proof.wrong == {}
     assert proof.scores.keys() == PLANTED
     words = ["--INPUT", f"{tmp_path}/archive", "--OUTPUT", f"{tmp_path}/python", *AS_OF]
