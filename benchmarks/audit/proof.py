@@ -16,12 +16,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import duckdb
-
 from benchmarks.audit.comparison import Row, Score, compare, coverage, each_device_once, quarantined
 from benchmarks.results import Figure
 from benchmarks.runner import Benchmark
-from glue_jobs.common.session import local_run
+from glue_jobs.common.parquet import open_session
+from glue_jobs.common.session import local_session
 from glue_jobs.delivery_audit.main import main as audit
 from local.archive_generator.contracts import audited_contracts
 from local.archive_generator.generator import Plan, generate
@@ -77,7 +76,7 @@ def found(folder: Path, silent: list[Row]) -> Iterator[Row]:
 def table_rows(table: Path) -> Iterator[Row]:
     """Return the rows of a table of an audit; none where the audit found nothing to write."""
     if files := [*map(str, table.glob("date=*/*.parquet"))]:
-        found = duckdb.execute("SELECT * FROM read_parquet(?, hive_types_autocast = false)", [files])
+        found = open_session().execute("SELECT * FROM read_parquet(?, hive_types_autocast = false)", [files])
         names = [each[0] for each in found.description]
         yield from (dict(zip(names, row, strict=True)) for row in found.fetchall())
 
@@ -101,7 +100,7 @@ def faults(options: Namespace) -> list[Figure]:
     """Prove, in a folder that is kept where `--keep` says."""
     plan = Plan(options.events, fault_every=options.fault_every, seed=options.seed, holes=True)
     folder = options.keep or Path(tempfile.mkdtemp(prefix="audit-proof-"))
-    with local_run():
+    with local_session():
         proof = prove(plan, folder)
     if not options.keep:
         shutil.rmtree(folder)

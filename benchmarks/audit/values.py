@@ -35,7 +35,7 @@ from glue_jobs.common.archive import Archive
 from glue_jobs.common.attestation import open_key
 from glue_jobs.common.hours import Days
 from glue_jobs.common.objects import open_output
-from glue_jobs.common.session import local_run
+from glue_jobs.common.session import local_session
 from glue_jobs.delivery_audit import rows
 from glue_jobs.delivery_audit.event import UNNUMBERED
 from glue_jobs.delivery_audit.rules import Window
@@ -203,7 +203,7 @@ def compared(options: Namespace) -> list[Figure]:
     """Compare the values of generated events."""
     folder = Path(tempfile.mkdtemp(prefix="audit-values-"))
     events = -(-options.values // VALUES)
-    with local_run() as spark:
+    with local_session() as spark:
         wrong: Sequence[Any] = differences(spark, folder, events, options.seed)
     shutil.rmtree(folder)
     for each in wrong[:_SHOWN]:

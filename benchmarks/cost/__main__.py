@@ -23,7 +23,7 @@ from benchmarks.results import Figure
 from benchmarks.runner import Benchmark
 from edge.settings import Settings
 from eventplane.archive_layout import COMPACTED, compacted_folders
-from glue_jobs.common.session import local_run
+from glue_jobs.common.session import local_session
 from glue_jobs.compaction.main import main as compact
 from glue_jobs.delivery_audit.main import main as audit
 
@@ -88,7 +88,7 @@ def _read(archive: Path) -> tuple[Reads, int]:
     def opens(accesses: Accesses) -> float:
         return sum(accesses.opens[each.relative_to(archive)] for each in raw) / len(raw)
 
-    with local_run():
+    with local_session():
         with watched(archive) as compacting:
             compact(["--INPUT", str(archive), "--DATE", "all"], datetime.now(UTC) + timedelta(hours=3))
         with watched(archive) as auditing:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from math import ceil
 from pathlib import Path
@@ -151,18 +150,11 @@ def _plain(value: Any) -> Any:
     return str(value) if isinstance(value, StrEnum) else value
 
 
-@contextmanager
-def local_run() -> Iterator[SparkSession]:
-    """Yield the session of a command, and stop it in the end."""
-    spark = local_session()
-    try:
-        yield spark
-    finally:
-        spark.stop()
-
-
 def local_session(**settings: str) -> SparkSession:
-    """A session on this machine; `settings` (dots as `__`) replace those of `LOCAL_SETTINGS`."""
+    """A session on this machine, which a `with` block ends.
+
+    `settings` (dots as `__`) replace those of `LOCAL_SETTINGS`.
+    """
     chosen = {name.replace("__", "."): value for name, value in settings.items()}
     builder = SparkSession.builder.appName(APP_NAME)
     for name, value in {**LOCAL_SETTINGS, **SETTINGS, **chosen}.items():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from eventplane.errors import EventPlaneError
-from glue_jobs.common.session import local_run
+from glue_jobs.common.session import local_session
 from glue_jobs.delivery_audit.main import AUTO, main, read_arguments
 from glue_jobs.delivery_audit.verdict import lines
 
@@ -17,7 +17,7 @@ def run() -> int:
     window = str(arguments.window.day or "all days")
     print(f"auditing {arguments.archive}, {window} ...", file=sys.stderr, flush=True)
     try:
-        document = main(sys.argv[1:], AUTO, local_run)
+        document = main(sys.argv[1:], AUTO, local_session)
     except EventPlaneError as error:
         print(error, file=sys.stderr)
         return 1

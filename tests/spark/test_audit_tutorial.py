@@ -1,4 +1,4 @@
-"""The tutorial "Audit a day" works as written, with Spark."""
+"""The tutorial "Audit a day" works as written."""
 
 from __future__ import annotations
 
