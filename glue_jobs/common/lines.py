@@ -24,12 +24,12 @@ from glue_jobs.common.parquet import UnreadableFileError, open_session, read_row
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-MAX_BYTES: Final = 24 * 2**20
-"""How large an archive is at most, as it is stored. Ours: some 200,000 events."""
+MAX_BYTES: Final = 32 * 2**20
+"""How large an archive is at most, as it is stored. Ours: more than 200,000 events, 1.2 GiB of memory."""
 
 MAX_READ_BYTES: Final = 2**30
 """How large it is at most as it is read: its characters, and `ROW_BYTES` for each row; one object a quarter
-of that. Few bytes of gzip may be many of these. Ours: half as much again as such an archive has."""
+of that. Few bytes of gzip may be many of these. Ours: such an archive has less."""
 
 ROW_BYTES: Final = 1_024
 
@@ -177,9 +177,8 @@ def read_record(line: str, columns: Mapping[str, ColumnType], date: str, file: s
     if not isinstance(pairs, tuple):
         return Record((None,) * len(columns), date, file, line, unknown_members=False)
     members = dict(pairs)
-    values, fits = [members.get(name) for name in columns], True
-    for at, kind in enumerate(columns.values()):
-        value = values[at]
+    values, fits = [*map(members.get, columns)], True
+    for at, (value, kind) in enumerate(zip(values, columns.values(), strict=True)):
         if value is None or (value.__class__ is str and kind is ColumnType.TEXT and value.isascii()):
             continue
         if kind is ColumnType.TEXT:

@@ -5,6 +5,7 @@ For archives of up to some 200,000 events. All rows are held in memory.
 
 from __future__ import annotations
 
+import gc
 import gzip
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
@@ -40,7 +41,12 @@ def file_small(request: Request, outbox: str | None = None) -> dict[str, Any]:
 
     Raises what `audit_small` raises, and `OutboxError`.
     """
-    audit = audit_small(request)
+    # Of millions of rows none is in a cycle: to look for some takes a tenth of the time.
+    gc.disable()
+    try:
+        audit = audit_small(request)
+    finally:
+        gc.enable()
     document = file_audit(request.output, audit, partial(write_tables, request.output, audit))
     send_verdicts(request.output, str(request.window), outbox)
     return document
