@@ -37,7 +37,7 @@ down: setup ## End the plane of `make up`
 publish: setup ## Put the changed contract in force in the plane of `make up`: WEBHOOK=NAME=URL
 	@python -m local.up publish $(if $(WEBHOOK),--webhook "$(WEBHOOK)")
 
-demo: setup ## Run the whole plane on this machine: DATA=../shared/data HOMES=12 EVENTS=20000 SEED=1
+demo: $(if $(filter all,$(EVENTS)),java,setup) ## Run the whole plane on this machine: DATA=../shared/data HOMES=12 EVENTS=20000 SEED=1
 	@python -m local.demo $(if $(DATA),--data "$(DATA)") $(if $(HOMES),--homes "$(HOMES)") \
 	  $(if $(EVENTS),--events "$(EVENTS)") $(if $(SEED),--seed "$(SEED)")
 

@@ -8,13 +8,14 @@ from dataclasses import replace
 from datetime import date
 from typing import Any
 
+import boto3
 import pytest
 from pyspark import SparkContext
 
 from eventplane.device_reports import MANIFEST, forwarder_source
 from eventplane.values import timestamp_ms
 from glue_jobs.common.attestation import open_key
-from glue_jobs.common.objects import FolderObjects, MemoryObjects, Objects
+from glue_jobs.common.objects import BucketObjects, FolderObjects, MemoryObjects, Objects
 from glue_jobs.delivery_audit.audit import Request
 from glue_jobs.delivery_audit.errors import EmptyWindowError, NoArchiveError
 from glue_jobs.delivery_audit.rules import Watermark, Window
@@ -39,8 +40,8 @@ def bodies(archive: SmallArchive) -> dict[str, bytes]:
     return archive.bodies()
 
 
-def test_an_archive_in_memory_has_the_report_of_the_same_in_a_folder(
-    archive: SmallArchive, bodies: dict[str, bytes]
+def test_an_archive_has_the_same_report_in_memory_in_a_folder_and_in_a_bucket(
+    archive: SmallArchive, bodies: dict[str, bytes], aws: None
 ) -> None:
     report = audited(MemoryObjects(bodies))
     assert (report["verdict"], report["lost_by_hop"]["router"], report["totals"]["delivered"]) == (
@@ -49,7 +50,23 @@ def test_an_archive_in_memory_has_the_report_of_the_same_in_a_folder(
         2,
     )
     assert audited(FolderObjects(archive.folder)) == report
+    s3 = boto3.client("s3", region_name="us-east-1")
+    s3.create_bucket(Bucket="archive")
+    for name, body in bodies.items():
+        s3.put_object(Bucket="archive", Key=name, Body=body)
+    in_bucket = audited(BucketObjects(s3, "archive"))
+    assert {name for name in report if report[name] != in_bucket[name]} == {"chain"}
     assert SparkContext._active_spark_context is None
+
+
+def test_an_object_that_moves_meanwhile_is_listed_again(bodies: dict[str, bytes]) -> None:
+    class Moving(MemoryObjects):
+        def read(self, name: str) -> bytes | None:
+            if name == FILES["tap"]:
+                self.move(name, f"{name.removesuffix('.json.gz')}-compacted.json.gz")
+            return super().read(name)
+
+    assert audited(Moving(bodies))["totals"]["events_archived"] == 3
 
 
 def test_the_next_audit_sees_what_was_altered_since(bodies: dict[str, bytes]) -> None:
