@@ -37,7 +37,7 @@ down: setup ## End the plane of `make up`
 publish: setup ## Put the changed contract in force in the plane of `make up`: WEBHOOK=NAME=URL
 	@python -m local.up publish $(if $(WEBHOOK),--webhook "$(WEBHOOK)")
 
-demo: setup ## Run the whole plane on this machine: DATA=../shared/data HOMES=12 EVENTS=20000 SEED=1
+demo: $(if $(filter all,$(EVENTS)),java,setup) ## Run the whole plane on this machine: DATA=../shared/data HOMES=12 EVENTS=20000 SEED=1
 	@python -m local.demo $(if $(DATA),--data "$(DATA)") $(if $(HOMES),--homes "$(HOMES)") \
 	  $(if $(EVENTS),--events "$(EVENTS)") $(if $(SEED),--seed "$(SEED)")
 
@@ -87,16 +87,17 @@ room_spark := tests/spark $(addprefix --ignore=,$(room_spark-audit))
 room_nats := plugins/nats/tests
 PARTS := --no-print-directory --jobs=4 --output-sync=target --keep-going
 
-test: setup ## Run every check and test
+test: java ## Run every check and test
 	@$(MAKE) $(PARTS) $(addprefix room-,$(LONG_ROOMS)) unit lost-answers $(addprefix room-,$(SHORT_ROOMS)) types lint
 
 .PHONY: system-tests $(addprefix room-,$(ROOMS))
-system-tests: setup ## Run the tests of several parts together, without the unit tests
+system-tests: java ## Run the tests of several parts together, without the unit tests
 	@$(MAKE) $(PARTS) $(addprefix room-,$(ROOMS))
 
 $(addprefix room-,$(filter-out next-mosquitto python-3.13,$(ROOMS))): room-%: setup
 	pytest $(or $(room_$*),tests/$*)
 room-site: docs
+room-spark room-spark-audit: java
 # What speaks to a broker, once more with the next Mosquitto, from a root that only root can make. It is of a Debian that is
 # not released, which changes daily, and no mirror has to have it. EVENTPLANE_MOSQUITTO names the program for any test.
 room-next-mosquitto: setup
@@ -113,6 +114,12 @@ room-python-3.13: python-3.13
 python-3.13: setup
 	@tools/setup.sh python-3.13
 room-infrastructure: python-3.13
+
+# Audits of large archives, compaction and erasure run on Spark.
+.PHONY: java
+java: setup
+	@tools/setup.sh java
+bench-audit bench-cost audit-proof audit-worst audit-hostile: java
 
 check: setup ## Run the fast part side by side: lint, types, unit tests but the long ones; with AREA=edge all of its tests
 	@$(MAKE) --no-print-directory --jobs --output-sync=target --keep-going FAST=1 lint types fast-tests
@@ -183,8 +190,9 @@ explain: setup ## Show who receives an event, and why: EVENT=event.json MATCHES=
 
 audit: archive = $(or $(INPUT),build/demo/run/archive)
 audit: output = $(or $(OUTPUT),build/audit)
-audit: setup ## Audit an archive on this machine, and draw its page: INPUT=folder DATE=all OUTPUT=build/audit
-	@python -m glue_jobs.delivery_audit --INPUT "$(archive)" --OUTPUT "$(output)" --DATE "$(or $(DATE),all)"
+audit: setup ## Audit an archive on this machine, and draw its page: INPUT=folder DATE=all OUTPUT=build/audit ENGINE=spark
+	@python -m glue_jobs.delivery_audit --INPUT "$(archive)" --OUTPUT "$(output)" --DATE "$(or $(DATE),all)" \
+	  $(if $(ENGINE),--ENGINE "$(ENGINE)")
 	@python -m local.audit_page "$(output)" --archive "$(archive)"
 
 lock: setup ## Regenerate the lock files; UPGRADE=1 takes newer versions

@@ -1,12 +1,7 @@
-"""The delivery audit over archives of complete runs, as Glue runs it.
-
-`python -m local.audits ORDERS` starts Spark, and then does the audits that a line of JSON in the pipe ORDERS
-names: archives and outputs by turns.
-"""
+"""The delivery audit over archives of complete runs."""
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Callable, Mapping
@@ -16,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from eventplane.archive_layout import VERDICTS, last_report
+from glue_jobs.delivery_audit.rules import LATENESS_S
 from local.deploy import ROOT
 from local.errors import LocalError, LoggedError
 from local.process import Supervisor
@@ -40,39 +36,28 @@ class NoReportError(LocalError):
         )
 
 
-class AuditProcess:
-    """A Spark process for several audits, which starts while the caller goes on."""
-
-    def __init__(self, supervisor: Supervisor) -> None:
-        orders = supervisor.run_dir / "audit-orders"
-        orders.unlink(missing_ok=True)
-        os.mkfifo(orders)
-        # Open at both ends: neither opening nor writing waits for a process that may have ended.
-        self._orders = os.open(orders, os.O_RDWR)
-        self._job = supervisor.start(
-            "audit",
-            [sys.executable, "-m", "local.audits", str(orders)],
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-        )
-
-    def audit(self, outputs: Mapping[Path, Path]) -> list[dict[str, Any]]:
-        """Audit archives, each into the output folder by its archive, and return their reports in order.
-
-        The process ends then. Raises `AuditFailedError`.
-        """
-        words = [str(path) for pair in outputs.items() for path in pair]
-        try:
-            os.write(self._orders, f"{json.dumps(words)}\n".encode())
-            if returncode := self._job.wait():
-                raise AuditFailedError(returncode, self._job.log)
-        finally:
-            os.close(self._orders)
-        return [read_report(output) for output in outputs.values()]
-
-
 def run_audits(supervisor: Supervisor, outputs: Mapping[Path, Path]) -> list[dict[str, Any]]:
-    """Audit archives in one process, each into the folder by it. Raises `AuditFailedError`."""
-    return AuditProcess(supervisor).audit(outputs)
+    """Audit archives, each into the output folder by its archive, and return their reports in order.
+
+    Raises `AuditFailedError`.
+    """
+    # Everything arrived before the archive was fetched, so a record that is missing now is lost: the
+    # audit need not wait for late records.
+    as_of = (datetime.now(UTC) + timedelta(seconds=LATENESS_S)).isoformat()
+    command = [sys.executable, "-m", "glue_jobs.delivery_audit", "--AS_OF", as_of]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    jobs = [
+        supervisor.start(
+            f"audit of {archive.name}",
+            [*command, "--INPUT", str(archive), "--OUTPUT", str(output)],
+            env=environment,
+        )
+        for archive, output in outputs.items()
+    ]
+    for job in jobs:
+        if returncode := job.wait():
+            raise AuditFailedError(returncode, job.log)
+    return [read_report(output) for output in outputs.values()]
 
 
 def read_report(output: Path, window: str = "all") -> dict[str, Any]:
@@ -117,27 +102,3 @@ def fetch(
         for done, _ in enumerate(workers.map(copy, keys), start=1):
             progress(done, len(keys))
     return len(keys)
-
-
-def _serve(orders: Path) -> None:
-    """Start Spark, wait for the orders, and audit each archive into the output that follows it."""
-    # Only here: pyspark takes long to load.
-    from glue_jobs.common.session import local_session
-    from glue_jobs.delivery_audit.main import main
-    from glue_jobs.delivery_audit.rules import LATENESS_S
-
-    spark = local_session()
-    try:
-        with orders.open() as pipe:
-            words: list[str] = json.loads(pipe.readline())
-        # Everything arrived before the archive was fetched, so a record that is missing now is lost: the
-        # audit need not wait for late records.
-        as_of = (datetime.now(UTC) + timedelta(seconds=LATENESS_S)).isoformat()
-        for archive, output in zip(words[::2], words[1::2], strict=True):
-            main(["--INPUT", archive, "--OUTPUT", output, "--AS_OF", as_of])
-    finally:
-        spark.stop()
-
-
-if __name__ == "__main__":
-    _serve(Path(sys.argv[1]))

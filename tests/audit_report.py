@@ -67,6 +67,7 @@ def report(*findings: dict[str, Any], **more: Any) -> dict[str, Any]:
     quantiles = {"p50_ms": -3, "p95_ms": 5, "p99_ms": 6.5, "max_ms": 9}
     return {
         "format": 3,
+        "engine": "spark",
         "verdict": "broken" if findings else "proven",
         "reasons": [f"{lost} events lost on the way: router."] if findings else [],
         "coverage": {

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Brings this checkout's tools up to date: Debian packages, .venv, .venv-emulator, node_modules; with the
-# argument `docs` .venv-docs as well, with `python-3.13` build/python-3.13, which only one target needs each.
+# argument `docs` .venv-docs as well, with `python-3.13` build/python-3.13, with `java` Java for Spark, which few
+# targets need.
 #
 # Safe to repeat and to run twice at once: a lock serialises runs, and each part is redone only when the
 # files that define it have changed (their digest is kept beside what was installed).
@@ -18,13 +19,13 @@ has_java_17() { compgen -G '/usr/lib/jvm/*17*/bin/java' >/dev/null || java -vers
 has_faketime() { compgen -G '/usr/lib/*/faketime/libfaketimeMT.so.1' >/dev/null; }
 has_venv() { "$PYTHON" -c 'import ensurepip, venv' 2>/dev/null; }
 
-debian_packages() {
+debian_packages() { # the argument of this program
   local missing=()
   command -v "$PYTHON" >/dev/null || missing+=(python3)
   has_venv || missing+=(python3-venv)
   has_mosquitto || missing+=(mosquitto)
   command -v mosquitto_pub >/dev/null || missing+=(mosquitto-clients)
-  has_java_17 || missing+=(openjdk-17-jre-headless)
+  [ "$1" != java ] || has_java_17 || missing+=(openjdk-17-jre-headless)
   command -v chromium >/dev/null || missing+=(chromium)
   has_faketime || missing+=(libfaketime)
   PATH="$PATH:/usr/sbin" command -v nats-server >/dev/null || missing+=(nats-server)
@@ -109,7 +110,7 @@ install_node_modules() {
   PATH="$PWD/.venv/bin:$PATH" npm ci --loglevel=error
 }
 
-debian_packages
+debian_packages "${1:-}"
 mkdir -p build
 exec 9>build/.setup.lock
 flock 9
@@ -119,7 +120,7 @@ part node_modules install_node_modules package.json package-lock.json .npmrc
 # Not a part: a checkout that was set up before gets it, too, and its newest text.
 cmp -s tools/bin/eventplane .venv/bin/eventplane || install -m 755 tools/bin/eventplane .venv/bin/eventplane
 case ${1:-} in
-  '') ;;
+  '' | java) ;;
   docs) part .venv-docs install_docs docs/requirements.txt requirements/build.txt ;;
   python-3.13)
     # The program is a link to one that may be deleted apart.
@@ -127,7 +128,7 @@ case ${1:-} in
     part build/python-3.13 install_python_313 requirements.txt requirements/build.txt tools/device-userland.sh tools/armhf-root.sh
     ;;
   *)
-    say "$1 is no part: docs or python-3.13"
+    say "$1 is no part: docs, python-3.13 or java"
     exit 2
     ;;
 esac

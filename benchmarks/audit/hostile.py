@@ -34,7 +34,6 @@ from eventplane.names import EPOCH
 from eventplane.reasons import Outcome
 from eventplane.sender import Sender
 from eventplane.sending import stamp_sender
-from glue_jobs.common.session import local_session
 from glue_jobs.delivery_audit.device import MAX_FINDINGS
 from glue_jobs.delivery_audit.findings import Kind
 from local.archive_generator.contracts import audited_contracts
@@ -152,18 +151,12 @@ def _said(output: Path) -> tuple[dict[str, list[str]], Counter[str], dict[str, A
     """Return what the audit says of each device, line by line, the numbers of findings, and the report."""
     said: dict[str, list[str]] = {}
     counts: Counter[str] = Counter()
-    spark = local_session()
-    try:
-        for table, of in (("devices", "client_id"), ("findings", "device")):
-            for row in table_rows(spark, output / table):
-                if row[of] is None:
-                    continue  # a contradiction between two of them, which is no result of either
-                said.setdefault(str(row[of]), []).append(
-                    json.dumps(row.asDict(), sort_keys=True, default=str)
-                )
-                counts[str(row[of])] += table == "findings"
-    finally:
-        spark.stop()
+    for table, of in (("devices", "client_id"), ("findings", "device")):
+        for row in table_rows(output / table):
+            if row[of] is None:
+                continue  # a contradiction between two of them, which is no result of either
+            said.setdefault(str(row[of]), []).append(json.dumps(row, sort_keys=True, default=str))
+            counts[str(row[of])] += table == "findings"
     report = read_report(output, DAY)
     return {name: sorted(lines) for name, lines in said.items()}, counts, report
 

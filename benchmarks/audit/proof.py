@@ -16,11 +16,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import SparkSession
-
 from benchmarks.audit.comparison import Row, Score, compare, coverage, each_device_once, quarantined
 from benchmarks.results import Figure
 from benchmarks.runner import Benchmark
+from glue_jobs.common.parquet import open_session
 from glue_jobs.common.session import local_session
 from glue_jobs.delivery_audit.main import main as audit
 from local.archive_generator.contracts import audited_contracts
@@ -53,30 +52,33 @@ class Proof:
         return wrong
 
 
-def prove(spark: SparkSession, plan: Plan, folder: Path) -> Proof:
+def prove(plan: Plan, folder: Path) -> Proof:
     """Generate `plan`'s archive in `folder`, audit it, tamper with it, audit it again, and compare."""
     written = generate(folder, plan, audited_contracts())
     truth = list(each_device_once(read_truth(folder / TRUTH)))
     arguments = "--INPUT", str(folder / "archive"), "--OUTPUT", str(folder / "audit"), "--DATE", "all"
     report = audit([*arguments, *AS_OF])
     silent = [row for row in report["devices"] if row["coverage"] == "silent"]
-    before = compare(truth, found(spark, folder / "audit", silent))
+    before = compare(truth, found(folder / "audit", silent))
     truth += [asdict(each) for each in tamper(folder / "archive")]
     audit([*arguments, *AS_OF])
-    scores = compare(truth, found(spark, folder / "audit", silent))
+    scores = compare(truth, found(folder / "audit", silent))
     return Proof(written, before, scores, report["coverage"]["events"]["nothing"])
 
 
-def found(spark: SparkSession, folder: Path, silent: list[Row]) -> Iterator[Row]:
+def found(folder: Path, silent: list[Row]) -> Iterator[Row]:
     """What the audit in `folder` says: findings, quarantine and devices; of the `silent` it has no table."""
-    yield from (row.asDict() for row in table_rows(spark, folder / "findings"))
-    yield from (quarantined(row.asDict()) for row in table_rows(spark, folder / "quarantine"))
-    yield from coverage([*silent, *(row.asDict() for row in table_rows(spark, folder / "devices"))])
+    yield from table_rows(folder / "findings")
+    yield from map(quarantined, table_rows(folder / "quarantine"))
+    yield from coverage([*silent, *table_rows(folder / "devices")])
 
 
-def table_rows(spark: SparkSession, table: Path) -> Iterator[Any]:
+def table_rows(table: Path) -> Iterator[Row]:
     """Return the rows of a table of an audit; none where the audit found nothing to write."""
-    return spark.read.parquet(str(table)).toLocalIterator() if any(table.glob("date=*")) else iter(())
+    if files := [*map(str, table.glob("date=*/*.parquet"))]:
+        found = open_session().execute("SELECT * FROM read_parquet(?, hive_types_autocast = false)", [files])
+        names = [each[0] for each in found.description]
+        yield from (dict(zip(names, row, strict=True)) for row in found.fetchall())
 
 
 def _figures(proof: Proof) -> list[Figure]:
@@ -98,13 +100,10 @@ def faults(options: Namespace) -> list[Figure]:
     """Prove, in a folder that is kept where `--keep` says."""
     plan = Plan(options.events, fault_every=options.fault_every, seed=options.seed, holes=True)
     folder = options.keep or Path(tempfile.mkdtemp(prefix="audit-proof-"))
-    spark = local_session()
-    try:
-        proof = prove(spark, plan, folder)
-    finally:
-        spark.stop()
-        if not options.keep:
-            shutil.rmtree(folder)
+    with local_session():
+        proof = prove(plan, folder)
+    if not options.keep:
+        shutil.rmtree(folder)
     if proof.wrong:
         print(json.dumps(proof.wrong, indent=2, ensure_ascii=False), file=sys.stderr)
     return _figures(proof)

@@ -203,12 +203,9 @@ def compared(options: Namespace) -> list[Figure]:
     """Compare the values of generated events."""
     folder = Path(tempfile.mkdtemp(prefix="audit-values-"))
     events = -(-options.values // VALUES)
-    spark = local_session()
-    try:
+    with local_session() as spark:
         wrong: Sequence[Any] = differences(spark, folder, events, options.seed)
-    finally:
-        spark.stop()
-        shutil.rmtree(folder)
+    shutil.rmtree(folder)
     for each in wrong[:_SHOWN]:
         print(each, file=sys.stderr)
     return [

@@ -88,14 +88,11 @@ def _read(archive: Path) -> tuple[Reads, int]:
     def opens(accesses: Accesses) -> float:
         return sum(accesses.opens[each.relative_to(archive)] for each in raw) / len(raw)
 
-    spark = local_session(is_short=True)
-    try:
+    with local_session():
         with watched(archive) as compacting:
             compact(["--INPUT", str(archive), "--DATE", "all"], datetime.now(UTC) + timedelta(hours=3))
         with watched(archive) as auditing:
             report = audit(["--INPUT", str(archive), "--OUTPUT", str(archive.with_name("audit"))])
-    finally:
-        spark.stop()
     compacted = sum(each.stat().st_size for each in (archive / COMPACTED).rglob("*.parquet"))
     return Reads(opens(compacting), opens(auditing), compacted / raw_bytes), report["totals"]["lost"]
 

@@ -13,7 +13,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add, or_
-from typing import Any, Final, TypeVar
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple, TypeVar, get_type_hints
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
@@ -55,6 +56,8 @@ CORRUPT: Final = "_corrupt_record"
 
 REPORTS: Final = (STARTED, DISCARDED, MANIFEST)
 """Types of the device reports whose text the audit reads: column `report`."""
+
+_NONE: Final[Mapping[str, int]] = MappingProxyType({})
 
 T = TypeVar("T")
 _Ask = Mapping[str, Collection[str]]
@@ -116,15 +119,23 @@ class Part:
     entries: tuple[Entry, ...] = ()
 
     @classmethod
-    def of(cls, rows: Any, listing: Listing) -> Part:
-        """Return `rows` that were read as `listing` says: a `DataFrame`, or a list read without Spark."""
+    def of(cls, rows: Any, listing: Listing, held: Mapping[str, int] = _NONE) -> Part:
+        """Return `rows` that were read as `listing` says: a `DataFrame`, or a list read without Spark.
+
+        `held` are the rows of gone objects in files of compactions that are not attested
+        (`has_unattested_files`). They are judged, so that they are not missing: a wrong key excuses no loss.
+        """
+        faults = (
+            replace(each, rows=held[each.name]) if each.kind == "gone" and each.name in held else each
+            for each in listing.faults
+        )
         return cls(
             rows,
             tuple(listing.objects),
-            tuple(listing.faults),
+            tuple(faults),
             frozenset(listing.plans),
             tuple(plan.receipt for plan in listing.plans.values() if plan.receipt),
-            tuple(listing.gone),
+            tuple(each._replace(rows=max(0, each.rows - held.get(each.name, 0))) for each in listing.gone),
             tuple(listing.entries),
         )
 
@@ -172,14 +183,8 @@ class Archive:
         compacted = [*self._compacted(listing)]
         frames = [(self._records(listing), False), *compacted]
         held = _unattested_rows(listing, [rows for rows, _ in compacted])
-        gone = (each._replace(rows=max(0, each.rows - held.get(each.name, 0))) for each in listing.gone)
-        faults = (
-            replace(each, rows=held[each.name]) if each.kind == "gone" and each.name in held else each
-            for each in listing.faults
-        )
         shaped = [_shaped(rows, listing.folder, ask, has_envelope) for rows, has_envelope in frames]
-        part = Part.of(reduce(DataFrame.unionByName, shaped), listing)
-        return replace(part, faults=tuple(faults), gone=tuple(gone))
+        return Part.of(reduce(DataFrame.unionByName, shaped), listing, held)
 
     def isolating(self, work: Callable[[], T]) -> T:
         """Return what `work` returns. If it fails over damaged objects, find them, and run it again.
@@ -281,7 +286,7 @@ class Archive:
             for name, is_readable in zip(files, together.map(self._is_readable, files), strict=True):
                 if not is_readable:
                     # How many rows an intact part of the file still gives depends on who reads it.
-                    yield _fault(name, parquet_problem(self._objects.read(name) or b""), None)
+                    yield file_fault(name, self._objects.read(name) or b"")
 
     def _is_readable(self, name: str) -> bool:
         try:
@@ -292,13 +297,15 @@ class Archive:
         return True
 
 
-def _unattested_rows(listing: Listing, compacted: Iterable[DataFrame]) -> Mapping[str, int]:
-    """Count the rows of gone objects in files of compactions that are not attested; none where all are.
+def has_unattested_files(listing: Listing) -> bool:
+    """Return whether rows of gone objects may be in files of compactions that are not attested."""
+    plans = (plan for each in listing.gone if (plan := listing.plans.get(each.hour)))
+    return any(plan.files and not plan.receipt for plan in plans)
 
-    They are judged, so that they are not missing: a wrong key excuses no loss. Equal rows count once.
-    """
-    plans = [plan for each in listing.gone if (plan := listing.plans.get(each.hour))]
-    if listing.folder.compaction is None or not any(plan.files and not plan.receipt for plan in plans):
+
+def _unattested_rows(listing: Listing, compacted: Iterable[DataFrame]) -> Mapping[str, int]:
+    """Count the rows of compacted files by their raw objects, equal rows once, if `has_unattested_files`."""
+    if listing.folder.compaction is None or not has_unattested_files(listing):
         return {}
     row = sf.struct(*listing.folder.compaction.identity)
     counts = Counter[str]()
@@ -307,13 +314,20 @@ def _unattested_rows(listing: Listing, compacted: Iterable[DataFrame]) -> Mappin
     return counts
 
 
-def parquet_problem(content: bytes) -> str:
-    """Return what is wrong with a Parquet file that cannot be read."""
+def file_fault(name: str, content: bytes) -> ObjectFault:
+    """Return the fault of a Parquet file that cannot be read."""
+    problem = "a page of it, or its footer, was altered: its checksum does not fit, or it cannot be decoded"
     if not content.startswith(_PARQUET_MAGIC):
-        return "it is not Parquet"
-    if not content.endswith(_PARQUET_MAGIC):
-        return "it is cut short: a Parquet file ends with a footer, and this one does not"
-    return "a page of it, or its footer, was altered: its checksum does not fit, or it cannot be decoded"
+        problem = "it is not Parquet"
+    elif not content.endswith(_PARQUET_MAGIC):
+        problem = "it is cut short: a Parquet file ends with a footer, and this one does not"
+    return _fault(name, problem, None)
+
+
+def columns_of(row: type[NamedTuple]) -> list[Column]:
+    """Return the columns of rows of texts and whole numbers, by their annotations."""
+    hints = get_type_hints(row).items()
+    return [Column(name, ColumnType.WHOLE_NUMBER if kind is int else ColumnType.TEXT) for name, kind in hints]
 
 
 def struct_of(columns: Iterable[Column]) -> StructType:

@@ -1,22 +1,37 @@
-"""Raw lines of the archive as records, read in Python: what `common.archive` reads with Spark.
+"""Raw lines and compacted files as records, read in Python: what `common.archive` reads with Spark.
 
-For archives of some hundred events, for which Spark takes seconds. Compacted hours are Parquet, which only
-Spark reads.
+For archives of up to some 200,000 events. All records are held in memory.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import Any, Final, NamedTuple
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from eventplane.archive_layout import ColumnType, Folder
 from eventplane.errors import EventPlaneError
-from glue_jobs.common.archive import Part, lines_fault
+from glue_jobs.common import system
+from glue_jobs.common.archive import Part, file_fault, has_unattested_files, lines_fault
 from glue_jobs.common.attestation import AttestationKey
 from glue_jobs.common.hours import Days
-from glue_jobs.common.listing import PARQUET, Listing, ObjectFault, whole_lines
-from glue_jobs.common.objects import Objects
+from glue_jobs.common.listing import PARQUET, TOGETHER, Listing, ObjectFault, whole_lines
+from glue_jobs.common.objects import BucketObjects, Objects, Stored
+from glue_jobs.common.parquet import UnreadableFileError, open_session, read_rows
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+MAX_BYTES: Final = 32 * 2**20
+"""How large an archive is at most, as it is stored. Ours: more than 200,000 events, 1.2 GiB of memory."""
+
+MAX_READ_BYTES: Final = 2**30
+"""How large it is at most as it is read: its characters, and `ROW_BYTES` for each row; one object a quarter
+of that. Few bytes of gzip may be many of these. Ours: such an archive has less."""
+
+ROW_BYTES: Final = 1_024
 
 # NaN is no JSON; `int` refuses it with a ValueError.
 _decode: Final = json.JSONDecoder(parse_constant=int).raw_decode
@@ -29,11 +44,12 @@ _BLANKS: Final = " \t\r\n"
 _INT64: Final = range(-(2**63), 2**63)
 
 
-class CompactedHourError(EventPlaneError):
-    """The rows of an hour lie in the compacted file `name`, and are read without Spark."""
+class LargeArchiveError(EventPlaneError):
+    """The archive at `uri` is larger than what is read without Spark."""
 
-    name: str
-    message = "{name}: only Spark reads compacted hours; run python -m glue_jobs.delivery_audit"
+    uri: str
+    most = f"{MAX_BYTES >> 20} MiB of objects, {MAX_READ_BYTES >> 20} MiB of text and rows"
+    message = "{uri}: Python audits {most} at most; audit it with --ENGINE spark, which needs Java 17"
 
 
 class Record(NamedTuple):
@@ -49,39 +65,110 @@ class Record(NamedTuple):
     unknown_members: bool
 
 
-class LineArchive:
+class PlainArchive:
     """Reads the archive in `objects` without Spark. A damaged object is a fault, as in `Archive`."""
 
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
         self._damaged: dict[str, ObjectFault] = {}
-        self._lines: dict[str, list[str]] = {}
+        self._records: dict[str, list[Record]] = {}
+        self._bytes = self._read_bytes = 0
 
     def listed(self, folder: Folder, days: Days, key: AttestationKey) -> Listing:
-        """List what `folder` holds of the days, for `read`. Raises `CompactedHourError`."""
-        listing = Listing(self._objects, key, folder, days, self._damaged)
-        for each in listing.objects:
-            if each.name.endswith(PARQUET):
-                raise CompactedHourError(each.name)
-            content = self._objects.read(each.name) or b""
-            lines, problem = whole_lines(content)
-            self._lines[each.name] = lines
-            if content and problem:
-                self._damaged[each.name] = lines_fault(each.name, problem, len(lines))
-        known = any(each.name in self._damaged for each in listing.objects)
-        return Listing(self._objects, key, folder, days, self._damaged) if known else listing
+        """List what `folder` holds of the days, for `read`. Raises `LargeArchiveError`."""
+        while True:
+            listing = Listing(self._objects, key, folder, days, self._damaged)
+            new = [each for each in listing.objects if each.name not in self._records]
+            self._bytes += sum(each.size for each in new)
+            self._check()
+            before = len(self._damaged)
+            for each, content in self._contents(new):
+                if content is not None:
+                    self._records[each.name] = [*self._of(folder, each.name, content)]
+            # Around damage others have to be read; a compaction or an erasure that ran meanwhile left others.
+            if len(self._damaged) == before and all(each.name in self._records for each in new):
+                return listing
 
     def read(self, listing: Listing, **_: Collection[str]) -> Part:
         """Return what the archive holds of a folder and some days; the rows are `Record`."""
         copies = {each.name for each in listing.faults if each.kind == "duplicate"} - self._damaged.keys()
-        names = (each.name for each in listing.objects if each.name not in copies)
-        return Part.of([record for name in names for record in self._records(name, listing.folder)], listing)
+        present = {each.name: plan.present for plan in listing.plans.values() for each in plan.files}
+        rows, held, is_held = list[Record](), set[tuple[Any, ...]](), has_unattested_files(listing)
+        for name in (each.name for each in listing.objects if each.name not in copies):
+            found = self._records[name]
+            if name in present:
+                found = [each for each in found if each.file not in present[name]]
+                held |= _identities(listing.folder, found) if is_held else set()
+            rows += found
+        return Part.of(rows, listing, Counter(file for file, *_ in held))
 
-    def _records(self, name: str, folder: Folder) -> Iterator[Record]:
-        date = name.removeprefix(f"{folder.name}/date=").partition("/")[0]
+    def _contents(self, stored: Sequence[Stored]) -> Iterable[tuple[Stored, bytes | None]]:
+        names = [each.name for each in stored]
+        if not isinstance(self._objects, BucketObjects):
+            return zip(stored, map(self._objects.read, names), strict=True)
+        with system.pool(TOGETHER) as together:
+            return zip(stored, together.map(self._objects.read, names), strict=True)
+
+    def _of(self, folder: Folder, name: str, content: bytes) -> Iterator[Record]:
+        """Yield the records of an object; of a damaged one those that are certain."""
         columns = {each.name: each.type for each in folder.columns}
-        for line in self._lines[name]:
-            yield read_record(line, columns, date, name)
+        if not name.endswith(PARQUET):
+            for line in self._lines(name, content):
+                yield read_record(line, columns, _date(folder, name), name)
+        elif content:
+            try:
+                for row in read_rows(self._session, content, (*columns, "archive_file", "line_text")):
+                    self._read_bytes += ROW_BYTES + sum(len(each) for each in row if each.__class__ is str)
+                    self._check()
+                    yield _compacted_record(row, columns, folder)
+            except UnreadableFileError:
+                self._damaged[name] = file_fault(name, content)
+
+    def _lines(self, name: str, content: bytes) -> Sequence[str]:
+        try:
+            lines, problem = whole_lines(content, MAX_READ_BYTES // 4)
+        except OverflowError as error:
+            raise LargeArchiveError(self._objects.uri) from error
+        self._read_bytes += sum(ROW_BYTES + len(line) for line in lines)
+        self._check()
+        if problem:
+            self._damaged[name] = lines_fault(name, problem, len(lines))
+        return lines
+
+    @cached_property
+    def _session(self) -> DuckDBPyConnection:
+        return open_session()
+
+    def _check(self) -> None:
+        if self._bytes > MAX_BYTES or self._read_bytes > MAX_READ_BYTES:
+            raise LargeArchiveError(self._objects.uri)
+
+
+def _date(folder: Folder, file: str) -> str:
+    """Return the day in whose folder the raw object `file` lies."""
+    return file.removeprefix(f"{folder.name}/date=").partition("/")[0]
+
+
+def _identities(folder: Folder, records: Sequence[Record]) -> set[tuple[Any, ...]]:
+    """Return the raw object and the identity of each record of a compacted file."""
+    names = [each.name for each in folder.columns]
+    places = [names.index(each) for each in folder.compaction.identity] if folder.compaction else []
+    return {(each.file, *(each.values[place] for place in places)) for each in records}
+
+
+def _compacted_record(row: Sequence[Any], columns: Mapping[str, ColumnType], folder: Folder) -> Record:
+    """Return a row of a compacted file as a record.
+
+    A line that the columns of an older file did not hold is read again: the columns may be more by now.
+    """
+    *values, file, line = row
+    if line is None:
+        return Record(tuple(values), _date(folder, file), file, None, unknown_members=False)
+    read = read_record(line, columns, _date(folder, file), file)
+    both = zip(values, read.values, strict=True)
+    held = tuple(again if value is None else value for value, again in both)
+    is_record = read.line is None and read.values[0] is not None
+    return Record(held, read.date, file, None if is_record else line, unknown_members=is_record)
 
 
 def read_record(line: str, columns: Mapping[str, ColumnType], date: str, file: str) -> Record:
@@ -90,9 +177,8 @@ def read_record(line: str, columns: Mapping[str, ColumnType], date: str, file: s
     if not isinstance(pairs, tuple):
         return Record((None,) * len(columns), date, file, line, unknown_members=False)
     members = dict(pairs)
-    values, fits = [members.get(name) for name in columns], True
-    for at, kind in enumerate(columns.values()):
-        value = values[at]
+    values, fits = [*map(members.get, columns)], True
+    for at, (value, kind) in enumerate(zip(values, columns.values(), strict=True)):
         if value is None or (value.__class__ is str and kind is ColumnType.TEXT and value.isascii()):
             continue
         if kind is ColumnType.TEXT:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
+import sys
 import zlib
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -36,6 +38,8 @@ _GZIP: Final = 31
 """For zlib: with the header and the checksum of gzip, and the largest window."""
 
 _MAGIC: Final = b"\x1f\x8b"
+
+_LINE: Final = re.compile("[^\n]+")
 
 _HIDDEN: Final = (".", "_")
 """What the names begin with that Spark does not list."""
@@ -500,18 +504,18 @@ def _roots(day: str, found: Sequence[Stored], wanted: Collection[str]) -> Iterat
             yield from (each.name for each in inside if each.name in wanted and each.size)
 
 
-def whole_lines(content: bytes) -> tuple[list[str], str | None]:
+def whole_lines(content: bytes, most: int = sys.maxsize - 1) -> tuple[list[str], str | None]:
     """Return the lines of gzip `content` that are certain, and what is wrong with it.
 
     Of an object that is cut short the lines before the cut are certain; of one whose checksum does not fit,
-    none is: nobody can say which was altered.
+    none is: nobody can say which was altered. Raises `OverflowError` if there are more than `most` bytes.
     """
     is_cut = False
     text, rest, problem = b"", content, None
     while rest and not problem:
         reader = zlib.decompressobj(wbits=_GZIP)
         try:
-            found = reader.decompress(rest)
+            found = reader.decompress(rest, most + 1 - len(text))
         except zlib.error:
             is_gzip = rest.startswith(_MAGIC)
             problem = (
@@ -519,9 +523,13 @@ def whole_lines(content: bytes) -> tuple[list[str], str | None]:
             )
             break
         text, rest = text + found, reader.unused_data
+        if len(text) > most:
+            raise OverflowError
         if not reader.eof:
             problem, is_cut, text = "it is cut short", True, text[: text.rfind(b"\n") + 1]
-    lines = [line for line in text.decode("utf-8", "replace").split("\n") if line.strip()]
+    # One by one: of nothing but ends of lines a list would be sixty times as large.
+    found_lines = (each[0] for each in _LINE.finditer(text.decode("utf-8", "replace")))
+    lines = [line for line in found_lines if line.strip()]
     # Where its end was altered, and not cut, the decoder runs on and makes lines of the checksum.
     return [line for line in lines if not is_cut or _is_json(line)], problem
 

@@ -1,31 +1,20 @@
-"""The Spark session: what every run needs, and what a run on one machine needs besides.
-
-That is Spark's classes as an archive that Java maps into memory (class data sharing): a small job takes a
-quarter less of the processor, as thousands of classes need not be found, parsed and verified.
-"""
+"""The Spark session: what every run needs, and what a run on one machine needs besides."""
 
 from __future__ import annotations
 
-import hashlib
-import os
 import re
-import shutil
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from math import ceil
 from pathlib import Path
-from subprocess import TimeoutExpired
-from typing import Any, Final, NamedTuple, get_type_hints
+from typing import Any, Final
 
 import boto3
-import pyspark
-from pyspark import SparkContext
 from pyspark.errors import PySparkRuntimeError
 from pyspark.serializers import AutoBatchedSerializer, CPickleSerializer
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import LongType, StringType, StructType
+from pyspark.sql.types import StructType
 
 from eventplane.errors import EventPlaneError
 
@@ -39,12 +28,6 @@ memory. Ours."""
 
 MAX_PARTITIONS: Final = 10_000
 """Most partitions of a shuffle: what a driver can plan. Ours."""
-
-_SILENT: Final = "-Xlog:disable -Xlog:all=error:stderr"
-"""Java writes on standard output of each class that it cannot archive."""
-
-_END_S: Final = 120.0
-"""Longest that Java may take to end; it archives its classes then."""
 
 APP_NAME = "eventplane"
 
@@ -83,9 +66,6 @@ LOCAL_SETTINGS = {
 }
 """A run on one machine. Needs Java 17: `java` on PATH, or JAVA_HOME."""
 
-SHORT = "-XX:TieredStopAtLevel=1"
-"""For Java in a run of a minute: its optimizing compiler would take half of the time, and not earn it."""
-
 _PACKAGE = "org.apache.spark.sql.catalyst.expressions"
 
 
@@ -123,67 +103,6 @@ def size_shuffles(spark: SparkSession, size: int) -> None:
     spark.conf.set(_FIRST_PARTITIONS, shuffle_partitions(size, least))
 
 
-class ClassArchive:
-    """Spark's classes as an archive at `path`, which need not exist yet; 120 MB.
-
-    Its name has a digest of Java and the jars, so that one of others is never used.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._unfinished = path.with_suffix(f".{os.getpid()}")
-
-    @classmethod
-    def here(cls) -> ClassArchive | None:
-        """Return that of this Java and these jars; None without a virtual environment that can be written."""
-        java = _java()
-        if java is None or sys.prefix == sys.base_prefix or not os.access(sys.prefix, os.W_OK):
-            return None
-        home = os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent
-        release = java.parent.parent / "release"
-        files = [java, *([release] if release.is_file() else []), *sorted(Path(home, "jars").glob("*.jar"))]
-        facts = [(str(each), each.stat().st_size, each.stat().st_mtime_ns) for each in files]
-        digest = hashlib.sha256(repr(facts).encode()).hexdigest()[:16]
-        return cls(Path(sys.prefix, f"spark-classes-{digest}.jsa"))
-
-    @property
-    def is_made(self) -> bool:
-        """Whether it can be used."""
-        return self._path.is_file()
-
-    @property
-    def reading(self) -> str:
-        """Java's options to use it; if it does not fit after all, Java starts without it."""
-        return f'"-XX:SharedArchiveFile={self._path}" {_SILENT}'
-
-    @property
-    def making(self) -> str:
-        """Java's options to make it at its end."""
-        return f'"-XX:ArchiveClassesAtExit={self._unfinished}" {_SILENT}'
-
-    def take(self, *, is_good: bool) -> None:
-        """End Java, which has stopped its session, and keep the archive if what it did `is_good`."""
-        gateway: Any = SparkContext._gateway  # noqa: SLF001 - PySpark has no other way to end it
-        SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001 # type: ignore[assignment]
-        gateway.shutdown()
-        if not is_good:
-            gateway.proc.kill()
-        gateway.proc.stdin.close()
-        with suppress(TimeoutExpired, OSError):
-            if gateway.proc.wait(_END_S) == 0:
-                for older in self._path.parent.glob("spark-classes-*.jsa"):
-                    older.unlink(missing_ok=True)
-                self._unfinished.replace(self._path)
-        self._unfinished.unlink(missing_ok=True)
-
-
-def _java() -> Path | None:
-    home = os.environ.get("JAVA_HOME")
-    found = str(Path(home, "bin", "java")) if home else shutil.which("java")
-    java = Path(found).resolve() if found else None
-    return java if java and java.is_file() else None
-
-
 def _remember_classes(spark: SparkSession) -> None:
     """PySpark asks Java anew, for each column that is made, what `functions` and `org` and `org.apache` are.
 
@@ -214,14 +133,6 @@ def job_session() -> SparkSession:
     return spark
 
 
-def schema_of(row: type[NamedTuple]) -> StructType:
-    """Return the schema of rows of texts and whole numbers, by their annotations."""
-    found = StructType()
-    for name, kind in get_type_hints(row).items():
-        found.add(name, LongType() if kind is int else StringType())
-    return found
-
-
 def local_rows(spark: SparkSession, rows: Iterable[Sequence[Any]], schema: StructType) -> DataFrame:
     """Return `rows` of texts, whole numbers and truths as a table, without a Python process.
 
@@ -239,41 +150,15 @@ def _plain(value: Any) -> Any:
     return str(value) if isinstance(value, StrEnum) else value
 
 
-def local_session(*, is_short: bool = False, **settings: str) -> SparkSession:
-    """A session on this machine; `settings` (dots as `__`) replace those of `LOCAL_SETTINGS`."""
-    archive = ClassArchive.here()
-    return _local_session(is_short, archive.reading if archive and archive.is_made else "", settings)
+def local_session(**settings: str) -> SparkSession:
+    """A session on this machine, which a `with` block ends.
 
-
-@contextmanager
-def local_run(*, is_short: bool = False) -> Iterator[SparkSession]:
-    """Yield the session of a command, and stop it in the end.
-
-    The first short one that ends well leaves Spark's classes for all later ones, which takes some seconds.
+    `settings` (dots as `__`) replace those of `LOCAL_SETTINGS`.
     """
-    archive = ClassArchive.here()
-    new = archive if archive and is_short and not archive.is_made else None
-    spark = _local_session(is_short, new.making, {}) if new else local_session(is_short=is_short)
-    is_good = False
-    try:
-        yield spark
-        is_good = True
-    finally:
-        spark.stop()
-        if new:
-            new.take(is_good=is_good)
-
-
-def _local_session(is_short: bool, java_options: str, settings: Mapping[str, str]) -> SparkSession:
-    chosen = {**LOCAL_SETTINGS, **SETTINGS}
-    if is_short:
-        chosen["spark.driver.extraJavaOptions"] += f" {SHORT}"
-    chosen["spark.driver.extraJavaOptions"] += f" {java_options}"
+    chosen = {name.replace("__", "."): value for name, value in settings.items()}
     builder = SparkSession.builder.appName(APP_NAME)
-    for name, value in chosen.items():
+    for name, value in {**LOCAL_SETTINGS, **SETTINGS, **chosen}.items():
         builder = builder.config(name, value)
-    for name, value in settings.items():
-        builder = builder.config(name.replace("__", "."), value)
     try:
         return builder.getOrCreate()
     except PySparkRuntimeError as error:

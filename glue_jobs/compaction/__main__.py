@@ -6,7 +6,7 @@ import sys
 
 from eventplane.errors import EventPlaneError
 from glue_jobs.common import system
-from glue_jobs.common.session import local_run
+from glue_jobs.common.session import local_session
 from glue_jobs.compaction.main import main, read_arguments
 
 
@@ -14,7 +14,7 @@ def run() -> int:
     """Exit status 1 when some hours, or all, could not be compacted."""
     read_arguments(sys.argv[1:], system.now())  # a wrong argument is reported before Java starts
     try:
-        with local_run():
+        with local_session():
             main(sys.argv[1:])
     except EventPlaneError as error:
         print(error, file=sys.stderr)

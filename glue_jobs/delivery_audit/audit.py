@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 from operator import itemgetter
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from pyspark import RDD
 from pyspark.sql import DataFrame, SparkSession
@@ -34,7 +34,6 @@ from glue_jobs.common import system
 from glue_jobs.common.archive import Archive, Part
 from glue_jobs.common.attestation import AttestationKey
 from glue_jobs.common.hours import Hour
-from glue_jobs.common.lines import LineArchive
 from glue_jobs.common.listing import Listing
 from glue_jobs.common.objects import Objects, Stored
 from glue_jobs.common.session import size_shuffles
@@ -85,6 +84,13 @@ from glue_jobs.delivery_audit.judging import (
 from glue_jobs.delivery_audit.rules import Rules, Watermark, Window
 from glue_jobs.delivery_audit.screen import Screened, screened
 
+if TYPE_CHECKING:
+    from glue_jobs.common.lines import PlainArchive
+
+PYTHON: Final = "python"
+SPARK: Final = "spark"
+"""What reads the archive: this process, or Spark."""
+
 SMALL_BYTES: Final = 8 * 2**20
 """How large an archive is at most that is judged in one process, bytes: some 70,000 events. Ours."""
 
@@ -101,6 +107,7 @@ Found = dict[type[Row], "list[Any] | RDD[Any]"]
 """What was found, by type of row."""
 
 _FOLDERS: Final = (TAP_FOLDER, LEDGER_FOLDER, HANDOVERS_FOLDER)
+"""The largest first."""
 
 _Make = Callable[..., DataFrame]
 """Makes the rows to be judged of the rows of a folder: all, or those that have one of the keys."""
@@ -112,7 +119,7 @@ class Audit:
 
     Of what was found, the chain's findings are left out. `found` is what the judge found of events, by type
     of row, in this process or in Spark. `findings` are the worst of that, and all others, the `others`;
-    `kinds` counts all by kind and hop.
+    `kinds` counts all by kind and hop. `engine` is `PYTHON` or `SPARK`.
     """
 
     window: Window
@@ -126,6 +133,7 @@ class Audit:
     others: list[Finding]
     parts: dict[str, Part]
     chain: Chain
+    engine: str
 
     @property
     def findings(self) -> list[Finding]:
@@ -213,7 +221,7 @@ class Run:
     """
 
     def __init__(
-        self, source: Archive | LineArchive, request: Request, events: Callable[[int], InProcess | _InSpark]
+        self, source: Archive | PlainArchive, request: Request, events: Callable[[int], InProcess | _InSpark]
     ) -> None:
         self._source = source
         self._request = request
@@ -278,6 +286,7 @@ class Run:
             ),
             parts=self._parts,
             chain=chain,
+            engine=events.engine,
         )
 
     def _read(self, listing: Listing, **attributes: Collection[str]) -> Part:
@@ -338,6 +347,8 @@ class Run:
 
 class _Tables(ABC):
     """The rows to be judged, made by Spark of what it has read."""
+
+    engine: ClassVar[str] = SPARK
 
     def __init__(self, progress: Callable[[str], None]) -> None:
         self.found: Found = {}

@@ -20,17 +20,17 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
-from eventplane.archive_layout import AUDIT_DEVICES_FOLDER, FLEET_FOLDER, Column
+from eventplane.archive_layout import FLEET_FOLDER, Column
 from eventplane.contract import Contract, DeliveryGuarantee, Place
 from eventplane.fleet import FLEET
 from eventplane.names import CANARY_CLIENTS, ERASED
 from eventplane.sender import PLANE_CLIENT
 from eventplane.values import whole_number
-from glue_jobs.common.archive import struct_of
+from glue_jobs.common.archive import columns_of, struct_of
 from glue_jobs.common.hours import day_of_folder, hour_of
 from glue_jobs.common.listing import ObjectFault
 from glue_jobs.common.objects import Objects
-from glue_jobs.common.session import local_rows, schema_of
+from glue_jobs.common.session import local_rows
 from glue_jobs.delivery_audit.claims import HourRow, Sender, judged_with, owners_of, readers_of
 from glue_jobs.delivery_audit.completeness import Scope
 from glue_jobs.delivery_audit.coverage import RESTS, Coverage, Standing
@@ -58,9 +58,6 @@ MAX_HOURLY: Final = 200
 LEAST_SILENT: Final = 2
 """Fewest devices that must miss something in an hour without a tap object for the hour to be a hole of the
 archive. Ours: one device alone may have lost what it misses."""
-
-DAY: Final = struct_of((Column("date"), *AUDIT_DEVICES_FOLDER.columns))
-"""A device's epoch on one day."""
 
 _Counts = Mapping[str, list[tuple[str, int, int]]]
 
@@ -93,7 +90,7 @@ class Fleet:
     holes: Counter[int] = field(default_factory=Counter)
     recovered: Counter[tuple[str, str, str | None]] = field(default_factory=Counter)
     silences: Counter[tuple[int, bool]] = field(default_factory=Counter)
-    days: DataFrame | list[Any] = field(default_factory=list)
+    days: list[Any] | RDD[Any] = field(default_factory=list)
 
     def coverage(self, fleet: str | None, cloud_events: int) -> Coverage:
         """Return on what the proof rests; `fleet` names the list of expected devices."""
@@ -342,7 +339,7 @@ class _InSpark:
         self._sent = set[tuple[str, str | None]]()
         """The clients, and in which epochs each sent."""
         self._counts = self._spark.sparkContext.broadcast(gathered.counts)
-        rows, schema = gathered.not_in_tap, schema_of(NotInTap)
+        rows, schema = gathered.not_in_tap, struct_of(columns_of(NotInTap))
         if isinstance(rows, RDD):
             self._strays = self._spark.createDataFrame(rows, schema, verifySchema=False)
         else:
@@ -396,8 +393,7 @@ class _InSpark:
         judged = judged.persist(StorageLevel.MEMORY_AND_DISK)
         fleet = judged.mapPartitions(lambda each: [_summary(each)]).fold(Fleet(), Fleet.add)
         fleet.found = judged.flatMap(lambda each: each.findings)
-        days = judged.flatMap(lambda each: each.days)
-        fleet.days = self._spark.createDataFrame(days, DAY, verifySchema=False)
+        fleet.days = judged.flatMap(lambda each: each.days)
         return fleet.keep_worst()
 
 

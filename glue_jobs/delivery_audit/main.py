@@ -5,26 +5,33 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-from typing import Any
+from typing import Any, Final
 
 from glue_jobs.common import system
 from glue_jobs.common.attestation import add_key_option, open_key
+from glue_jobs.common.lines import LargeArchiveError
 from glue_jobs.common.objects import open_archive, open_output
 from glue_jobs.common.session import job_session
-from glue_jobs.delivery_audit.audit import Request, audited
+from glue_jobs.delivery_audit.audit import PYTHON, SPARK, Request, audited
 from glue_jobs.delivery_audit.publication import file_audit, send_verdicts, write_tables
 from glue_jobs.delivery_audit.rules import LATENESS_S, Watermark, Window
+from glue_jobs.delivery_audit.small import file_small
+
+AUTO: Final = "auto"
+"""Python, or Spark where the archive is larger than Python audits."""
+ENGINES: Final = (AUTO, PYTHON, SPARK)
 
 
 @dataclass(frozen=True, slots=True)
 class Arguments:
     """Job parameters. `archive` and `output` are URIs or local folders, `outbox` is a queue's URL.
 
-    `work` is where tables are kept while the job runs. `fleet` is a file with the expected devices; None: the
-    archive's snapshots name them. `key` is what `open_key` takes.
+    `work` is where Spark keeps tables while the job runs. `fleet` is a file with the expected devices; None:
+    the archive's snapshots name them. `key` is what `open_key` takes. `engine` is one of `ENGINES`.
     """
 
     archive: str
@@ -35,10 +42,14 @@ class Arguments:
     work: str | None = None
     fleet: str | None = None
     key: str | None = None
+    engine: str = SPARK
 
 
-def read_arguments(argv: Sequence[str]) -> Arguments:
-    """Return the job's parameters; Glue adds some of its own, which are ignored."""
+def read_arguments(argv: Sequence[str], engine: str = SPARK) -> Arguments:
+    """Return the job's parameters; Glue adds some of its own, which are ignored.
+
+    `engine` is the default one.
+    """
     parser = argparse.ArgumentParser(
         prog="python -m glue_jobs.delivery_audit",
         description="Audit an archive's deliveries.",
@@ -66,7 +77,14 @@ def read_arguments(argv: Sequence[str]) -> Arguments:
         "--OUTBOX", type=_queue, default=None, help="URL of the queue that takes the verdict (default: none)"
     )
     parser.add_argument(
-        "--WORK", default=None, help="where tables are kept while the job runs (default: OUTPUT/work)"
+        "--ENGINE",
+        choices=ENGINES,
+        default=engine,
+        help="what reads the archive: python, for some 200,000 events at most; spark; or auto, by the "
+        "archive's size (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--WORK", default=None, help="where Spark keeps tables while the job runs (default: OUTPUT/work)"
     )
     parser.add_argument(
         "--FLEET",
@@ -86,20 +104,34 @@ def read_arguments(argv: Sequence[str]) -> Arguments:
         known.WORK,
         known.FLEET,
         known.ATTESTATION_KEY,
+        known.ENGINE,
     )
 
 
-def main(argv: Sequence[str]) -> dict[str, Any]:
+def main(
+    argv: Sequence[str], engine: str = SPARK, session: Callable[[], AbstractContextManager[Any]] = nullcontext
+) -> dict[str, Any]:
     """Audit, file report and tables, send the verdict, and return the report.
 
-    Raises `AuditError` if nothing can be said of the archive, `OutboxError` if the verdict is not sent.
+    `engine` is the default one; `session` makes Spark's where there is none, as on Glue there is.
+
+    Raises `AuditError` if nothing can be said of the archive, `OutboxError` if the verdict is not sent,
+    `LargeArchiveError` if Python is to audit more than it can.
     """
-    arguments = read_arguments(argv)
-    spark = job_session()
-    asked = request_of(arguments)
-    output = asked.output
-    with audited(spark, asked) as audit:
-        document = file_audit(output, audit, lambda changes: write_tables(spark, audit, changes, output))
+    arguments = read_arguments(argv, engine)
+    if arguments.engine != SPARK:
+        asked = request_of(arguments)
+        try:
+            return file_small(asked, arguments.outbox)
+        except LargeArchiveError as error:
+            if arguments.engine == PYTHON:
+                raise
+            asked.progress(f"Spark audits more than {error.most}")
+    with session():
+        spark, asked = job_session(), request_of(arguments)
+        output = asked.output
+        with audited(spark, asked) as audit:
+            document = file_audit(output, audit, lambda changes: write_tables(spark, audit, changes, output))
     send_verdicts(output, str(arguments.window), arguments.outbox)
     return document
 

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
 from functools import partial
-from typing import Any, Final, Literal
+from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
 import boto3
@@ -15,9 +15,8 @@ from botocore.exceptions import BotoCoreError, ClientError
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import RDD
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
-from pyspark.sql.types import StructType
 
 from eventplane.archive_layout import (
     AUDIT,
@@ -37,12 +36,11 @@ from eventplane.errors import EnvelopeError
 from eventplane.replay import REPLAY
 from eventplane.sqs_binding import send_request
 from glue_jobs.common import system
-from glue_jobs.common.archive import struct_of
+from glue_jobs.common.archive import columns_of, struct_of
 from glue_jobs.common.objects import Objects
-from glue_jobs.common.session import local_rows, schema_of
+from glue_jobs.common.session import local_rows
 from glue_jobs.delivery_audit.audit import Audit
 from glue_jobs.delivery_audit.chain import Chain, History, inventory_name
-from glue_jobs.delivery_audit.devices import DAY
 from glue_jobs.delivery_audit.errors import OutboxError
 from glue_jobs.delivery_audit.event_group import BadRow, ReplayRow
 from glue_jobs.delivery_audit.findings import Finding
@@ -56,8 +54,6 @@ MAX_WRITES: Final = 3
 
 MAX_TREND: Final = 30
 """Most days in the trend. Ours: a month."""
-
-Form = Literal["parquet", "json"]
 
 
 def file_audit(
@@ -159,51 +155,66 @@ def _region(queue_url: str) -> str | None:
     return rest.split(".")[0] if service == "sqs" and ".amazonaws." in rest else None
 
 
+class Table(NamedTuple):
+    """A table of an audit: its columns, of which `date` is the first, and its rows, a list or an RDD."""
+
+    columns: Sequence[Column]
+    rows: Any
+
+
+def tables(audit: Audit, changes: Iterable[Finding]) -> dict[str, Table]:
+    """Return all tables of an audit by their names; `changes` are the findings of the chain."""
+    # The folder of an object may be of another day, whose table is not this audit's.
+    put = partial(_values, day_of(audit), date_of(audit.watermark.as_of_ms))
+
+    def found(kind: type[Row], columns: Sequence[Column], others: Sequence[Row] = ()) -> Table:
+        rows, shaped = audit.found[kind], partial(put, [each.name for each in columns])
+        if isinstance(rows, RDD):
+            return Table(columns, rows.union(rows.context.parallelize(others, 1)).map(shaped))
+        return Table(columns, [*map(shaped, (*rows, *others))])
+
+    def figures(rows: Iterable[dict[str, Any]], folder: Folder) -> Table:
+        columns = _columns(folder)
+        return Table(columns, [tuple(row.get(each.name) for each in columns) for row in rows])
+
+    quarantine, replay = _columns(AUDIT_QUARANTINE_FOLDER), columns_of(ReplayRow)
+    is_bad, is_owed = audit.figures.quarantine, audit.figures.to_replay
+    return {
+        _name(AUDIT_ROUTES_FOLDER): figures(audit.figures.routes, AUDIT_ROUTES_FOLDER),
+        _name(AUDIT_DEVICES_FOLDER): Table(_columns(AUDIT_DEVICES_FOLDER), audit.fleet.days),
+        _name(AUDIT_CONSUMERS_FOLDER): figures(audit.figures.consumers, AUDIT_CONSUMERS_FOLDER),
+        _name(FINDINGS_FOLDER): found(Finding, _columns(FINDINGS_FOLDER), [*audit.others, *changes]),
+        _name(AUDIT_QUARANTINE_FOLDER): found(BadRow, quarantine) if is_bad else Table(quarantine, []),
+        REPLAY: found(ReplayRow, replay) if is_owed else Table(replay, []),
+    }
+
+
+def day_of(audit: Audit) -> str | None:
+    """Return the day whose tables an audit replaces; None: of all days."""
+    return str(audit.window) if audit.window.day else None
+
+
 def write_tables(spark: SparkSession, audit: Audit, changes: Iterable[Finding], output: Objects) -> None:
     """Write all tables beneath `output`, each by `date`: those of the audit's day, or all anew.
 
     `changes` are the findings of the chain. Repeating it changes nothing. A table without a row is deleted.
     """
-    day = str(audit.window) if audit.window.day else None
-    # The folder of an object may be of another day, whose table is not this audit's.
-    put = partial(_values, day, date_of(audit.watermark.as_of_ms))
-
-    def found(kind: type[Row], schema: StructType, others: Sequence[Row] = ()) -> DataFrame | None:
-        rows = audit.found[kind]
-        if isinstance(rows, RDD):
-            table = spark.createDataFrame(rows.map(partial(put, schema.names)), schema, verifySchema=False)
-            more = _of_rows(spark, map(partial(put, schema.names), others), schema)
-            return table if more is None else table.union(more)
-        return _of_rows(spark, map(partial(put, schema.names), [*rows, *others]), schema)
-
-    def of_figures(rows: Iterable[dict[str, Any]], folder: Folder) -> DataFrame | None:
-        schema = _columns(folder)
-        return _of_rows(spark, (tuple(map(row.get, schema.names)) for row in rows), schema)
-
-    findings, quarantine = _columns(FINDINGS_FOLDER), _columns(AUDIT_QUARANTINE_FOLDER)
-    days = audit.fleet.days
-    made = {
-        _name(AUDIT_ROUTES_FOLDER): of_figures(audit.figures.routes, AUDIT_ROUTES_FOLDER),
-        _name(AUDIT_DEVICES_FOLDER): _of_rows(spark, days, DAY) if isinstance(days, list) else days,
-        _name(AUDIT_CONSUMERS_FOLDER): of_figures(audit.figures.consumers, AUDIT_CONSUMERS_FOLDER),
-        _name(FINDINGS_FOLDER): found(Finding, findings, [*audit.others, *changes]),
-        _name(AUDIT_QUARANTINE_FOLDER): found(BadRow, quarantine) if audit.figures.quarantine else None,
-        REPLAY: found(ReplayRow, schema_of(ReplayRow)) if audit.figures.to_replay else None,
-    }
-
-    def write(name: str) -> None:
-        write_table(output, name, made[name], day, "json" if name == REPLAY else "parquet")
-
+    made = tables(audit, changes)
     with system.pool(len(made)) as together:
         # Each is a small job of many waits.
-        list(together.map(write, made))
+        list(together.map(lambda name: _write(spark, output, name, made[name], day_of(audit)), made))
 
 
-def write_table(output: Objects, name: str, table: DataFrame | None, day: str | None, form: Form) -> None:
-    """Put `table` (None: no row) at `name` by its column `date`: one `day` of it, or (None) all anew.
+def _write(spark: SparkSession, output: Objects, name: str, made: Table, day: str | None) -> None:
+    """Put a table at `name` by its column `date`: one `day` of it, or (None) all anew.
 
-    JSON is one row a line, with gzip.
+    It is Parquet, or of `REPLAY` one row of JSON a line, with gzip.
     """
+    schema, table = struct_of(made.columns), None
+    if isinstance(made.rows, RDD):
+        table = spark.createDataFrame(made.rows, schema, verifySchema=False)
+    elif made.rows:
+        table = local_rows(spark, made.rows, schema)
     # A dynamic overwrite replaces only partitions for which there are rows.
     if table is None or (day is not None and table.where(sf.col("date") == day).isEmpty()):
         output.clear(name if day is None else f"{name}/date={day}")
@@ -211,18 +222,13 @@ def write_table(output: Objects, name: str, table: DataFrame | None, day: str | 
             return
     mode = "static" if day is None else "dynamic"
     writer = table.coalesce(1).write.mode("overwrite").partitionBy("date")
-    if form == "json":
-        writer = writer.option("compression", "gzip")
-    writer.option("partitionOverwriteMode", mode).format(form).save(f"{output.uri}/{name}")
+    writer = writer.option("compression", "gzip" if name == REPLAY else "snappy")
+    writer = writer.format("json" if name == REPLAY else "parquet")
+    writer.option("partitionOverwriteMode", mode).save(f"{output.uri}/{name}")
 
 
 def _name(folder: Folder) -> str:
     return folder.name.removeprefix(f"{AUDIT}/")
-
-
-def _of_rows(spark: SparkSession, rows: Iterable[Any], schema: StructType) -> DataFrame | None:
-    values = list(rows)
-    return local_rows(spark, values, schema) if values else None
 
 
 def _values(day: str | None, none: str, names: Sequence[str], row: Any) -> tuple[Any, ...]:
@@ -234,5 +240,5 @@ def _values(day: str | None, none: str, names: Sequence[str], row: Any) -> tuple
     return tuple(str(value) if isinstance(value, StrEnum) else value for value in map(members.get, names))
 
 
-def _columns(folder: Folder) -> StructType:
-    return struct_of((*map(Column, folder.partitions), *folder.columns))
+def _columns(folder: Folder) -> Sequence[Column]:
+    return (*map(Column, folder.partitions), *folder.columns)

@@ -96,6 +96,7 @@ def report(audit: Audit, chain: Chain, changes: Sequence[Finding], trend: Rows) 
     measured = latency(audit.judged.judgement.latencies)
     document: dict[str, Any] = {
         "format": FORMAT,
+        "engine": audit.engine,
         "verdict": verdict.word,
         "reasons": list(verdict.reasons),
         "coverage": coverage,

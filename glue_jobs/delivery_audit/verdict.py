@@ -126,8 +126,8 @@ def percent(share: float) -> str:
     return "100 %" if share >= 1 else f"{min(100 * share, 99.9):.1f} %"
 
 
-def lines(document: Members) -> tuple[str, str]:
-    """Return the verdict and the coverage of a report, a line each, for people."""
+def lines(document: Members) -> tuple[str, str, str]:
+    """Return the verdict, the coverage and the engine of a report, a line each, for people."""
     reasons, coverage = document["reasons"], document["coverage"]
     more = f" And {len(reasons) - 1} more." if len(reasons) > 1 else ""
     devices = coverage["devices"]
@@ -136,6 +136,7 @@ def lines(document: Members) -> tuple[str, str]:
         f"verdict:  {document['verdict']}{f'. {reasons[0]}{more}' if reasons else ''}",
         f"coverage: {share}, {attested(coverage)} and "
         f"{devices['attested']:,} of {_count(devices['expected'], 'expected device')} attested by manifests",
+        f"engine:   {document['engine']}",
     )
 
 

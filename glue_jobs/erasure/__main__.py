@@ -6,7 +6,7 @@ import json
 import sys
 
 from eventplane.errors import EventPlaneError
-from glue_jobs.common.session import local_run
+from glue_jobs.common.session import local_session
 from glue_jobs.erasure.main import main, read_arguments
 
 
@@ -14,7 +14,7 @@ def run() -> int:
     """Exit status 1 when something of the person is left. Prints the receipt."""
     try:
         read_arguments(sys.argv[1:])  # a wrong argument is reported before Java starts
-        with local_run():
+        with local_session():
             receipt = main(sys.argv[1:])
     except EventPlaneError as error:
         print(error, file=sys.stderr)

@@ -20,9 +20,10 @@ from eventplane.ledger import LEDGER
 from eventplane.reasons import Outcome
 from eventplane.written import WRITTEN, read_entry
 from local.audit_page.page import PAGE, write_page
-from local.audits import AuditProcess
+from local.audits import run_audits
 from local.errors import LocalError
 from local.oracle import Key
+from local.process import Supervisor
 
 
 class NothingToDeleteError(LocalError):
@@ -105,7 +106,7 @@ class Audits:
     page: Path
 
 
-def audit_twice(spark: AuditProcess, archive: Path, output: Path) -> Audits:
+def audit_twice(supervisor: Supervisor, archive: Path, output: Path) -> Audits:
     """Audit `archive` into `output`, and then a copy of it that lacks an object.
 
     Raises `AuditFailedError`, `NothingToDeleteError`.
@@ -113,7 +114,7 @@ def audit_twice(spark: AuditProcess, archive: Path, output: Path) -> Audits:
     copy = archive.with_name(f"{archive.name}-without-one")
     deletion = copy_without_one(archive, copy)
     outputs = {archive: output, copy: output.with_name(f"{output.name}-without-one")}
-    whole, broken = spark.audit(outputs)
+    whole, broken = run_audits(supervisor, outputs)
     for report, (audited, beneath) in zip((whole, broken), outputs.items(), strict=True):
         write_page(report, beneath / PAGE, str(audited))
     return Audits(whole, deletion.seen_by(broken), output / PAGE)

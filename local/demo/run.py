@@ -26,7 +26,6 @@ from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.names import CONNECTED, MONITOR, NOTICE
 from eventplane.reasons import Reason
 from eventplane.sender import Sender
-from local.audits import AuditProcess
 from local.consumers import Consumers, ReceivedEvent
 from local.demo.deletion import audit_twice
 from local.demo.faults import Faults, RepairedFault
@@ -87,8 +86,8 @@ def run(options: Options, console: Console) -> dict[str, Any]:
         played = _play(options.input, supervisor, plane, sent, waits)
         snapshot_fleet(plane)
         archive = _fetch_archive(plane, run_dir, progress)
-        with _step(progress, "Spark audits, with one object deleted too"):
-            audits = audit_twice(played.spark, archive, run_dir / "audit")
+        with _step(progress, "audit, and again with one object deleted"):
+            audits = audit_twice(supervisor, archive, run_dir / "audit")
         steps = _seconds(progress)
     summary = summarise(
         run={
@@ -120,14 +119,13 @@ def run(options: Options, console: Console) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """The results of a run, and the process that audits it; `kept` are the events that the report shows."""
+    """The results of a run; `kept` are the events that the report shows."""
 
     verdicts: list[ServiceResult]
     faults: list[RepairedFault]
     dead_lettered: int
     notices: list[Notice]
     kept: list[ReceivedEvent]
-    spark: AuditProcess
 
 
 def _is_shown(service: str, event: Mapping[str, Any]) -> bool:
@@ -187,8 +185,6 @@ def _play(
             waits.until_none_remain("queues empty", lambda: plane.count_messages(outputs))
 
         waits.until_none_remain("homes drain", unsent)
-        # Spark's start takes a processor for seconds, during which the next steps wait for timers.
-        spark = AuditProcess(supervisor)
         notices = _lose_home(plane, homes, consumers, waits)
         # The notices that are due are sent, and read, before anything is counted.
         timers = ["PresenceTimersUrl"]
@@ -224,7 +220,6 @@ def _play(
         dead_lettered=dead_lettered(sent.malformed, arrived),
         notices=notices,
         kept=consumers.kept,
-        spark=spark,
     )
 
 

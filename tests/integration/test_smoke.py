@@ -16,7 +16,7 @@ from local.cloud import CloudEndpoint
 from local.plane import Plane
 
 ROOT = Path(__file__).parents[2]
-AUDIT = f"{sys.executable} -m local.bucket_audit"
+AUDIT = f"{sys.executable} -m glue_jobs.delivery_audit"
 STEPS = [
     "deployment", "certificate", "connection", "send", "command", "other device's topic", "decommissioning",
     "notification", "canary", "event", "alarm", "malformed message", "forged event", "archive", "audit",

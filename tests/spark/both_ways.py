@@ -8,9 +8,10 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from glue_jobs.common.archive import Archive
-from glue_jobs.common.lines import LineArchive
+from glue_jobs.common.lines import PlainArchive
 from glue_jobs.delivery_audit.audit import FOUND, Audit, InProcess, Request, Run
 from glue_jobs.delivery_audit.event_group import TapRow
+from glue_jobs.delivery_audit.publication import tables
 from glue_jobs.delivery_audit.report import latency, report
 from glue_jobs.delivery_audit.small import InPython
 
@@ -39,17 +40,18 @@ def differences(spark: SparkSession, request: Request) -> dict[str, Any]:
     def audited(source: Any, events: Any) -> dict[str, Any]:
         audit = Run(source, request, lambda _: events).audit()
         document = report(audit, audit.chain, [], [])
+        assert document.pop("engine") == events.engine
         lists = {name: sorted(map(str, document.pop(name))) for name in ("findings", "flow", "devices")}
         return {
             **document,
             **lists,
             **result(audit),
             **events.rows(),
-            "days": sorted(map(str, audit.fleet.days)),
+            **{name: sorted(map(str, table.rows)) for name, table in tables(audit, []).items()},
         }
 
     one = source.isolating(lambda: audited(source, _Recorded(request.progress)))
-    other = audited(LineArchive(request.objects), _InPython(request.progress))
+    other = audited(PlainArchive(request.objects), _InPython(request.progress))
     both = {name: (_items(one[name]), _items(other[name])) for name in one if one[name] != other[name]}
     return {name: ([*(spark - python)], [*(python - spark)]) for name, (spark, python) in both.items()}
 

@@ -11,6 +11,7 @@ import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from datetime import UTC, datetime
 from itertools import count, product
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,7 @@ from eventplane.names import REPLY_TYPE, VERDICT
 from eventplane.reasons import Outcome, Reason
 from eventplane.replay import REDRIVE
 from glue_jobs.common.objects import FolderObjects
+from glue_jobs.compaction.main import main as compact
 from glue_jobs.delivery_audit import publication
 from glue_jobs.delivery_audit.chain import History
 from glue_jobs.delivery_audit.errors import OutboxError
@@ -51,6 +53,7 @@ from tests.spark.small_archive import (
 from tests.unit.glue_jobs.judging import AS_OF, FILES
 
 Audit = Callable[..., dict[str, Any]]
+TABLES = {"routes", "devices", "consumers", "findings", "quarantine", "replay"}
 ROUTES = {
     "alarms": {"filter": {"exact": {"type": ALARM}}, "to": "help.inbox"},
     "readings": {"filter": {"suffix": {"type": ".reading.v1"}}, "to": "care.inbox"},
@@ -66,8 +69,10 @@ ROUTES = {
 }
 
 
-@pytest.fixture
-def audit(spark: SparkSession, archive: SmallArchive, tmp_path: Path) -> Audit:
+@pytest.fixture(params=["spark", "python"])
+def audit(
+    spark: SparkSession, archive: SmallArchive, tmp_path: Path, request: pytest.FixtureRequest
+) -> Audit:
     """Writes the archive and runs the whole job over it, into a folder of its own or into `output`."""
     outputs = (f"audit-{number}" for number in count())
 
@@ -76,7 +81,7 @@ def audit(spark: SparkSession, archive: SmallArchive, tmp_path: Path) -> Audit:
     ) -> dict[str, Any]:
         archive.write()
         words = ["--INPUT", str(archive.folder), "--OUTPUT", str(tmp_path / (output or next(outputs)))]
-        return main([*words, "--DATE", date, "--AS_OF", as_of, *more])
+        return main([*words, "--DATE", date, "--AS_OF", as_of, "--ENGINE", request.param, *more])
 
     return run
 
@@ -269,6 +274,24 @@ def test_what_spark_reads_is_what_the_core_reads(
     words = ["--INPUT", str(archive.folder), "--OUTPUT", str(tmp_path / "audit"), "--AS_OF", AS_OF]
     for window in ("all", DAY):
         assert differences(spark, request_of(read_arguments([*words, "--DATE", window]))) == {}
+    compact(
+        ["--INPUT", str(archive.folder), "--DATE", "all", "--RAW_DAYS", "16"],
+        datetime(2026, 4, 1, tzinfo=UTC),
+    )
+    assert not any((archive.folder / "tap").rglob("*.gz"))
+    assert differences(spark, request_of(read_arguments(words))) == {}
+    one, other = (written(spark, tmp_path / each, *words, "--ENGINE", each) for each in ("spark", "python"))
+    assert one == other
+
+
+def written(spark: SparkSession, output: Path, *words: str) -> dict[str, Any]:
+    """Audit into `output`, and return the report, and what each table has by Spark."""
+    report = main([*words, "--OUTPUT", str(output)])
+    assert report.pop("engine") == output.name
+    assert {each.parent.name for each in output.rglob("date=*")} == TABLES
+    read = {each: spark.read.json if each == "replay" else spark.read.parquet for each in TABLES}
+    tables = {name: each(str(output / name)) for name, each in read.items()}
+    return report | {name: (each.schema, sorted(each.collect(), key=str)) for name, each in tables.items()}
 
 
 def test_bad_rows_are_quarantined_with_a_reason(

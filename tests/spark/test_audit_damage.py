@@ -122,6 +122,7 @@ def test_what_compaction_and_erasure_change_is_no_tampering(
     compact(["--INPUT", str(archive), "--DATE", "all", "--RAW_DAYS", "16"], LATER)
     assert not any((archive / "tap").rglob("*.gz"))
     compacted = _audit(archive, output, *ALL_DAYS)
+    assert _differences(spark, archive, output) == {}
     assert (compacted["verdict"], compacted["findings"]) == ("proven", [])
     assert compacted["totals"] == first["totals"]
     assert compacted["archive"]["folders"][0]["compacted"] > 0
@@ -138,10 +139,12 @@ def test_what_compaction_and_erasure_change_is_no_tampering(
             erase(["--INPUT", str(archive), *person], LATER)
     changed = {each["kind"] for each in _audit(archive, output, *ALL_DAYS)["findings"]}
     assert ("unattested_object" in changed, "altered_object" in changed) == (True, False)
+    assert _differences(spark, archive, output) == {}
     for hours in (1, 2):
         erase(["--INPUT", str(archive), *person], LATER + timedelta(hours=hours))
     compact(["--INPUT", str(archive), "--DATE", "all", "--RAW_DAYS", "16"], LATER)
     erased = _audit(archive, output, *ALL_DAYS)
+    assert _differences(spark, archive, output) == {}
     assert {each["kind"] for each in erased["findings"]}.isdisjoint(("altered_object", "unattested_object"))
     assert erased["chain"]["begins"] == f"{ARGUMENTS[-1][:-1]}.000Z"
     # A hand that comes behind both is seen. In the first hour no number before it shows what is missing.
@@ -154,6 +157,8 @@ def test_what_compaction_and_erasure_change_is_no_tampering(
     assert altered == [file.relative_to(archive).as_posix()]
     assert report["lost_by_hop"] == erased["lost_by_hop"]
     assert "forged" not in {each["kind"] for each in report["kinds"]}
+    file.write_bytes(file.read_bytes()[:-1])
+    assert _differences(spark, archive, output) == {}
 
 
 def test_a_wrong_key_makes_no_verdict_better_and_accuses_no_hop(spark: SparkSession, tmp_path: Path) -> None:
@@ -171,6 +176,12 @@ def test_a_wrong_key_makes_no_verdict_better_and_accuses_no_hop(spark: SparkSess
     others = [each for each in wrong["findings"] if each not in right["findings"]]
     assert {each["kind"] for each in others} == {"unattested_object", "missing_records"}
     assert {each["hop"] for each in others} == {"archive"}
+    assert _differences(spark, archive, tmp_path / "another", *other) == {}
+
+
+def _differences(spark: SparkSession, archive: Path, output: Path, *more: str) -> dict[str, Any]:
+    words = _words(archive, output, *ALL_DAYS, *more)
+    return differences(spark, request_of(read_arguments(words)))
 
 
 def _audit(archive: Path, output: Path, *more: str) -> dict[str, Any]:

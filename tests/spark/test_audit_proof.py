@@ -6,9 +6,11 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from benchmarks.audit.proof import prove
+from benchmarks.audit.proof import AS_OF, prove
+from glue_jobs.delivery_audit.main import read_arguments, request_of
 from local.archive_generator.generator import Plan
 from local.archive_generator.truth import PLANTED
+from tests.spark.both_ways import differences
 
 PLAN = Plan(
     events=13_440, hours=24, events_an_hour=40, fault_every=9, trouble_every=14, rows=1_000, holes=True
@@ -16,6 +18,8 @@ PLAN = Plan(
 
 
 def test_the_audit_finds_what_was_planted_and_nothing_else(spark: SparkSession, tmp_path: Path) -> None:
-    proof = prove(spark, PLAN, tmp_path)
+    proof = prove(PLAN, tmp_path)
     assert proof.wrong == {}
     assert proof.scores.keys() == PLANTED
+    words = ["--INPUT", f"{tmp_path}/archive", "--OUTPUT", f"{tmp_path}/python", *AS_OF]
+    assert differences(spark, request_of(read_arguments(words))) == {}

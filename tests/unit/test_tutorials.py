@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,11 +14,19 @@ pytestmark = pytest.mark.long
 
 ELSEWHERE = {
     "add-a-service.md": "it needs a plane; tests/e2e/test_followed_tutorials.py",
-    "audit-a-day.md": "it needs Spark; tests/spark/test_audit_tutorial.py",
     "first-event.md": "it needs a plane; tests/e2e/test_followed_tutorials.py",
     "raspberry-pi.md": "its commands run on a Pi and in an account; tests/unit/packaging/test_tutorial.py",
 }
 """Tutorials whose commands cannot run on this machine alone, and the test that they have instead."""
+
+MAKE = f"""
+make() {{
+  local "${{@:2}}"
+  {shlex.quote(sys.executable)} -m glue_jobs.delivery_audit --INPUT "$INPUT" --OUTPUT "$OUTPUT" --DATE "$DATE"
+  {shlex.quote(sys.executable)} -m local.audit_page "$OUTPUT" --archive "$INPUT"
+}}
+"""
+"""What `make audit` does, without installing tools."""
 
 
 @pytest.mark.parametrize(
@@ -29,7 +39,9 @@ def test_each_command_prints_what_the_page_shows(page: Path, tmp_path: Path) -> 
     environment = clean_environment(PYTHONPATH=str(ROOT))
     environment["PATH"] = f"{ROOT / 'tools' / 'bin'}:{environment['PATH']}"
     # A trace that lacks a step exits with 1.
-    with Reader(tmp_path, tmp_path / "terminals", environment, statuses=frozenset({0, 1})) as reader:
+    with Reader(
+        tmp_path, tmp_path / "terminals", environment, prelude=MAKE, statuses=frozenset({0, 1})
+    ) as reader:
         reader.follow(page)
 
 

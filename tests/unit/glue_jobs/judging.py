@@ -17,7 +17,7 @@ from eventplane.ledger import LedgerRecord
 from eventplane.values import timestamp_ms
 from glue_jobs.common.attestation import open_key
 from glue_jobs.common.hours import Days, Hour
-from glue_jobs.common.lines import LineArchive
+from glue_jobs.common.lines import PlainArchive
 from glue_jobs.common.objects import MemoryObjects
 from glue_jobs.delivery_audit import judging
 from glue_jobs.delivery_audit.contracts import ContractHistory, Use, archived, load_history
@@ -187,7 +187,7 @@ def groups_of(
     archive: SmallArchive, contracts: Iterable[Contract], window: Window = ALL_DAYS
 ) -> list[EventGroup]:
     """The rows of an archive as groups, as the audit of `window` has them."""
-    source = LineArchive(MemoryObjects(archive.bodies()))
+    source = PlainArchive(MemoryObjects(archive.bodies()))
     tap, ledger, handovers = (
         source.read(source.listed(folder, Days(), open_key(None))).rows
         for folder in (TAP_FOLDER, LEDGER_FOLDER, HANDOVERS_FOLDER)

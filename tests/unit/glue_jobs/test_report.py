@@ -97,6 +97,7 @@ def audit() -> Audit:
         ],
         parts={"ledger": part},
         chain=Chain(Inventory(SEVEN_MS, {}, {"ledger/a": "etag:1"})),
+        engine="spark",
     )
 
 

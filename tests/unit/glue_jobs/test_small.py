@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
+import gzip
+import tracemalloc
 from dataclasses import replace
-from datetime import UTC, date, datetime
+from datetime import date
 from typing import Any
 
+import boto3
 import pytest
 from pyspark import SparkContext
 
-from eventplane.archive_layout import TAP_FOLDER
 from eventplane.device_reports import MANIFEST, forwarder_source
 from eventplane.values import timestamp_ms
 from glue_jobs.common.attestation import open_key
-from glue_jobs.common.hours import Hour
-from glue_jobs.common.lines import CompactedHourError
-from glue_jobs.common.listing import publish
-from glue_jobs.common.objects import FolderObjects, MemoryObjects, Objects
+from glue_jobs.common.objects import BucketObjects, FolderObjects, MemoryObjects, Objects
 from glue_jobs.delivery_audit.audit import Request
 from glue_jobs.delivery_audit.errors import EmptyWindowError, NoArchiveError
 from glue_jobs.delivery_audit.rules import Watermark, Window
@@ -41,8 +40,8 @@ def bodies(archive: SmallArchive) -> dict[str, bytes]:
     return archive.bodies()
 
 
-def test_an_archive_in_memory_has_the_report_of_the_same_in_a_folder(
-    archive: SmallArchive, bodies: dict[str, bytes]
+def test_an_archive_has_the_same_report_in_memory_in_a_folder_and_in_a_bucket(
+    archive: SmallArchive, bodies: dict[str, bytes], aws: None
 ) -> None:
     report = audited(MemoryObjects(bodies))
     assert (report["verdict"], report["lost_by_hop"]["router"], report["totals"]["delivered"]) == (
@@ -51,7 +50,23 @@ def test_an_archive_in_memory_has_the_report_of_the_same_in_a_folder(
         2,
     )
     assert audited(FolderObjects(archive.folder)) == report
+    s3 = boto3.client("s3", region_name="us-east-1")
+    s3.create_bucket(Bucket="archive")
+    for name, body in bodies.items():
+        s3.put_object(Bucket="archive", Key=name, Body=body)
+    in_bucket = audited(BucketObjects(s3, "archive"))
+    assert {name for name in report if report[name] != in_bucket[name]} == {"chain"}
     assert SparkContext._active_spark_context is None
+
+
+def test_an_object_that_moves_meanwhile_is_listed_again(bodies: dict[str, bytes]) -> None:
+    class Moving(MemoryObjects):
+        def read(self, name: str) -> bytes | None:
+            if name == FILES["tap"]:
+                self.move(name, f"{name.removesuffix('.json.gz')}-compacted.json.gz")
+            return super().read(name)
+
+    assert audited(Moving(bodies))["totals"]["events_archived"] == 3
 
 
 def test_the_next_audit_sees_what_was_altered_since(bodies: dict[str, bytes]) -> None:
@@ -70,13 +85,15 @@ def test_what_cannot_be_audited_is_an_error(bodies: dict[str, bytes]) -> None:
     contracts = {name: body for name, body in bodies.items() if name.startswith("contracts/")}
     with pytest.raises(EmptyWindowError):
         audited(MemoryObjects({**contracts, "tap/date=2026-03-01/other": b""}))
-    objects, hour = MemoryObjects(bodies), Hour(datetime.fromtimestamp(NOON_MS / 1_000, UTC))
-    file = f"{hour.compacted(TAP_FOLDER.name)}/run=1/part.parquet"
-    objects.write(file, b"PAR1")
-    publish(objects, TAP_FOLDER, hour, [file])
-    objects.delete([FILES["tap"]])
-    with pytest.raises(CompactedHourError, match=r"part\.parquet.*delivery_audit"):
-        audited(objects)
+
+
+def test_lines_that_are_no_more_than_ends_of_lines_take_no_memory(bodies: dict[str, bytes]) -> None:
+    most = 10**6
+    objects = MemoryObjects({**bodies, FILES["tap"]: gzip.compress(b"\n" * most)})
+    tracemalloc.start()
+    audited(objects)
+    assert tracemalloc.get_traced_memory()[1] < 8 * most
+    tracemalloc.stop()
 
 
 def test_a_day_s_audit_sees_what_was_accepted_on_it_and_what_was_stated_may_have_come_before(
