@@ -12,6 +12,7 @@ from typing import Any
 
 from glue_jobs.common import system
 from glue_jobs.common.attestation import add_key_option, open_key
+from glue_jobs.common.embedded_metrics import add_metrics_option, embedded
 from glue_jobs.common.objects import open_archive, open_output
 from glue_jobs.common.session import job_session
 from glue_jobs.delivery_audit.audit import Request, audited
@@ -24,7 +25,7 @@ class Arguments:
     """Job parameters. `archive` and `output` are URIs or local folders, `outbox` is a queue's URL.
 
     `work` is where tables are kept while the job runs. `fleet` is a file with the expected devices; None: the
-    archive's snapshots name them. `key` is what `open_key` takes.
+    archive's snapshots name them. `key` is what `open_key` takes, `metrics` what `embedded` does.
     """
 
     archive: str
@@ -35,6 +36,7 @@ class Arguments:
     work: str | None = None
     fleet: str | None = None
     key: str | None = None
+    metrics: str | None = None
 
 
 def read_arguments(argv: Sequence[str]) -> Arguments:
@@ -74,6 +76,7 @@ def read_arguments(argv: Sequence[str]) -> Arguments:
         help="a file with the expected devices, lines as in the folder fleet (default: that folder)",
     )
     add_key_option(parser)
+    add_metrics_option(parser)
     known, _ = parser.parse_known_args(argv)
     as_of = known.AS_OF or system.now()
     watermark = Watermark(int(as_of.timestamp() * 1_000), known.LATENESS_S)
@@ -86,6 +89,7 @@ def read_arguments(argv: Sequence[str]) -> Arguments:
         known.WORK,
         known.FLEET,
         known.ATTESTATION_KEY,
+        known.METRICS,
     )
 
 
@@ -148,9 +152,9 @@ def _seconds(text: str) -> int:
     raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds; give 0 or more")
 
 
-def totals_line(document: dict[str, Any]) -> str:
-    """One line of JSON, by which the log's readers know what the audit found."""
-    members = {
+def totals_line(document: dict[str, Any], metrics: str | None) -> str:
+    """One line of JSON, by which the log's readers know what the audit found, with its `metrics`."""
+    members = embedded(document["totals"], metrics, system.now()) | {
         "audit_totals": document["totals"],
         "date": document["window"]["date"],
         "verdict": document["verdict"],
@@ -162,4 +166,5 @@ def totals_line(document: dict[str, Any]) -> str:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(totals_line(main(sys.argv[1:])))
+    arguments = sys.argv[1:]
+    sys.stdout.write(totals_line(main(arguments), read_arguments(arguments).metrics))
