@@ -317,7 +317,7 @@ class Environment:
 
     @property
     def is_released(self) -> bool:
-        """Whether functions are called by an alias of a version.
+        """Whether functions that read queues are called by an alias of a version.
 
         Not in the emulator: tests and benchmarks change the variables of functions that are deployed, and a
         version keeps those that it was published with.
