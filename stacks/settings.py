@@ -158,9 +158,9 @@ class AlarmSettings:
         ticket_subscribers: those who are told of what can wait for the next working day.
         urgent_age_s, age_s: how old an urgent, or another, message may become in a queue, seconds.
         blocked_s: how old a message may become in a queue with an order, where one that fails blocks others.
-        is_detailed: an alarm for the age of every queue, the errors of every function and the failures of
-            every rule. Otherwise the canary counts for all queues, and one alarm has the errors of all
-            functions, where no person's alarm depends on them: an alarm costs $0.10 a month.
+        is_detailed: alarms on the age of all queues, the errors of all functions and the failures of all
+            rules. Otherwise the canary counts for all queues, and one alarm has the errors of all functions,
+            where no person's alarm depends on them: a metric that an alarm reads costs $0.10 a month.
         is_canary_scheduled: whether the canary runs by itself; otherwise only when somebody invokes it.
         canary_every_min: minutes between two of the canary's alarms, 1 to 720. Each hour with a value of a
             custom metric is paid for, so an environment that nobody's safety depends on has them rarely.
