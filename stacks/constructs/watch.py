@@ -85,9 +85,10 @@ def of_queues(
     for each in queues:
         if each.name == canary:
             continue  # its reader's silence pages
-        if not (each.is_urgent or each.is_ordered) and each.name.endswith("-outbox"):
+        is_alone = each.is_urgent or each.is_ordered or environment.is_emulated
+        if is_detailed and not is_alone and each.name.endswith("-outbox"):
             outboxes.append(each)
-        elif each.is_urgent or each.is_ordered or is_detailed:
+        elif is_detailed or each.is_urgent or each.is_ordered:
             yield _of_age(each.name, [each])
         if is_detailed and (each.is_urgent or not has_canary):
             # Not NumberOfMessagesSent, which a redrive that fails again does not count (Amazon SQS guide).
@@ -100,9 +101,8 @@ def of_queues(
                 remedy="Messages failed time and again. Find the cause, then redrive: they are kept for 14 "
                 "days from when they were first sent.",
             )
-    if is_detailed:
-        for suffix, some in _in_alarms(outboxes):
-            yield _of_age(environment.resource_name(f"outboxes{suffix}"), some)
+    for suffix, some in _in_alarms(outboxes):
+        yield _of_age(environment.resource_name(f"outboxes{suffix}"), some)
 
 
 def _of_age(name: str, queues: Sequence[DurableQueue]) -> Watch:
@@ -124,7 +124,8 @@ def of_functions(functions: Mapping[str, Sequence[str]], environment: Environmen
     """Of `functions`, by the service whose code they run: crashes, loops, and executions that the account has
     no room for."""
     crashed = "crashed or ran out of time; whole batches come again. Its log has the error."
-    if environment.alarms.is_detailed:
+    # The emulator's alarms read one metric.
+    if environment.alarms.is_detailed and not environment.is_emulated:
         for service, names in functions.items():
             for suffix, some in _in_alarms(names):
                 yield Watch(
@@ -177,10 +178,10 @@ def of_rule(name: str, environment: Environment, *, is_ingest: bool) -> Iterator
     if not (is_ingest or is_detailed):
         return
     # Where the alarms are not detailed, what only a wrong deployment raises is left out.
-    metrics = ("RuleMessageThrottled", *(("RuleNotFound", "ParseError") if is_detailed else ()))
+    wrong = ("RuleNotFound", "ParseError") if is_detailed and not environment.is_emulated else ()
     yield Watch(
         name=f"{name}-lost",
-        metric=_combined("SUM", [rule_metric(name, each) for each in metrics]),
+        metric=_combined("SUM", [rule_metric(name, each) for each in ("RuleMessageThrottled", *wrong)]),
         is_page=is_ingest,
         remedy="What IoT Core acknowledged is lost: look for gaps in the audit. Which metric of the rule is "
         "above 0? RuleMessageThrottled: raise the quota of rule evaluations. RuleNotFound: the rule is gone, "

@@ -100,19 +100,21 @@ def test_every_queue_is_watched(templates: Templates, dev: Templates, contract: 
             assert alarm.find("Threshold") == (60 if urgent else 900), name
 
 
-def test_every_function_and_rule_is_watched(templates: Templates, local: Templates, dev: Templates) -> None:
+def test_every_function_and_rule_is_watched(
+    templates: Templates, local: Templates, dev: Templates, prod: Templates
+) -> None:
     found = alarms(templates)
     account = "AWS/Lambda"
     assert ("Throttles", account) in found
     for function in templates.of(FUNCTION):
-        assert ("Errors", account if templates is dev else function.find("FunctionName")) in found
+        assert ("Errors", function.find("FunctionName") if templates is prod else account) in found
     for rule in templates.of(RULE):
         errors = json.dumps(rule.find("TopicRulePayload", "ErrorAction"))
         assert any(errors.count(name) == 1 for name in DEAD_ENDS)
         name = rule.find("RuleName")
         if templates is dev and "ingest" not in name:
             continue
-        deployed_wrong = () if templates is dev else ("RuleNotFound", "ParseError")
+        deployed_wrong = ("RuleNotFound", "ParseError") if templates is prod else ()
         for metric in ("RuleMessageThrottled", *deployed_wrong):
             assert (metric, name) in found
         # The emulator has no alarms on queries.

@@ -20,7 +20,6 @@ def test_the_smallest_plane_has_six_functions_and_at_most_150_resources() -> Non
 def test_production_has_at_most_450_resources_and_rolls_out_in_at_most_25_minutes(prod: Templates) -> None:
     assert len(prod.of()) <= 450
     # The urgent router after the others of its stack; the stacks side by side.
-    assert prod.environment.rollout_minutes is not None
     assert prod.rollout_minutes == 2 * prod.environment.rollout_minutes <= 25
 
 
