@@ -1,7 +1,5 @@
-"""`python -m benchmarks.plane_size`: the largest planes that AWS takes, and the smallest, to
-build/bench/plane_size.json.
-
-A plane grows by cloud services with names of 17 characters until synthesis refuses it.
+"""`python -m benchmarks.plane_size`: the largest and the smallest plane, and how long production's roll-outs
+take, to build/bench/plane_size.json. A plane grows by cloud services until synthesis refuses it.
 """
 
 from __future__ import annotations
@@ -12,25 +10,18 @@ from argparse import Namespace
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any, Final
-
-import aws_cdk as cdk
+from typing import Final
 
 from benchmarks.results import Figure
 from benchmarks.runner import Benchmark
 from contract import load_contract
 from eventplane.contract import Contract, ParticipantKind, compile_contract
-from stacks.application import build
 from stacks.config import environment
-from stacks.environment import Environment
-from stacks.rules import Template, TemplateRuleError, synthesize, templates
+from stacks.rules import TemplateRuleError, check, templates
+from tests.infrastructure.templates import Templates
 
 MOST: Final = 100
 """Services beside the shipped ones with which a search begins; no plane has them."""
-
-_CONTEXT: Final = json.loads(Path(__file__).parents[1].joinpath("cdk.json").read_text())["context"]
 
 
 def with_services(number: int, characters: int = 17, *, ask: bool = True, routes: int = 0) -> Contract:
@@ -51,25 +42,17 @@ def with_services(number: int, characters: int = 17, *, ask: bool = True, routes
     return compile_contract(document, "test")
 
 
-def synthesized(settings: Environment, contract: Contract) -> list[Template]:
-    """Return the templates of a plane. Raises `TemplateRuleError` where AWS would refuse one."""
-    context: dict[str, Any] = {**_CONTEXT, "aws:cdk:bundling-stacks": []}
-    with TemporaryDirectory(prefix="plane-size-") as directory:
-        app = cdk.App(context=context, outdir=directory)
-        build(app, settings.with_placeholders(), contract)
-        return list(templates(synthesize(app, None)))
-
-
 def refusal(name: str, contract: Contract) -> TemplateRuleError | None:
     """Return why AWS would refuse the environment `name` with `contract`, None where it would not."""
     try:
-        synthesized(environment(name), contract)
+        for each in templates(Templates(environment(name), contract).directory):
+            check(each, None)
     except TemplateRuleError as error:
         return error
     return None
 
 
-def smallest() -> list[Template]:
+def smallest() -> Templates:
     """Return the templates of two cloud services in `dev`, without the parts that one can leave out."""
     service = {"kind": "cloud_service", "description": "One of two."}
     participants = {"device": {"kind": "device", "description": "A home."}, "one": service, "two": service}
@@ -80,20 +63,24 @@ def smallest() -> list[Template]:
         "event_types": {"org.example.ring.v1": {"description": "Somebody rang."}},
         "routes": {"rings": {"filter": {"exact": {"type": "org.example.ring.v1"}}, "to": "two.inbox"}},
     }
-    return synthesized(replace(environment("dev"), parts=frozenset()), compile_contract(document, "test"))
+    settings = replace(environment("dev").with_placeholders(), parts=frozenset())
+    return Templates(settings, compile_contract(document, "test"))
 
 
 def resources() -> Iterator[Figure]:
-    """Count the resources and functions of the smallest plane and of production, and yield them."""
-    for name, plane, most in (
-        ("smallest", smallest(), (150, 7)),
-        ("prod", synthesized(environment("prod"), load_contract()), (450, None)),
-    ):
-        found = (template.document.get("Resources", {}) for template in plane)
-        types = [each["Type"] for resources in found for each in resources.values()]
-        functions = types.count("AWS::Lambda::Function")
-        yield Figure(f"{name}_resources", len(types), "resources", most[0], higher_is_better=False)
+    """Yield the resources and functions of the smallest plane and of production, and how long it deploys."""
+    prod = Templates(environment("prod"), load_contract())
+    for name, plane, most in (("smallest", smallest(), (150, 7)), ("prod", prod, (450, None))):
+        found, functions = len(plane.of()), len(plane.functions)
+        yield Figure(f"{name}_resources", found, "resources", most[0], higher_is_better=False)
         yield Figure(f"{name}_functions", functions, "functions", most[1], higher_is_better=False)
+    yield Figure(
+        "minutes_to_deploy_a_change_of_the_core",
+        prod.rollout_minutes,
+        "min",
+        25,
+        note="computed: production's roll-outs, one after the other where one needs the other",
+    )
 
 
 def largest(name: str, options: Namespace, *, ask: bool) -> Iterator[Figure]:

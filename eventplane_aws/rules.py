@@ -118,6 +118,12 @@ WIDGET_ALARMS: Final = _own(
     basis=_UNREAD,
 )
 ALARM_ACTIONS: Final = _own("actions of an alarm, for each state", 5, "actions", source=_ALARM)
+ALARM_METRICS: Final = _own(
+    "metrics of an alarm",
+    10,
+    "metrics",
+    source=f"{_AWS}AmazonCloudWatch/latest/monitoring/alarm-limits.html",
+)
 SCHEDULE_INPUT: Final = _own(
     "input of a schedule",
     262_144,

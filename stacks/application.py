@@ -51,7 +51,7 @@ def build(app: cdk.App, environment: Environment, contract: Contract) -> list[cd
     needs: dict[cdk.Stack, list[cdk.Stack]] = {each: [published] for each in state}
     needs |= {published: [], routing: state, audit: [archive, messaging]}
     if has_registry:
-        needs[FleetStack(app, environment, contract)] = [*state, routing]
+        needs[FleetStack(app, environment, contract)] = state
     if environment.has(Part.SUBSCRIPTIONS, contract):
         needs[SubscriptionsStack(app, environment, contract)] = state
     if environment.has(Part.DISCOVERY, contract):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -31,12 +32,6 @@ from stacks.constructs.queues import allow_send, find_channel_queue
 from stacks.environment import Environment
 from stacks.plane_stack import PlaneStack
 from stacks.settings import JobSize, Part
-
-AUDIT_TOTALS: Final = "audit_totals"
-"""What the audit calls the member of its last line that has the totals (glue_jobs/delivery_audit/main.py)."""
-
-COMPACTION_TOTALS: Final = "compaction_totals"
-"""The same of the compaction (glue_jobs/compaction/main.py)."""
 
 _READ: Final = ("s3:GetObject",)
 _DELETE: Final = (*_READ, "s3:DeleteObject")
@@ -69,7 +64,7 @@ class AuditStack(PlaneStack):
         `namespace` that are of one day tell by their silence that it was not audited.
         """
         outbox = self._outbox
-        job = GlueJob(
+        GlueJob(
             self,
             id,
             folder="delivery_audit",
@@ -79,6 +74,7 @@ class AuditStack(PlaneStack):
             parameters={
                 "OUTPUT": f"s3://{self._archive.bucket_name}/{AUDIT}/",
                 "DATE": day,
+                **_metrics(watch.audit_namespace(self.plane, namespace), watch.AUDIT_METRICS),
                 **({"OUTBOX": outbox.queue_url} if outbox else {}),
             },
             archive=self._archive,
@@ -91,21 +87,24 @@ class AuditStack(PlaneStack):
             keeps_tables=True,
             more=[allow_send(outbox)] if outbox else [],
         )
-        job.count_totals(AUDIT_TOTALS, watch.AUDIT_METRICS, watch.audit_namespace(self.plane, namespace))
 
     def _compaction(self) -> None:
         """It never overwrites what devices and routers wrote.
 
         What it deletes stays as an old version for `replaced_days`: it may delete no version.
         """
-        job = GlueJob(
+        GlueJob(
             self,
             "Compaction",
             folder="compaction",
             name=COMPACTION,
             description="Makes sorted Parquet of the archive's closed hours, and deletes old raw objects",
             size=self.plane.compaction,
-            parameters={"DATE": "recent", "RAW_DAYS": str(self.plane.retention.raw_days)},
+            parameters={
+                "DATE": "recent",
+                "RAW_DAYS": str(self.plane.retention.raw_days),
+                **_metrics(watch.compaction_namespace(self.plane), watch.COMPACTION_METRICS),
+            },
             archive=self._archive,
             grants=[
                 (_DELETE, [folder.name for folder, _ in compacted_folders()]),
@@ -113,8 +112,6 @@ class AuditStack(PlaneStack):
             ],
             attests=True,
         )
-        namespace = watch.compaction_namespace(self.plane)
-        job.count_totals(COMPACTION_TOTALS, watch.COMPACTION_METRICS, namespace)
 
     def _erasure(self) -> None:
         """Only a person starts it. Its `--SOURCE` has no default: without one a run ends at once."""
@@ -140,3 +137,8 @@ class AuditStack(PlaneStack):
             bucket_actions=["s3:ListBucketVersions"],
             attests=True,
         )
+
+
+def _metrics(namespace: str, names: Sequence[str]) -> dict[str, str]:
+    """Return the parameter by which totals of a job become metrics, out of its log."""
+    return {"METRICS": f"{namespace}:{','.join(names)}"}

@@ -9,7 +9,7 @@ from aws_cdk import RemovalPolicy
 from aws_cdk import aws_logs as logs
 
 from eventplane.errors import EventPlaneError
-from eventplane.presence import BUCKETS, OutageLimits
+from eventplane.presence import OutageLimits
 from eventplane.traffic import Quota
 from stacks.environment import Environment
 from stacks.settings import (
@@ -87,7 +87,6 @@ _PRESENCE = PresenceSettings(
 # Nothing waits for company: what a carer sends should be there now. A page of devices takes some seconds.
 _DOWNLINK = DownlinkSettings(
     reader=FunctionSize(memory_mib=512, timeout_s=60, batch_size=10, max_concurrency=5),
-    reconcilers=1,
     reconciler=FunctionSize(memory_mib=512, timeout_s=55),
 )
 
@@ -180,11 +179,7 @@ ENVIRONMENTS: Final = {
                 recorder=replace(_PRESENCE.recorder, max_concurrency=50),
                 timers=replace(_PRESENCE.timers, max_concurrency=50),
             ),
-            downlink=replace(
-                _DOWNLINK,
-                reconcilers=BUCKETS,
-                reader=replace(_DOWNLINK.reader, max_concurrency=50),
-            ),
+            downlink=replace(_DOWNLINK, reader=replace(_DOWNLINK.reader, max_concurrency=50)),
             inbox_visibility_s=60,
             audit=JobSize(workers=5, timeout_min=120, schedule=_AUDIT_SCHEDULE),
             audit_today="cron(10 1-23 * * ? *)",

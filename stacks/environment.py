@@ -107,9 +107,9 @@ class Environment:
         is_emulated: the cloud is an emulator: it speaks plain HTTP, so that queues and buckets cannot refuse
             it, and it has no roles for the CDK to assume.
         removal_policy: what becomes of stateful resources that leave their stack.
-        rollout_minutes: how long a new version of a function gets a tenth of the calls before it gets all,
-            one of `ROLLOUT_MINUTES`. A version that fails meanwhile is rolled back by an alarm, which costs
-            $0.10 to $0.20 a month for each function. None: all calls at once, and nobody watches.
+        rollout_minutes: how long a new version of a function gets a tenth of its queues' calls before it gets
+            all, one of `ROLLOUT_MINUTES`. A version that fails meanwhile is rolled back by an alarm, which
+            costs $0.20 a month for each function. None: all calls at once, and nobody watches.
         log_retention: how long logs are kept.
         router, device_router, urgent_router, archive_writer, ledger_writer, ingest_errors, replay,
             subscriptions_api, webhook: how the functions run; `device_router` and `urgent_router` are those
@@ -317,7 +317,7 @@ class Environment:
 
     @property
     def is_released(self) -> bool:
-        """Whether functions are called by an alias of a version.
+        """Whether functions that read queues are called by an alias of a version.
 
         Not in the emulator: tests and benchmarks change the variables of functions that are deployed, and a
         version keeps those that it was published with.

@@ -32,7 +32,6 @@ from stacks.constructs.archive import allow_writing, find_archive
 from stacks.constructs.permissions import accept_wildcard, allow, arn, service_role
 from stacks.constructs.python_function import PythonFunction
 from stacks.constructs.queues import allow_send, find_channel_queue, find_queue
-from stacks.constructs.rollout import plain_name
 from stacks.constructs.rules import allow_iot, iot_policy, topic_rule
 from stacks.constructs.schedule import Schedule
 from stacks.constructs.tables import allow_table
@@ -80,10 +79,10 @@ class FleetStack(PlaneStack):
         outbox = find_channel_queue(self, "Outbox", monitor.outbox) if monitor else None
         provisioning = _FleetProvisioning(self, "Provisioning", _provisioning_hook(self, outbox))
         _certificate_rotation(self, outbox)
-        snapshot = _fleet_snapshot(self)
+        _fleet_snapshot(self)
         CfnOutput(self, "ProvisioningTemplate", value=provisioning.template_name)
         CfnOutput(self, "ClaimPolicy", value=provisioning.claim_policy_name)
-        CfnOutput(self, "FleetSnapshotFunction", value=plain_name(snapshot))
+        CfnOutput(self, "FleetSnapshotFunction", value=environment.resource_name(_SNAPSHOT))
 
 
 def _provisioning_hook(scope: Construct, outbox: sqs.IQueue | None) -> lambda_.IFunction:
@@ -164,8 +163,8 @@ def _certificate_rotation(scope: Construct, outbox: sqs.IQueue | None) -> None:
         )
 
 
-def _fleet_snapshot(scope: Construct) -> lambda_.IFunction:
-    """Return the function that writes the devices in service into the archive, several times a day."""
+def _fleet_snapshot(scope: Construct) -> None:
+    """Make the function that writes the devices in service into the archive, several times a day."""
     holder = Construct(scope, "Snapshot")
     environment = environment_of(holder)
     archive = find_archive(holder)
@@ -183,7 +182,7 @@ def _fleet_snapshot(scope: Construct) -> lambda_.IFunction:
         settings=SnapshotSettings(
             fleet_table=environment.resource_name(FLEET_TABLE), archive_bucket=archive.bucket_name
         ),
-    ).function
+    )
     Schedule(
         holder,
         "Schedule",
@@ -194,7 +193,6 @@ def _fleet_snapshot(scope: Construct) -> lambda_.IFunction:
         is_enabled=not environment.is_emulated,
         rates=[_SNAPSHOT_EVERY_MIN],
     )
-    return function
 
 
 class _FleetProvisioning(Construct):

@@ -15,7 +15,6 @@ from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_cloudwatch_actions as actions
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_iot as iot
-from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sns_subscriptions as subscriptions
 from constructs import Construct, IConstruct
@@ -53,8 +52,9 @@ class MonitoringStack(PlaneStack):
             canary(self, contract)
             watched = [*watched, self]
         queues = _find(watched, DurableQueue)
-        functions = [str(each.function_name) for each in _find(watched, lambda_.CfnFunction)]
-        services = {each.metrics_service for each in _find(watched, PythonFunction)}
+        services: dict[str, list[str]] = {}
+        for each in _find(watched, PythonFunction):
+            services.setdefault(each.metrics_service, []).append(each.name)
         rules = [str(each.rule_name) for each in _find(watched, iot.CfnTopicRule)]
         ingest = ingest_rule_name(environment.name)
         settings = environment.alarms
@@ -62,7 +62,7 @@ class MonitoringStack(PlaneStack):
         tickets = _topic(self, "Tickets", settings.ticket_subscribers)
         watches = chain(
             watch.of_queues(queues, environment, has_canary=has_canary),
-            watch.of_functions(functions, environment),
+            watch.of_functions(services, environment),
             of_figures(services, environment),
             (
                 watch.of_schedule(each.function_name)
@@ -82,7 +82,7 @@ class MonitoringStack(PlaneStack):
             "Dashboard",
             alarms=[_alarm(self, each, pages if each.is_page else tickets) for each in watches],
             queues=queues,
-            functions=functions,
+            functions=[*chain.from_iterable(services.values())],
             rules=rules,
             services=services,
         )

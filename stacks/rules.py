@@ -138,6 +138,10 @@ def _alarms(template: Template, body: Any) -> int:
     return max((len(each["properties"].get("alarms", ())) for each in widgets), default=0)
 
 
+def _metrics(_: Template, queries: Any) -> int:
+    return sum("MetricStat" in each for each in queries)
+
+
 def _characters(template: Template, value: Any) -> int:
     return len(str(template.filled_in(value))) if value else 0
 
@@ -190,6 +194,7 @@ SIZES: Final[Mapping[Rule, Sizes]] = {
     rules.ALARM_ACTIONS: _sizes(
         "AWS::CloudWatch::Alarm", "AlarmActions", "OKActions", "InsufficientDataActions", of=_entries
     ),
+    rules.ALARM_METRICS: _sizes("AWS::CloudWatch::Alarm", "Metrics", of=_metrics),
     rules.SCHEDULE_INPUT: _sizes("AWS::Scheduler::Schedule", "Target.Input", of=_characters),
     rules.STACK_NAME: lambda template: [(template.stack, len(template.stack))],
     **{rule: _sizes(type, name, of=_characters) for type, (name, rule) in rules.NAMES.items()},

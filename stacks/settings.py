@@ -12,7 +12,7 @@ from aws_cdk import Duration
 from eventplane import function_settings
 from eventplane.archive_layout import LEAST_RAW_DAYS
 from eventplane.errors import EventPlaneError
-from eventplane.presence import BUCKETS, OUTAGE, OutageLimits
+from eventplane.presence import OUTAGE, OutageLimits
 from eventplane.tracing.context import DEFAULT_SHARE
 from eventplane.traffic import Quota
 from eventplane.webhooks import MAX_PORT, url_problem
@@ -158,9 +158,9 @@ class AlarmSettings:
         ticket_subscribers: those who are told of what can wait for the next working day.
         urgent_age_s, age_s: how old an urgent, or another, message may become in a queue, seconds.
         blocked_s: how old a message may become in a queue with an order, where one that fails blocks others.
-        is_detailed: an alarm for the age of every queue, the errors of every function and the failures of
-            every rule. Otherwise the canary counts for all queues, and one alarm has the errors of all
-            functions, where no person's alarm depends on them: an alarm costs $0.10 a month.
+        is_detailed: alarms on the age of all queues, the errors of all functions and the failures of all
+            rules. Otherwise the canary counts for all queues, and one alarm has the errors of all functions,
+            where no person's alarm depends on them: a metric that an alarm reads costs $0.10 a month.
         is_canary_scheduled: whether the canary runs by itself; otherwise only when somebody invokes it.
         canary_every_min: minutes between two of the canary's alarms, 1 to 720. Each hour with a value of a
             custom metric is paid for, so an environment that nobody's safety depends on has them rarely.
@@ -288,13 +288,11 @@ class Retention:
             )
 
 
-def _check_scheduled(setting: str, number: int, size: FunctionSize) -> None:
-    """`number` functions of `size` that share the devices and are called every minute."""
-    check_within(setting, number, 1, BUCKETS)
+def _check_reconciler(size: FunctionSize) -> None:
+    """Check the size of a function that is called every minute for all devices."""
     if not 20 <= size.timeout_s <= 60:
         raise EnvironmentSettingError(
-            setting.removesuffix("s"),
-            "must have 20 s or more to end in time, and at most the minute to the next call",
+            "reconciler", "must have 20 s or more to end in time, and at most the minute to the next call"
         )
 
 
@@ -345,7 +343,7 @@ class PresenceSettings:
         check_within("outage.least", self.outage.least, 1, 1_000)
         check_within("outage.within_s", self.outage.within_s, 60, 3_600)
         check_within("outage.held_s", self.outage.held_s, 0, 600)
-        _check_scheduled("reconcilers", 1, self.reconciler)
+        _check_reconciler(self.reconciler)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -354,23 +352,16 @@ class DownlinkSettings:
 
     Args:
         reader: how each function runs that reads a queue: events to send down, answers, what is due again.
-        reconcilers: functions that share the devices; each looks once a minute at what is due.
-        reconciler: how they run; no queue feeds them.
+        reconciler: how the function runs that looks once a minute at what is due; no queue feeds it.
         is_scheduled: otherwise nobody reconciles but who calls the function, as in a run on one machine.
     """
 
     reader: FunctionSize
-    reconcilers: int
     reconciler: FunctionSize
     is_scheduled: bool = True
 
     def __post_init__(self) -> None:
-        _check_scheduled("reconcilers", self.reconcilers, self.reconciler)
-
-    @property
-    def shares(self) -> list[list[int]]:
-        """The buckets of each reconciler."""
-        return [list(range(first, BUCKETS, self.reconcilers)) for first in range(self.reconcilers)]
+        _check_reconciler(self.reconciler)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,6 @@ from aws_cdk import aws_ssm as ssm
 from constructs import Construct
 
 from eventplane.contract import (
-    Channel,
     Contract,
     Participant,
     ParticipantKind,
@@ -28,22 +27,20 @@ from eventplane.resource_names import (
     LEDGER_QUEUE,
     OWNER,
     URGENT_INGEST,
-    channel_queue,
     has_queue,
 )
 from stacks.constructs import queues, tables
 from stacks.constructs.archive import archive, attestation, record_reads, work
 from stacks.constructs.http_sink import webhook_secret
 from stacks.constructs.permissions import allow, allow_key
-from stacks.constructs.queues import DurableQueue, find_channel_queue, reply_queue
+from stacks.constructs.queues import DurableQueue, allow_receive, allow_send, find_channel_queue, reply_queue
 from stacks.constructs.routers import allow_contract
 from stacks.constructs.tables import allow_own_items
 from stacks.environment import Environment, is_posted
 from stacks.names import CONNECTIONS, INGEST_ERRORS, LIFECYCLE, TAP, TIMERS, WORK, pascal
 from stacks.plane_stack import PlaneStack, charge_to, environment_of
-from stacks.settings import ROTATION_SIZE, FunctionSize, Part
+from stacks.settings import ROTATION_SIZE, Part
 
-_READ: Final = ("ReceiveMessage", "DeleteMessage", "ChangeMessageVisibility", "GetQueueAttributes")
 _ITEMS: Final = ("GetItem", "PutItem", "UpdateItem", "DeleteItem", "Query")
 """What programs do with their items; they update and query them with the client library of 0.3.0."""
 
@@ -133,7 +130,16 @@ class MessagingStack(StateStack):
             ("UrgentIngest", URGENT_INGEST, environment.urgent_router, Priority.URGENT),
             ("IngestErrors", INGEST_ERRORS, environment.ingest_errors, Priority.URGENT),
         ):
-            self._device_queue(id, name, outbox, size, priority)
+            queue = DurableQueue(
+                self,
+                id,
+                name,
+                visibility=size.visibility,
+                retention=Duration.seconds(outbox.retention_s),
+                max_receives=outbox.receives_at(priority),
+                priority=priority,
+            )
+            self.output_queue(id, queue)
         for id, name, size in (
             ("Tap", TAP, environment.archive_writer),
             ("Ledger", LEDGER_QUEUE, environment.ledger_writer),
@@ -142,8 +148,9 @@ class MessagingStack(StateStack):
             queue = DurableQueue(self, id, name, visibility=size.visibility)
             self.output_queue(id, queue)
         if DOWNLINK in contract.participants:
-            inbox = contract.device.inbox
-            self._device_queue("DeviceInbox", channel_queue(inbox), inbox, environment.downlink.reader)
+            visibility = environment.downlink.reader.visibility
+            queue = queues.channel_queue(self, "DeviceInbox", contract.device.inbox, visibility)
+            self.output_queue("DeviceInbox", queue)
         if environment.has(Part.REPLAY, contract):
             orders, visibility = MAX_ORDER_RECEIVES, environment.replay.visibility
             replay = DurableQueue(self, "Replay", REPLAY, visibility=visibility, max_receives=orders)
@@ -153,26 +160,6 @@ class MessagingStack(StateStack):
             self.output("EndpointsTable", tables.endpoints_table(Construct(self, "Endpoints")).table_name)
         for participant in services:
             self._service(participant)
-
-    def _device_queue(
-        self,
-        id: str,
-        name: str,
-        channel: Channel,
-        reader: FunctionSize,
-        priority: Priority = Priority.NORMAL,
-    ) -> None:
-        """A queue that carries the devices' `channel`, and keeps what the contract says of that."""
-        queue = DurableQueue(
-            self,
-            id,
-            name,
-            visibility=reader.visibility,
-            retention=Duration.seconds(channel.retention_s),
-            max_receives=channel.receives_at(priority),
-            priority=priority,
-        )
-        self.output_queue(id, queue)
 
     def _service(self, participant: Participant) -> None:
         """The queues of a cloud service: it writes its outbox, and reads its inbox and replies.
@@ -217,27 +204,23 @@ def _participant_policy(scope: Construct, participant: Participant) -> None:
     environment = environment_of(scope)
     name, inbox = participant.name, participant.inbox
     boxes = {
-        each.box: find_channel_queue(scope, each.box.capitalize(), each).queue_arn
+        each.box: find_channel_queue(scope, each.box.capitalize(), each)
         for each in (inbox, participant.outbox, participant.replies)
         if each is not None and has_queue(each)
     }
-    read = [f"sqs:{each}" for each in _READ]
-    if environment.is_emulated:
-        # AWS asks for the actions above; the emulator asks for what was called.
-        read += ["sqs:DeleteMessageBatch", "sqs:ChangeMessageVisibilityBatch"]
-    statements = [allow(["sqs:GetQueueUrl"], [*boxes.values()])]
+    statements = [allow(["sqs:GetQueueUrl"], [each.queue_arn for each in boxes.values()])]
     if has_queue(inbox) and not inbox.webhook:
         # A webhook's inbox has its reader in the plane; one over another protocol has no queue.
-        statements.append(allow(read, [boxes[inbox.box]]))
+        statements.append(allow_receive(boxes[inbox.box]))
     statements += [
-        allow(["sqs:SendMessage"], [boxes[participant.outbox.box]]),
+        allow_send(boxes[participant.outbox.box]),
         allow_own_items(scope, tables.FILTER, _ITEMS, f"{name}/*"),
         allow_own_items(scope, SUBSCRIPTIONS_TABLE, _ITEMS, name),
         allow_own_items(scope, INTEREST_TABLE, _ITEMS, name),
     ]
     if participant.replies is not None:
         # A requester reads its replies, and finds out who replies: by contract, subscriptions and interest.
-        statements += [allow(read, [boxes[participant.replies.box]]), *allow_contract(scope)]
+        statements += [allow_receive(boxes[participant.replies.box]), *allow_contract(scope)]
     iam.ManagedPolicy(
         scope,
         "Policy",

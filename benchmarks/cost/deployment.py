@@ -25,7 +25,6 @@ _NAMED: Final = {
     "AWS::Lambda::Alias": "FunctionName",
     "AWS::Lambda::Version": "FunctionName",
     "AWS::SQS::Queue": "QueueName",
-    "AWS::Logs::LogGroup": "LogGroupName",
     "AWS::Glue::Job": "Name",
 }
 """Resources that others refer to, and the property that has or leads to their name."""
@@ -114,11 +113,12 @@ class Deployment:
         return found
 
     @property
-    def filtered_metrics(self) -> float:
+    def job_metrics(self) -> float:
         """Metrics made of logs of jobs, each by the share of a month's hours in which it gets a value."""
         runs = {each.name: each.runs for each in self.jobs}
-        names = (self._name(each, "LogGroupName") for each in self.of("AWS::Logs::MetricFilter"))
-        return sum(min(1.0, runs[name] / MONTH_H) if name in runs else 1.0 for name in names)
+        jobs = (each for each in self.of("AWS::Glue::Job") if each.find("DefaultArguments", "--METRICS"))
+        made = {each.name: each.find("DefaultArguments", "--METRICS").split(",") for each in jobs}
+        return sum(min(1.0, runs[name] / MONTH_H) * len(names) for name, names in made.items())
 
     def _functions(self) -> Iterator[Function]:
         for each in self.of("AWS::Lambda::Function"):

@@ -67,7 +67,7 @@ def idle(deployment: Deployment, calls: Mapping[Key, Usage], alarm: Usage) -> di
             composite_alarm=len(deployment.of("AWS::CloudWatch::CompositeAlarm")),
         ),
         "dashboards": _units(dashboard=len(deployment.of("AWS::CloudWatch::Dashboard"))),
-        "metrics": _units(custom_metric=sum(hours.values()) + deployment.filtered_metrics),
+        "metrics": _units(custom_metric=sum(hours.values()) + deployment.job_metrics),
         "schedules": _scheduled(deployment, calls),
         "canary": scaled(alarm.units, canaries),
         "provisioned": _units(lambda_provisioned_gb_s=deployment.provisioned_gb * MONTH_S),

@@ -19,6 +19,7 @@ from eventplane.archive_layout import COMPACTIONS, LEAST_RAW_DAYS, Compaction, F
 from eventplane.errors import EventPlaneError
 from glue_jobs.common import system
 from glue_jobs.common.attestation import add_attest_option, add_key_option, attest_old, open_key
+from glue_jobs.common.embedded_metrics import add_metrics_option, embedded
 from glue_jobs.common.hours import Days, Hour, hours_of
 from glue_jobs.common.listing import Receipt, UnreadableReceiptError
 from glue_jobs.common.objects import Objects, open_archive
@@ -53,7 +54,8 @@ class Arguments:
     """Job parameters. `archive` is a URI or a local folder.
 
     Raw objects of hours that ended more than `raw_age` ago are deleted; None keeps them all. `key` is what
-    `open_key` takes, `attests_old` whether receipts that are not attested become so first.
+    `open_key` takes, `attests_old` whether receipts that are not attested become so first, `metrics` what
+    `embedded` takes.
     """
 
     archive: str
@@ -61,6 +63,7 @@ class Arguments:
     raw_age: timedelta | None = None
     key: str | None = None
     attests_old: bool = False
+    metrics: str | None = None
 
 
 def read_arguments(argv: Sequence[str], now: datetime) -> Arguments:
@@ -85,9 +88,11 @@ def read_arguments(argv: Sequence[str], now: datetime) -> Arguments:
     )
     add_key_option(parser)
     add_attest_option(parser)
+    add_metrics_option(parser)
     known, _ = parser.parse_known_args(argv)
     is_attesting = known.ATTEST == "true"
-    return Arguments(known.INPUT, known.DATE, known.RAW_DAYS, known.ATTESTATION_KEY, is_attesting)
+    options = known.RAW_DAYS, known.ATTESTATION_KEY, is_attesting, known.METRICS
+    return Arguments(known.INPUT, known.DATE, *options)
 
 
 def main(argv: Sequence[str], now: datetime | None = None) -> dict[str, Receipt]:
@@ -127,7 +132,9 @@ def main(argv: Sequence[str], now: datetime | None = None) -> dict[str, Receipt]
                     removed += remove_raw(objects, key, folder, hour) if hours[hour] else 0
                 except _FAILURES as error:
                     failures[f"{folder.name}/{hour.partition}"] = str(error)
-    sys.stdout.write(totals_line(done, failures, removed))
+    totals = totals_of(done, failures, removed)
+    line = {"compaction_totals": totals} | embedded(totals, arguments.metrics, now)
+    sys.stdout.write(json.dumps(line) + "\n")
     if failures:
         raise CompactionError(failures)
     return done
@@ -146,16 +153,15 @@ def _hours(objects: Objects, folder: Folder, arguments: Arguments, now: datetime
     ]
 
 
-def totals_line(done: dict[str, Receipt], failures: dict[str, str], removed: int = 0) -> str:
-    """One line of JSON for the log's readers: the hours compacted, and the raw objects `removed`."""
-    totals = {
+def totals_of(done: dict[str, Receipt], failures: dict[str, str], removed: int) -> dict[str, int]:
+    """Return what the log's readers get: the hours compacted and failed, and the raw objects `removed`."""
+    return {
         "hours": len(done),
         "rows": sum(each.rows for each in done.values()),
         "copies": sum(each.copies for each in done.values()),
         "failed": len(failures),
         "removed": removed,
     }
-    return json.dumps({"compaction_totals": totals}) + "\n"
 
 
 def _raw_age(text: str) -> timedelta:

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from glue_jobs.common import system
 from glue_jobs.common.attestation import add_key_option, open_key
+from glue_jobs.common.embedded_metrics import add_metrics_option, embedded
 from glue_jobs.common.lines import LargeArchiveError
 from glue_jobs.common.objects import open_archive, open_output
 from glue_jobs.common.session import job_session
@@ -31,7 +32,8 @@ class Arguments:
     """Job parameters. `archive` and `output` are URIs or local folders, `outbox` is a queue's URL.
 
     `work` is where Spark keeps tables while the job runs. `fleet` is a file with the expected devices; None:
-    the archive's snapshots name them. `key` is what `open_key` takes. `engine` is one of `ENGINES`.
+    the archive's snapshots name them. `key` is what `open_key` takes, `metrics` what `embedded` does, and
+    `engine` is one of `ENGINES`.
     """
 
     archive: str
@@ -43,6 +45,7 @@ class Arguments:
     fleet: str | None = None
     key: str | None = None
     engine: str = SPARK
+    metrics: str | None = None
 
 
 def read_arguments(argv: Sequence[str], engine: str = SPARK) -> Arguments:
@@ -92,6 +95,7 @@ def read_arguments(argv: Sequence[str], engine: str = SPARK) -> Arguments:
         help="a file with the expected devices, lines as in the folder fleet (default: that folder)",
     )
     add_key_option(parser)
+    add_metrics_option(parser)
     known, _ = parser.parse_known_args(argv)
     as_of = known.AS_OF or system.now()
     watermark = Watermark(int(as_of.timestamp() * 1_000), known.LATENESS_S)
@@ -105,6 +109,7 @@ def read_arguments(argv: Sequence[str], engine: str = SPARK) -> Arguments:
         known.FLEET,
         known.ATTESTATION_KEY,
         known.ENGINE,
+        known.METRICS,
     )
 
 
@@ -180,9 +185,9 @@ def _seconds(text: str) -> int:
     raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds; give 0 or more")
 
 
-def totals_line(document: dict[str, Any]) -> str:
-    """One line of JSON, by which the log's readers know what the audit found."""
-    members = {
+def totals_line(document: dict[str, Any], metrics: str | None) -> str:
+    """One line of JSON, by which the log's readers know what the audit found, with its `metrics`."""
+    members = embedded(document["totals"], metrics, system.now()) | {
         "audit_totals": document["totals"],
         "date": document["window"]["date"],
         "verdict": document["verdict"],
@@ -194,4 +199,5 @@ def totals_line(document: dict[str, Any]) -> str:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(totals_line(main(sys.argv[1:])))
+    arguments = sys.argv[1:]
+    sys.stdout.write(totals_line(main(arguments), read_arguments(arguments).metrics))

@@ -35,9 +35,10 @@ class Reconciler:
         self._parts = parts
 
     def reconcile(self, buckets: Sequence[int], remaining_ms: Callable[[], int]) -> Reconciled:
-        """Look at what is due in `buckets`, the longest first."""
+        """Look at what is due in `buckets`, the longest first. Each minute begins with another bucket."""
         looked, is_complete, now_ms = 0, True, self._parts.clock()
-        for bucket in buckets:
+        first = now_ms // 60_000 % len(buckets)
+        for bucket in (*buckets[first:], *buckets[:first]):
             pages = self._parts.table.key_pages(due_in(bucket, now_ms, PAGE))
             while is_complete and (keys := next(pages, None)):
                 done = self._look(keys, remaining_ms)

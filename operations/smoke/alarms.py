@@ -30,12 +30,9 @@ def invoke_canary(plane: DeployedPlane, patience: Patience) -> Shown:
     if CANARY not in plane.contract.participants:
         return Shown("the contract has no canary")
     functions, name = plane.cloud.client("lambda"), plane.name(CANARY)
-    # Behind an alias is what its schedule calls, which need not be the newest version yet.
-    aliases = [each["Name"] for each in functions.list_aliases(FunctionName=name)["Aliases"]]
-    qualifier = {"Qualifier": aliases[0]} if aliases else {}
 
     def arrived() -> dict[str, Any] | None:
-        answer = functions.invoke(FunctionName=name, Payload=b'{"do": "alarm"}', **qualifier)
+        answer = functions.invoke(FunctionName=name, Payload=b'{"do": "alarm"}')
         report: dict[str, Any] = json.loads(answer["Payload"].read())
         problem = str(report) if "FunctionError" in answer else report["problem"]
         if problem:

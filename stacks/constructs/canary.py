@@ -63,7 +63,7 @@ def canary(scope: Construct, contract: Contract) -> None:
             device_endpoint=environment.device_domain.name if environment.device_domain else None,
             late_ms=1_000 * environment.alarms.canary_late_s,
         ),
-    ).function
+    )
     accept_wildcard(holder, "sqs", f"{prefix}*", "It counts what lies in every queue, also in later ones.")
     accept(holder, "IAM5[Resource::*]", "These three actions have no resources to name.")
     accept_wildcard(holder, "iot", "cert/*", "Its certificate does not exist yet.")

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from typing import Final
 
 from aws_cdk import aws_iam as iam
-from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
@@ -19,7 +18,7 @@ from eventplane.contract.subscription_table import SUBSCRIPTIONS_TABLE
 from eventplane.downlink.table import INDEX, PENDING_INDEX, TABLE
 from eventplane.fleet import FLEET_TABLE
 from eventplane.function_settings import DownlinkSettings, UplinkInterestSettings
-from eventplane.presence import PRESENCE_TABLE
+from eventplane.presence import BUCKETS, PRESENCE_TABLE
 from eventplane.topics import device_topic
 from stacks.constructs.permissions import accept_wildcard, allow, arn
 from stacks.constructs.python_function import PythonFunction
@@ -77,7 +76,7 @@ class Downlink(Construct):
             "Reconcile",
             name="downlink-reconcile",
             function=reconciler,
-            inputs=[{"buckets": share} for share in settings.shares],
+            inputs=[{"buckets": list(range(BUCKETS))}],
             is_enabled=settings.is_scheduled,
         )
         accept_wildcard(self, "iot", f"topic/{_INBOXES}", "Any device may be the one that is written to.")
@@ -97,7 +96,7 @@ class Downlink(Construct):
         size: FunctionSize,
         sources: Sequence[sqs.IQueue],
         statements: Sequence[iam.PolicyStatement] = (),
-    ) -> lambda_.IFunction:
+    ) -> PythonFunction:
         environment = environment_of(self)
         return PythonFunction(
             self,
@@ -124,7 +123,7 @@ class Downlink(Construct):
                 outbox_queue=self._outbox.queue_url,
                 dead_letter_queue=self._last_resort.queue_url,
             ),
-        ).function
+        )
 
 
 def uplink_interest(scope: Construct, outbox: sqs.IQueue, contract: Contract) -> None:
@@ -154,7 +153,7 @@ def uplink_interest(scope: Construct, outbox: sqs.IQueue, contract: Contract) ->
             desired_table=environment.resource_name(TABLE),
             outbox_queue=outbox.queue_url,
         ),
-    ).function
+    )
     Schedule(
         holder,
         "Look",

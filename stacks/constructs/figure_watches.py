@@ -14,6 +14,7 @@ from aws_cdk import aws_cloudwatch as cloudwatch
 from eventplane.names import CANARY, DOWNLINK
 from stacks.constructs.function_assets import ARCHIVE, ROUTER
 from stacks.constructs.http_sink import HTTP_SINK, URGENT_HTTP_SINK
+from stacks.constructs.metrics import FIVE_MINUTES, MINUTE, metric
 from stacks.constructs.routers import URGENT_ROUTER
 from stacks.constructs.watch import Watch
 from stacks.environment import Environment
@@ -45,9 +46,6 @@ _RETRIES: Final = {
 
 _URGENT: Final = (URGENT_ROUTER, INGEST_ERRORS, URGENT_HTTP_SINK)
 
-_MINUTE: Final = Duration.minutes(1)
-_PERIOD: Final = Duration.minutes(5)
-
 
 def of_figures(services: Collection[str], environment: Environment) -> Iterator[Watch]:
     """Of the metrics of `services`, each the folder of some functions or what they have instead of it."""
@@ -77,7 +75,7 @@ def _of_retries(service: str, remedy: str, environment: Environment) -> Watch:
     is_urgent = service in _URGENT
     return Watch(
         name=environment.resource_name(f"{service.replace('_', '-')}-retried"),
-        metric=figure(environment, service, "Retried", period=_MINUTE if is_urgent else _PERIOD),
+        metric=figure(environment, service, "Retried", period=MINUTE if is_urgent else FIVE_MINUTES),
         is_page=is_urgent,
         periods=2 if service == URGENT_ROUTER else 3,
         remedy=remedy,
@@ -153,7 +151,7 @@ def _of_fleet(environment: Environment) -> Iterator[Watch]:
 def _of_presence(environment: Environment) -> Iterator[Watch]:
     yield Watch(
         name=environment.resource_name("fleet-outage"),
-        metric=figure(environment, "presence", "FleetOutage", statistic="Maximum", period=_MINUTE),
+        metric=figure(environment, "presence", "FleetOutage", statistic="Maximum", period=MINUTE),
         is_page=True,
         remedy="A share of the fleet went within minutes, and carers get one notice. Was a policy, a "
         "certificate or an image rolled out? Then see AWS IoT's health. See docs/how-to/runbook.md.",
@@ -162,13 +160,7 @@ def _of_presence(environment: Environment) -> Iterator[Watch]:
     yield Watch(
         name=environment.resource_name("connections-refused"),
         # Of the account: IoT Core has no metric by device or policy.
-        metric=cloudwatch.Metric(
-            namespace="AWS/IoT",
-            metric_name="Connect.AuthError",
-            dimensions_map={"Protocol": "MQTT"},
-            statistic="Sum",
-            period=_PERIOD,
-        ),
+        metric=metric("AWS/IoT", "Connect.AuthError", "Sum", FIVE_MINUTES, Protocol="MQTT"),
         is_page=True,
         threshold=max(outage.least, outage.share * environment.devices),
         remedy="IoT Core refuses connections of many devices: see their policy, and what became of their "
@@ -244,17 +236,12 @@ def canary_missed(environment: Environment, statistic: str = "Maximum") -> cloud
 def figure(
     environment: Environment,
     service: str,
-    metric: str,
+    kind: str,
     *,
     statistic: str = "Sum",
-    period: Duration = _PERIOD,
+    period: Duration = FIVE_MINUTES,
     **dimensions: str,
 ) -> cloudwatch.Metric:
     """A metric of all functions of a `service`."""
-    return cloudwatch.Metric(
-        namespace=NAMESPACE,
-        metric_name=metric,
-        dimensions_map={"service": environment.resource_name(service), **dimensions},
-        statistic=statistic,
-        period=period,
-    )
+    dimensions["service"] = environment.resource_name(service)
+    return metric(NAMESPACE, kind, statistic, period, **dimensions)

@@ -9,7 +9,6 @@ from typing import Final
 from aws_cdk import ArnFormat, AssetHashType, CfnOutput, Stack
 from aws_cdk import aws_glue as glue
 from aws_cdk import aws_iam as iam
-from aws_cdk import aws_logs as logs
 from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_s3_assets as assets
 from constructs import Construct
@@ -81,10 +80,10 @@ class GlueJob(Construct):
             bundling=local_bundling(_fill),
         )
         log_prefix = f"/aws-glue/jobs/{self.name}"
-        self.logs = {
-            stream: log_group(self, f"{stream.title()}Log", f"{log_prefix}/{stream}")
+        logs = [
+            log_group(self, f"{stream.title()}Log", f"{log_prefix}/{stream}")
             for stream in ("output", "error")
-        }
+        ]
         work = find_work(self)
         folders = [f"{each}/{self.name}" for each in (EVENT_LOGS, *([WORK] if keeps_tables else []))]
         statements = [
@@ -101,14 +100,13 @@ class GlueJob(Construct):
                 conditions={"StringEquals": {"cloudwatch:namespace": METRICS}},
             ),
             allow_attestation(self, signs=attests),
+            allow(["logs:CreateLogStream", "logs:PutLogEvents"], [each.log_group_arn for each in logs]),
             *more,
             *allow_key(self),
         ]
         role_name = self.name if attests else None
         role = service_role(self, "Role", service="glue", name=role_name, statements=statements)
         accept(role, "IAM5[Resource::*]", "Metrics have no resources to name; the namespace is the limit.")
-        for group in self.logs.values():
-            group.grant_write(role)
         self.job = glue.CfnJob(
             self,
             "Job",
@@ -153,20 +151,6 @@ class GlueJob(Construct):
             "GL3",
             "The job keeps no bookmarks: it is told what to work on, and sees what is done already.",
         )
-
-    def count_totals(self, member: str, metrics: Sequence[str], namespace: str) -> None:
-        """Make metrics of the members of `member` in the last line that the job writes.
-
-        From the log: no client, no permission, no retry.
-        """
-        for name in metrics:
-            self.logs["output"].add_metric_filter(
-                name.title(),
-                filter_pattern=logs.FilterPattern.exists(f"$.{member}.{name}"),
-                metric_namespace=namespace,
-                metric_name=name,
-                metric_value=f"$.{member}.{name}",
-            )
 
     def _start_at(self, schedule: str) -> None:
         trigger = glue.CfnTrigger(

@@ -81,7 +81,9 @@ class IamHttpApi(Construct):
                 throttling_rate_limit=RATE_PER_S, throttling_burst_limit=BURST, detailed_metrics_enabled=True
             ),
         )
-        integration = integrations.HttpLambdaIntegration("Function", function)
+        integration = integrations.HttpLambdaIntegration(
+            "Function", function, scope_permission_to_route=False
+        )
         for path in paths:
             # Any method: the function says which it has, and answers 405 to the others.
             self.api.add_routes(path=path, methods=[apigateway.HttpMethod.ANY], integration=integration)

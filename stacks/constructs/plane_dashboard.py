@@ -20,6 +20,7 @@ from stacks.constructs.figure_watches import (
 )
 from stacks.constructs.function_assets import ROUTER
 from stacks.constructs.http_sink import HTTP_SINK, URGENT_HTTP_SINK
+from stacks.constructs.metrics import MINUTE, Figure, computed
 from stacks.constructs.presence_monitor import FOLDER as PRESENCE
 from stacks.constructs.queues import DurableQueue
 from stacks.constructs.routers import URGENT_ROUTER
@@ -35,7 +36,6 @@ from stacks.environment import Environment
 from stacks.plane_stack import environment_of
 
 _HALF: Final = 12
-_MINUTE: Final = Duration.minutes(1)
 
 # Figures of the functions, by the names in lambdas/common/metrics.py; a test compares them.
 _OUTCOMES: Final = ("Delivered", "DeadLettered", "Expired", "Dropped", "Unrouted", "NotWanted", "Retried")
@@ -114,20 +114,15 @@ def _availability(environment: Environment) -> cloudwatch.MathExpression:
     minutes = max(60, every_min)
     parts = {"sent": canary_missed(environment, "SampleCount"), "missed": canary_missed(environment, "Sum")}
     share = f"100 * (FILL(sent, 0) - FILL(missed, 0)) / {minutes // every_min}"
-    return cloudwatch.MathExpression(
-        # A schedule's jitter can put one more into a period.
-        expression=f"IF({share} > 100, 100, {share})",
-        using_metrics={name: cast("cloudwatch.IMetric", each) for name, each in parts.items()},
-        period=Duration.minutes(minutes),
-        label="in time",
-    )
+    # A schedule's jitter can put one more into a period.
+    return computed(f"IF({share} > 100, 100, {share})", "in time", parts, Duration.minutes(minutes))
 
 
 def _details(
     queues: Sequence[DurableQueue], functions: Sequence[str], rules: Sequence[str]
 ) -> list[list[cloudwatch.IWidget]]:
     def of_queues(names: Iterable[str], metric: str) -> Iterable[cloudwatch.Metric]:
-        return (queue_metric(each, metric, "Maximum", _MINUTE) for each in names)
+        return (queue_metric(each, metric, "Maximum", MINUTE) for each in names)
 
     names = [queue.name for queue in queues]
     dead = [queue.dead_letters_name for queue in queues]
@@ -171,11 +166,10 @@ def _total(
     """A metric of those `services` together that are `of` one kind."""
     # Ids are the graph's, not the expression's.
     parts = {
-        f"m{name}{at}": cast("cloudwatch.IMetric", figure(environment, each, name))
+        f"m{name}{at}": figure(environment, each, name)
         for at, each in enumerate(each for each in of if each in services)
     }
-    expression = f"SUM([{', '.join(parts)}])"
-    return cloudwatch.MathExpression(expression=expression, using_metrics=parts, label=name)
+    return computed(f"SUM([{', '.join(parts)}])", name, parts)
 
 
 def _of(functions: Iterable[str], metric: str, statistic: str = "Sum") -> Iterable[cloudwatch.Metric]:
@@ -184,7 +178,7 @@ def _of(functions: Iterable[str], metric: str, statistic: str = "Sum") -> Iterab
 
 def _graph(
     title: str,
-    metrics: Iterable[cloudwatch.Metric | cloudwatch.MathExpression],
+    metrics: Iterable[Figure],
     objective: float | None = None,
 ) -> cloudwatch.IWidget:
     left = [cast("cloudwatch.IMetric", each) for each in metrics]

@@ -8,7 +8,6 @@ from dataclasses import fields
 from typing import Any, Final
 
 from aws_cdk import aws_iam as iam
-from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
@@ -115,7 +114,7 @@ class PresenceMonitor(Construct):
         statements: Sequence[iam.PolicyStatement] = (),
         outbox: Sequence[sqs.IQueue] = (),
         may_recur: bool = False,
-    ) -> lambda_.IFunction:
+    ) -> PythonFunction:
         return PythonFunction(
             self,
             id,
@@ -133,4 +132,4 @@ class PresenceMonitor(Construct):
             ],
             settings=settings,
             may_recur=may_recur,
-        ).function
+        )

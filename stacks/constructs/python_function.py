@@ -37,8 +37,9 @@ class PythonFunction(Construct):
     it needs one. It is told its `settings` and further `variables`; one that `draws_spans` is told where to.
     The messages of one that is not `is_fed` wait until somebody enables the mapping. Its metrics are those of
     `metrics_service`: of all functions of a `folder` together, unless named.
-    Whoever calls it calls `function`, an alias that a new version comes to step by step; that of one that
-    `deploys_last` moves when the others of its stack have moved.
+    A queue calls an alias: a new version comes to it step by step, after the others of its stack if the
+    function `deploys_last`. Schedules and people call `function` itself, its newest code: of their few calls
+    a tenth would show nothing.
     AWS Lambda ends a chain of messages in which a function is called 16 times, but for one that `may_recur`.
     """
 
@@ -65,8 +66,8 @@ class PythonFunction(Construct):
         super().__init__(scope, id)
         environment = environment_of(self)
         self.metrics_service = metrics_service or folder
-        function_name = environment.resource_name(name)
-        log = log_group(self, "Log", f"/aws/lambda/{function_name}")
+        self.name = environment.resource_name(name)
+        log = log_group(self, "Log", f"/aws/lambda/{self.name}")
         own = [*statements, allow(["logs:CreateLogStream", "logs:PutLogEvents"], [log.log_group_arn])]
         if sources:
             own.append(allow_receive(*sources))
@@ -75,7 +76,7 @@ class PythonFunction(Construct):
         tracing = environment.tracing if draws_spans else None
         told = {
             # In logs and spans, and in metrics; with the environment, as an account may have several.
-            "POWERTOOLS_SERVICE_NAME": function_name,
+            "POWERTOOLS_SERVICE_NAME": self.name,
             **(QueueSettings(self._url(sources)).variables() if sources else {}),
             **MetricsSettings(environment.resource_name(self.metrics_service)).variables(),
             # botocore looks for credentials elsewhere first otherwise, and waits for it.
@@ -85,10 +86,10 @@ class PythonFunction(Construct):
             **(variables or {}),
         }
         role = service_role(self, "Role", service="lambda", statements=own)
-        function = lambda_.Function(
+        self.function = lambda_.Function(
             self,
             "Function",
-            function_name=function_name,
+            function_name=self.name,
             description=self._description(size),
             runtime=runtime(environment),
             architecture=architecture(environment),
@@ -108,17 +109,12 @@ class PythonFunction(Construct):
         )
         if environment.tracing:
             accept(role, "IAM5[Resource::*]", "X-Ray has no resources to name.")
-        accept(function, "L1", "Python 3.13 is also that of Debian 13: tests run on it (ADR 50).")
-        self.function: lambda_.IFunction = function
-        if environment.is_released:
-            self.function = Rollout.of(self).release(
-                function,
-                name=function_name,
-                retries_of=function_name if sources else None,
-                is_last=deploys_last,
-            )
+        accept(self.function, "L1", "Python 3.13 is also that of Debian 13: tests run on it (ADR 50).")
+        called: lambda_.IFunction = self.function
+        if environment.is_released and sources:
+            called = Rollout.of(self).release(self.function, name=self.name, is_last=deploys_last)
         for each in sources:
-            self._feed(each, size, is_fed)
+            self._feed(called, each, size, is_fed)
 
     def _url(self, sources: Sequence[sqs.IQueue]) -> str:
         """Return the URL of the one that feeds it, or the pattern of their URLs."""
@@ -145,9 +141,10 @@ class PythonFunction(Construct):
             return []
         return [lambda_.LayerVersion.from_layer_version_arn(self, "Collector", tracing.collector_layer)]
 
-    def _feed(self, source: sqs.IQueue, size: FunctionSize, is_fed: bool) -> None:
+    @staticmethod
+    def _feed(function: lambda_.IFunction, source: sqs.IQueue, size: FunctionSize, is_fed: bool) -> None:
         # Not as an event source, which would put what it grants into a policy beside the role.
-        self.function.add_event_source_mapping(
+        function.add_event_source_mapping(
             f"SqsEventSource:{Names.node_unique_id(source.node)}",
             event_source_arn=source.queue_arn,
             batch_size=size.batch_size,
@@ -156,8 +153,8 @@ class PythonFunction(Construct):
             report_batch_item_failures=True,
             enabled=is_fed,
         )
-        if isinstance(self.function, lambda_.Alias):
-            for each in self.function.node.find_all():
+        if isinstance(function, lambda_.Alias):
+            for each in function.node.find_all():
                 if isinstance(each, lambda_.CfnEventSourceMapping):
                     # The CDK takes the alias's name out of its ARN; readers of templates prefer a reference.
-                    each.function_name = self.function.function_arn
+                    each.function_name = function.function_arn

@@ -7,12 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from aws_cdk import Aws, Duration
-from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_scheduler as scheduler
 from constructs import Construct
 
 from stacks.constructs.permissions import allow, service_role
-from stacks.constructs.rollout import plain_name
+from stacks.constructs.python_function import PythonFunction
 from stacks.plane_stack import environment_of
 
 
@@ -28,24 +27,24 @@ class Schedule(Construct):
         id: str,
         *,
         name: str,
-        function: lambda_.IFunction,
+        function: PythonFunction,
         inputs: Sequence[Mapping[str, Any]],
         is_enabled: bool,
         rates: Sequence[int] | None = None,
     ) -> None:
         super().__init__(scope, id)
-        self.function_name = plain_name(function)
+        self.function_name = function.name
         self.is_enabled = is_enabled
         self.is_every_minute = rates is None
         # The schedule only hands a call over. Lambda would repeat one that fails twice, and one that is
         # throttled for six hours: old calls in a burst, beside the new ones.
-        function.configure_async_invoke(retry_attempts=0, max_event_age=Duration.minutes(1))
+        function.function.configure_async_invoke(retry_attempts=0, max_event_age=Duration.minutes(1))
         environment = environment_of(self)
         role = service_role(
             self,
             "Role",
             service="scheduler",
-            statements=[allow(["lambda:InvokeFunction"], [function.function_arn])],
+            statements=[allow(["lambda:InvokeFunction"], [function.function.function_arn])],
             trust_conditions={"StringEquals": {"aws:SourceAccount": Aws.ACCOUNT_ID}},
         )
         for number, each in enumerate(inputs):
@@ -57,7 +56,7 @@ class Schedule(Construct):
                 state="ENABLED" if is_enabled else "DISABLED",
                 flexible_time_window=scheduler.CfnSchedule.FlexibleTimeWindowProperty(mode="OFF"),
                 target=scheduler.CfnSchedule.TargetProperty(
-                    arn=function.function_arn,
+                    arn=function.function.function_arn,
                     role_arn=role.role_arn,
                     input=json.dumps(each),
                     retry_policy=scheduler.CfnSchedule.RetryPolicyProperty(maximum_retry_attempts=0),

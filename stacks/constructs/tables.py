@@ -114,23 +114,14 @@ def client_tables(scope: Construct) -> dict[str, dynamodb.Table]:
     Items of the filter go by themselves; losing them means that events may come again. Announced interest
     goes by itself too; without it everything is forwarded.
     """
+    subscriptions = subscription_table.PARTITION, subscription_table.SORT
+    interest = interest_table.PARTITION, interest_table.SORT, interest_table.EXPIRES
     return {
         "Filter": durable_table(scope, "Filter", FILTER, "reader", "event", "expires"),
         "Subscriptions": durable_table(
-            scope,
-            "Subscriptions",
-            subscription_table.SUBSCRIPTIONS_TABLE,
-            subscription_table.PARTITION,
-            subscription_table.SORT,
+            scope, "Subscriptions", subscription_table.SUBSCRIPTIONS_TABLE, *subscriptions
         ),
-        "Interest": durable_table(
-            scope,
-            "Interest",
-            interest_table.INTEREST_TABLE,
-            interest_table.PARTITION,
-            interest_table.SORT,
-            interest_table.EXPIRES,
-        ),
+        "Interest": durable_table(scope, "Interest", interest_table.INTEREST_TABLE, *interest),
     }
 
 

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, cast
+from typing import Final, TypeVar
 
 from aws_cdk import Duration
 from aws_cdk import aws_cloudwatch as cloudwatch
 
 from eventplane.names import CANARY
+from eventplane_aws.rules import ALARM_METRICS
+from stacks.constructs.metrics import FIVE_MINUTES, MINUTE, Figure, computed, metric
 from stacks.constructs.queues import DurableQueue
 from stacks.environment import PROJECT, Environment
 
-_MINUTE: Final = Duration.minutes(1)
-_FIVE_MINUTES: Final = Duration.minutes(5)
+_T = TypeVar("_T")
+
 _HOUR: Final = Duration.hours(1)
 _DAY: Final = Duration.days(1)
 
@@ -51,7 +53,7 @@ class Watch:
     """
 
     name: str
-    metric: cloudwatch.Metric | cloudwatch.MathExpression
+    metric: Figure
     remedy: str
     is_page: bool = False
     threshold: float = 0
@@ -60,17 +62,12 @@ class Watch:
     is_least: bool = False
 
     @property
-    def judged(self) -> cloudwatch.Metric | cloudwatch.MathExpression:
+    def judged(self) -> Figure:
         """What the alarm compares with the threshold."""
         if not self.is_silence_bad:
             return self.metric
         breaching = self.threshold + (-1 if self.is_least else 1)
-        return cloudwatch.MathExpression(
-            expression=f"FILL(m, {breaching:g})",
-            using_metrics={"m": cast("cloudwatch.IMetric", self.metric)},
-            period=self.metric.period,
-            label=self.name,
-        )
+        return computed(f"FILL(m, {breaching:g})", self.name, {"m": self.metric}, self.metric.period)
 
 
 def of_queues(
@@ -78,44 +75,64 @@ def of_queues(
 ) -> Iterator[Watch]:
     """Of the queues of `environment`: nobody reads one, and what nobody could handle.
 
-    Urgent ones have alarms of their own. What lies in the dead-letter queues of the others is one figure of
-    the canary, and so is their age where the alarms are not detailed (stacks/constructs/figure_watches.py).
-    Without a canary each queue has its alarms.
+    Urgent ones have alarms of their own. The outboxes that one router reads share alarms on their age. What
+    lies in the dead-letter queues of the others is one figure of the canary, and so is their age where the
+    alarms are not detailed (stacks/constructs/figure_watches.py). Without a canary each queue has its alarms.
     """
     is_detailed = environment.alarms.is_detailed or not has_canary
     canary = environment.resource_name(f"{CANARY}-inbox")
+    outboxes = []
     for each in queues:
         if each.name == canary:
             continue  # its reader's silence pages
-        if each.is_urgent or each.is_ordered or is_detailed:
-            yield Watch(
-                name=f"{each.name}-age",
-                metric=queue_metric(each.name, "ApproximateAgeOfOldestMessage", "Maximum", _MINUTE),
-                is_page=each.is_urgent,
-                threshold=each.age_alarm.to_seconds(),
-                periods=1 if each.is_ordered else 3,
-                remedy="Its reader is down, too slow, or fails: see its log, and its errors and throttles."
-                + each.is_ordered * " What follows in the order waits for the event that fails.",
-            )
+        is_alone = each.is_urgent or each.is_ordered or environment.is_emulated
+        if is_detailed and not is_alone and each.name.endswith("-outbox"):
+            outboxes.append(each)
+        elif is_detailed or each.is_urgent or each.is_ordered:
+            yield _of_age(each.name, [each])
         if is_detailed and (each.is_urgent or not has_canary):
             # Not NumberOfMessagesSent, which a redrive that fails again does not count (Amazon SQS guide).
             yield Watch(
                 name=f"{each.dead_letters_name}-visible",
                 metric=queue_metric(
-                    each.dead_letters_name, "ApproximateNumberOfMessagesVisible", "Maximum", _MINUTE
+                    each.dead_letters_name, "ApproximateNumberOfMessagesVisible", "Maximum", MINUTE
                 ),
                 is_page=each.is_urgent,
                 remedy="Messages failed time and again. Find the cause, then redrive: they are kept for 14 "
                 "days from when they were first sent.",
             )
+    for suffix, some in _in_alarms(outboxes):
+        yield _of_age(environment.resource_name(f"outboxes{suffix}"), some)
 
 
-def of_functions(names: Sequence[str], environment: Environment) -> Iterator[Watch]:
-    """Of the functions called `names`: crashes, loops, and executions that the account has no room for."""
+def _of_age(name: str, queues: Sequence[DurableQueue]) -> Watch:
+    """Of the oldest message in `queues`, which are alike."""
+    first = queues[0]
+    ages = [queue_metric(each.name, "ApproximateAgeOfOldestMessage", "Maximum", MINUTE) for each in queues]
+    return Watch(
+        name=f"{name}-age",
+        metric=_combined("MAX", ages),
+        is_page=first.is_urgent,
+        threshold=first.age_alarm.to_seconds(),
+        periods=1 if first.is_ordered else 3,
+        remedy="Its reader is down, too slow, or fails: see its log, and its errors and throttles."
+        + first.is_ordered * " What follows in the order waits for the event that fails.",
+    )
+
+
+def of_functions(functions: Mapping[str, Sequence[str]], environment: Environment) -> Iterator[Watch]:
+    """Of `functions`, by the service whose code they run: crashes, loops, and executions that the account has
+    no room for."""
     crashed = "crashed or ran out of time; whole batches come again. Its log has the error."
-    if environment.alarms.is_detailed:
-        for name in names:
-            yield Watch(name=f"{name}-errors", metric=function_metric(name, "Errors"), remedy=f"It {crashed}")
+    # The emulator's alarms read one metric.
+    if environment.alarms.is_detailed and not environment.is_emulated:
+        for service, names in functions.items():
+            for suffix, some in _in_alarms(names):
+                yield Watch(
+                    name=environment.resource_name(f"{service.replace('_', '-')}-errors{suffix}"),
+                    metric=_combined("SUM", [function_metric(each, "Errors") for each in some]),
+                    remedy=f"Of {', '.join(some)} one {crashed}",
+                )
     else:
         yield Watch(
             name=environment.resource_name("function-errors"),
@@ -160,18 +177,16 @@ def of_rule(name: str, environment: Environment, *, is_ingest: bool) -> Iterator
     is_detailed = environment.alarms.is_detailed
     if not (is_ingest or is_detailed):
         return
-    remedies = {
-        "RuleNotFound": "Devices publish to a rule that is gone: what they send is lost. Deploy it again.",
-        "RuleMessageThrottled": "IoT Core's quota of rule evaluations is used up: what it acknowledged "
-        "meanwhile is lost. Raise the quota, and look for gaps in the audit.",
-        "ParseError": "The rule's SQL cannot read a payload. It should take every one as base64.",
-    }
-    for metric, remedy in remedies.items():
-        if not is_detailed and metric != "RuleMessageThrottled":
-            continue
-        yield Watch(
-            name=f"{name}-{metric}", metric=rule_metric(name, metric), is_page=is_ingest, remedy=remedy
-        )
+    # Where the alarms are not detailed, what only a wrong deployment raises is left out.
+    wrong = ("RuleNotFound", "ParseError") if is_detailed and not environment.is_emulated else ()
+    yield Watch(
+        name=f"{name}-lost",
+        metric=_combined("SUM", [rule_metric(name, each) for each in ("RuleMessageThrottled", *wrong)]),
+        is_page=is_ingest,
+        remedy="What IoT Core acknowledged is lost: look for gaps in the audit. Which metric of the rule is "
+        "above 0? RuleMessageThrottled: raise the quota of rule evaluations. RuleNotFound: the rule is gone, "
+        "deploy it again. ParseError: its SQL cannot read a payload; it should take every one as base64.",
+    )
     # The emulator has no alarms on queries.
     if not environment.is_emulated:
         yield Watch(
@@ -187,7 +202,7 @@ def of_ingest_errors(queue_name: str) -> Watch:
     """An ingest rule's action failed: the error action sent the payload to the queue called `queue_name`."""
     return Watch(
         name=f"{queue_name}-received",
-        metric=queue_metric(queue_name, "NumberOfMessagesSent", "Sum", _FIVE_MINUTES),
+        metric=queue_metric(queue_name, "NumberOfMessagesSent", "Sum", FIVE_MINUTES),
         remedy="A rule could not write to its queues. The queue has the payloads, with the error of each.",
     )
 
@@ -228,18 +243,16 @@ def of_compaction(environment: Environment) -> Iterator[Watch]:
             yield _of_silent_job(environment, "compaction", namespace, name)
         yield Watch(
             name=environment.resource_name(f"compaction-{name}"),
-            metric=_total(namespace, name),
+            metric=metric(namespace, name, "Maximum", _DAY),
             remedy="The run's log names the hours with the reason. Their raw objects stay until it is done.",
         )
 
 
-def _of_silent_job(environment: Environment, job: str, namespace: str, metric: str) -> Watch:
-    """Of a job that should write `metric` at least once a day, whatever its value."""
+def _of_silent_job(environment: Environment, job: str, namespace: str, total: str) -> Watch:
+    """Of a job that should write the metric `total` at least once a day, whatever its value."""
     return Watch(
         name=environment.resource_name(f"{job}-missing"),
-        metric=cloudwatch.Metric(
-            namespace=namespace, metric_name=metric, statistic="SampleCount", period=_HOUR
-        ),
+        metric=metric(namespace, total, "SampleCount", _HOUR),
         threshold=1,
         periods=_DAILY_H,
         is_silence_bad=True,
@@ -248,37 +261,34 @@ def _of_silent_job(environment: Environment, job: str, namespace: str, metric: s
     )
 
 
-def queue_metric(name: str, metric: str, statistic: str, period: Duration) -> cloudwatch.Metric:
+def _in_alarms(watched: Sequence[_T]) -> Iterator[tuple[str, Sequence[_T]]]:
+    """Yield as many of `watched` as one alarm takes, each time with what an alarm's name ends with."""
+    for first in range(0, len(watched), ALARM_METRICS.most):
+        yield f"-{first}" if first else "", watched[first : first + ALARM_METRICS.most]
+
+
+def _combined(function: str, metrics: Sequence[cloudwatch.Metric]) -> Figure:
+    """Return the `function`, `MAX` or `SUM`, of those of `metrics` that have data. One needs none."""
+    if len(metrics) == 1:
+        return metrics[0]
+    named = {f"m{at}": each for at, each in enumerate(metrics)}
+    return computed(f"{function}(METRICS())", function.lower(), named, metrics[0].period)
+
+
+def queue_metric(name: str, kind: str, statistic: str, period: Duration) -> cloudwatch.Metric:
     """A metric of the queue called `name`."""
-    return cloudwatch.Metric(
-        namespace="AWS/SQS",
-        metric_name=metric,
-        dimensions_map={"QueueName": name},
-        statistic=statistic,
-        period=period,
-    )
+    return metric("AWS/SQS", kind, statistic, period, QueueName=name)
 
 
-def function_metric(name: str | None, metric: str, statistic: str = "Sum") -> cloudwatch.Metric:
+def function_metric(name: str | None, kind: str, statistic: str = "Sum") -> cloudwatch.Metric:
     """A metric of the function called `name`, over five minutes; None: of all functions of the account."""
-    return cloudwatch.Metric(
-        namespace="AWS/Lambda",
-        metric_name=metric,
-        dimensions_map={} if name is None else {"FunctionName": name},
-        statistic=statistic,
-        period=_FIVE_MINUTES,
-    )
+    dimensions = {} if name is None else {"FunctionName": name}
+    return metric("AWS/Lambda", kind, statistic, FIVE_MINUTES, **dimensions)
 
 
-def rule_metric(name: str, metric: str) -> cloudwatch.Metric:
+def rule_metric(name: str, kind: str) -> cloudwatch.Metric:
     """A metric of the IoT rule called `name`, over five minutes."""
-    return cloudwatch.Metric(
-        namespace="AWS/IoT",
-        metric_name=metric,
-        dimensions_map={"RuleName": name},
-        statistic="Sum",
-        period=_FIVE_MINUTES,
-    )
+    return metric("AWS/IoT", kind, "Sum", FIVE_MINUTES, RuleName=name)
 
 
 def _error_action_failures(rule: str) -> cloudwatch.MathExpression:
@@ -286,12 +296,8 @@ def _error_action_failures(rule: str) -> cloudwatch.MathExpression:
 
     A query, because the metric has a second dimension, whose values are not documented.
     """
-    return cloudwatch.MathExpression(
-        expression=f"SELECT SUM(ErrorActionFailure) FROM \"AWS/IoT\" WHERE RuleName = '{rule}'",  # noqa: S608 - no SQL
-        period=_FIVE_MINUTES,
-        using_metrics={},
-        label="ErrorActionFailure",
-    )
+    query = f"SELECT SUM(ErrorActionFailure) FROM \"AWS/IoT\" WHERE RuleName = '{rule}'"  # noqa: S608 - no SQL
+    return computed(query, "ErrorActionFailure", {}, FIVE_MINUTES)
 
 
 def audits(environment: Environment) -> Sequence[str]:
@@ -304,15 +310,11 @@ def audit_namespace(environment: Environment, audit: str) -> str:
     return f"{PROJECT}/{environment.name}/{audit}"
 
 
-def audit_metric(environment: Environment, audit: str, metric: str) -> cloudwatch.Metric:
+def audit_metric(environment: Environment, audit: str, total: str) -> cloudwatch.Metric:
     """One of `AUDIT_METRICS`, of a day."""
-    return _total(audit_namespace(environment, audit), metric)
+    return metric(audit_namespace(environment, audit), total, "Maximum", _DAY)
 
 
 def compaction_namespace(environment: Environment) -> str:
     """Where the compaction's metrics stand."""
     return f"{PROJECT}/{environment.name}/compaction"
-
-
-def _total(namespace: str, metric: str) -> cloudwatch.Metric:
-    return cloudwatch.Metric(namespace=namespace, metric_name=metric, statistic="Maximum", period=_DAY)

@@ -41,6 +41,8 @@ class AlarmModel:
         metrics = alarm.find("Metrics") or []
         expression = next((each["Expression"] for each in metrics if "Expression" in each), "")
         filled = re.fullmatch(r"FILL\(m, (-?\d+)\)", expression)
+        # Of several metrics a period without data has no value, as of one.
+        assert filled or re.fullmatch(r"|SELECT .+|(MAX|SUM)\(METRICS\(\)\)", expression)
         stat = next((each["MetricStat"] for each in metrics if "MetricStat" in each), alarm.properties)
         assert alarm.find("DatapointsToAlarm") in (None, alarm.find("EvaluationPeriods"))
         return cls(

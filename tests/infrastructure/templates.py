@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
 from functools import cached_property
+from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Any, TypeVar
 
 import aws_cdk as cdk
+from aws_cdk.cx_api import CloudFormationStackArtifact as StackArtifact
 
 from eventplane.contract import Contract
 from eventplane.settings import Settings
@@ -96,9 +98,29 @@ class Templates:
         # Raises when cdk-nag finds what nobody has accepted.
         assembly = app.synth()
         self.directory = Path(assembly.directory)
-        self.documents = {stack.stack_name.rsplit("-", 1)[-1]: stack.template for stack in assembly.stacks}
+        self.documents = {_short(stack): stack.template for stack in assembly.stacks}
+        self.needs = {
+            _short(stack): {_short(each) for each in stack.dependencies if isinstance(each, StackArtifact)}
+            for stack in assembly.stacks
+        }
         self.protected = {each.stack_name for each in assembly.stacks if each.termination_protection}
         self.tags = {stack.stack_name: dict(stack.tags) for stack in assembly.stacks}
+
+    @property
+    def rollout_minutes(self) -> int:
+        """How long aliases shift when all functions change. What needs no other is deployed side by side."""
+        return _longest(self.needs, {stack: self._rollout_minutes(stack) for stack in self.documents})
+
+    def _rollout_minutes(self, stack: str) -> int:
+        resources = {each.id: each for each in self.of(stack=stack)}
+        minutes = {}
+        for id, each in resources.items():
+            if update := each.attributes.get("UpdatePolicy", {}).get("CodeDeployLambdaAliasUpdate"):
+                group = resources[update["DeploymentGroupName"]["Ref"]]
+                minutes[id] = int(re.findall(r"(\d+)Minutes", group.find("DeploymentConfigName"))[0])
+        texts = {id: json.dumps(each.attributes) for id, each in resources.items()}
+        needs = {id: {*re.findall(r'"(\w+)"', text)} & texts.keys() - {id} for id, text in texts.items()}
+        return _longest(needs, minutes)
 
     @cached_property
     def _all(self) -> list[Resource]:
@@ -165,6 +187,19 @@ class Templates:
 
     def outputs(self, stack: str) -> dict[str, Any]:
         return {name: output["Value"] for name, output in self.documents[stack]["Outputs"].items()}
+
+
+def _short(stack: StackArtifact) -> str:
+    """The name of a stack without project and environment."""
+    return stack.stack_name.rsplit("-", 1)[-1]
+
+
+def _longest(needs: Mapping[str, Set[str]], minutes: Mapping[str, int]) -> int:
+    """The minutes of the longest chain in which each takes its own after those it needs."""
+    ends: dict[str, int] = {}
+    for each in TopologicalSorter(needs).static_order():
+        ends[each] = minutes.get(each, 0) + max((ends[other] for other in needs[each]), default=0)
+    return max(ends.values())
 
 
 def statements(resource: Resource) -> Iterator[dict[str, Any]]:

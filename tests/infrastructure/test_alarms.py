@@ -6,6 +6,7 @@ from itertools import count, takewhile
 
 import pytest
 
+from local.chaos.alarms import Metrics, read_alarms
 from tests.infrastructure.alarm_model import DAY_S, AlarmModel
 from tests.infrastructure.templates import Resource, Templates
 from tests.infrastructure.test_monitoring import plane_alarms
@@ -78,6 +79,19 @@ def test_every_alarm_says_what_missing_data_means(templates: Templates) -> None:
             raised = raised_s(alarm, {gap_s: bad}, gap_s, late_s)
             assert (raised is not None) is (alarm.periods == 1), f"{name} with one value"
             assert not alarm.is_on({gap_s: bad}, late_s), f"{name} after one value"
+
+
+def test_each_metric_of_an_alarm_raises_it_where_the_others_have_no_data(prod: Templates) -> None:
+    combined = 0
+    for alarm in read_alarms(prod.directory):
+        keys = [each.key for each in alarm.terms.values() if each.key]
+        combined += len(keys) > 1
+        for namespace, name, dimensions in keys if len(keys) > 1 else ():
+            metrics = Metrics()
+            assert not alarm.is_breached(metrics, 0, alarm.period_s)
+            metrics.add(namespace, name, dict(dimensions), 1, alarm.threshold + 1)
+            assert alarm.is_breached(metrics, 0, alarm.period_s), (alarm.name, name, dimensions)
+    assert combined > 20
 
 
 @pytest.mark.parametrize("job", ["audit", "compaction"])

@@ -9,7 +9,7 @@ import pytest
 
 from eventplane.presence import BUCKETS
 from tests.infrastructure.templates import (
-    FUNCTION,
+    MAPPING,
     SCHEDULE,
     Resource,
     Templates,
@@ -158,8 +158,6 @@ def test_the_hook_is_asked_in_every_environment_and_by_this_template_only(templa
     assert hook.find("Timeout") <= 5
     (permission,) = templates.of("AWS::Lambda::Permission", stack="fleet")
     assert templates.function_behind(permission, "FunctionName") == hook
-    # It may call what is asked: the alias where there is one.
-    assert ("Fn::Join" in permission.find("FunctionName")) == ("Ref" in asked["TargetArn"])
     assert permission.find("Principal") == "iot.amazonaws.com"
     assert permission.find("SourceAccount") == {"Ref": "AWS::AccountId"}
     name = template.find("TemplateName")
@@ -181,4 +179,4 @@ def test_two_urgent_routers_are_warm_in_production(prod: Templates, dev: Templat
     warm = {prod.function_behind(each, "FunctionName").name: each.find(*path) for each in versions}
     assert {name: each for name, each in warm.items() if each} == {"router-device-urgent": 2}
     assert not any(each.find(*path) for each in dev.of("AWS::Lambda::Version"))
-    assert {*warm} == {each.name for each in prod.of(FUNCTION)}
+    assert {*warm} == {prod.function_behind(each, "FunctionName").name for each in prod.of(MAPPING)}

@@ -8,18 +8,22 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain
+from time import time
 from typing import Any
 
-from eventplane.contract import Contract, ParticipantKind, Priority
+from eventplane.contract import Contract, Priority
+from glue_jobs.common import system
+from glue_jobs.common.embedded_metrics import embedded
 from glue_jobs.compaction import main as compaction
 from glue_jobs.delivery_audit.main import totals_line
 from lambdas.common.metrics import Delay, Gauge, Metric
+from local.chaos.alarms import Metrics
 from stacks.bundling import ROOT
 from stacks.constructs.figure_watches import NAMESPACE, SLO_DELAY_MS
 from tests.infrastructure.templates import FUNCTION, QUEUE, RULE, SCHEDULE, Resource, Templates, joined
 
 ALARM = "AWS::CloudWatch::Alarm"
-FILTER = "AWS::Logs::MetricFilter"
+JOB = "AWS::Glue::Job"
 
 MARKED = {
     name
@@ -39,23 +43,24 @@ def plane_alarms(templates: Templates) -> list[Resource]:
 
 
 def alarms(templates: Templates) -> dict[tuple[str, str], Resource]:
-    """By metric and by the full name of what has it."""
-    return {watched(each): each for each in plane_alarms(templates)}
+    """By each metric that one reads, and by the full name of what has it."""
+    return {watched(each): alarm for alarm in plane_alarms(templates) for each in single(alarm)}
 
 
 def dimensions(alarm: Resource) -> dict[str, str]:
     return {each["Name"]: each["Value"] for each in alarm.find("Dimensions") or []}
 
 
-def unfilled(alarm: Resource) -> Resource:
-    """The alarm with the metric whose gaps it fills in."""
+def single(alarm: Resource) -> list[Resource]:
+    """The alarm as if it read one metric, for each that it fills in or combines."""
     stats = [each["MetricStat"]["Metric"] for each in alarm.find("Metrics") or [] if "MetricStat" in each]
-    return replace(alarm, properties={**alarm.properties, **stats[0], "Metrics": None}) if stats else alarm
+    return [replace(alarm, properties={**alarm.properties, **each, "Metrics": None}) for each in stats] or [
+        alarm
+    ]
 
 
 def watched(alarm: Resource) -> tuple[str, str]:
-    """The metric of an alarm, and what has it."""
-    alarm = unfilled(alarm)
+    """The metric of an alarm that reads one, and what has it."""
     if not alarm.find("Metrics"):
         own = dimensions(alarm)
         name = own.get("service") or next(iter(own.values()), str(alarm.find("Namespace")))
@@ -95,19 +100,21 @@ def test_every_queue_is_watched(templates: Templates, dev: Templates, contract: 
             assert alarm.find("Threshold") == (60 if urgent else 900), name
 
 
-def test_every_function_and_rule_is_watched(templates: Templates, local: Templates, dev: Templates) -> None:
+def test_every_function_and_rule_is_watched(
+    templates: Templates, local: Templates, dev: Templates, prod: Templates
+) -> None:
     found = alarms(templates)
     account = "AWS/Lambda"
     assert ("Throttles", account) in found
     for function in templates.of(FUNCTION):
-        assert ("Errors", account if templates is dev else function.find("FunctionName")) in found
+        assert ("Errors", function.find("FunctionName") if templates is prod else account) in found
     for rule in templates.of(RULE):
         errors = json.dumps(rule.find("TopicRulePayload", "ErrorAction"))
         assert any(errors.count(name) == 1 for name in DEAD_ENDS)
         name = rule.find("RuleName")
         if templates is dev and "ingest" not in name:
             continue
-        deployed_wrong = () if templates is dev else ("RuleNotFound", "ParseError")
+        deployed_wrong = ("RuleNotFound", "ParseError") if templates is prod else ()
         for metric in ("RuleMessageThrottled", *deployed_wrong):
             assert (metric, name) in found
         # The emulator has no alarms on queries.
@@ -131,15 +138,15 @@ def test_a_function_with_a_schedule_that_is_not_called_has_an_alarm(
         assert (alarm.find("Threshold"), alarm.find("ComparisonOperator")) == (1, "LessThanThreshold")
 
 
-def transformation(metric_filter: Resource) -> dict[str, str]:
-    (found,) = metric_filter.find("MetricTransformations")
-    return dict(found)
+def metrics_of(job: Resource) -> str:
+    """The namespace and the names of the metrics that CloudWatch makes of a job's log."""
+    return str(job.find("DefaultArguments", "--METRICS"))
 
 
 def test_no_alarm_watches_what_is_not_there(templates: Templates) -> None:
     kinds = {QUEUE: "QueueName", FUNCTION: "FunctionName", RULE: "RuleName"}
     there = {each.find(kinds[each.type]) for each in templates.of(*kinds)} | {"AWS/Lambda"}
-    there |= {transformation(each)["MetricNamespace"] for each in templates.of(FILTER)}
+    there |= {metrics_of(each).partition(":")[0] for each in templates.of(JOB)}
     there.add("MQTT")  # AWS IoT's own metrics
     there |= {each.variables.get("EVENTPLANE_METRICS_SERVICE") for each in templates.of(FUNCTION)}
     assert {name for _, name in alarms(templates)} <= there
@@ -149,7 +156,8 @@ def test_the_functions_own_figures_are_watched_by_the_names_they_have(
     templates: Templates, dev: Templates
 ) -> None:
     written = {each.value for kind in (Metric, Delay, Gauge) for each in kind} | MARKED
-    found = [each for each in map(unfilled, plane_alarms(templates)) if each.find("Namespace") == NAMESPACE]
+    read = chain.from_iterable(map(single, plane_alarms(templates)))
+    found = [each for each in read if each.find("Namespace") == NAMESPACE]
     assert {each.find("MetricName") for each in found} <= written
     by_service = Counter(dimensions(each)["service"].split("-", 2)[2] for each in found)
     is_dev = templates is dev
@@ -209,9 +217,15 @@ def _kinds(templates: Templates, contract: Contract) -> dict[str, set[str]]:
         "urgent queue": {each for each in queues if is_urgent(each, contract)},
         "queue": queues,
         "function": set(templates.functions),
+        "service": {_service(each).replace("_", "-") for each in templates.of(FUNCTION)},
         "ingest rule": {each for each in rules if each.startswith("ingest")},
         "rule": rules,
     }
+
+
+def _service(function: Resource) -> str:
+    """The service whose metrics a function writes, without project and environment."""
+    return str(function.variables["EVENTPLANE_METRICS_SERVICE"]).split("-", 2)[2]
 
 
 def _fits(pattern: str, name: str, kinds: dict[str, set[str]]) -> bool:
@@ -224,8 +238,8 @@ def _fits(pattern: str, name: str, kinds: dict[str, set[str]]) -> bool:
 def test_what_endangers_peoples_alarms_pages_and_the_rest_are_tickets(prod: Templates) -> None:
     told = {each.name: topics(prod)[each.find("AlarmActions")[0]["Ref"]] for each in plane_alarms(prod)}
     paging = {name for name, topic in told.items() if topic == "page"}
-    lost = ("RuleNotFound", "RuleMessageThrottled", "ParseError", "ErrorActionFailure")
-    assert paging >= {f"{rule}-{metric}" for rule in ("ingest", "ingest_urgent") for metric in lost}
+    lost = ("lost", "ErrorActionFailure")
+    assert paging >= {f"{rule}-{each}" for rule in ("ingest", "ingest_urgent") for each in lost}
     assert paging >= {f"router-urgent-{each}" for each in ("urgent-delay", "contract-unseen", "retried")}
     assert paging >= {"ingest-urgent-age", "ingest-urgent-dlq-visible"}
     # What IoT Core acknowledged and its rule lost: no device sends it again.
@@ -271,13 +285,10 @@ def test_an_endpoint_of_an_urgent_inbox_that_is_down_pages(full: Templates) -> N
     assert paging >= {"http-sink-urgent-dead-lettered", "http-sink-urgent-retried"}
 
 
-def test_the_alarms_of_an_environment_for_tests_cost_little(
-    dev: Templates, prod: Templates, contract: Contract
-) -> None:
-    # Alarms on the age and on the dead letters of its queues.
-    of_each = 3 * len(list(contract.of_kind(ParticipantKind.CLOUD_SERVICE)))
-    assert len(plane_alarms(dev)) <= 43
-    assert len(plane_alarms(prod)) <= 98 + of_each
+def test_alarms_cost_little(dev: Templates, prod: Templates) -> None:
+    for templates, most in ((dev, 43), (prod, 119)):
+        # CloudWatch bills each metric that an alarm reads.
+        assert sum(len(single(each)) for each in plane_alarms(templates)) <= most
 
 
 def test_alarms_may_publish_and_plain_http_may_not(dev: Templates) -> None:
@@ -297,21 +308,17 @@ def test_the_alarms_of_jobs_read_the_lines_that_they_write(dev: Templates) -> No
         "totals": totals, "window": {"date": "2026-03-01"}, "verdict": "broken", "lost_by_hop": {},
         "coverage": {"share": 0.5}, "reasons": ["1 event lost on the way: router."],
     }  # fmt: skip
-    assert _read_by_filters(dev, "/audit", json.loads(totals_line(document))) == totals
-    line = json.loads(compaction.totals_line({}, {"tap/date=2026-03-01/hour=12": "damaged"}))
-    assert _read_by_filters(dev, "/compaction", line) == {"failed": 1}
-
-
-def _read_by_filters(dev: Templates, namespace: str, line: dict[str, Any]) -> dict[str, Any]:
-    """What the metric filters of a namespace read in a line of a job's log."""
-    read: dict[str, Any] = {}
-    for each in dev.of(FILTER):
-        made = transformation(each)
-        if made["MetricNamespace"].endswith(namespace):
-            _, member, name = made["MetricValue"].split(".")
-            assert each.find("FilterPattern").count(f"$.{member}.{name}") == 1
-            read[made["MetricName"]] = line[member][name]
-    return read
+    failed = compaction.totals_of({}, {"tap/date=2026-03-01/hour=12": "damaged"}, 0)
+    audit, compacted = (metrics_of(dev.one(JOB, each)) for each in ("delivery-audit", "compaction"))
+    metrics = Metrics()
+    metrics.add_embedded(totals_line(document, audit))
+    metrics.add_embedded(json.dumps(embedded(failed, compacted, system.now())))
+    read = {
+        name: metrics.within((namespace, name, frozenset()), 0, time() + 1)
+        for name, namespace in alarms(dev)
+        if namespace.startswith("eventplane/")
+    }
+    assert read == {"lost": [1], "acknowledged_lost": [1], "findings": [2], "incomplete": [3], "failed": [1]}
 
 
 def test_jobs_start_by_themselves_but_not_on_one_machine(dev: Templates, local: Templates) -> None:
@@ -331,13 +338,9 @@ def test_production_also_audits_the_day_so_far_which_does_not_hide_that_yesterda
     days = {each.name: each.find("DefaultArguments", "--DATE") for each in prod.of("AWS::Glue::Job")}
     assert (days["delivery-audit"], days["audit-today"]) == ("yesterday", "today")
 
-    logs = {each.id: each.find("LogGroupName") for each in prod.of("AWS::Logs::LogGroup")}
-    fed_by: dict[str, set[str]] = {}
-    for each in prod.of(FILTER):
-        group = logs[each.find("LogGroupName")["Ref"]]
-        fed_by.setdefault(transformation(each)["MetricNamespace"], set()).add(group)
-    assert fed_by["eventplane/prod/audit"] == {"/aws-glue/jobs/eventplane-prod-delivery-audit/output"}
-    assert fed_by["eventplane/prod/audit-today"] == {"/aws-glue/jobs/eventplane-prod-audit-today/output"}
+    namespaces = {each.name: metrics_of(each).partition(":")[0] for each in prod.of(JOB)}
+    assert namespaces["delivery-audit"] == "eventplane/prod/audit"
+    assert namespaces["audit-today"] == "eventplane/prod/audit-today"
     names = {each.name for each in plane_alarms(prod)}
     assert {each for each in names if each.endswith("-missing")} == {"audit-missing", "compaction-missing"}
 

@@ -9,15 +9,18 @@ from benchmarks.plane_size import smallest
 from eventplane.contract import Contract
 from stacks.config import environment
 from stacks.settings import Part
-from tests.infrastructure.templates import FUNCTION, Templates
+from tests.infrastructure.templates import Templates
 
 
 def test_the_smallest_plane_has_six_functions_and_at_most_150_resources() -> None:
-    found = [
-        each["Type"] for template in smallest() for each in template.document.get("Resources", {}).values()
-    ]
-    assert found.count(FUNCTION) == 6
-    assert len(found) <= 150
+    assert len(smallest().functions) == 6
+    assert len(smallest().of()) <= 150
+
+
+def test_production_has_at_most_450_resources_and_rolls_out_in_at_most_25_minutes(prod: Templates) -> None:
+    assert len(prod.of()) <= 450
+    # The urgent router after the others of its stack; the stacks side by side.
+    assert prod.rollout_minutes == 2 * prod.environment.rollout_minutes <= 25
 
 
 @pytest.fixture(scope="module")

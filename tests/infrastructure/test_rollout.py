@@ -9,48 +9,41 @@ from tests.infrastructure.templates import (
     FUNCTION,
     MAPPING,
     SCHEDULE,
-    Resource,
     Templates,
     granted,
 )
+from tests.infrastructure.test_monitoring import ALARM, dimensions, single
 
-ALARM = "AWS::CloudWatch::Alarm"
 VERSION = "AWS::Lambda::Version"
-CALLERS = {
-    MAPPING: ("FunctionName",),
+CALLED_AT_ONCE = {
     SCHEDULE: ("Target", "Arn"),
     "AWS::Lambda::Permission": ("FunctionName",),
-    "AWS::Lambda::EventInvokeConfig": ("Qualifier",),
+    "AWS::Lambda::EventInvokeConfig": ("FunctionName",),
     "AWS::IoT::ProvisioningTemplate": ("PreProvisioningHook", "TargetArn"),
     "AWS::ApiGatewayV2::Integration": ("IntegrationUri",),
 }
 
 
-def test_every_caller_of_a_function_uses_its_alias(released: Templates, local: Templates) -> None:
+def test_queues_call_the_alias_of_a_function_and_other_callers_its_newest_code(
+    released: Templates, local: Templates
+) -> None:
     functions = {each.id for each in released.of(FUNCTION)}
-    assert {each.find("FunctionName")["Ref"] for each in released.of(ALIAS)} == functions
-    callers = released.of(*CALLERS)
-    assert {each.type for each in callers} == set(CALLERS)
+    fed = {released.function_behind(each, "FunctionName").id for each in released.of(MAPPING)}
+    assert {each.find("FunctionName")["Ref"] for each in released.of(ALIAS)} == fed
+    for mapping in released.of(MAPPING):
+        assert not any(f'"{each}"' in json.dumps(mapping.find("FunctionName")) for each in functions)
+    callers = released.of(*CALLED_AT_ONCE)
+    assert {each.type for each in callers} == set(CALLED_AT_ONCE)
     for caller in callers:
-        text = json.dumps(caller.find(*CALLERS[caller.type]))
-        assert not any(f'"{each}"' in text for each in functions), str(caller)
+        text = json.dumps(caller.find(*CALLED_AT_ONCE[caller.type]))
+        assert any(f'"{each}"' in text for each in functions - fed), str(caller)
     # Tests of the emulated cloud change what is deployed.
     assert not local.of(ALIAS, VERSION, "AWS::CodeDeploy::DeploymentGroup")
-
-
-def metrics_of(alarm: Resource) -> dict[str, dict[str, object]]:
-    """The dimensions of each metric that an alarm reads."""
-    stats = [each["MetricStat"]["Metric"] for each in alarm.find("Metrics") or [] if "MetricStat" in each]
-    stats = stats or [{"MetricName": alarm.find("MetricName"), "Dimensions": alarm.find("Dimensions")}]
-    return {
-        each["MetricName"]: {pair["Name"]: pair["Value"] for pair in each["Dimensions"]} for each in stats
-    }
 
 
 def test_production_shifts_every_alias_and_rolls_back_by_its_own_alarm(prod: Templates) -> None:
     groups = {(each.stack, each.id): each for each in prod.of("AWS::CodeDeploy::DeploymentGroup")}
     alarms = {(each.stack, each.id): each for each in prod.of(ALARM)}
-    fed = {prod.function_behind(each, "FunctionName").name for each in prod.of(MAPPING)}
     for alias in prod.of(ALIAS):
         function = prod.function_behind(alias, "FunctionName")
         name = function.find("FunctionName")
@@ -61,13 +54,13 @@ def test_production_shifts_every_alias_and_rolls_back_by_its_own_alarm(prod: Tem
         (used,) = group.find("AlarmConfiguration", "Alarms")
         alarm = alarms[alias.stack, used["Name"]["Ref"]]
         assert alarm.find("AlarmName") == f"{name}-rollout"
-        metrics = metrics_of(alarm)
+        metrics = {each.find("MetricName"): dimensions(each) for each in single(alarm)}
         # Of the version that is deployed: the old one's failures do not stop its successor.
         version = alias.find("FunctionVersion")
         errors = {"FunctionName": name, "Resource": f"{name}:live", "ExecutedVersion": version}
         assert metrics.pop("Errors") == errors
         # A batch that failed message by message rolls back too; what another router retries does not.
-        assert metrics.get("Retried", {}) == ({"service": name} if function.name in fed else {})
+        assert metrics == {"Retried": {"service": name}}
     assert not groups
 
 
@@ -83,7 +76,8 @@ def test_codedeploy_may_shift_the_functions_of_its_stack_and_no_others(prod: Tem
     assert roles
     for role in roles:
         may = granted(prod, role)
-        functions = {each.find("FunctionName") for each in prod.of(FUNCTION, stack=role.stack)}
+        aliases = prod.of(ALIAS, stack=role.stack)
+        functions = {prod.function_behind(each, "FunctionName").find("FunctionName") for each in aliases}
         assert set(may) == {
             *("lambda:GetAlias", "lambda:UpdateAlias", "lambda:GetProvisionedConcurrencyConfig"),
             "cloudwatch:DescribeAlarms",

@@ -101,6 +101,7 @@ BREAKING: dict[Rule, Callable[[int], Template]] = {
         DashboardBody=json.dumps({"widgets": [{"properties": {"alarms": [""] * most}}]}),
     ),
     rules.ALARM_ACTIONS: lambda most: one("CloudWatch::Alarm", OKActions=["x"] * most),
+    rules.ALARM_METRICS: lambda most: one("CloudWatch::Alarm", Metrics=[{}, *[{"MetricStat": {}}] * most]),
     rules.SCHEDULE_INPUT: lambda most: one("Scheduler::Schedule", Target={"Input": "x" * most}),
     rules.STACK_NAME: lambda most: replace(template_of(), stack="x" * most),
 }

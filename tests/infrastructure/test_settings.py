@@ -16,7 +16,6 @@ from eventplane.archive_layout import LEAST_RAW_DAYS
 from eventplane.contract import Contract, ParticipantKind, compile_contract
 from eventplane.contract.channels import WEBHOOK_NUMBERS
 from eventplane.contract.subscription import IN_FORCE_S
-from eventplane.presence import BUCKETS
 from eventplane.webhooks import SinkReach, SinkScope, url_problem
 from glue_jobs.delivery_audit.rules import LATE_DAYS
 from lambdas.archive import ingest_errors, ledger, tap
@@ -252,13 +251,6 @@ def test_no_device_that_gathers_a_batch_counts_as_quiet(name: str, contract: Con
     (on_device_s,) = (each.default for each in fields(HealthSettings) if each.name == "normal_age_s")
     assert longest_s >= 60
     assert 2 * longest_s <= min(environment(name).presence.oldest_normal_s, on_device_s)
-
-
-@pytest.mark.parametrize("reconcilers", range(1, BUCKETS + 1))
-def test_every_device_belongs_to_one_reconciler(reconcilers: int) -> None:
-    shares = replace(DEV.downlink, reconcilers=reconcilers).shares
-    assert len(shares) == reconcilers
-    assert sorted(bucket for share in shares for bucket in share) == list(range(BUCKETS))
 
 
 @pytest.mark.parametrize(

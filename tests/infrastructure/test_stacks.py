@@ -73,14 +73,7 @@ def test_a_second_plane_of_an_account_fails_at_its_first_stack(templates: Templa
     (owner,) = templates.of("AWS::SSM::Parameter")
     assert (owner.stack, owner.find("Name")) == ("contract", OWNER)
     assert owner.find("Value") == templates.environment.name
-    artifacts = json.loads((templates.directory / "manifest.json").read_text())["artifacts"]
-    needs = {
-        name: {each for each in artifact.get("dependencies", ()) if not each.endswith(".assets")}
-        for name, artifact in artifacts.items()
-        if artifact["type"] == "aws:cloudformation:stack"
-    }
-    first = {name for name, others in needs.items() if not others}
-    assert first <= {"Contract", "Costs"}
+    assert {name for name, others in templates.needs.items() if not others} <= {"contract", "costs"}
 
 
 @pytest.mark.parametrize("plane", ["prod", "guarded", "full"])
@@ -231,9 +224,9 @@ def test_who_publishes_a_contract_finds_the_deployment(templates: Templates, con
 
 
 PARAMETERS = {
-    "delivery-audit": {"--OUTPUT", "--DATE", "--OUTBOX", "--WORK"},
-    "audit-today": {"--OUTPUT", "--DATE", "--OUTBOX", "--WORK"},
-    "compaction": {"--DATE", "--RAW_DAYS"},
+    "delivery-audit": {"--OUTPUT", "--DATE", "--METRICS", "--OUTBOX", "--WORK"},
+    "audit-today": {"--OUTPUT", "--DATE", "--METRICS", "--OUTBOX", "--WORK"},
+    "compaction": {"--DATE", "--METRICS", "--RAW_DAYS"},
     "erasure": set(),
 }
 

@@ -17,6 +17,7 @@ from eventplane.downlink.transitions import AWAY_MS, LOOK_MS, Step
 from eventplane.downlink.wire import key_of_sender
 from eventplane.envelope import parse_event, write_event
 from eventplane.guarantee import lifetime_ms
+from eventplane.presence import BUCKETS, bucket_of
 from eventplane.records import Records
 from eventplane.values import timestamp_ms, timestamp_of_ms
 from lambdas.common.metrics import Metric
@@ -291,6 +292,17 @@ def test_the_reconciler_makes_a_lost_check(world: World, monkeypatch: pytest.Mon
     world.clock.now_ms += 5 * S
     assert world.reconcile().items == 1
     assert world.versions() == [1, 1]
+
+
+def test_what_a_reconciler_had_no_time_for_comes_first_soon(world: World) -> None:
+    world.line("home-2", "connected")
+    assert world.desire(state(1), state(1, "home-2")) == frozenset()
+    world.clock.now_ms += (bucket_of("home-2") - world.clock.now_ms // (60 * S)) % BUCKETS * 60 * S
+    for _ in range(2):
+        left = iter([60 * S])
+        assert world.reconcile(remaining_ms=lambda: next(left, 1)).items == 1  # noqa: B023
+        world.clock.now_ms += 60 * S
+    assert world.versions("home-1") == world.versions("home-2") == [1, 1]
 
 
 def test_without_time_nothing_begins_and_every_message_is_redelivered(world: World) -> None:
