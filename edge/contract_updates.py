@@ -14,9 +14,8 @@ from __future__ import annotations
 import json
 import logging
 import zlib
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from edge import durable
 from edge.errors import SettingProblem, SpoolError
@@ -70,8 +69,7 @@ def why_refused(incoming: Incoming, image: Contract) -> str | None:
     return _lost_alarms(image, contract)
 
 
-@dataclass(frozen=True, slots=True)
-class ActiveContract:
+class ActiveContract(NamedTuple):
     """The `contract` to follow, and that of the device's `image`, which is the source of the alarm floor.
 
     `refused` says why a contract that the cloud sent is not the one to follow, although it is stored.

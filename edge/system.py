@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from edge.uptime_clock import Uptime
 from eventplane.randomness import RandomBytes, random_share
@@ -28,8 +27,7 @@ def _boot() -> str:
     return _BOOT_ID.read_text(encoding="ascii").strip()
 
 
-@dataclass(frozen=True, slots=True)
-class System:
+class System(NamedTuple):
     """`monotonic` seconds for every interval, the device's `uptime` across restarts, and the wall clock.
 
     The wall clock, `now`, is for time stamps only: it jumps. `cpu_time` is the process's, in seconds.

@@ -21,7 +21,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import MISSING, Field, asdict, dataclass, fields, is_dataclass
 from enum import StrEnum
 from types import NoneType
-from typing import Any, Final, Self, get_args, get_origin, get_type_hints
+from typing import Any, Final, NamedTuple, Self, get_args, get_origin, get_type_hints
 
 from eventplane.errors import EventPlaneError
 from eventplane.values import whole_number
@@ -142,8 +142,7 @@ def _value(kind: Any, given: Any) -> Any:
     raise ValueError(f"not the JSON of {getattr(kind, '__name__', kind)}")
 
 
-@dataclass(frozen=True, slots=True)
-class Range:
+class Range(NamedTuple):
     """Numbers of `unit` from `low` to `high`, with `is_whole` whole ones only. Its text says so."""
 
     low: float

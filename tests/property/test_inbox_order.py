@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from random import Random
 
 import pytest
@@ -46,7 +45,7 @@ class Readers:
             gap_timeout_s=NEVER_S,
             on_notice=self.gaps.append,
             on_doubt=lambda _: True,
-            system=replace(SYSTEM, monotonic=lambda: self.now),
+            system=SYSTEM._replace(monotonic=lambda: self.now),
         )
 
     def play(self, action: str) -> None:

@@ -65,7 +65,7 @@ STATUSES = {
     "a service does not confirm": (late(AT_HOME), "failing: late"),
     "nor without the cloud": (with_link(late(AT_HOME), CLOUD, False, 5.0), "failing: late cloud_down"),
     "no route takes it": (late(NO_ROUTE), "degraded: no_route"),
-    "nothing waits": (late(replace(OLD, pending=0)), "ok"),
+    "nothing waits": (late(OLD._replace(pending=0)), "ok"),
     "the cloud is just back": (with_link(late(OLD), CLOUD, True, 59.9), "ok"),
     "the cloud is back for long": (with_link(late(OLD), CLOUD, True, 60.0), "failing: late"),
     "the broker restarts": (with_link(WELL, LOCAL, False, 59.9), "degraded: local_broker_down"),
