@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -45,7 +46,7 @@ class Readers:
             gap_timeout_s=NEVER_S,
             on_notice=self.gaps.append,
             on_doubt=lambda _: True,
-            system=SYSTEM._replace(monotonic=lambda: self.now),
+            system=replace(SYSTEM, monotonic=lambda: self.now),
         )
 
     def play(self, action: str) -> None:

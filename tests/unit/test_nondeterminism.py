@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -155,7 +156,7 @@ def test_no_order_depends_on_the_hashes_of_text() -> None:
 
 
 def test_nothing_is_drawn_before_its_first_use() -> None:
-    system: System = SYSTEM._replace(random_bytes=Mock(side_effect=AssertionError("clones would share it")))
+    system: System = replace(SYSTEM, random_bytes=Mock(side_effect=AssertionError("clones would share it")))
     DynamoDbFilter(None, "filter", "desk", lease=float, system=system)
     DynamoDbInterest(None, "interest", "desk", system=system)
     OutboxOrder(small(), "desk", system)

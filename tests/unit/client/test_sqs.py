@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -190,7 +191,7 @@ def test_what_came_before_and_what_comes_while_answers_get_lost_is_hidden_for_lo
                 raise ReadTimeoutError(endpoint_url="https://sqs")
             return {**sqs.receive_message(**request), "ResponseMetadata": {"RetryAttempts": int(fault != "")}}
 
-    transport = find(Lossy(sqs, ""), system=SYSTEM._replace(monotonic=lambda: sqs.clock() / 1_000))
+    transport = find(Lossy(sqs, ""), system=replace(SYSTEM, monotonic=lambda: sqs.clock() / 1_000))
     with suppress(UnavailableError):
         transport.receive(10, 0)
     fault = ""
