@@ -80,14 +80,15 @@ class ActiveContract(NamedTuple):
     refused: SettingProblem | None = None
 
 
-def active_contract(file: Path, spool: Spool, known: Contract) -> ActiveContract | SettingProblem:
-    """Return the contract that the cloud sent or, without one that can be followed, the one in `file`.
+def active_contract(
+    found: Contract | SettingProblem, spool: Spool, known: Contract
+) -> ActiveContract | SettingProblem:
+    """Return the contract that the cloud sent or, without one that can be followed, `found` in the file.
 
-    While `file` cannot be read, `known` takes its place: the image's contract as it was read before. Without
+    While that cannot be read, `known` takes its place: the image's contract as it was read before. Without
     a disk the copy beside the spool takes the place of what the cloud sent. The result is a problem where
     neither can be followed, or the spool cannot be read.
     """
-    found = read_contract(file)
     image = known if isinstance(found, SettingProblem) else found
     try:
         delivered = _delivered(spool, image) if spool.is_on_disk else _kept_for(image, spool.path)
@@ -98,7 +99,7 @@ def active_contract(file: Path, spool: Spool, known: Contract) -> ActiveContract
     if isinstance(found, SettingProblem):
         return found
     if delivered is not None:
-        _log.error("the contract that the cloud sent is not followed, %s is: %s", file, delivered.problem)
+        _log.error("the contract that the cloud sent is not followed, the image's is: %s", delivered.problem)
     return ActiveContract(found, found, delivered)
 
 

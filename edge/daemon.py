@@ -11,7 +11,7 @@ from contextlib import closing, nullcontext
 from typing import TYPE_CHECKING
 
 from edge.components import make_links
-from edge.contract_updates import ActiveContract, active_contract, keep_contract
+from edge.contract_updates import ActiveContract, active_contract, keep_contract, read_contract
 from edge.errors import SettingProblem
 from edge.forwarder import Forwarder, Stop
 from edge.housekeeping import Hangup, Housekeeping, Posted, Snapshots, StatusReader
@@ -47,7 +47,7 @@ def run(
     _listen_to_signals(mailbox)
     disk = DiskWatch(settings, SYSTEM)
     with disk.open(SYSTEM.monotonic()) as spool:
-        found = active_contract(settings.contract, spool, contract)
+        found = active_contract(refused or contract, spool, contract)
         if isinstance(found, SettingProblem):
             found = ActiveContract(contract, contract)
         contract, image = found.contract, found.image
@@ -83,7 +83,7 @@ def run(
                 return SettingProblem(
                     "contract", f"the spool cannot be read: {failure.problem}", failure.remedy
                 )
-            found = active_contract(settings.contract, forwarder.spool, forwarder.image)
+            found = active_contract(read_contract(settings.contract), forwarder.spool, forwarder.image)
             if not isinstance(found, SettingProblem):
                 keep_contract(found.contract, settings.spool)
             return found
