@@ -81,9 +81,10 @@ def _bytecode(place: str, source: bytes) -> bytes:
 
 
 def _lean(source: bytes) -> ast.Module:
-    """Parse `source` without what nothing reads: docstrings, and annotations but for those of classes.
+    """Parse `source` without what nothing reads: docstrings and annotations.
 
-    Of a decorated class the docstring stays, though empty: a dataclass without one makes its signature.
+    Of a decorated class the docstring stays, though empty: a dataclass without one makes its signature. So
+    do the names of fields: a type of None costs less than a text, which a named tuple compiles.
     """
     tree = ast.parse(source)
     for node in ast.walk(tree):
@@ -94,6 +95,12 @@ def _lean(source: bytes) -> ast.Module:
                 node.returns = None
             case ast.Module():
                 node.body = [each for one in node.body for each in _unannotated(one)]
+            case ast.ClassDef():
+                for each in node.body:
+                    if isinstance(each, ast.AnnAssign):
+                        kind = ast.unparse(each.annotation)
+                        is_class = kind.startswith(("ClassVar", "Final"))
+                        each.annotation = ast.copy_location(ast.Constant(kind if is_class else None), each)
         match node:
             case ast.ClassDef(decorator_list=[_, *_], body=[ast.Expr(ast.Constant(str()) as docstring), *_]):
                 docstring.value = " "
@@ -107,10 +114,11 @@ def _lean(source: bytes) -> ast.Module:
 
 def _unannotated(node: ast.stmt) -> Iterator[ast.stmt]:
     """Yield a statement of a module without its annotation, nothing for one that only annotates."""
-    if not isinstance(node, ast.AnnAssign):
+    if isinstance(node, ast.AnnAssign):
+        if node.value is not None:
+            yield ast.copy_location(ast.Assign([node.target], node.value), node)
+    elif not (isinstance(node, ast.ImportFrom) and node.module == "__future__"):
         yield node
-    elif node.value is not None:
-        yield ast.copy_location(ast.Assign([node.target], node.value), node)
 
 
 def _write(output: Path, members: dict[str, bytes]) -> None:
