@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import sqlite3
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from operator import attrgetter
-from typing import Any, TypeVar
+from typing import Any
 
 from edge.spool.database import DamagedRowError, TableTotals, checksum
 from edge.spool.records import DeviceState, Discard, LossReport
@@ -32,7 +31,6 @@ MOST_KEYS = 4096
 messages are a few hundred, and 4,096 states of 350 B are 2 MB on the disk."""
 
 _BLOCK_KEYS = 16
-_Row = TypeVar("_Row")
 
 _SLOTS = RECENT_EVENTS // _BLOCK_KEYS + 1
 
@@ -50,7 +48,8 @@ _VERSION = ("reset", "version", "is_deleted", "order", "sender", "source", "id")
 """The members of a StateVersion in the order of the columns."""
 _VERSION_OF = attrgetter(*_VERSION)
 _GET = f"SELECT {_COLUMNS} FROM device_state WHERE kind = ? AND key = ?"  # noqa: S608
-_ALL = f"SELECT {_COLUMNS} FROM device_state ORDER BY number"  # noqa: S608
+ALL_STATES = f"SELECT {_COLUMNS} FROM device_state ORDER BY number"  # noqa: S608
+"""All rows, the oldest first; the first column is the checksum."""
 _PUT_OUT = "DELETE FROM device_state WHERE kind = ? AND key = ? RETURNING checksum, LENGTH(text)"
 # A new number each time: the lowest is the oldest.
 _PUT = f"INSERT INTO device_state ({_COLUMNS}) VALUES ({'?, ' * 13}?)"  # noqa: S608
@@ -158,7 +157,7 @@ def add_discard_range(
 ) -> None:
     """Count one range, joined with its neighbours on both sides. `kind`: destination, outcome, reason."""
     for row in db.execute(_TOUCHING, (*kind, last + 1)).fetchall():
-        *_, known_first, known_last = _checked_discard(row)
+        *_, known_first, known_last = checked_discard(row)
         if known_last >= first - 1:
             db.execute(_FORGET, (*kind, known_first))
             totals.remove("discard", row[-1])
@@ -172,7 +171,7 @@ def add_discard_range(
 def read_loss_reports(db: sqlite3.Connection) -> list[LossReport]:
     """Return the next to report, `MOST_RANGES` at most. Raises `DamagedRowError`."""
     tallies = []
-    for kind, group in groupby(map(_checked_discard, db.execute(_OLDEST)), key=lambda row: row[:3]):
+    for kind, group in groupby(map(checked_discard, db.execute(_OLDEST)), key=lambda row: row[:3]):
         destination, outcome, reason = kind
         ranges = tuple((first, last) for *_, first, last in group)
         count = sum(last - first + 1 for first, last in ranges)
@@ -187,41 +186,8 @@ def forget_loss_reports(db: sqlite3.Connection, totals: TableTotals) -> None:
         totals.remove("discard", code)
 
 
-@dataclass(slots=True)
-class RowCount:
-    """The rows of a table that were read: how many, the sum of their `codes`, how many were `damaged`."""
-
-    count: int = 0
-    codes: int = 0
-    damaged: int = 0
-
-
-def salvage_discards(
-    db: sqlite3.Connection, rows: RowCount
-) -> Iterator[tuple[tuple[str, str, str], int, int]]:
-    """Read all ranges that are intact. Raises `sqlite3.Error` where the file is damaged."""
-    query = "SELECT * FROM discard"
-    for destination, outcome, reason, first, last in _salvaged(db.execute(query), -1, _checked_discard, rows):
-        yield (destination, outcome, reason), first, last
-
-
-def _salvaged(
-    found: Iterable[tuple[Any, ...]],
-    code: int,
-    checked: Callable[[tuple[Any, ...]], _Row],
-    rows: RowCount,
-) -> Iterator[_Row]:
-    """Read the intact rows; column `code` has the checksum. Counts all of them in `rows`."""
-    for row in found:
-        rows.count += 1
-        rows.codes += row[code] if isinstance(row[code], int) else 0
-        try:
-            yield checked(row)
-        except (DamagedRowError, UnicodeDecodeError):
-            rows.damaged += 1
-
-
-def _checked_discard(row: tuple[Any, ...]) -> tuple[str, str, str, int, int]:
+def checked_discard(row: tuple[Any, ...]) -> tuple[str, str, str, int, int]:
+    """Return a row of the table `discard` without its checksum. Raises `DamagedRowError`."""
     destination, outcome, reason, first, last, code = row
     if checksum("discard", destination, outcome, reason, first, last) != code:
         raise DamagedRowError("a range of discards")
@@ -254,7 +220,7 @@ class DeviceStates:
     def get(self, kind: str, key: str) -> DeviceState | None:
         """Return what the device holds of a key. Raises `DamagedRowError`."""
         row = self._db.execute(_GET, (kind, key)).fetchone()
-        return _device_state(row) if row else None
+        return checked_state(row) if row else None
 
     def count(self) -> int:
         """Return the number of keys with a state that is not deleted."""
@@ -293,11 +259,6 @@ class DeviceStates:
                 self._bytes -= length
 
 
-def salvage_states(db: sqlite3.Connection, rows: RowCount) -> Iterator[DeviceState]:
-    """Read all that are intact, the oldest first. Raises `sqlite3.Error` where the file is damaged."""
-    yield from _salvaged(db.execute(_ALL), 0, _device_state, rows)
-
-
 def _row(state: DeviceState) -> tuple[Any, ...]:
     kind, key, state_version, rank, sequence, json = state
     text = json.encode("utf-8")
@@ -307,7 +268,8 @@ def _row(state: DeviceState) -> tuple[Any, ...]:
     return (checksum("device_state", *values, zlib.crc32(text)), *values, text)
 
 
-def _device_state(row: tuple[Any, ...]) -> DeviceState:
+def checked_state(row: tuple[Any, ...]) -> DeviceState:
+    """Return the state in a row of `ALL_STATES`. Raises `DamagedRowError`."""
     from eventplane.downlink.device import StateVersion
 
     code, *values, text = row
