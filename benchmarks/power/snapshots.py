@@ -19,8 +19,7 @@ from edge.spool import BEFORE_EVERYTHING, Delivery, DeviceState, PendingDelivery
 from edge.spool.files import marker_of
 from edge.spool.salvage import SHIFT
 from edge.spool.space import reserve_of
-from edge.system import SYSTEM
-from edge.uptime_clock import Uptime
+from edge.system import SYSTEM, Uptime
 
 BLOCK_BYTES = 4096
 _COMMITS = (3, 25, 120)

@@ -54,8 +54,7 @@ from edge.spool.tables import (
     read_counters,
     read_loss_reports,
 )
-from edge.system import System
-from edge.uptime_clock import Uptime, UptimeClock
+from edge.system import System, Uptime, UptimeClock
 
 CAPACITY_BYTES = 256 * 1024 * 1024
 """Default for the bytes that are stored at most: a day without a network at 5 events a second."""

@@ -18,8 +18,7 @@ from edge.forwarder import Forwarder, Reload
 from edge.provisioning.renewal import Identity
 from edge.settings import CloudSettings, HealthSettings, LocalSettings, Settings
 from edge.spool import Delivery, Discard, Spool, StoredEvent
-from edge.system import System
-from edge.uptime_clock import Uptime
+from edge.system import System, Uptime
 from edge.without_disk import DiskWatch
 from eventplane.contract import Contract, Downlink, Priority, compile_contract, contract_document
 from eventplane.envelope import Envelope, parse_event

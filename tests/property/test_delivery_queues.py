@@ -13,8 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from edge.counts import Counts
 from edge.delivery_queues import _MOST_APPENDED, DeliveryQueues
 from edge.spool import Delivery, Spool
-from edge.system import SYSTEM
-from edge.uptime_clock import Uptime
+from edge.system import SYSTEM, Uptime
 from eventplane.contract import Priority
 from eventplane.reasons import Outcome
 from tests.examples import examples

@@ -20,8 +20,7 @@ from edge.spool import (
     tables,
 )
 from edge.spool.tables import MOST_RANGES
-from edge.system import SYSTEM, system_uptime
-from edge.uptime_clock import Uptime
+from edge.system import SYSTEM, Uptime, system_uptime
 from eventplane.device_reports import KEY_BYTES, SHA256_EVENT, event_digest
 from eventplane.reasons import Outcome
 from tests.golden_digests import DIGESTS
