@@ -14,7 +14,9 @@ from __future__ import annotations
 import json
 import logging
 import zlib
+from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from edge import durable
@@ -106,7 +108,7 @@ def active_contract(
 def read_contract(file: Path) -> Contract | SettingProblem:
     """Return the contract in `file`, or why it cannot be used."""
     try:
-        return load_compiled(file.read_bytes(), str(file))
+        return _load(file.read_bytes(), str(file))
     except ContractError as error:
         return SettingProblem("contract", str(error), "compile it again (eventplane contract compile)")
     except OSError as error:
@@ -179,5 +181,12 @@ def _read(event: Envelope) -> Contract:
         compiled = unpacking.decompress(data, MOST_BYTES)
         if not unpacking.eof:
             raise ValueError(f"not all of a gzip file, or more than {MOST_BYTES} bytes in it")
-        return load_compiled(compiled, event.source)
-    return load_compiled(json.dumps(data), event.source)
+        return _load(compiled, event.source)
+    return _load(json.dumps(data), event.source)
+
+
+def _load(compiled: bytes | str, origin: str) -> Contract:
+    """Return a contract without the payloads' schemas, which the cloud checks. Raises `ContractError`."""
+    contract = load_compiled(compiled, origin)
+    types = {name: replace(each, schemas={}) for name, each in contract.event_types.items()}
+    return replace(contract, event_types=MappingProxyType(types))
