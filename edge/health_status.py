@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -71,8 +70,7 @@ class LinkState(NamedTuple):
     pauses: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Status:
+class Status(NamedTuple):
     """The device at one moment: plain values, which any thread may read."""
 
     thing: str

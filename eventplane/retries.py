@@ -7,9 +7,8 @@ One schedule for every reader: the client library over each transport, functions
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import count, islice, takewhile
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 from eventplane.limits import DAY_S, MAX_RECEIVES, UNSETTLED, URGENT_S
 from eventplane.values import whole_number
@@ -51,8 +50,7 @@ def is_reported(attempt: int, *, is_last: bool) -> bool:
     return is_last or attempt & (attempt - 1) == 0
 
 
-@dataclass(frozen=True, slots=True)
-class RetrySchedule:
+class RetrySchedule(NamedTuple):
     """The attempts at one event until `give_up_after_s` seconds after the first that failed.
 
     `max_receives` are those that end without a settlement. The default is for a reader that knows nothing of

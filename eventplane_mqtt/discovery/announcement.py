@@ -8,9 +8,9 @@ import socket
 import struct
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from eventplane_mqtt.discovery import DiscoveryError, InterfaceError, UnreachableError
 from eventplane_mqtt.discovery.profile import Listener, load_profile
@@ -33,8 +33,7 @@ _LINK_LOCAL: Final = "20"
 """The scope of addresses that mean something else on each network: they are not announced."""
 
 
-@dataclass(frozen=True, slots=True)
-class Interface:
+class Interface(NamedTuple):
     """A network interface. Announcements are sent from `ipv4`, the first of `addresses`."""
 
     name: str
@@ -42,8 +41,7 @@ class Interface:
     addresses: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Service:
+class Service(NamedTuple):
     """A broker at `port` of `addresses`; `kind` is with or without TLS. `anonymous`: it needs no password."""
 
     kind: str

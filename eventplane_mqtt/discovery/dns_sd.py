@@ -12,7 +12,6 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from eventplane_mqtt.discovery import LibraryMissingError, MulticastDnsError
@@ -210,8 +209,7 @@ def _open(interface: Interface) -> Zeroconf:
     return zeroconf
 
 
-@dataclass(frozen=True, slots=True)
-class AnnouncedBroker:
+class AnnouncedBroker(NamedTuple):
     """The announced broker to connect to: that of `thing`, or of any ('').
 
     An announcement is not authenticated. With a `certificate` only the broker that presents it is dialled;
