@@ -153,7 +153,7 @@ BENCHMARK = Benchmark(
         for ask in (False, True)
     }
     | {"resources": lambda _: resources(), "forwarder": lambda _: forwarder()},
-    "none: sizes of templates",
+    "none: sizes of templates, and of one process",
     {"--most": {"type": int, "default": MOST}},
 )
 
