@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from edge.errors import CommandLineError, SettingProblem, SettingsError, SpoolError
+from edge.errors import SettingProblem, SettingsError, SpoolError
 from eventplane.errors import EventPlaneError
 
 EX_WRONG_COMMAND_LINE = 2
@@ -36,7 +36,7 @@ def main(arguments: Sequence[str]) -> int:
         from edge.commands import run_command  # the others' modules, which a forwarder need not hold
 
         return run_command(" ".join(words) or "run", options)
-    except (getopt.GetoptError, CommandLineError) as error:
+    except getopt.GetoptError as error:
         from edge.commands import USAGE
 
         sys.stderr.write(f"{error}\n\n{USAGE}")

@@ -7,9 +7,10 @@ import os
 import re
 import sys
 from collections.abc import Callable
+from getopt import GetoptError
 from pathlib import Path
 
-from edge.errors import CommandLineError, SettingProblem, SettingsError
+from edge.errors import SettingProblem, SettingsError
 from edge.parts import PROGRAM, build_version, manifest, require_part
 from edge.settings import Settings, load_settings
 
@@ -52,7 +53,7 @@ Options = dict[str, str]
 
 
 def run_command(command: str, options: Options) -> int:
-    """Run `command` and return the exit status. Raises `CommandLineError`."""
+    """Run `command` and return the exit status. Raises `GetoptError`."""
     if options.keys() & {"h", "help"}:
         sys.stdout.write(USAGE)
         return os.EX_OK
@@ -60,12 +61,12 @@ def run_command(command: str, options: Options) -> int:
         print(f"{PROGRAM} {build_version()}")
         return os.EX_OK
     if command not in _COMMANDS:
-        raise CommandLineError(f"there is no command '{command}'")
+        raise GetoptError(f"there is no command '{command}'")
     run, *forms = _COMMANDS[command]
     accepted = [form.split() for form in forms]
     if run is None or sorted(options) not in accepted:
         needed = " or ".join(" ".join(f"--{name}" for name in form) for form in accepted)
-        raise CommandLineError(f"'{command}' needs {needed or 'no option'}")
+        raise GetoptError(f"'{command}' needs {needed or 'no option'}")
     return run(options) or os.EX_OK
 
 
@@ -117,7 +118,7 @@ def _find(options: Options) -> int:
 
     seconds = options.get("seconds", "3")
     if not re.fullmatch(r"\d{1,4}(\.\d+)?", seconds):
-        raise CommandLineError(f"--seconds {seconds}: it is not a number of seconds")
+        raise GetoptError(f"--seconds {seconds}: it is not a number of seconds")
     return find(options["interfaces"].split(","), float(seconds))
 
 

@@ -7,8 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Mapping
-from contextlib import closing, nullcontext
-from typing import TYPE_CHECKING
+from contextlib import AbstractContextManager, closing, nullcontext
 
 from edge.components import make_links
 from edge.contract_updates import ActiveContract, active_contract, keep_contract, read_contract
@@ -21,9 +20,6 @@ from edge.systemd import ServiceManager
 from edge.without_disk import DiskWatch
 from eventplane.contract import Contract
 from eventplane_mqtt.mailbox import Mailbox
-
-if TYPE_CHECKING:
-    from edge.health_server import HealthServer
 
 _log = logging.getLogger(__name__)
 
@@ -111,15 +107,14 @@ def _listen_to_signals(mailbox: Mailbox[Posted]) -> None:
     signal.signal(signal.SIGHUP, lambda *_: mailbox.put(Hangup()))
 
 
-def _endpoint(health: HealthSettings, snapshots: Snapshots) -> closing[HealthServer] | nullcontext[None]:
+def _endpoint(health: HealthSettings, snapshots: Snapshots) -> AbstractContextManager[object]:
     """Return the health endpoint, if the settings want one. A device without it still forwards."""
-    if not health.port:
-        return nullcontext()
-    from edge.health_server import HealthServer, pages
+    if health.port:
+        from edge.health_server import HealthServer, pages
 
-    try:
-        return closing(HealthServer(health.host, health.port, pages(snapshots)))
-    except OSError as error:
-        problem = f"no health endpoint at {health.host} port {health.port}: {error}"
-        _log.error("%s; set health.port to a free port", problem)
-        return nullcontext()
+        try:
+            return closing(HealthServer(health.host, health.port, pages(snapshots)))
+        except OSError as error:
+            problem = f"no health endpoint at {health.host} port {health.port}: {error}"
+            _log.error("%s; set health.port to a free port", problem)
+    return nullcontext()

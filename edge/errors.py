@@ -32,10 +32,6 @@ class SettingsError(EdgeError):
         self.problems = tuple(problems)
 
 
-class CommandLineError(EdgeError):
-    """An option of a command has no valid value."""
-
-
 def missing_table(name: str) -> SettingsError:
     """Return the error that a command needs the optional table `name`."""
     problem = SettingProblem(name, "the table is missing", "add it, see docs/reference/device.md")

@@ -27,15 +27,8 @@ from edge.spool.deliveries import (
 )
 from edge.spool.files import CommitNote
 from edge.spool.records import BEFORE_EVERYTHING, DeviceState, SpoolOrigin, StoredEvent
-from edge.spool.tables import (
-    ALL_STATES,
-    MOST_RANGES,
-    DeviceStates,
-    add_discard_range,
-    checked_discard,
-    checked_state,
-    merged,
-)
+from edge.spool.states import ALL_STATES, DeviceStates, checked_state
+from edge.spool.tables import MOST_RANGES, add_discard_range, checked_discard, merged
 from eventplane.device_reports import KEY_BYTES
 
 SHIFT = 1 << 40
@@ -54,11 +47,11 @@ def salvage(
     damaged: Path, new: sqlite3.Connection, note: CommitNote | None, more: Callable[[], bool]
 ) -> Salvage:
     """Copy until nothing is left, `more` returns False or `new` has no room; `note` is the last commit's."""
-    with contextlib.ExitStack() as stack:
-        try:
-            old = stack.enter_context(contextlib.closing(connect_to_read(damaged)))
-        except sqlite3.Error:
-            old = stack.enter_context(contextlib.closing(sqlite3.connect(":memory:")))
+    try:
+        old = connect_to_read(damaged)
+    except sqlite3.Error:
+        old = sqlite3.connect(":memory:")
+    with contextlib.closing(old):
         copy = Salvage(old, new, note, more)
         copy.run()
         copy.count_losses()

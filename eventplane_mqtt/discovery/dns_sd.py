@@ -89,17 +89,14 @@ def _info(thing: str, service: Service) -> ServiceInfo:
 
 def find(interfaces: Iterable[Interface], seconds: float) -> list[Announced]:
     """Return the brokers that are announced within `seconds`."""
-    opened: list[Zeroconf] = []
-    try:
+    with contextlib.ExitStack() as opened:
+        listeners = []
         for each in interfaces:
             with _named_errors(each.name):
-                opened.append(_open(each))
-        listeners = [_ServiceNames(each) for each in opened]
+                listeners.append(_ServiceNames(_open(each)))
+            opened.callback(listeners[-1].close)
         time.sleep(seconds)
         return sorted({found for each in listeners for found in each.resolve()})
-    finally:
-        for zeroconf in opened:
-            zeroconf.close()
 
 
 class BrokerBrowser:

@@ -330,7 +330,7 @@ class TestHoldings:
     def test_the_oldest_deletions_and_commands_make_room_and_states_stay(
         self, path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("edge.spool.tables.MOST_KEYS", 3)
+        monkeypatch.setattr("edge.spool.states.MOST_KEYS", 3)
         with Spool(path, SYSTEM) as spool:
             for n in range(5):
                 spool.commit([], uptime_ms=0, states=[device_state(f"s/t/{n}")])
