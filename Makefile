@@ -246,7 +246,7 @@ bench-cloud: setup ## Measure the plane in the local cloud; writes build/bench/c
 bench-cost: setup ## Count what a run would be billed for, and price it; writes build/bench/cost.json (some minutes)
 	@python -m benchmarks.cost
 
-plane-size: setup ## Find the largest planes that AWS takes, by kind; writes build/bench/plane_size.json (minutes)
+plane-size: setup ## Find the largest planes that AWS takes, the smallest and its forwarder; writes build/bench/plane_size.json (minutes)
 	@python -m benchmarks.plane_size
 
 bench-downlink: setup ## Measure the way down to devices in the local cloud; writes build/bench/downlink.json (minutes)

@@ -1,5 +1,7 @@
-"""`python -m benchmarks.plane_size`: the largest and the smallest plane, and how long production's roll-outs
-take, to build/bench/plane_size.json. A plane grows by cloud services until synthesis refuses it.
+"""`python -m benchmarks.plane_size`: the largest and the smallest plane, the smallest one's forwarder, and how
+long production's roll-outs take, to build/bench/plane_size.json.
+
+A plane grows by cloud services with names of 17 characters until synthesis refuses it.
 """
 
 from __future__ import annotations
@@ -10,15 +12,21 @@ from argparse import Namespace
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
-from typing import Final
+from pathlib import Path
+from typing import Any, Final
 
+from benchmarks.edge.parts import Publisher, SinkProcess, site, start_forwarder
+from benchmarks.edge.sink import READING, events
+from benchmarks.processes import rss_mib
 from benchmarks.results import Figure
 from benchmarks.runner import Benchmark
 from contract import load_contract
+from edge.parts import PARTS
 from eventplane.contract import Contract, ParticipantKind, compile_contract
 from stacks.config import environment
 from stacks.rules import TemplateRuleError, check, templates
 from tests.infrastructure.templates import Templates
+from tools.import_closure import imported, sources
 
 MOST: Final = 100
 """Services beside the shipped ones with which a search begins; no plane has them."""
@@ -52,19 +60,43 @@ def refusal(name: str, contract: Contract) -> TemplateRuleError | None:
     return None
 
 
-def smallest() -> Templates:
-    """Return the templates of two cloud services in `dev`, without the parts that one can leave out."""
+def smallest_document() -> dict[str, Any]:
+    """Return a contract of two cloud services."""
     service = {"kind": "cloud_service", "description": "One of two."}
     participants = {"device": {"kind": "device", "description": "A home."}, "one": service, "two": service}
-    document = {
+    return {
         "format": 7,
         "name": "small",
         "participants": participants,
         "event_types": {"org.example.ring.v1": {"description": "Somebody rang."}},
         "routes": {"rings": {"filter": {"exact": {"type": "org.example.ring.v1"}}, "to": "two.inbox"}},
     }
+
+
+def smallest() -> Templates:
+    """Return the templates of two cloud services in `dev`, without the parts that one can leave out."""
     settings = replace(environment("dev").with_placeholders(), parts=frozenset())
-    return Templates(settings, compile_contract(document, "test"))
+    return Templates(settings, compile_contract(smallest_document(), "test"))
+
+
+def forwarder() -> Iterator[Figure]:
+    """Run the forwarder of the smallest plane, without its parts; yield what it imports and takes at rest."""
+    document = smallest_document()
+    document["participants"]["health-service"] = {"kind": "device_service", "description": "A sensor."}
+    document["event_types"][READING] = {"description": "It has measured."}
+    document["routes"]["up"] = {"filter": {"exact": {"type": READING}}, "to": "device.outbox"}
+    with site(PARTS) as here, SinkProcess(here, 2) as sink:
+        python, *rest = here.program
+        at_rest = replace(here, program=(python, "-X", "importtime", *rest))
+        child = start_forwarder(at_rest, "smallest", contract=compile_contract(document, "test"))
+        with Publisher(child.port) as publisher:
+            publisher.send_all(events(range(2), 256))
+        sink.report()
+        files = sources(Path(__file__).parents[1], imported(child.child.log.read_text()))
+        lines = sum(len(each.read_text().splitlines()) for each in files)
+        yield Figure("forwarder_modules", len(files), "modules", 65, higher_is_better=False)
+        yield Figure("forwarder_lines", lines, "lines", 12_000, higher_is_better=False)
+        yield Figure("forwarder_rss", rss_mib(child.pid), "MiB", 22.0, note="over TLS, after traffic")
 
 
 def resources() -> Iterator[Figure]:
@@ -109,8 +141,8 @@ BENCHMARK = Benchmark(
         for name in ("dev", "prod")
         for ask in (False, True)
     }
-    | {"resources": lambda _: resources()},
-    "none: sizes of templates",
+    | {"resources": lambda _: resources(), "forwarder": lambda _: forwarder()},
+    "none: sizes of templates, and of one process",
     {"--most": {"type": int, "default": MOST}},
 )
 

@@ -8,7 +8,7 @@ every hop, with the sender that each hop stamps. Not judged: expiry, and which d
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from typing import Any as Json
 
@@ -253,8 +253,8 @@ class Outcome:
             "received_by": [each.document() for each in self.receipts],
             "fate": self.fate.value,
             "nobody": {"because": self.problem, "remedy": self.remedy} if self.problem else None,
-            "not_down": self.not_down and asdict(self.not_down),
-            "refused": self.refused and asdict(self.refused),
+            "not_down": self.not_down and self.not_down._asdict(),
+            "refused": self.refused and self.refused._asdict(),
         }
 
 

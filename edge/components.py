@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edge.commit import CommitLoop, ContractParts
 from edge.counts import Counts
@@ -46,8 +46,7 @@ Connect = Callable[
 """Opens the connection of one generation of a link, as `eventplane_mqtt.Connection` does."""
 
 
-@dataclass(frozen=True, slots=True)
-class Dependencies:
+class Dependencies(NamedTuple):
     """What the parts need and what outlives spool and contract."""
 
     settings: Settings

@@ -14,9 +14,10 @@ from __future__ import annotations
 import json
 import logging
 import zlib
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from edge import durable
 from edge.errors import SettingProblem, SpoolError
@@ -70,8 +71,7 @@ def why_refused(incoming: Incoming, image: Contract) -> str | None:
     return _lost_alarms(image, contract)
 
 
-@dataclass(frozen=True, slots=True)
-class ActiveContract:
+class ActiveContract(NamedTuple):
     """The `contract` to follow, and that of the device's `image`, which is the source of the alarm floor.
 
     `refused` says why a contract that the cloud sent is not the one to follow, although it is stored.
@@ -82,14 +82,15 @@ class ActiveContract:
     refused: SettingProblem | None = None
 
 
-def active_contract(file: Path, spool: Spool, known: Contract) -> ActiveContract | SettingProblem:
-    """Return the contract that the cloud sent or, without one that can be followed, the one in `file`.
+def active_contract(
+    found: Contract | SettingProblem, spool: Spool, known: Contract
+) -> ActiveContract | SettingProblem:
+    """Return the contract that the cloud sent or, without one that can be followed, `found` in the file.
 
-    While `file` cannot be read, `known` takes its place: the image's contract as it was read before. Without
+    While that cannot be read, `known` takes its place: the image's contract as it was read before. Without
     a disk the copy beside the spool takes the place of what the cloud sent. The result is a problem where
     neither can be followed, or the spool cannot be read.
     """
-    found = read_contract(file)
     image = known if isinstance(found, SettingProblem) else found
     try:
         delivered = _delivered(spool, image) if spool.is_on_disk else _kept_for(image, spool.path)
@@ -100,14 +101,14 @@ def active_contract(file: Path, spool: Spool, known: Contract) -> ActiveContract
     if isinstance(found, SettingProblem):
         return found
     if delivered is not None:
-        _log.error("the contract that the cloud sent is not followed, %s is: %s", file, delivered.problem)
+        _log.error("the contract that the cloud sent is not followed, the image's is: %s", delivered.problem)
     return ActiveContract(found, found, delivered)
 
 
 def read_contract(file: Path) -> Contract | SettingProblem:
     """Return the contract in `file`, or why it cannot be used."""
     try:
-        return load_compiled(file.read_bytes(), str(file))
+        return _load(file.read_bytes(), str(file))
     except ContractError as error:
         return SettingProblem("contract", str(error), "compile it again (eventplane contract compile)")
     except OSError as error:
@@ -180,5 +181,12 @@ def _read(event: Envelope) -> Contract:
         compiled = unpacking.decompress(data, MOST_BYTES)
         if not unpacking.eof:
             raise ValueError(f"not all of a gzip file, or more than {MOST_BYTES} bytes in it")
-        return load_compiled(compiled, event.source)
-    return load_compiled(json.dumps(data), event.source)
+        return _load(compiled, event.source)
+    return _load(json.dumps(data), event.source)
+
+
+def _load(compiled: bytes | str, origin: str) -> Contract:
+    """Return a contract without the payloads' schemas, which the cloud checks. Raises `ContractError`."""
+    contract = load_compiled(compiled, origin)
+    types = {name: replace(each, schemas={}) for name, each in contract.event_types.items()}
+    return replace(contract, event_types=MappingProxyType(types))

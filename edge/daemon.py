@@ -7,11 +7,10 @@ import os
 import signal
 import sys
 from collections.abc import Mapping
-from contextlib import closing, nullcontext
-from typing import TYPE_CHECKING
+from contextlib import AbstractContextManager, closing, nullcontext
 
 from edge.components import make_links
-from edge.contract_updates import ActiveContract, active_contract, keep_contract
+from edge.contract_updates import ActiveContract, active_contract, keep_contract, read_contract
 from edge.errors import SettingProblem
 from edge.forwarder import Forwarder, Stop
 from edge.housekeeping import Hangup, Housekeeping, Posted, Snapshots, StatusReader
@@ -21,9 +20,6 @@ from edge.systemd import ServiceManager
 from edge.without_disk import DiskWatch
 from eventplane.contract import Contract
 from eventplane_mqtt.mailbox import Mailbox
-
-if TYPE_CHECKING:
-    from edge.health_server import HealthServer
 
 _log = logging.getLogger(__name__)
 
@@ -47,7 +43,7 @@ def run(
     _listen_to_signals(mailbox)
     disk = DiskWatch(settings, SYSTEM)
     with disk.open(SYSTEM.monotonic()) as spool:
-        found = active_contract(settings.contract, spool, contract)
+        found = active_contract(refused or contract, spool, contract)
         if isinstance(found, SettingProblem):
             found = ActiveContract(contract, contract)
         contract, image = found.contract, found.image
@@ -83,7 +79,7 @@ def run(
                 return SettingProblem(
                     "contract", f"the spool cannot be read: {failure.problem}", failure.remedy
                 )
-            found = active_contract(settings.contract, forwarder.spool, forwarder.image)
+            found = active_contract(read_contract(settings.contract), forwarder.spool, forwarder.image)
             if not isinstance(found, SettingProblem):
                 keep_contract(found.contract, settings.spool)
             return found
@@ -111,15 +107,14 @@ def _listen_to_signals(mailbox: Mailbox[Posted]) -> None:
     signal.signal(signal.SIGHUP, lambda *_: mailbox.put(Hangup()))
 
 
-def _endpoint(health: HealthSettings, snapshots: Snapshots) -> closing[HealthServer] | nullcontext[None]:
+def _endpoint(health: HealthSettings, snapshots: Snapshots) -> AbstractContextManager[object]:
     """Return the health endpoint, if the settings want one. A device without it still forwards."""
-    if not health.port:
-        return nullcontext()
-    from edge.health_server import HealthServer, pages
+    if health.port:
+        from edge.health_server import HealthServer, pages
 
-    try:
-        return closing(HealthServer(health.host, health.port, pages(snapshots)))
-    except OSError as error:
-        problem = f"no health endpoint at {health.host} port {health.port}: {error}"
-        _log.error("%s; set health.port to a free port", problem)
-        return nullcontext()
+        try:
+            return closing(HealthServer(health.host, health.port, pages(snapshots)))
+        except OSError as error:
+            problem = f"no health endpoint at {health.host} port {health.port}: {error}"
+            _log.error("%s; set health.port to a free port", problem)
+    return nullcontext()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
@@ -47,8 +46,7 @@ class SequenceNumber(NamedTuple):
     counted: Mapping[str, int] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(NamedTuple):
     """What becomes of a message: `arrival` to store, `volatile` events to send, the reason if `refused`.
 
     `key` is remembered once that is done; a duplicate has none, and nothing is done for it. If there is no
@@ -65,8 +63,7 @@ class Decision:
     unwanted: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class DownlinkDecision:
+class DownlinkDecision(NamedTuple):
     """What becomes of an event from the cloud: deliveries to store (`expiries` by address), `volatile` ones.
 
     `unwanted` are addresses whose reader handles other events.

@@ -25,7 +25,7 @@ from edge.spool import (
     Spool,
     StoredEvent,
 )
-from edge.uptime_clock import Uptime, UptimeClock
+from edge.system import Uptime, UptimeClock
 from eventplane.contract import Priority
 from eventplane.device_reports import is_irreplaceable
 from eventplane.reasons import Outcome

@@ -16,7 +16,8 @@ from edge.delivery_queues import DeliveryQueues
 from edge.planning import Plan
 from edge.pressure import Pressure
 from edge.reports import Heading
-from edge.spool import MOST_KEYS, Delivery, DeviceState, Size, Spool
+from edge.spool import Delivery, DeviceState, Size, Spool
+from edge.spool.states import MOST_KEYS
 from eventplane.contract import Contract, Downlink, Priority, WhenFull
 from eventplane.dead_letter import Refusal
 from eventplane.device_reports import ACKNOWLEDGED, UPLINK_KEY

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from eventplane.errors import EventPlaneError
 
@@ -13,8 +13,7 @@ class EdgeError(EventPlaneError):
     """Base of the device's errors."""
 
 
-@dataclass(frozen=True, slots=True)
-class SettingProblem:
+class SettingProblem(NamedTuple):
     """One setting that cannot be used: its name, what is wrong, and what to do."""
 
     setting: str

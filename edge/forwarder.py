@@ -9,9 +9,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
+from typing import NamedTuple
 
 from edge.commit import GroupCommit
 from edge.components import Components, Dependencies
@@ -48,13 +48,11 @@ _MOST_RECEIPTS = 1000
 """Receipts in one message: about 100 KB."""
 
 
-@dataclass(frozen=True, slots=True)
 class Stop:
     """Shut down in good order."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reload:
+class Reload(NamedTuple):
     """Use another contract from now on; `image` is the device image's contract (None: unchanged)."""
 
     contract: Contract

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -39,8 +38,7 @@ LOST_SESSION_REMEDY = (
 _RAISE = "raise spool_capacity_bytes or spool_capacity_deliveries, whichever is used up"
 
 
-@dataclass(frozen=True, slots=True)
-class Backlog:
+class Backlog(NamedTuple):
     """What is pending for one `destination` at one `priority`; `oldest_s` is the age of the oldest, seconds.
 
     `link` leads there; None when no route does any more.
@@ -53,8 +51,7 @@ class Backlog:
     oldest_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class LinkState:
+class LinkState(NamedTuple):
     """Whether the connection to a broker is up, for how many seconds, and how often it was made.
 
     `complaint` is what is wrong with how the broker's address was found. Received messages that wait for the
@@ -73,8 +70,7 @@ class LinkState:
     pauses: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Status:
+class Status(NamedTuple):
     """The device at one moment: plain values, which any thread may read."""
 
     thing: str
@@ -113,8 +109,7 @@ class Health(StrEnum):
     FAILING = "failing"
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(NamedTuple):
     """One thing that is not as it should be, and what to do about it."""
 
     name: str
@@ -147,7 +142,7 @@ def overall(findings: Sequence[Finding]) -> Health:
 
 def to_json(findings: Sequence[Finding], **more: object) -> str:
     """Return the body of `/healthz`: the health, the problems, and `more`."""
-    problems = [asdict(each) for each in findings]
+    problems = [each._asdict() for each in findings]
     return json.dumps({"status": overall(findings), **more, "problems": problems}, indent=1) + "\n"
 
 

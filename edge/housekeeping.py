@@ -47,12 +47,10 @@ STUCK_AT_LEAST_S = 60.0
 """But not earlier, seconds: a slow pace may leave tens of seconds between two publishes."""
 
 
-@dataclass(frozen=True, slots=True)
 class Hangup:
     """SIGHUP, or a contract that came down: read the contract again."""
 
 
-@dataclass(frozen=True, slots=True)
 class SnapshotWanted:
     """The health endpoint asks for a snapshot."""
 

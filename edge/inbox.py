@@ -13,8 +13,8 @@ from edge.numbering import text_for_service
 from edge.settings import LocalSettings
 from edge.spool import Delivery, PendingDelivery
 from eventplane.contract import Channel, Priority
+from eventplane.limits import URGENT_S
 from eventplane.receipts import Receipt, digest
-from eventplane.retries import URGENT_S
 from eventplane.topics import local_topic
 from eventplane_mqtt.link import Link, ResendTimeout
 

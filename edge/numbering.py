@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from edge.spool import PendingDelivery
-from edge.uptime_clock import UptimeClock
+from edge.system import UptimeClock
 from eventplane.contract import Channel
 from eventplane.envelope import Envelope, parse_event, reserved
 from eventplane.errors import EnvelopeError

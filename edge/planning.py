@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import ChainMap, Counter
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from edge.counts import NotStored
 from edge.decision import Decider, Decision, SequenceNumber
@@ -46,8 +46,7 @@ class Role(Enum):
     """What it announces to handle."""
 
 
-@dataclass(frozen=True, slots=True)
-class Submission:
+class Submission(NamedTuple):
     """Bytes to store; with a `refusal` they become a dead letter.
 
     They came over or were meant for `address`; `channel` gives priority and `when_full`. `answer` is the

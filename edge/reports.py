@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from edge.counts import Counts, NotStored
 from edge.decision import Decider, SequenceNumber
@@ -45,8 +45,7 @@ Heartbeat = Callable[[], Mapping[str, float | str]]
 """Returns what a heartbeat reports."""
 
 
-@dataclass(frozen=True, slots=True)
-class Heading:
+class Heading(NamedTuple):
     """The attributes of a report of the device `thing`; `number` makes its id within the spool's `epoch`."""
 
     thing: str

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from eventplane.attributes import in_short
 from eventplane.envelope import Envelope, write_event
@@ -20,8 +19,7 @@ LETTER_ID_DIGITS = 32
 """Hexadecimal digits of a dead letter's id, made from its event's: 128 bits."""
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(NamedTuple):
     """Why an event can never be delivered: a stable `reason` word and a `detail` for people."""
 
     reason: str

@@ -129,3 +129,12 @@ evaluates them, goes over a plan a hundred times at most, each level takes some,
 
 MAX_RECEIVES = 1_000
 """Most receives of a message before its dead-letter queue gets it (Amazon SQS quotas, `maxReceiveCount`)."""
+
+DAY_S = 86_400
+"""Seconds of a day; after so many an urgent event that cannot be delivered is given up. Ours."""
+
+URGENT_S = 30
+"""Longest wait of an urgent event between two attempts, seconds: so soon after an outage it goes on. Ours."""
+
+UNSETTLED = 5
+"""Receives that end without a settlement before an event is given up: its reader died of it each time."""

@@ -10,8 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from eventplane.errors import EventPlaneError
 
@@ -26,8 +25,7 @@ class ReceiptError(EventPlaneError):
     message = "not a list of receipts: {problem}; send what `write_receipts` makes"
 
 
-@dataclass(frozen=True, slots=True)
-class Receipt:
+class Receipt(NamedTuple):
     """One confirmed message: the `digest` of its payload, and the reason word when it was `refused`."""
 
     digest: str

@@ -7,32 +7,26 @@ One schedule for every reader: the client library over each transport, functions
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import count, islice, takewhile
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
-from eventplane.limits import MAX_RECEIVES
+from eventplane.limits import DAY_S, MAX_RECEIVES, UNSETTLED, URGENT_S
 from eventplane.values import whole_number
 
 FIRST_S: Final = 1
 """Longest wait after the first failure, seconds. Each wait then is as long as the event has failed so far."""
 
-URGENT_S: Final = 30
 URGENT_FOR_S: Final = 3 * 3_600
-"""Longest wait of an urgent event, seconds, and for how long: so soon after an outage it goes on."""
+"""For how long an urgent event waits `URGENT_S` at most, seconds."""
 
 URGENT_LATER_S: Final = 300
 LONGEST_S: Final = 900
 """Longest wait of an urgent event that has failed for longer, and of any other, seconds. Ours."""
 
-DAY_S: Final = 86_400
 GIVE_UP_S: Final = 12 * 3_600
 ORDERED_S: Final = 900
-"""When an urgent event, any other, and one of an ordered inbox is given up, seconds. Ours: a night without
+"""When an event that is not urgent, and one of an ordered inbox, is given up, seconds. Ours: a night without
 the system that a reader needs; in an ordered inbox all that follows waits."""
-
-UNSETTLED: Final = 5
-"""Receives that end without a settlement before an event is given up: its reader died of it each time."""
 
 SPARE: Final = 100
 """Receives of those that SQS counts which no schedule plans: for copies, restarts and readers that die."""
@@ -56,8 +50,7 @@ def is_reported(attempt: int, *, is_last: bool) -> bool:
     return is_last or attempt & (attempt - 1) == 0
 
 
-@dataclass(frozen=True, slots=True)
-class RetrySchedule:
+class RetrySchedule(NamedTuple):
     """The attempts at one event until `give_up_after_s` seconds after the first that failed.
 
     `max_receives` are those that end without a settlement. The default is for a reader that knows nothing of

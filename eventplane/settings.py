@@ -1,4 +1,4 @@
-"""How settings are declared and read: ranges of numbers, and the settings of functions.
+"""How the settings of functions are declared and read.
 
 The settings of a function are declared once, written by the stacks, and read by the function. A subclass of
 `Settings` is a frozen dataclass. Its field `source_queue` is the environment variable
@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import MISSING, Field, asdict, dataclass, fields, is_dataclass
 from enum import StrEnum
 from types import NoneType
@@ -40,14 +40,6 @@ class SettingsError(EventPlaneError):
     variable: str
     problem: str
     message = "environment variable {variable} {problem}; the stacks set it, so deploy them again"
-
-
-def nearest(name: str, known: Collection[str], prefix: str = "") -> str:
-    """Return the end of a remedy: which of `known` was probably meant by `name`."""
-    from difflib import get_close_matches  # over a megabyte of memory, for a program that is about to end
-
-    near = get_close_matches(name, known, 1)
-    return f"did you mean {prefix}{near[0]}?" if near else f"use one of: {', '.join(sorted(known))}"
 
 
 def variable_of(field: str) -> str:
@@ -140,31 +132,3 @@ def _value(kind: Any, given: Any) -> Any:
     if isinstance(given, str) and isinstance(kind, type) and issubclass(kind, StrEnum | str):
         return kind(given)
     raise ValueError(f"not the JSON of {getattr(kind, '__name__', kind)}")
-
-
-@dataclass(frozen=True, slots=True)
-class Range:
-    """Numbers of `unit` from `low` to `high`, with `is_whole` whole ones only. Its text says so."""
-
-    low: float
-    high: float
-    unit: str
-    is_whole: bool = False
-
-    def __str__(self) -> str:
-        return f"{self.unit} from {self.low} to {self.high}"
-
-    def read(self, raw: object) -> float:
-        """Return the number that `raw` is or, as a text, writes.
-
-        Python takes True for 1 and cuts 1.5 to 1; a setting does neither. Raises ValueError.
-        """
-        value: float = math.nan
-        if isinstance(raw, str):
-            value = int(raw) if self.is_whole else float(raw)
-        elif isinstance(raw, int | float) and not isinstance(raw, bool | float if self.is_whole else bool):
-            value = raw
-        # Written so that NaN is out of every range.
-        if not self.low <= value <= self.high:
-            raise ValueError(f"not within {self}")
-        return value if self.is_whole else float(value)

@@ -24,11 +24,11 @@ from eventplane.interest import is_always_wanted, is_wanted
 from eventplane.interest.announcement import Announcement
 from eventplane.limits import MAX_RECEIVES
 from eventplane.names import REPLY_TO, REPLY_TYPE
+from eventplane.ranges import Range
 from eventplane.reasons import Outcome
 from eventplane.router import Router
 from eventplane.sender import PLANE, Sender
 from eventplane.sending import SendingRights, stamp_sender
-from eventplane.settings import Range
 from eventplane.values import timestamp
 from eventplane_client.errors import (
     AlreadySubscribedError,

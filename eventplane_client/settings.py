@@ -8,9 +8,8 @@ from dataclasses import KW_ONLY, dataclass, fields
 from pathlib import Path
 from typing import Any, Final, Literal, Self, TypedDict
 
-from eventplane.limits import MAX_RECEIVES
-from eventplane.retries import DAY_S
-from eventplane.settings import Range, nearest
+from eventplane.limits import DAY_S, MAX_RECEIVES
+from eventplane.ranges import Range, nearest
 from eventplane.tracing.context import DEFAULT_SHARE
 from eventplane.values import whole_number
 from eventplane.webhooks import MAX_PORT

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from eventplane_mqtt.endpoint import BrokerAddress
 from eventplane_mqtt.link import Backoff, DialAddress, Link
 from eventplane_mqtt.mailbox import LinkName
 
 
-@dataclass(frozen=True, slots=True)
-class DnsSd:
+class DnsSd(NamedTuple):
     """The broker that `thing` ('': any) announces, over one of `interfaces` (none: all of the home)."""
 
     thing: str = ""

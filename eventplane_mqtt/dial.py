@@ -75,7 +75,7 @@ def dial(endpoint: Endpoint, wait: Wait) -> Transport:
         from eventplane_mqtt.tls import TlsTransport  # only now: it costs memory
 
         # A server with the pinned certificate may have any name.
-        name = endpoint.host if context.check_hostname else None
+        name = _encoded(endpoint.host) if context.check_hostname else None
         wrapped = context.wrap_socket(connected, server_hostname=name, do_handshake_on_connect=False)
         connected = wrapped
         transport = TlsTransport(wrapped)
@@ -106,8 +106,9 @@ class _LookUp(threading.Thread):
         self._asked = host, port
 
     def run(self) -> None:
+        host, port = self._asked
         try:
-            self.answer = socket.getaddrinfo(*self._asked, type=socket.SOCK_STREAM)
+            self.answer = socket.getaddrinfo(_encoded(host), port, type=socket.SOCK_STREAM)
         except Exception as error:  # noqa: BLE001 - raised by all who wait for it
             self.answer = error
         with self.lock:
@@ -122,6 +123,11 @@ class _LookUp(threading.Thread):
                 found.start()
                 cls.in_flight[host, port] = found
         return found
+
+
+def _encoded(host: str) -> str | bytes:
+    """Return `host` as bytes where it can be: for a text Python loads the tables of all letters, 0.1 MiB."""
+    return host.encode() if host.isascii() else host
 
 
 def _look_up(host: str, port: int, timeout_s: float) -> Sequence[_Address]:

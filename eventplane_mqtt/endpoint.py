@@ -70,8 +70,7 @@ class PasswordFileError(_FileError):
     """A password cannot be read, or other users can read it too."""
 
 
-@dataclass(frozen=True, slots=True)
-class Login:
+class Login(NamedTuple):
     """A `username` and the file whose one line is the password; the password itself is stored nowhere."""
 
     username: str
@@ -97,8 +96,7 @@ class Login:
         return line
 
 
-@dataclass(frozen=True, slots=True)
-class TlsFiles:
+class TlsFiles(NamedTuple):
     """PEM files of mutual TLS: the authority that vouches for the server, our certificate and its key."""
 
     ca: Path
@@ -123,8 +121,7 @@ class TlsFiles:
         return context
 
 
-@dataclass(frozen=True, slots=True)
-class PinnedCertificate:
+class PinnedCertificate(NamedTuple):
     """The PEM `file` that the server itself uses: its first certificate is the only one accepted.
 
     For a server on the same machine. Its name is not compared: it may be for the home, and we ask 127.0.0.1.
@@ -157,8 +154,7 @@ class BrokerAddress(NamedTuple):
         return place(self.host, self.port) + (" with TLS" if self.tls else "")
 
 
-@dataclass(frozen=True, slots=True)
-class Proxy:
+class Proxy(NamedTuple):
     """An HTTP proxy at `host` and `port` that connects us with a broker, and our `login` there, if any."""
 
     host: str

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from eventplane_mqtt.endpoint import BrokerAddress, longest_connect_s
@@ -63,8 +62,7 @@ _TAKEOVERS_S = 60.0
 two that take the session from each other do it about once a second."""
 
 
-@dataclass(frozen=True, slots=True)
-class Backoff:
+class Backoff(NamedTuple):
     """The delay between attempts: at least `first_s` (a CONNECT budget), at most `max_s` more.
 
     Full jitter, by a random `share`: devices of a region that were cut off together must not reconnect

@@ -13,12 +13,11 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from queue import Empty, SimpleQueue
 from threading import Lock
 from time import monotonic
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
 _log = logging.getLogger(__name__)
 
@@ -59,16 +58,14 @@ class LinkName(StrEnum):
     CLOUD = "cloud"
 
 
-@dataclass(frozen=True, slots=True)
-class Connected:
+class Connected(NamedTuple):
     """The connection is up and its subscriptions are confirmed."""
 
     link: LinkName
     generation: int
 
 
-@dataclass(frozen=True, slots=True)
-class Disconnected:
+class Disconnected(NamedTuple):
     """The connection ended or could not be made. Exactly one for each generation."""
 
     link: LinkName
@@ -76,8 +73,7 @@ class Disconnected:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Received:
+class Received(NamedTuple):
     """A message that waits for our acknowledgement; `mid` is 0 at QoS 0, which needs none.
 
     `retained`: the broker kept it from before we subscribed. `oversize` is the size of a payload that was too
@@ -98,8 +94,7 @@ class Received:
         return len(self.payload) + len(self.topic) + OVERHEAD_BYTES
 
 
-@dataclass(frozen=True, slots=True)
-class Acknowledged:
+class Acknowledged(NamedTuple):
     """The broker's answer to our publish `mid`: accepted, or refused for the reason `failure`."""
 
     link: LinkName

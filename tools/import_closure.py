@@ -1,8 +1,9 @@
-"""What a program imports, directly or not, found in its sources without running them."""
+"""What a program imports, directly or not: found in its sources, or in the log of a run."""
 
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
@@ -39,6 +40,16 @@ def closure(roots: Sequence[Path], *programs: str, without: Collection[str] = ()
         elif name.partition(".")[0] in sys.stdlib_module_names:
             standard.add(name)
     return Closure(dict(sorted(files.items())), frozenset(standard))
+
+
+def imported(log: str) -> set[str]:
+    """Return the modules whose imports `python -X importtime` has written to `log`."""
+    return set(re.findall(r"^import time: .*\| +([\w.]+)$", log, re.MULTILINE))
+
+
+def sources(root: Path, modules: Collection[str]) -> list[Path]:
+    """Return the files of those of `modules` that are in the directory `root`."""
+    return [source for each in modules if (source := _find([root], each)) is not None]
 
 
 def _find(roots: Sequence[Path], name: str) -> Path | None:

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import MAGIC_NUMBER
@@ -56,17 +56,17 @@ class Site:
     program: tuple[str, ...]
 
     @classmethod
-    def create(cls, supervisor: Supervisor, directory: Path) -> Site:
+    def create(cls, supervisor: Supervisor, directory: Path, without: Collection[str] = ()) -> Site:
         directory.mkdir(parents=True)
         authority = Authority(directory / "certificates")
-        return cls(supervisor, directory, authority, free_port(), _device_program(directory))
+        return cls(supervisor, directory, authority, free_port(), _device_program(directory, without))
 
 
 @contextmanager
-def site() -> Iterator[Site]:
-    """Yield a site of its own."""
+def site(without: Collection[str] = ()) -> Iterator[Site]:
+    """Yield a site of its own, whose device lacks the parts `without`."""
     with scratch() as (directory, supervisor):
-        yield Site.create(supervisor, directory / "site")
+        yield Site.create(supervisor, directory / "site", without)
 
 
 class SinkProcess(Worker):
@@ -192,13 +192,13 @@ def start_forwarder(
     return Contender(child, broker.port, spool, broker.child)
 
 
-def _device_program(directory: Path) -> tuple[str, ...]:
+def _device_program(directory: Path, without: Collection[str]) -> tuple[str, ...]:
     """Build the artifact and return the command that starts it as its unit does.
 
     It runs under the system's Python if the bytecode is for that one, as on a device.
     """
     artifact = directory / "eventplane-forwarder.pyz"
-    device_image.build(artifact, "benchmark")
+    device_image.build(artifact, "benchmark", without)
     ask = "import importlib.util, sys; sys.stdout.write(importlib.util.MAGIC_NUMBER.hex())"
     found = subprocess.run([_SYSTEM_PYTHON, "-c", ask], capture_output=True, text=True, check=False)
     fits = found.returncode == 0 and found.stdout == MAGIC_NUMBER.hex()

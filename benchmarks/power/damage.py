@@ -20,7 +20,7 @@ from benchmarks.power.cuts import in_memory
 from benchmarks.power.snapshots import BLOCK_BYTES, STILL, Snapshot, Stored, snapshots
 from benchmarks.power.workload import DESTINATIONS, KEYS, KINDS, NAME, RANKS, state
 from edge.errors import SpoolCorruptError
-from edge.spool import BEFORE_EVERYTHING, MOST_KEYS, Delivery, DeviceState, Spool, SpoolOrigin, StoredEvent
+from edge.spool import BEFORE_EVERYTHING, Delivery, DeviceState, Spool, SpoolOrigin, StoredEvent
 from edge.spool.database import PAGE_BYTES
 from edge.spool.salvage import SHIFT
 from edge.spool.space import RESERVE_BYTES, reserve_of
@@ -203,7 +203,7 @@ class _Service:
                 raise _WrongError("failed", f"recovered from {spool.origin.lost_epoch}")
         elif len(self._epochs) == 1 and not self._delivered and self._random.random() < 0.5:
             self._check_contents(spool)
-        spool.recent_keys(MOST_KEYS)
+        spool.recent_keys(4_096)
         found = {(kind, key): spool.device_state(kind, key) for kind in KINDS for key in KEYS}
         self._held |= {place: each for place, each in found.items() if each}
         self._report(spool)

@@ -7,7 +7,7 @@ many, closed, recovered from earlier damage, and recovered again before anything
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from typing import Any, Final
@@ -19,8 +19,7 @@ from edge.spool import BEFORE_EVERYTHING, Delivery, DeviceState, PendingDelivery
 from edge.spool.files import marker_of
 from edge.spool.salvage import SHIFT
 from edge.spool.space import reserve_of
-from edge.system import SYSTEM
-from edge.uptime_clock import Uptime
+from edge.system import SYSTEM, Uptime
 
 BLOCK_BYTES = 4096
 _COMMITS = (3, 25, 120)
@@ -54,7 +53,7 @@ class Snapshot:
     states: frozenset[DeviceState]
 
 
-STILL: Final = replace(SYSTEM, uptime=lambda: Uptime("b" * 36, 1_000_000))
+STILL: Final = SYSTEM._replace(uptime=lambda: Uptime("b" * 36, 1_000_000))
 """Has the same moment always, so that the files are the same each time."""
 
 
@@ -63,7 +62,7 @@ def snapshots(directory: Path, seed: int) -> list[Snapshot]:
     random = Random(seed)
     path = directory / NAME
     log_bytes = LOG_BYTES if random.random() < _SMALL_LOG else edge.spool.database.WAL_BYTES
-    system = replace(STILL, random_bytes=random.randbytes)  # the same epochs each time
+    system = STILL._replace(random_bytes=random.randbytes)  # the same epochs each time
     with patch.object(edge.spool.database, "WAL_BYTES", log_bytes):
         camera = _Camera(path, random)
         camera.follow(Workload(path, random, system))

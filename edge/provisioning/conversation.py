@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from time import monotonic
+from typing import NamedTuple
 
 from edge.provisioning import NoAnswerError, UnreachableError
 from edge.provisioning.exchange import Exchange, Keep
@@ -17,8 +17,7 @@ from eventplane_mqtt import TlsFiles
 from eventplane_mqtt.probe import BlockingConnection, ConnectionEndedError
 
 
-@dataclass(frozen=True, slots=True)
-class MqttCloud:
+class MqttCloud(NamedTuple):
     """AWS IoT Core, for the device called `thing`. `timeout_s` is for each answer."""
 
     settings: CloudSettings

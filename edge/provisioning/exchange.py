@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from edge.provisioning import AnswerError, RejectedError, WrongThingError
 from eventplane.topics import CREATE_FROM_REQUEST_TOPIC, CREATE_WITH_KEY_TOPIC, answer_topics, register_topic
@@ -22,8 +21,7 @@ Keep = Callable[[str, str | None], None]
 """Stores a certificate, and its key if the cloud generated it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Exchange:
+class Exchange(NamedTuple):
     """One run. `signing_request` (PEM) is for a key of the device; None: the cloud generates the key."""
 
     template: str

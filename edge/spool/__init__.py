@@ -15,11 +15,10 @@ from edge.spool.records import (
     StoredEvent,
 )
 from edge.spool.store import READ_CHARACTERS, Spool
-from edge.spool.tables import MOST_KEYS, RECENT_EVENTS
+from edge.spool.tables import RECENT_EVENTS
 
 __all__ = [
     "BEFORE_EVERYTHING",
-    "MOST_KEYS",
     "READ_CHARACTERS",
     "RECENT_EVENTS",
     "Delivery",

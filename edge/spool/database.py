@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 from edge.durable import beside
 from edge.errors import SpoolCorruptError, SpoolError, SpoolFullError, SpoolUnavailableError
 from edge.spool.records import SpoolOrigin
-from edge.uptime_clock import UptimeClock
+from edge.system import UptimeClock
 from eventplane.randomness import RandomBytes
 
 FORMAT: Final = 7

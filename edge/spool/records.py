@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from eventplane.contract import Downlink
@@ -16,8 +17,7 @@ BEFORE_EVERYTHING: Final = -(1 << 62)
 """Lower than any sequence: where a cursor starts. Salvaged events have negative sequences."""
 
 
-@dataclass(frozen=True, slots=True)
-class StoredEvent:
+class StoredEvent(NamedTuple):
     """An event to keep until each of `destinations` has it; `rank` 0 goes first.
 
     `destinations` has for each address when the delivery expires (None: never). `key` is
@@ -30,7 +30,7 @@ class StoredEvent:
     json: str
     destinations: Mapping[str, int | None]
     key: bytes
-    positions: Mapping[str, int] = field(default_factory=dict)
+    positions: Mapping[str, int] = MappingProxyType({})
 
 
 class Delivery(NamedTuple):

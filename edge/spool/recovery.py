@@ -44,8 +44,7 @@ from edge.spool.log import rebuild_log
 from edge.spool.records import SpoolOrigin
 from edge.spool.salvage import SHIFT, salvage
 from edge.spool.space import START_BYTES, reserve_of
-from edge.system import System
-from edge.uptime_clock import UptimeClock
+from edge.system import System, UptimeClock
 
 SALVAGE_S = 60.0
 """A start may take so long, seconds; what has not been read by then is in the file that is set aside."""

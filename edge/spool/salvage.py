@@ -13,10 +13,9 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 from array import array
-from bisect import bisect_left
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any, TypeVar
 
 from edge.spool.database import DamagedRowError, Device, TableTotals, connect_to_read, transaction
 from edge.spool.deliveries import (
@@ -27,16 +26,9 @@ from edge.spool.deliveries import (
     PendingQueues,
 )
 from edge.spool.files import CommitNote
-from edge.spool.records import BEFORE_EVERYTHING, SpoolOrigin, StoredEvent
-from edge.spool.tables import (
-    MOST_RANGES,
-    DeviceStates,
-    RowCount,
-    add_discard_range,
-    merged,
-    salvage_discards,
-    salvage_states,
-)
+from edge.spool.records import BEFORE_EVERYTHING, DeviceState, SpoolOrigin, StoredEvent
+from edge.spool.states import ALL_STATES, DeviceStates, checked_state
+from edge.spool.tables import MOST_RANGES, add_discard_range, checked_discard, merged
 from eventplane.device_reports import KEY_BYTES
 
 SHIFT = 1 << 40
@@ -44,6 +36,7 @@ SHIFT = 1 << 40
 
 _NEXT = "SELECT * FROM batch WHERE last > ? ORDER BY last LIMIT 1"
 _STEPS = 62
+_Row = TypeVar("_Row")
 _UNREADABLE = (sqlite3.Error, UnicodeDecodeError)
 """The second when SQLite's own message quotes damaged bytes, which Python cannot decode."""
 _DAMAGE = (*_UNREADABLE, DamagedRowError, TypeError, ValueError, AttributeError)
@@ -54,11 +47,11 @@ def salvage(
     damaged: Path, new: sqlite3.Connection, note: CommitNote | None, more: Callable[[], bool]
 ) -> Salvage:
     """Copy until nothing is left, `more` returns False or `new` has no room; `note` is the last commit's."""
-    with contextlib.ExitStack() as stack:
-        try:
-            old = stack.enter_context(contextlib.closing(connect_to_read(damaged)))
-        except sqlite3.Error:
-            old = stack.enter_context(contextlib.closing(sqlite3.connect(":memory:")))
+    try:
+        old = connect_to_read(damaged)
+    except sqlite3.Error:
+        old = sqlite3.connect(":memory:")
+    with contextlib.closing(old):
         copy = Salvage(old, new, note, more)
         copy.run()
         copy.count_losses()
@@ -97,22 +90,19 @@ class Salvage:
         self._is_newest = bool(device and self._note and device.commits >= self._note.commits)
         self._totals = TableTotals.unpack(device.totals) if device else TableTotals()
         self._queues, self._has_all_queues = self._read_queues()
-        # By queue, how many deliveries were copied that may have been pending or not.
-        self._doubtful = Counter[tuple[str, int]]()
-        # The batches that were copied (by `last`), the sum of their checksums, their events, those whose text
-        # is damaged.
-        self._read = array("q")
-        self._sum = 0
+        # The last batch that was copied, how many were and the sum of their checksums, the numbers in them
+        # that need no report, and whether these are all.
+        self._last = BEFORE_EVERYTHING
+        self._read = 0, 0
         self._copied = array("q")
-        self._damaged: set[int] = set()
+        self._has_all_texts = True
 
     def run(self) -> None:
         """Copy events, then what the cloud desires, which it sends again to a new epoch anyhow."""
         try:
             self._copy_events()
             with self._step() as totals:
-                self._copy_discards(totals)
-                self._copy_states(totals)
+                self._copy_small_tables(totals)
         except (sqlite3.Error, DamagedRowError) as error:
             self.notes.append(f"salvage ended early: {error}")
 
@@ -140,16 +130,11 @@ class Salvage:
     def _lost(self, note: CommitNote) -> tuple[int, list[tuple[int, int]]]:
         """Return how many events are lost at most, and the numbers that they are among."""
         device = self._device
-        if device and self._has_all_queues:
-            if not self._damaged and self._totals.total("batch") == (len(self._read), self._sum):
-                # All is there, as it was at the commit of this device row.
-                lost = max(0, note.next_sequence - device.next_sequence)
-                return lost, [(device.next_sequence, note.next_sequence - 1)]
-            if self._is_newest:
-                found = [self._lost_of(each, note.first) for each in self._queues.values()]
-                return sum(lost for lost, _ in found), [
-                    each for lost, ranges in found if lost for each in ranges
-                ]
+        is_whole = self._has_all_queues and self._has_all_texts and self._totals.total("batch") == self._read
+        if device and is_whole:
+            # All is there, as it was at the commit of this device row.
+            lost = max(0, note.next_sequence - device.next_sequence)
+            return lost, [(device.next_sequence, note.next_sequence - 1)]
         newest = device if device and self._is_newest else note
         ranges = self._not_copied(note.first, newest.next_sequence)
         return min(newest.pending, sum(last - first + 1 for first, last in ranges)), ranges
@@ -163,42 +148,6 @@ class Salvage:
             start = max(start, sequence + 1)
         ranges.append((start, end - 1))
         return [each for each in ranges if each[0] <= each[1]]
-
-    def _lost_of(self, queue: PendingQueue, lowest: int) -> tuple[int, list[tuple[int, int]]]:
-        """Return how many deliveries of a queue are lost at most, and the numbers that they are among."""
-        ranges = merged(sorted(each for each in self._missing_numbers(queue, lowest) if each[0] <= each[1]))
-        numbers = sum(last - first + 1 for first, last in ranges)
-        # Which of the numbers are doubtful ones, which were copied, is not told apart.
-        numbers -= self._doubtful[queue.destination, queue.rank]
-        return max(0, min(queue.pending, numbers)), ranges
-
-    def _missing_numbers(self, queue: PendingQueue, lowest: int) -> Iterator[tuple[int, int]]:
-        """Return ranges of sequences that were pending in a queue, or may have been, and were not copied."""
-        before = after = queue.head
-        while before < queue.tail:
-            try:
-                batch = PendingBatch.read(self._old, queue.number, after)
-            except DamagedRowError as error:
-                if isinstance(error.last, int):
-                    after = error.last
-                    continue
-                batch = None
-            except _UNREADABLE:
-                batch = None
-            if batch is None:
-                yield max(before + 1, lowest), queue.tail
-                return
-            if batch.before > before:
-                yield max(before + 1, lowest), batch.before
-            is_read = self._is_read(batch.last)
-            for sequence, _ in batch.waiting:
-                if not is_read or sequence in self._damaged:
-                    yield sequence, sequence
-            before = after = batch.last
-
-    def _is_read(self, last: int) -> bool:
-        place = bisect_left(self._read, last)
-        return place < len(self._read) and self._read[place] == last
 
     def _read_device(self) -> Device | None:
         with contextlib.suppress(*_DAMAGE):
@@ -238,7 +187,7 @@ class Salvage:
                 return
             batch = EventBatch(*row)
             try:
-                events, copied, damaged = self._arrivals(batch)
+                events, copied = self._arrivals(batch)
             except _DAMAGE:
                 continue
             self.uptime_ms = max(self.uptime_ms, batch.stored_ms)
@@ -253,32 +202,33 @@ class Salvage:
                 continue
             queues.keep()
             self.events += len(events)
-            self._read.append(batch.last)
-            self._sum += batch.checksum
+            self._last = batch.last
+            self._read = self._read[0] + 1, self._read[1] + batch.checksum
             self._copied.extend(copied)
-            self._damaged |= damaged
 
-    def _arrivals(self, batch: EventBatch) -> tuple[list[StoredEvent], list[int], set[int]]:
-        """Return the events of a batch that are pending, the intact ones, and the damaged ones that are.
+    def _arrivals(self, batch: EventBatch) -> tuple[list[StoredEvent], list[int]]:
+        """Return the events of a batch that are pending and intact, and all numbers but of damaged ones.
 
         Raises `DamagedRowError` when it is no batch.
         """
         texts = dict(batch.read_texts())
         names = batch.destinations.split("\n")
         pending = {name: self._pending_of(name, batch) for name in names}
-        found, damaged = [], set()
+        found, copied = [], []
         for sequence, text in texts.items():
-            destinations = {}
-            for name, (is_known, waiting) in pending.items():
-                if not is_known or sequence in waiting:
-                    destinations[name] = waiting.get(sequence)
-                    self._doubtful[name, batch.rank] += not is_known and text is not None
+            destinations = {
+                name: waiting.get(sequence)
+                for name, (is_known, waiting) in pending.items()
+                if not is_known or sequence in waiting
+            }
             # Without destinations it was delivered, and kept for the sake of others in its batch.
             if destinations and text is None:
-                damaged.add(sequence)
-            elif destinations and text is not None:
+                self._has_all_texts = False
+                continue
+            copied.append(sequence)
+            if text is not None and destinations:
                 found.append(StoredEvent(sequence - SHIFT, batch.rank, text, destinations, bytes(KEY_BYTES)))
-        return found, [sequence for sequence in texts if sequence not in damaged], damaged
+        return found, copied
 
     def _pending_of(self, name: str, batch: EventBatch) -> tuple[bool, dict[int, int | None]]:
         """Return whether it is known what of a batch is pending for a destination, and what that is."""
@@ -299,38 +249,52 @@ class Salvage:
             return self._is_newest and self._has_all_queues and queue.tail < batch.last, {}
         return found.before < batch.last, {}
 
-    def _copy_discards(self, totals: TableTotals) -> None:
-        rows = RowCount()
-        with contextlib.suppress(*_UNREADABLE):
-            for kind, first, last in salvage_discards(self._old, rows):
-                add_discard_range(self._new, kind, first - SHIFT, last - SHIFT, totals)
-        self._note_lost("discard", rows, "ranges of discards")
+    def _copy_small_tables(self, totals: TableTotals) -> None:
+        states = DeviceStates(self._new)
 
-    def _copy_states(self, totals: TableTotals) -> None:
-        rows, states = RowCount(), DeviceStates(self._new)
+        def put_discard(row: tuple[str, str, str, int, int]) -> None:
+            add_discard_range(self._new, row[:3], row[3] - SHIFT, row[4] - SHIFT, totals)
+
+        def put_state(state: DeviceState) -> None:
+            states.put([state._replace(sequence=state.sequence - SHIFT)], totals)
+
+        self._copy("discard", "SELECT * FROM discard", -1, checked_discard, put_discard, "ranges of discards")
+        self._copy("device_state", ALL_STATES, 0, checked_state, put_state, "states")
+
+    def _copy(
+        self,
+        table: str,
+        query: str,
+        code: int,
+        checked: Callable[[tuple[Any, ...]], _Row],
+        put: Callable[[_Row], None],
+        what: str,
+    ) -> None:
+        """Put the intact rows of a small table, whose column `code` has the checksum; note what is lost."""
+        count = codes = damaged = 0
         with contextlib.suppress(*_UNREADABLE):
-            for each in salvage_states(self._old, rows):
+            for row in self._old.execute(query):
                 if not self._more():
-                    rows.codes = -1  # not all of them
+                    codes = -1  # not all of them
                     break
-                states.put([each._replace(sequence=each.sequence - SHIFT)], totals)
-        self._note_lost("device_state", rows, "states")
-
-    def _note_lost(self, table: str, rows: RowCount, what: str) -> None:
-        note = self._note
-        lost: int | None
+                count += 1
+                codes += row[code] if isinstance(row[code], int) else 0
+                try:
+                    found = checked(row)
+                except (DamagedRowError, UnicodeDecodeError):
+                    damaged += 1
+                else:
+                    put(found)
+        note, lost = self._note, damaged
         if note is None:
-            lost = None
-        elif not self._is_newest:
+            self.notes.append(f"an unknown number of {what} lost")
+            return
+        if not self._is_newest:
             lost = note.discards if table == "discard" else note.states
-        elif self._totals.total(table) == (rows.count, rows.codes):
-            lost = rows.damaged
-        else:
+        elif self._totals.total(table) != (count, codes):
             # Rows of before may be among them.
             lost = self._totals.total(table)[0]
-        if lost is None:
-            self.notes.append(f"an unknown number of {what} lost")
-        elif lost:
+        if lost:
             self.notes.append(f"at most {lost} {what} lost")
 
     def _batches(self) -> Iterator[tuple[int, int, int, int, str, bytes]]:
@@ -344,7 +308,7 @@ class Salvage:
                 continue
             if row is None:
                 return
-            if not self._read or row[0] > self._read[-1]:
+            if row[0] > self._last:
                 yield row
             # A damaged number, or pages that have changed places, lead back.
             after = row[0] if row[0] > after else self._behind_hole(after)

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from edge import durable
 from edge.errors import SpoolCorruptError, SpoolError, SpoolFullError, SpoolUnavailableError
@@ -46,7 +47,6 @@ from edge.spool.records import (
 )
 from edge.spool.space import Space, reserve_of, written_bytes
 from edge.spool.tables import (
-    DeviceStates,
     RecentKeys,
     add_discards,
     forget_loss_reports,
@@ -54,8 +54,10 @@ from edge.spool.tables import (
     read_counters,
     read_loss_reports,
 )
-from edge.system import System
-from edge.uptime_clock import Uptime, UptimeClock
+from edge.system import System, Uptime, UptimeClock
+
+if TYPE_CHECKING:
+    from edge.spool.states import DeviceStates
 
 CAPACITY_BYTES = 256 * 1024 * 1024
 """Default for the bytes that are stored at most: a day without a network at 5 events a second."""
@@ -150,7 +152,8 @@ class Spool:
             # Last, so that events find room in the place of what ends with them.
             self._insert(events, uptime_ms, totals)
             put_counters(self._db, self.counted, counted, totals)
-            self._states.put(states, totals)
+            if states:
+                self._states.put(states, totals)
             self._queues.write(totals)
             return self._write_device(len(events), uptime_ms, totals)
 
@@ -194,6 +197,8 @@ class Spool:
 
     def device_state(self, kind: str, key: str) -> DeviceState | None:
         """Return what the device holds of a key, None for nothing and for a deletion that is forgotten."""
+        if not self._totals.total("device_state")[0]:
+            return None
         with self._reading():
             return self._states.get(kind, key)
 
@@ -267,6 +272,14 @@ class Spool:
         """
         with self._errors("cannot be tidied"):
             return self.space.tidy()
+
+    @cached_property
+    def _states(self) -> DeviceStates:
+        if not can_load("edge.spool.states"):
+            raise SpoolUnavailableError(self.path, "its states cannot be read", "see that the disk works")
+        from edge.spool.states import DeviceStates  # which a device without any need not hold
+
+        return DeviceStates(self._db)
 
     @property
     def next_sequence(self) -> int:
@@ -381,7 +394,7 @@ class Spool:
         db, device = self._db, Device.read(self._db)
         self._totals = TableTotals.unpack(device.totals)
         self._totals.check(db)
-        self._queues, self._states = PendingQueues(db), DeviceStates(db)
+        self._queues = PendingQueues(db)
         self._deliveries, self._recent = Deliveries(db, self._queues), RecentKeys(db)
         self._device = device
         self.epoch = device.epoch
@@ -403,7 +416,7 @@ class Spool:
                 device = write(totals)
         except BaseException:
             self._queues.forget()
-            self._states.forget()
+            self.__dict__.pop("_states", None)  # what it has counted
             raise
         self._queues.keep()
         self._totals, self._device = totals, device

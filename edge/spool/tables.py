@@ -1,17 +1,14 @@
-"""The small tables, within the caller's transaction: recent keys, counters, discards, device states."""
+"""The small tables, within the caller's transaction: recent keys, counters, discards."""
 
 from __future__ import annotations
 
 import sqlite3
-import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
-from operator import attrgetter
-from typing import Any, TypeVar
+from typing import Any
 
 from edge.spool.database import DamagedRowError, TableTotals, checksum
-from edge.spool.records import DeviceState, Discard, LossReport
+from edge.spool.records import Discard, LossReport
 from eventplane.device_reports import KEY_BYTES
 from eventplane.reasons import Outcome
 
@@ -27,12 +24,7 @@ On the disk 16 bytes each, in memory about 1.4 MiB, up to twice that after that 
 MOST_RANGES = 1000
 """Ranges of discards that are reported, and closed, at a time: a report has to fit into an event."""
 
-MOST_KEYS = 4096
-"""Keys of which the device holds a state, and as many deletions and commands. Ours: a home's settings and
-messages are a few hundred, and 4,096 states of 350 B are 2 MB on the disk."""
-
 _BLOCK_KEYS = 16
-_Row = TypeVar("_Row")
 
 _SLOTS = RECENT_EVENTS // _BLOCK_KEYS + 1
 
@@ -42,24 +34,6 @@ SELECT * FROM discard
 WHERE destination = ? AND outcome = ? AND reason = ? AND first <= ? ORDER BY first DESC LIMIT 2
 """
 _FORGET = "DELETE FROM discard WHERE destination = ? AND outcome = ? AND reason = ? AND first = ?"
-
-_COLUMNS = (
-    "checksum, kind, key, live, reset, version, deleted, position, sender, source, id, rank, sequence, text"
-)
-_VERSION = ("reset", "version", "is_deleted", "order", "sender", "source", "id")
-"""The members of a StateVersion in the order of the columns."""
-_VERSION_OF = attrgetter(*_VERSION)
-_GET = f"SELECT {_COLUMNS} FROM device_state WHERE kind = ? AND key = ?"  # noqa: S608
-_ALL = f"SELECT {_COLUMNS} FROM device_state ORDER BY number"  # noqa: S608
-_PUT_OUT = "DELETE FROM device_state WHERE kind = ? AND key = ? RETURNING checksum, LENGTH(text)"
-# A new number each time: the lowest is the oldest.
-_PUT = f"INSERT INTO device_state ({_COLUMNS}) VALUES ({'?, ' * 13}?)"  # noqa: S608
-_TRIM = """
-DELETE FROM device_state WHERE number IN (
-    SELECT number FROM device_state WHERE live = 0 ORDER BY number
-    LIMIT MAX(0, (SELECT COUNT(*) FROM device_state WHERE live = 0) - ?)
-) RETURNING checksum, LENGTH(text)
-"""
 
 
 class RecentKeys:
@@ -158,7 +132,7 @@ def add_discard_range(
 ) -> None:
     """Count one range, joined with its neighbours on both sides. `kind`: destination, outcome, reason."""
     for row in db.execute(_TOUCHING, (*kind, last + 1)).fetchall():
-        *_, known_first, known_last = _checked_discard(row)
+        *_, known_first, known_last = checked_discard(row)
         if known_last >= first - 1:
             db.execute(_FORGET, (*kind, known_first))
             totals.remove("discard", row[-1])
@@ -172,7 +146,7 @@ def add_discard_range(
 def read_loss_reports(db: sqlite3.Connection) -> list[LossReport]:
     """Return the next to report, `MOST_RANGES` at most. Raises `DamagedRowError`."""
     tallies = []
-    for kind, group in groupby(map(_checked_discard, db.execute(_OLDEST)), key=lambda row: row[:3]):
+    for kind, group in groupby(map(checked_discard, db.execute(_OLDEST)), key=lambda row: row[:3]):
         destination, outcome, reason = kind
         ranges = tuple((first, last) for *_, first, last in group)
         count = sum(last - first + 1 for first, last in ranges)
@@ -187,41 +161,8 @@ def forget_loss_reports(db: sqlite3.Connection, totals: TableTotals) -> None:
         totals.remove("discard", code)
 
 
-@dataclass(slots=True)
-class RowCount:
-    """The rows of a table that were read: how many, the sum of their `codes`, how many were `damaged`."""
-
-    count: int = 0
-    codes: int = 0
-    damaged: int = 0
-
-
-def salvage_discards(
-    db: sqlite3.Connection, rows: RowCount
-) -> Iterator[tuple[tuple[str, str, str], int, int]]:
-    """Read all ranges that are intact. Raises `sqlite3.Error` where the file is damaged."""
-    query = "SELECT * FROM discard"
-    for destination, outcome, reason, first, last in _salvaged(db.execute(query), -1, _checked_discard, rows):
-        yield (destination, outcome, reason), first, last
-
-
-def _salvaged(
-    found: Iterable[tuple[Any, ...]],
-    code: int,
-    checked: Callable[[tuple[Any, ...]], _Row],
-    rows: RowCount,
-) -> Iterator[_Row]:
-    """Read the intact rows; column `code` has the checksum. Counts all of them in `rows`."""
-    for row in found:
-        rows.count += 1
-        rows.codes += row[code] if isinstance(row[code], int) else 0
-        try:
-            yield checked(row)
-        except (DamagedRowError, UnicodeDecodeError):
-            rows.damaged += 1
-
-
-def _checked_discard(row: tuple[Any, ...]) -> tuple[str, str, str, int, int]:
+def checked_discard(row: tuple[Any, ...]) -> tuple[str, str, str, int, int]:
+    """Return a row of the table `discard` without its checksum. Raises `DamagedRowError`."""
     destination, outcome, reason, first, last, code = row
     if checksum("discard", destination, outcome, reason, first, last) != code:
         raise DamagedRowError("a range of discards")
@@ -237,83 +178,3 @@ def merged(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
         else:
             result.append((first, last))
     return result
-
-
-class DeviceStates:
-    """What the cloud desires of the device, the newest of each key.
-
-    Beside states there are deletions, so that what is older and comes late does not bring a key back, and the
-    numbers of the last commands, so that none comes twice. Of these the oldest make room: nothing so old is
-    still on its way.
-    """
-
-    def __init__(self, db: sqlite3.Connection) -> None:
-        self._db = db
-        self._bytes: int | None = None
-
-    def get(self, kind: str, key: str) -> DeviceState | None:
-        """Return what the device holds of a key. Raises `DamagedRowError`."""
-        row = self._db.execute(_GET, (kind, key)).fetchone()
-        return _device_state(row) if row else None
-
-    def count(self) -> int:
-        """Return the number of keys with a state that is not deleted."""
-        (count,) = self._db.execute("SELECT COUNT(*) FROM device_state WHERE live = 1").fetchone()
-        return int(count)
-
-    def size(self) -> int:
-        """Return the bytes of all texts; they are counted once and then kept."""
-        if self._bytes is None:
-            (size,) = self._db.execute("SELECT TOTAL(LENGTH(text)) FROM device_state").fetchone()
-            self._bytes = int(size)
-        return self._bytes
-
-    def put(self, states: Iterable[DeviceState], totals: TableTotals) -> None:
-        """Hold these in the place of others of the same kind and key."""
-        crowds = False
-        for each in states:
-            row = _row(each)
-            self._forget(_PUT_OUT, (each.kind, each.key), totals)
-            self._db.execute(_PUT, row)
-            totals.add("device_state", row[0])
-            if self._bytes is not None:
-                self._bytes += len(row[-1])
-            crowds |= not each.is_live
-        if crowds:
-            self._forget(_TRIM, (MOST_KEYS,), totals)
-
-    def forget(self) -> None:
-        """Forget what was counted: the transaction was rolled back."""
-        self._bytes = None
-
-    def _forget(self, statement: str, values: tuple[Any, ...], totals: TableTotals) -> None:
-        for code, length in self._db.execute(statement, values).fetchall():
-            totals.remove("device_state", code)
-            if self._bytes is not None:
-                self._bytes -= length
-
-
-def salvage_states(db: sqlite3.Connection, rows: RowCount) -> Iterator[DeviceState]:
-    """Read all that are intact, the oldest first. Raises `sqlite3.Error` where the file is damaged."""
-    yield from _salvaged(db.execute(_ALL), 0, _device_state, rows)
-
-
-def _row(state: DeviceState) -> tuple[Any, ...]:
-    kind, key, state_version, rank, sequence, json = state
-    text = json.encode("utf-8")
-    # Plain texts and numbers: the checksum of a row covers their `repr`.
-    version = (int(each) if isinstance(each, bool) else each for each in _VERSION_OF(state_version))
-    values = (str(kind), key, int(state.is_live), *version, rank, sequence)
-    return (checksum("device_state", *values, zlib.crc32(text)), *values, text)
-
-
-def _device_state(row: tuple[Any, ...]) -> DeviceState:
-    from eventplane.downlink.device import StateVersion
-
-    code, *values, text = row
-    if not isinstance(text, bytes) or checksum("device_state", *values, zlib.crc32(text)) != code:
-        raise DamagedRowError("a state of the device")
-    kind, key, _, *version, rank, sequence = values
-    members = dict(zip(_VERSION, version, strict=True))
-    state_version = StateVersion(**members | {"is_deleted": bool(members["is_deleted"])})
-    return DeviceState(kind, key, state_version, rank, sequence, text.decode("utf-8"))

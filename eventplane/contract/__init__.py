@@ -4,8 +4,7 @@
 form, which the device image, the functions and the audit load with `load_compiled`.
 """
 
-from eventplane.contract.canonical import contract_document
-from eventplane.contract.compiler import compile_contract, load_compiled
+from eventplane.contract.compiler import compile_contract, contract_document, load_compiled
 from eventplane.contract.model import (
     AddressScope,
     Channel,

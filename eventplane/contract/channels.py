@@ -7,31 +7,24 @@ Where a webhook's endpoint is belongs to an environment, not to the contract.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from itertools import chain
 from typing import Any, Final
 
 from eventplane.contract.model import (
     Channel,
     DeliveryGuarantee,
     Downlink,
-    EventType,
     Forward,
     Ordering,
-    Participant,
     ParticipantKind,
     Priority,
-    Route,
     Transport,
     Webhook,
     WebhookMode,
     WhenFull,
 )
 from eventplane.contract.reader import Number, Section, Word
-from eventplane.limits import MAX_BATCH_EVENTS, MAX_RECEIVES
-from eventplane.names import OWN_SERVICES, SUBSCRIBERS
-from eventplane.plane_types import PLANE_TYPES
-from eventplane.retries import DAY_S, UNSETTLED, default_give_up_s
+from eventplane.limits import DAY_S, MAX_BATCH_EVENTS, MAX_RECEIVES, UNSETTLED
+from eventplane.names import OWN_SERVICES
 
 TRANSPORTS = {
     ParticipantKind.DEVICE: (Transport.IOT_CORE,),
@@ -200,31 +193,6 @@ def read_channel(participant: str, kind: ParticipantKind, section: Section) -> C
     return channel
 
 
-def check_delays(participants: Mapping[str, Participant], top: Section) -> None:
-    """Report each `batching_delay_ms` that has no effect, or lets events expire.
-
-    A compiled contract may have such: they were valid before format 8.
-    """
-    for each in participants.values():
-        for channel in each.channels:
-            path = f"participants.{channel.address}.batching_delay_ms"
-            if not channel.batching_delay_ms:
-                continue
-            if channel.box != "outbox" or each.kind is ParticipantKind.CLOUD_SERVICE:
-                top.fault(
-                    path,
-                    "only events that leave a device wait for a batch",
-                    "set it on the outbox of the device or of a device_service",
-                )
-            elif channel.expiry_s is not None and channel.expiry_s * 1_000 <= channel.batching_delay_ms:
-                top.fault(
-                    path,
-                    f"an event expires after {channel.expiry_s} s, before it has waited "
-                    f"{channel.batching_delay_ms} ms",
-                    "make it shorter than `expiry_s`",
-                )
-
-
 def is_default(channel: Channel, kind: ParticipantKind) -> bool:
     """Return whether `channel`, of a participant of `kind`, is as without any setting."""
     return channel == read_channel(channel.participant, kind, Section(channel.box, {}, []))
@@ -240,6 +208,8 @@ def _give_up(ordering: Ordering, retention_s: int, channel: Section, webhook: Se
     if webhook is not None:
         former = webhook.raw(name)
         if given is None:
+            from eventplane.retries import default_give_up_s  # which only webhooks need
+
             section, is_ordered = webhook, ordering is Ordering.SOURCE
             default_s = default_give_up_s(retention_s, is_urgent=True, is_ordered=is_ordered)
             given = number.read(name, webhook, default_s)
@@ -401,65 +371,3 @@ def read_guarantee(section: Section) -> DeliveryGuarantee | None:
         "write `at_least_once`; a reader that drops repeated `source` and `id` handles each event once",
     )
     return None
-
-
-def check_guarantees(
-    participants: Mapping[str, Participant],
-    event_types: Mapping[str, EventType],
-    routes: Iterable[Route],
-    top: Section,
-) -> None:
-    """Refuse a promise that a channel breaks, and best effort where every delivery is kept anyway."""
-    for path, why in chain(_kept_channels(participants), _kept_types(event_types)):
-        _refuse_best_effort(top, path, why)
-    channels = {each.address: each for one in participants.values() for each in one.channels}
-    for route in routes:
-        path, destination = f"routes.{route.name}", channels.get(route.destination)
-        if destination is None:
-            continue
-        if route.delivery_guarantee is _BEST_EFFORT:
-            if _leads_down(destination, participants):
-                _refuse_best_effort(top, path, _DOWN)
-        elif route.delivery_guarantee and destination.delivery_guarantee is _BEST_EFFORT:
-            top.fault(
-                f"{path}.{SETTING}",
-                f"{destination.address} is a best-effort channel, and no route makes it more reliable",
-                "make the channel `at_least_once`, or remove the setting from the route",
-            )
-
-
-_BEST_EFFORT: Final = DeliveryGuarantee.BEST_EFFORT
-_DOWN: Final = "what goes down to devices is kept until the device acknowledges it"
-_REPORT: Final = "the plane's own reports are delivered at least once, whatever is declared"
-
-
-def _kept_channels(participants: Mapping[str, Participant]) -> Iterator[tuple[str, str]]:
-    """The best-effort channels on which nothing can be dropped: the path of each, and why."""
-    for participant in participants.values():
-        is_own = participant.name in OWN_SERVICES - {SUBSCRIBERS}
-        for channel in participant.channels:
-            if channel.delivery_guarantee is not _BEST_EFFORT:
-                continue
-            if _leads_down(channel, participants):
-                yield f"participants.{channel.address}", _DOWN
-            elif is_own:
-                yield f"participants.{channel.address}", _REPORT
-
-
-def _kept_types(event_types: Mapping[str, EventType]) -> Iterator[tuple[str, str]]:
-    """The best-effort types whose events cannot be dropped: the path of each, and why."""
-    for event_type in event_types.values():
-        if event_type.delivery_guarantee is not _BEST_EFFORT:
-            continue
-        if event_type.name in PLANE_TYPES:
-            yield f"event_types.{event_type.name}", _REPORT
-        elif event_type.downlink:
-            yield f"event_types.{event_type.name}", _DOWN
-
-
-def _leads_down(channel: Channel, participants: Mapping[str, Participant]) -> bool:
-    return channel.box == "inbox" and participants[channel.participant].kind is ParticipantKind.DEVICE
-
-
-def _refuse_best_effort(top: Section, path: str, why: str) -> None:
-    top.fault(f"{path}.{SETTING}", f"best effort means nothing here: {why}", "remove the setting")

@@ -13,8 +13,8 @@ from types import MappingProxyType
 from typing import Any
 
 from eventplane.attributes import value_problem
-from eventplane.contract.canonical import FORMAT, canonical_bytes, version_of, whole_document
-from eventplane.contract.channels import check_delays, check_guarantees, read_guarantee
+from eventplane.contract.canonical import FORMAT, canonical_bytes, version_of
+from eventplane.contract.channels import read_guarantee
 from eventplane.contract.filter_reader import MixedLogic, read_filter, read_interest
 from eventplane.contract.model import (
     Contract,
@@ -31,7 +31,6 @@ from eventplane.contract.model import (
 )
 from eventplane.contract.participants import (
     REPLIES,
-    check_names,
     leads_down,
     read_participant,
     with_reply_routes,
@@ -48,6 +47,10 @@ def compile_contract(document: object, origin: str, *, is_derived: bool = False)
     schemas of event types are JSON Schema documents in it, not file names. One that `is_derived` from a
     contract in force is checked as `load_compiled` does: a rule that came later stops no router.
     """
+    # Only a program that compiles needs these.
+    from eventplane.contract.document import whole_document
+    from eventplane.contract.rules import check_delays, check_guarantees, check_names
+
     top = Section("", document, [])
     name, participants, event_types, routes = _read(top, origin)
     if is_derived:
@@ -59,6 +62,13 @@ def compile_contract(document: object, origin: str, *, is_derived: bool = False)
     _refuse(top, origin)
     canonical = canonical_bytes(whole_document(name, participants, event_types, routes))
     return _contract(name, participants, event_types, routes, canonical)
+
+
+def contract_document(contract: Contract) -> dict[str, Any]:
+    """Return `contract` as a document of the current form, whatever format it was compiled in."""
+    from eventplane.contract.document import whole_document
+
+    return whole_document(contract.name, contract.participants, contract.event_types, contract.routes)
 
 
 def load_compiled(compiled: bytes | str, origin: str = "compiled contract") -> Contract:

@@ -6,14 +6,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from eventplane.attributes import priority_of
 from eventplane.envelope import Envelope
 from eventplane.filters import Filter
 from eventplane.limits import MAX_RECEIVES
 from eventplane.names import DOWNLINK, MONITOR
-from eventplane.retries import RetrySchedule, default_give_up_s
+
+if TYPE_CHECKING:
+    from eventplane.retries import RetrySchedule
 
 
 class ParticipantKind(StrEnum):
@@ -183,6 +185,8 @@ class Channel:
 
     def retries(self, priority: Priority) -> RetrySchedule:
         """Return when an event of `priority` that fails is tried again, and when it is given up."""
+        from eventplane.retries import RetrySchedule, default_give_up_s  # which no device needs
+
         is_ordered = self.ordering is Ordering.SOURCE
         is_urgent = priority is Priority.URGENT
         give_up_after_s = self.give_up_after_s or default_give_up_s(

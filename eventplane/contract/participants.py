@@ -1,6 +1,5 @@
 """Participants: names, what they send and ask, rights of cloud services, channels and routes of replies.
 
-Names are checked where people write a contract, not where a compiled one is read: what is in force stays so.
 The compiler writes the routes of replies into the compiled form; routers, ledger and audit treat them as any.
 """
 
@@ -15,62 +14,8 @@ from eventplane.contract.filter_reader import read_filter
 from eventplane.contract.model import AddressScope, Channel, Participant, ParticipantKind, Place, Route
 from eventplane.contract.reader import Section
 from eventplane.filters import All, Exact, Filter
-from eventplane.names import DOWNLINK, REPLY_TO, REPLY_TYPE, SUBSCRIBERS
-from eventplane.sender import PLANE
+from eventplane.names import DOWNLINK, REPLY_TO, REPLY_TYPE
 from eventplane.topics import is_group_name
-
-MAX_PARTICIPANT_NAME: Final = 26
-"""Characters of a name that is part of the names of functions and queues. AWS Lambda allows 64 for the
-longest, `eventplane-<environment>-router-<device>-urgent`, and an environment has up to 12."""
-
-RESERVED_NAMES: Final = frozenset(
-    {"device", "device-inbox", "device-urgent", "ingest", "ingest-errors", "replay", "services", "tables"}
-    | {"tap", "urgent-ingest"}
-)
-"""Names of the plane's own resources, which no cloud service can have."""
-
-
-def check_names(participants: Mapping[str, Participant], top: Section) -> None:
-    """Record in `top` every name that AWS would refuse, or whose resource would have the name of another."""
-    taken = {_id(each): "the plane itself" for each in RESERVED_NAMES}
-    for each in participants.values():
-        if each.kind is ParticipantKind.DEVICE:
-            taken[_id(f"{each.name}-urgent")] = "the queue of urgent events"
-        if each.kind is not ParticipantKind.DEVICE_SERVICE and len(each.name) > MAX_PARTICIPANT_NAME:
-            top.fault(
-                f"participants.{each.name}",
-                f"the name has {len(each.name)} characters",
-                f"give it at most {MAX_PARTICIPANT_NAME}: it is part of the names of functions and queues",
-            )
-        if each.name == PLANE:
-            top.fault(
-                f"participants.{PLANE}",
-                "the plane itself sends events by this name",
-                "choose another name",
-            )
-    for each in participants.values():
-        for name in _resources(each):
-            owner = taken.setdefault(_id(name), repr(each.name))
-            if owner != repr(each.name):
-                top.fault(
-                    f"participants.{each.name}",
-                    f"its resource {name!r} in AWS would be that of {owner}",
-                    "choose another name; two names differ by more than hyphens",
-                )
-
-
-def _resources(participant: Participant) -> Iterator[str]:
-    if participant.kind is ParticipantKind.CLOUD_SERVICE:
-        yield participant.name
-        if participant.replies is not None:
-            yield f"{participant.name}-replies"
-        if participant.inbox.webhook or participant.name == SUBSCRIBERS:
-            yield f"{participant.name}-webhook"
-
-
-def _id(name: str) -> str:
-    # CloudFormation's ids have no hyphens (stacks/names.py).
-    return name.replace("-", "")
 
 
 def read_may_subscribe(kind: ParticipantKind, section: Section) -> Filter | None:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from eventplane.errors import EventPlaneError
 
@@ -173,8 +173,7 @@ class Word(Generic[Choice]):
         return section.choice(name, self.options, self.default) or self.default
 
 
-@dataclass(frozen=True, slots=True)
-class Number:
+class Number(NamedTuple):
     """A setting that is a whole number of `unit` from `low` to `high`; `unset` is what None means."""
 
     default: int | None

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from eventplane.contract.canonical import contract_document
+from eventplane.contract.compiler import contract_document
 from eventplane.contract.model import (
     Channel,
     Contract,

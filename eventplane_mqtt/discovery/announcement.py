@@ -8,9 +8,9 @@ import socket
 import struct
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from eventplane_mqtt.discovery import DiscoveryError, InterfaceError, UnreachableError
 from eventplane_mqtt.discovery.profile import Listener, load_profile
@@ -33,8 +33,7 @@ _LINK_LOCAL: Final = "20"
 """The scope of addresses that mean something else on each network: they are not announced."""
 
 
-@dataclass(frozen=True, slots=True)
-class Interface:
+class Interface(NamedTuple):
     """A network interface. Announcements are sent from `ipv4`, the first of `addresses`."""
 
     name: str
@@ -42,8 +41,7 @@ class Interface:
     addresses: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Service:
+class Service(NamedTuple):
     """A broker at `port` of `addresses`; `kind` is with or without TLS. `anonymous`: it needs no password."""
 
     kind: str
@@ -69,49 +67,37 @@ class AnnouncementUpdater:
         self._profile = profile
         self._read = read
         self._announce = announce
-        self._states = {name: _InterfaceState() for name in names}
+        self._names = tuple(names)
+        self._announced: dict[str, tuple[Interface, list[Service], Callable[[], None]]] = {}
+        self._problems: dict[str, str] = {}
 
     def update(self) -> None:
-        """Announce what has changed, withdraw what is no longer true, log what fails."""
-        for name, state in self._states.items():
+        """Announce what has changed, withdraw what is no longer true, log what fails until it changes."""
+        for name in self._names:
             try:
                 interface = self._read(name)
                 found = services(load_profile(self._profile), interface, str(self._profile))
-                if (interface, found) != (state.interface, state.services):
-                    state.withdraw()
-                    state.close = self._announce(interface, found)
-                    state.interface, state.services = interface, found
+                if self._announced.get(name, ())[:2] != (interface, found):
+                    self._withdraw(name)
+                    self._announced[name] = interface, found, self._announce(interface, found)
                     _log_announced(name, found)
-                state.problem = ""
+                self._problems.pop(name, None)
             except (DiscoveryError, OSError) as error:
-                state.withdraw()
-                state.log(f"nothing is announced on {name}: {error}")
+                self._withdraw(name)
+                problem = f"nothing is announced on {name}: {error}"
+                if problem != self._problems.get(name):
+                    _log.error("%s", problem)
+                self._problems[name] = problem
 
     def close(self) -> None:
         """Withdraw everything."""
-        for state in self._states.values():
-            state.withdraw()
+        for name in self._names:
+            self._withdraw(name)
 
-
-class _InterfaceState:
-    """One interface, and what is announced there."""
-
-    def __init__(self) -> None:
-        self.interface: Interface | None = None
-        self.services: list[Service] = []
-        self.close: Callable[[], None] | None = None
-        self.problem = ""
-
-    def withdraw(self) -> None:
-        if self.close is not None:
-            self.close()
-        self.close, self.interface, self.services = None, None, []
-
-    def log(self, problem: str) -> None:
-        """Log a problem once, until it changes."""
-        if problem != self.problem:
-            _log.error("%s", problem)
-        self.problem = problem
+    def _withdraw(self, name: str) -> None:
+        if name in self._announced:
+            *_, close = self._announced.pop(name)
+            close()
 
 
 def services(listeners: Sequence[Listener], interface: Interface, name: str = "profile") -> list[Service]:

@@ -12,7 +12,6 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from eventplane_mqtt.discovery import LibraryMissingError, MulticastDnsError
@@ -90,17 +89,14 @@ def _info(thing: str, service: Service) -> ServiceInfo:
 
 def find(interfaces: Iterable[Interface], seconds: float) -> list[Announced]:
     """Return the brokers that are announced within `seconds`."""
-    opened: list[Zeroconf] = []
-    try:
+    with contextlib.ExitStack() as opened:
+        listeners = []
         for each in interfaces:
             with _named_errors(each.name):
-                opened.append(_open(each))
-        listeners = [_ServiceNames(each) for each in opened]
+                listeners.append(_ServiceNames(_open(each)))
+            opened.callback(listeners[-1].close)
         time.sleep(seconds)
         return sorted({found for each in listeners for found in each.resolve()})
-    finally:
-        for zeroconf in opened:
-            zeroconf.close()
 
 
 class BrokerBrowser:
@@ -210,8 +206,7 @@ def _open(interface: Interface) -> Zeroconf:
     return zeroconf
 
 
-@dataclass(frozen=True, slots=True)
-class AnnouncedBroker:
+class AnnouncedBroker(NamedTuple):
     """The announced broker to connect to: that of `thing`, or of any ('').
 
     An announcement is not authenticated. With a `certificate` only the broker that presents it is dialled;

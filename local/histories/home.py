@@ -12,14 +12,13 @@ from random import Random
 from typing import Any, Final
 
 from edge.components import make_links
-from edge.contract_updates import active_contract, keep_contract
+from edge.contract_updates import active_contract, keep_contract, read_contract
 from edge.errors import SettingProblem, SpoolFullError, SpoolUnavailableError
 from edge.forwarder import Forwarder, Reload
 from edge.provisioning.renewal import Identity
 from edge.settings import CloudSettings, HealthSettings, LocalSettings, Settings
 from edge.spool import Delivery, Discard, Spool, StoredEvent
-from edge.system import System
-from edge.uptime_clock import Uptime
+from edge.system import System, Uptime
 from edge.without_disk import DiskWatch
 from eventplane.contract import Contract, Downlink, Priority, compile_contract, contract_document
 from eventplane.envelope import Envelope, parse_event
@@ -185,7 +184,7 @@ class Home:
 
     def _active_contract(self, spool: Spool) -> Contract:
         """Return the contract to follow: the last that came down, or the image's."""
-        found = active_contract(self._settings.contract, spool, self.contract)
+        found = active_contract(read_contract(self._settings.contract), spool, self.contract)
         contract = self.contract if isinstance(found, SettingProblem) else found.contract
         self.contracts.append((self.engine.now_s, contract))
         keep_contract(contract, self._settings.spool)

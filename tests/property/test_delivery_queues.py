@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from dataclasses import replace
 from pathlib import Path
 
 from hypothesis import settings
@@ -14,8 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from edge.counts import Counts
 from edge.delivery_queues import _MOST_APPENDED, DeliveryQueues
 from edge.spool import Delivery, Spool
-from edge.system import SYSTEM
-from edge.uptime_clock import Uptime
+from edge.system import SYSTEM, Uptime
 from eventplane.contract import Priority
 from eventplane.reasons import Outcome
 from tests.examples import examples
@@ -42,7 +40,7 @@ class QueuesMachine(RuleBasedStateMachine):
         super().__init__()
         self.directory = Path(tempfile.mkdtemp(dir=SCRATCH))
         self.life = 0
-        system = replace(SYSTEM, uptime=lambda: Uptime("boot", self.life))
+        system = SYSTEM._replace(uptime=lambda: Uptime("boot", self.life))
         self.spool = Spool(self.directory / "spool.db", system)
         self.queues = DeliveryQueues(self.spool, Counts())
         self.by_rank = {each: self.queues.open(each) for each in DESTINATIONS}

@@ -117,7 +117,7 @@ def test_each_way_to_the_machine_is_seen(code: str) -> None:
 
 def test_only_functions_that_wire_a_program_take_what_the_wiring_modules_give() -> None:
     doors = ("edge.system", "lambdas.common.system", "lambdas.common.clock")
-    types = ("Call", "Clock", "Pool", "System", "Threads")
+    types = ("Call", "Clock", "Pool", "System", "Threads", "Uptime", "UptimeClock")
     taken: list[str] = []
     for path in sorted((*(ROOT / "edge").rglob("*.py"), *(ROOT / "lambdas").rglob("*.py"))):
         name, tree = path.relative_to(ROOT).as_posix(), ast.parse(path.read_text())

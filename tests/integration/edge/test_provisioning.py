@@ -5,7 +5,6 @@ from __future__ import annotations
 import ssl
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -147,7 +146,7 @@ def test_sigterm_ends_the_waiting(supervisor: Supervisor, tmp_path: Path, claim:
 def test_a_missing_answer_times_out(aws: FakeAws, line: MqttCloud) -> None:
     aws.silent = True
     with pytest.raises(NoAnswerError) as caught:
-        replace(line, timeout_s=0.1).run(Exchange(TEMPLATE, THING, "csr"), _unexpected)
+        line._replace(timeout_s=0.1).run(Exchange(TEMPLATE, THING, "csr"), _unexpected)
     assert caught.value.step == "create"
 
 
@@ -157,7 +156,7 @@ def test_a_claim_that_the_broker_does_not_know_is_named(
     stranger = Authority(tmp_path / "elsewhere").issue("claim")
     claim = TlsFiles(authority.ca, stranger.certificate, stranger.key)
     with pytest.raises(UnreachableError, match=f"claim-{THING}"):
-        replace(line, claim=claim).run(Exchange(TEMPLATE, THING, "csr"), _unexpected)
+        line._replace(claim=claim).run(Exchange(TEMPLATE, THING, "csr"), _unexpected)
 
 
 def _unexpected(certificate: str, _key: str | None) -> None:

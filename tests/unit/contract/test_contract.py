@@ -24,7 +24,7 @@ from eventplane.contract import (
     contract_document,
     load_compiled,
 )
-from eventplane.contract.participants import MAX_PARTICIPANT_NAME, RESERVED_NAMES
+from eventplane.contract.rules import MAX_PARTICIPANT_NAME, RESERVED_NAMES
 from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.device_reports import MANIFEST
 from eventplane.envelope import write_event

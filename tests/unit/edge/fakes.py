@@ -19,8 +19,7 @@ from edge.forwarder import Forwarder, Message
 from edge.settings import CloudSettings, HealthSettings, LocalSettings, Settings
 from edge.spool import Delivery, Spool, StoredEvent
 from edge.spool.store import CAPACITY_DELIVERIES
-from edge.system import System
-from edge.uptime_clock import Uptime
+from edge.system import System, Uptime
 from eventplane.batch import unpack
 from eventplane.contract import Contract
 from eventplane.conversation.questions import StateAnswer, read_state_answer, write_state_question

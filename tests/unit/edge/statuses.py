@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from edge.health_status import Backlog, LinkState, Status
@@ -19,7 +18,7 @@ WELL = Status(
 
 
 def with_link(status: Status, name: LinkName, up: bool = True, for_s: float = 1_000.0, **more: Any) -> Status:
-    return replace(status, links={**status.links, name: LinkState(name, up, for_s, 1, **more)})
+    return status._replace(links={**status.links, name: LinkState(name, up, for_s, 1, **more)})
 
 
 def waiting(

@@ -13,7 +13,7 @@ from edge.delivery_queues import (
     VolatileEvent,
     VolatileQueue,
 )
-from edge.uptime_clock import UptimeClock
+from edge.system import UptimeClock
 from eventplane.reasons import Outcome
 from eventplane_mqtt.mailbox import Disconnected, LinkName
 from tests.unit.edge.fakes import ALARM, READING, Device, FakeClock, MakeDevice, contract, damage, event

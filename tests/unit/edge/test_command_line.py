@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from edge import parts
-from edge.command_line import EX_WRONG_COMMAND_LINE, PROGRAM, USAGE, main
+from edge.command_line import EX_WRONG_COMMAND_LINE, main
+from edge.commands import USAGE
 from edge.daemon import _warn_of_limits
 from edge.errors import SettingsError, SpoolError
-from edge.parts import PartMissingError
+from edge.parts import PROGRAM, PartMissingError
 from edge.settings import Settings, load_settings
 from eventplane import __version__
 from tests.unit.edge.fakes import contract as home_contract

@@ -17,6 +17,7 @@ from edge.contract_updates import (
     contract_key,
     keep_contract,
     last_contract,
+    read_contract,
 )
 from edge.errors import SettingProblem
 from edge.forwarder import Reload
@@ -67,7 +68,7 @@ def packed(content: bytes) -> str:
 
 
 def in_force(device: Device, file: Path) -> str:
-    found = active_contract(file, device.spool, contract())
+    found = active_contract(read_contract(file), device.spool, contract())
     assert isinstance(found, ActiveContract)
     return found.contract.version
 
@@ -147,7 +148,7 @@ def test_one_that_this_program_cannot_read_leaves_it_to_the_file(device: Device,
 
 
 def test_without_either_the_problem_names_the_file(device: Device, tmp_path: Path) -> None:
-    found = active_contract(tmp_path / "nowhere.json", device.spool, contract())
+    found = active_contract(read_contract(tmp_path / "nowhere.json"), device.spool, contract())
     assert isinstance(found, SettingProblem)
     assert "nowhere.json" in str(found)
 
@@ -155,7 +156,7 @@ def test_without_either_the_problem_names_the_file(device: Device, tmp_path: Pat
 def test_a_damaged_spool_gives_no_contract_so_that_the_one_in_force_stays(device: Device, file: Path) -> None:
     device.send_down(update(1, other()))
     device.spool._db.execute("UPDATE device_state SET text = zeroblob(10)")
-    assert isinstance(active_contract(file, device.spool, contract()), SettingProblem)
+    assert isinstance(active_contract(read_contract(file), device.spool, contract()), SettingProblem)
 
 
 def test_it_is_measured_by_the_image_and_not_by_what_came_down_before(device: Device, file: Path) -> None:
@@ -175,7 +176,7 @@ def test_a_stored_one_that_takes_the_alarms_of_a_new_image_away_leaves_it_to_the
     device.send_down(update(1, other()))
     new = with_route("rings")
     file.write_bytes(new.canonical)
-    found = active_contract(file, device.spool, contract())
+    found = active_contract(read_contract(file), device.spool, contract())
     assert isinstance(found, ActiveContract)
     assert (found.contract.version, found.image.version) == (new.version, new.version)
     assert "routes.rings" in str(found.refused)
@@ -185,7 +186,7 @@ def test_a_stored_one_that_takes_the_alarms_of_a_new_image_away_leaves_it_to_the
 def test_while_the_file_is_broken_the_image_is_what_it_was_before(device: Device, file: Path) -> None:
     device.send_down(update(1, other()))
     file.write_bytes(b"{")
-    found = active_contract(file, device.spool, contract())
+    found = active_contract(read_contract(file), device.spool, contract())
     assert found == ActiveContract(other(), contract())
 
 
@@ -210,9 +211,9 @@ def test_a_start_without_a_disk_follows_the_kept_contract_if_it_has_the_alarms_o
     if kept is not None:
         keep_contract(kept, spool_path)
     with Spool(spool_path, SYSTEM, on_disk=False) as spool:
-        assert active_contract(file, spool, contract()) == ActiveContract(followed, contract())
+        assert active_contract(read_contract(file), spool, contract()) == ActiveContract(followed, contract())
         file.write_bytes(b"{")
-        found = active_contract(file, spool, contract())
+        found = active_contract(read_contract(file), spool, contract())
     if followed == kept:
         assert found == ActiveContract(kept, contract())
     else:

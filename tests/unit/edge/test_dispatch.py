@@ -255,7 +255,7 @@ class TestUnknownOutboxes:
 
     @pytest.mark.parametrize("topic", [STRANGE, "eventplane/sensor/outbox"])
     def test_what_clears_a_retained_message_is_no_event(self, device: Device, topic: str) -> None:
-        device.turn(*(replace(over(device, LOCAL, b"", topic), retained=each) for each in (True, False)))
+        device.turn(*(over(device, LOCAL, b"", topic)._replace(retained=each) for each in (True, False)))
         assert (letters(device), device.local.last.acknowledged) == ([], [1, 1])
 
     @pytest.mark.parametrize(
@@ -280,7 +280,7 @@ class TestUnknownOutboxes:
             assert len(letters(device)) == MOST_LETTERS
             assert {to: count for (to, _), count in device.not_stored().items()} == {counted_as: 5}
             device.turn(after=LETTERS_EVERY_MS / 1_000 + 1.0)
-        device.turn(replace(sent[0], payload=b"later"))
+        device.turn(sent[0]._replace(payload=b"later"))
         assert len(letters(device)) == MOST_LETTERS + 1
 
     def test_without_room_they_are_one_kind_of_loss_however_many_topics_there_are(
@@ -305,7 +305,7 @@ class TestRetained:
     def repeat(self, device: Device, *, resumed: bool) -> None:
         message = over(device, LOCAL, event("old", ALARM).json.encode())
         device.local.last.resumed = resumed
-        device.turn(replace(message, retained=True))
+        device.turn(message._replace(retained=True))
         assert device.local.last.acknowledged == [1]
 
     def test_over_a_new_session_it_is_an_event(self, device: Device) -> None:
@@ -339,7 +339,7 @@ class TestPayloads:
         assert str(letter["detail"]).endswith(NO_ATTRIBUTES) is is_advised
 
     def test_only_the_beginning_of_an_oversize_message_becomes_a_dead_letter(self, device: Device) -> None:
-        message = replace(device.from_service(b"x" * 4_096), oversize=3_000_000)
+        message = device.from_service(b"x" * 4_096)._replace(oversize=3_000_000)
         device.turn(message)
         (letter,) = letters(device)
         assert "3000000 bytes" in str(letter["detail"])

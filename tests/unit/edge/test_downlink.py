@@ -144,7 +144,7 @@ def test_what_names_no_key_becomes_a_dead_letter(device: Device, payload: bytes,
 
 class TestBounds:
     def test_there_are_not_too_many_keys(self, device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
-        for module in ("edge.downlink", "edge.spool.tables"):
+        for module in ("edge.downlink", "edge.spool.states"):
             monkeypatch.setattr(f"{module}.MOST_KEYS", 8)
         for first in (0, 4):
             device.send_down(*(state(1, f"a/b/{n}") for n in range(first, first + 4)))

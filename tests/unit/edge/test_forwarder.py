@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 
@@ -87,7 +86,7 @@ def test_nothing_is_acknowledged_or_delivered_when_the_commit_fails(
 
 @pytest.mark.parametrize("changes", [{"generation": 0}, {"mid": 0}], ids=["a bygone connection", "QoS 0"])
 def test_what_cannot_be_acknowledged_is_stored(device: Device, changes: dict[str, int]) -> None:
-    device.turn(replace(device.from_service(event("e")), **changes))
+    device.turn(device.from_service(event("e"))._replace(**changes))
     assert device.spool.backlog() == {"device.outbox": 1}
     assert device.local.last.acknowledged == []
 

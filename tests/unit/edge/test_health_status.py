@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -35,7 +34,7 @@ def judged(status: Status, stuck: str | None = None) -> str:
 
 
 def late(*backlog: Backlog) -> Status:
-    return replace(WELL, backlog=backlog)
+    return WELL._replace(backlog=backlog)
 
 
 def flooded(since_s: float | None) -> Status:
@@ -43,13 +42,13 @@ def flooded(since_s: float | None) -> Status:
 
 
 def certified(days: float | None) -> Status:
-    return replace(WELL, certificate_left_s=None if days is None else days * 86_400.0)
+    return WELL._replace(certificate_left_s=None if days is None else days * 86_400.0)
 
 
 OLD, OLD_NORMAL = waiting(1e6), waiting(1e6, Priority.NORMAL)
 AT_HOME = waiting(60.0, destination="call.inbox", link=LOCAL)
 NO_ROUTE = waiting(0.0, destination="gone.inbox", link=None)
-NO_DISK = replace(WELL, disk_failure="read-only", pressure=1.0)
+NO_DISK = WELL._replace(disk_failure="read-only", pressure=1.0)
 PROFILE = with_link(WELL, LOCAL, complaint="mosquitto.conf:3: 'many' is no port")
 SECOND_DOWN = with_link(WELL, URGENT, False, 60.0)
 
@@ -65,29 +64,29 @@ STATUSES = {
     "a service does not confirm": (late(AT_HOME), "failing: late"),
     "nor without the cloud": (with_link(late(AT_HOME), CLOUD, False, 5.0), "failing: late cloud_down"),
     "no route takes it": (late(NO_ROUTE), "degraded: no_route"),
-    "nothing waits": (late(replace(OLD, pending=0)), "ok"),
+    "nothing waits": (late(OLD._replace(pending=0)), "ok"),
     "the cloud is just back": (with_link(late(OLD), CLOUD, True, 59.9), "ok"),
     "the cloud is back for long": (with_link(late(OLD), CLOUD, True, 60.0), "failing: late"),
     "the broker restarts": (with_link(WELL, LOCAL, False, 59.9), "degraded: local_broker_down"),
     "the broker stays away": (with_link(WELL, LOCAL, False, 60.0), "failing: local_broker_down"),
-    "the broker has forgotten us": (replace(WELL, sessions_lost=1), "degraded: session_lost"),
+    "the broker has forgotten us": (WELL._replace(sessions_lost=1), "degraded: session_lost"),
     "no flood": (flooded(None), "ok"),
     "a flood in the last minute": (flooded(59.9), "degraded: flooded"),
     "a flood before that": (flooded(60.0), "ok"),
     "no urgent session": (with_link(WELL, URGENT, False, 5.0), "degraded: urgent_session_down"),
     "no urgent session for long": (SECOND_DOWN, "failing: urgent_session_down"),
     "no session at all": (with_link(SECOND_DOWN, LOCAL, False, 5.0), "degraded: local_broker_down"),
-    "room is left": (replace(WELL, pressure=0.69), "ok"),
-    "the spool fills": (replace(WELL, pressure=0.7), "degraded: spool_filling"),
-    "the spool is full": (replace(WELL, pressure=0.85), "failing: spool_full"),
+    "room is left": (WELL._replace(pressure=0.69), "ok"),
+    "the spool fills": (WELL._replace(pressure=0.7), "degraded: spool_filling"),
+    "the spool is full": (WELL._replace(pressure=0.85), "failing: spool_full"),
     "no disk says more than full": (with_link(NO_DISK, CLOUD, False, 5.0), "failing: no_disk cloud_down"),
-    "a broken contract": (replace(WELL, contract_refused=True), "degraded: contract_refused"),
+    "a broken contract": (WELL._replace(contract_refused=True), "degraded: contract_refused"),
     "a certificate for a month": (certified(31), "ok"),
     "a certificate for less": (certified(29), "degraded: certificate_expires"),
     "an expired certificate": (certified(-1), "degraded: certificate_expires"),
     "without a certificate": (certified(None), "ok"),
     "a budget of bytes is used up": (
-        replace(late(OLD_NORMAL), is_budget_used_up=True),
+        late(OLD_NORMAL)._replace(is_budget_used_up=True),
         "degraded: data_budget_used_up",
     ),
     "a broken profile": (PROFILE, "degraded: profile_refused"),
@@ -110,7 +109,7 @@ def test_a_stuck_uplink_is_failing_and_the_gravest_problem_comes_first() -> None
     [
         (flooded(0.0), "local session"),
         (PROFILE, "mosquitto.conf:3"),
-        (replace(WELL, disk_failure="read-only file system"), "read-only file system"),
+        (WELL._replace(disk_failure="read-only file system"), "read-only file system"),
     ],
 )
 def test_a_problem_names_its_cause(status: Status, words: str) -> None:

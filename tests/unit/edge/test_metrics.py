@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -141,7 +140,7 @@ def test_every_family_has_its_help_and_its_type_before_its_samples(
 ) -> None:
     device.forwarder.counts.downlink_outcomes.update(stored=5, older=1)
     device.forwarder.counts.discards["expired", "ttl"] += 4  # type: ignore[index]
-    status = replace(reader.status(device.time.seconds), certificate_left_s=86_400.0)
+    status = reader.status(device.time.seconds)._replace(certificate_left_s=86_400.0)
     family = ""
     seen: list[str] = []
     for line in page(reader, status):
@@ -170,7 +169,7 @@ def test_a_family_without_samples_is_left_out(device: Device) -> None:
 
 def test_labels_are_escaped(device: Device) -> None:
     reader = reader_of(device)
-    lines = page(reader, replace(reader.status(device.time.seconds), thing='a"b\\c\nd'))
+    lines = page(reader, reader.status(device.time.seconds)._replace(thing='a"b\\c\nd'))
     assert any('thing="a\\"b\\\\c\\nd"' in line for line in lines)
     assert all(SAMPLE.fullmatch(line) for line in lines if not line.startswith("#"))
 
@@ -178,7 +177,7 @@ def test_labels_are_escaped(device: Device) -> None:
 def test_the_heartbeat_is_flat_and_small(reader: StatusReader, device: Device) -> None:
     status = reader.status(device.time.seconds)
     backlog = (waiting(2.54), waiting(1.0, destination="call.inbox"), waiting(9.0, Priority.NORMAL))
-    beat: dict[str, Any] = heartbeat(Reading(replace(status, backlog=backlog), (), device.forwarder))
+    beat: dict[str, Any] = heartbeat(Reading(status._replace(backlog=backlog), (), device.forwarder))
     assert beat == {
         "contract": device.contract.version,
         "image": device.contract.version,

@@ -4,7 +4,6 @@ import errno
 import shutil
 import sqlite3
 import stat
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,8 +20,7 @@ from edge.spool import (
     tables,
 )
 from edge.spool.tables import MOST_RANGES
-from edge.system import SYSTEM, system_uptime
-from edge.uptime_clock import Uptime
+from edge.system import SYSTEM, Uptime, system_uptime
 from eventplane.device_reports import KEY_BYTES, SHA256_EVENT, event_digest
 from eventplane.reasons import Outcome
 from tests.golden_digests import DIGESTS
@@ -121,7 +119,7 @@ def test_the_digest_of_a_manifest_is_a_sum_without_its_carry(path: Path) -> None
     total = sum(int(digest, 16) for digest in DIGESTS.values())
     assert total >> 8 * KEY_BYTES
     with Spool(path, SYSTEM) as spool:
-        events = [replace(arrival(number), json=text) for number, text in enumerate(DIGESTS, 1)]
+        events = [arrival(number)._replace(json=text) for number, text in enumerate(DIGESTS, 1)]
         spool.commit(events, uptime_ms=0)
     with Spool(path, SYSTEM) as spool:
         (stated,) = spool.manifests()
@@ -247,17 +245,17 @@ def test_a_power_cut_while_a_spool_is_set_aside_leaves_its_log_beside_it(path: P
 
 
 def test_the_uptime_clock_runs_during_a_boot_and_stops_without_power(path: Path) -> None:
-    with Spool(path, replace(SYSTEM, uptime=lambda: Uptime("a", 100))) as spool:
+    with Spool(path, SYSTEM._replace(uptime=lambda: Uptime("a", 100))) as spool:
         assert spool.clock() == 0
         spool.commit([arrival(1)], uptime_ms=40)
-    with Spool(path, replace(SYSTEM, uptime=lambda: Uptime("a", 350))) as spool:
+    with Spool(path, SYSTEM._replace(uptime=lambda: Uptime("a", 350))) as spool:
         assert spool.clock() == 290
         spool.commit([], uptime_ms=300)
-    with Spool(path, replace(SYSTEM, uptime=lambda: Uptime("b", 999_999))) as spool:
+    with Spool(path, SYSTEM._replace(uptime=lambda: Uptime("b", 999_999))) as spool:
         assert spool.clock() == 300
         spool.commit([], uptime_ms=1)  # never back
     for ms in (5, 1):  # of one boot: it never goes back, whatever was stored
-        with Spool(path, replace(SYSTEM, uptime=lambda ms=ms: Uptime("c", ms))) as spool:
+        with Spool(path, SYSTEM._replace(uptime=lambda ms=ms: Uptime("c", ms))) as spool:
             assert spool.clock() == 300
             spool.commit([], uptime_ms=300)
 
@@ -277,7 +275,7 @@ def test_a_start_reads_the_same_whatever_waits(path: Path) -> None:
 def test_what_goes_into_ordered_inboxes_is_counted_with_the_commit(path: Path) -> None:
     with Spool(path, SYSTEM) as spool:
         for number in (1, 2):
-            spool.commit([replace(arrival(number), positions={"desk/normal/0123abcd": number})], uptime_ms=0)
+            spool.commit([arrival(number)._replace(positions={"desk/normal/0123abcd": number})], uptime_ms=0)
         assert spool.counted == {"desk/normal/0123abcd": 2}
     with Spool(path, SYSTEM) as spool:
         assert spool.counted == {"desk/normal/0123abcd": 2}
@@ -332,7 +330,7 @@ class TestHoldings:
     def test_the_oldest_deletions_and_commands_make_room_and_states_stay(
         self, path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("edge.spool.tables.MOST_KEYS", 3)
+        monkeypatch.setattr("edge.spool.states.MOST_KEYS", 3)
         with Spool(path, SYSTEM) as spool:
             for n in range(5):
                 spool.commit([], uptime_ms=0, states=[device_state(f"s/t/{n}")])

@@ -367,7 +367,7 @@ def test_a_statement_that_is_wrong_is_no_damage(path: Path, monkeypatch: pytest.
     with Spool(path, SYSTEM) as spool:
         fill(spool, 1)
         with monkeypatch.context() as wrong:
-            wrong.setattr("edge.spool.tables._PUT", "INSERT INTO nowhere VALUES (?)")
+            wrong.setattr("edge.spool.states._PUT", "INSERT INTO nowhere VALUES (?)")
             with pytest.raises(SpoolUnavailableError):
                 spool.commit([], uptime_ms=0, states=[device_state("a/b/c")])
         assert not marker_of(path).exists()

@@ -409,7 +409,8 @@ def test_another_process_that_has_the_spool_still_ends_it(make: MakeDevice) -> N
 
 
 LATE = (
-    *(f"edge.{each}" for each in ("downlink", "questions", "metrics", "spool.recovery", "spool.log")),
+    *(f"edge.{each}" for each in ("downlink", "questions", "metrics")),
+    *(f"edge.spool.{each}" for each in ("recovery", "log", "states")),
     *(f"eventplane.{each}" for each in ("conversation", "downlink", "interest.announcement")),
 )
 """What only an event, a question or damage brings into memory."""

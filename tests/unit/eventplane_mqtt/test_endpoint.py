@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import ssl
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -109,7 +108,7 @@ def test_each_file_that_cannot_be_used_is_named(authority: Authority, tmp_path: 
     ]
     for change, named in cases:
         with pytest.raises(TlsFileError) as error:
-            replace(good, **change).context()
+            good._replace(**change).context()
         assert str(named) in str(error.value)
         assert error.value.remedy
 

@@ -139,11 +139,19 @@ def test_every_module_is_there_as_bytecode_and_as_source(artifact: Path) -> None
     assert {name + "c" for name in sources} == {name for name in names if name.endswith(".pyc")}
 
 
-def test_bytecode_is_used_when_it_fits(artifact: Path) -> None:
-    program = (
-        "import sys; sys.path.insert(0, sys.argv[1]); import edge.forwarder; print(edge.forwarder.__file__)"
-    )
+def test_bytecode_is_used_when_it_fits_and_has_only_the_fields_of_classes(artifact: Path) -> None:
+    program = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from edge import errors, system
+from edge.counts import Counts
+print(*errors.SpoolError._fields, *[*Counts.__dataclass_fields__][:2], *system.Uptime._fields)
+print(errors.missing_table.__annotations__, system.__file__)
+"""
     found = subprocess.run(
         [sys.executable, "-I", "-S", "-c", program, str(artifact)], capture_output=True, text=True, check=True
     )
-    assert found.stdout.strip().endswith("edge/forwarder.pyc")
+    fields, rest = found.stdout.splitlines()
+    assert fields == "path problem remedy dead_letters downlink_outcomes boot ms"
+    assert rest.startswith("{} ")
+    assert rest.endswith("edge/system.pyc")

@@ -1,0 +1,141 @@
+"""Write a contract as a document: plain data, every default written out, in the lowest format that fits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from itertools import chain
+from typing import Any
+
+from eventplane.contract.model import (
+    AddressScope,
+    Channel,
+    Downlink,
+    EventType,
+    Forward,
+    Ordering,
+    Participant,
+    Route,
+    Transport,
+)
+from eventplane.filters import Any as AnyOf
+from eventplane.filters import to_document
+
+
+def whole_document(
+    name: str,
+    participants: Mapping[str, Participant],
+    event_types: Mapping[str, EventType],
+    routes: tuple[Route, ...],
+) -> dict[str, Any]:
+    """Return the parts of a contract as one document."""
+    return {
+        "format": _format(participants, event_types, routes),
+        "name": name,
+        "participants": {each.name: _participant(each) for each in participants.values()},
+        "event_types": {each.name: _event_type(each) for each in event_types.values()},
+        "routes": {each.name: _route(each) for each in routes},
+    }
+
+
+def _format(
+    participants: Mapping[str, Participant], event_types: Mapping[str, EventType], routes: tuple[Route, ...]
+) -> int:
+    """Return the lowest format that has all settings, so that devices in the field can read it."""
+    every, types = participants.values(), event_types.values()
+    needed = {
+        9: (each.give_up_after_s and not each.webhook for one in every for each in one.channels),
+        8: (each.inbox.events_per_message > 1 for each in every),
+        7: chain(
+            (each.delivery_guarantee for each in types),
+            (each.delivery_guarantee for each in routes),
+            (_is_of_format_7(channel) for each in every for channel in each.channels),
+        ),
+        6: (each.may_subscribe is not None or each.may_address is not AddressScope.ONE for each in every),
+        5: chain(
+            (each.interest is not None for each in routes),
+            (each.asks or each.outbox.forward is not Forward.ALL for each in every),
+        ),
+        4: chain(
+            (each.inbox.downlink is Downlink.STATE for each in every), (each.downlink for each in types)
+        ),
+        3: (each.inbox.webhook for each in every),
+    }
+    return next((number for number, uses in needed.items() if any(uses)), 2)
+
+
+def _is_of_format_7(channel: Channel) -> bool:
+    is_sorted_by_reader = channel.ordering is Ordering.SOURCE and channel.transport is Transport.SQS
+    return channel.is_added_protocol or is_sorted_by_reader
+
+
+def _participant(participant: Participant) -> dict[str, Any]:
+    document: dict[str, Any] = {
+        "kind": participant.kind,
+        "description": participant.description,
+        "inbox": _channel(participant.inbox),
+        "outbox": _channel(participant.outbox),
+        "sends": None if participant.sends is None else list(participant.sends),
+    }
+    if participant.retired:
+        # Left out otherwise, so that the software of older devices can read the contract.
+        document["retired"] = True
+    if participant.asks:
+        document["asks"] = list(participant.asks)
+    if participant.may_subscribe is not None:
+        document["may_subscribe"] = to_document(participant.may_subscribe)
+    if participant.may_address is not AddressScope.ONE:
+        reach = participant.may_address
+        document["may_address"] = reach if isinstance(reach, AddressScope) else list(reach)
+    return document
+
+
+def _channel(channel: Channel) -> dict[str, Any]:
+    document: dict[str, Any] = {
+        "transport": channel.transport,
+        "delivery_guarantee": channel.delivery_guarantee,
+        "priority": channel.priority,
+        "ordering": channel.ordering,
+        "expiry_s": channel.expiry_s,
+        "batching_delay_ms": channel.batching_delay_ms,
+        "retention_s": channel.retention_s,
+        "max_receives": channel.max_receives,
+        "receipts": channel.receipts,
+        "when_full": channel.when_full,
+    }
+    if channel.webhook:
+        # Where formats 3 to 8 have it.
+        document["webhook"] = {**asdict(channel.webhook), "give_up_after_s": channel.give_up_after_s}
+    elif channel.give_up_after_s:
+        document["give_up_after_s"] = channel.give_up_after_s
+    if channel.downlink is not Downlink.COMMAND:
+        document["downlink"] = channel.downlink
+    if channel.forward is not Forward.ALL:
+        document["forward"] = channel.forward
+    if channel.events_per_message > 1:
+        document["events_per_message"] = channel.events_per_message
+    return document
+
+
+def _event_type(event_type: EventType) -> dict[str, Any]:
+    document: dict[str, Any] = {
+        "description": event_type.description,
+        "priority": event_type.priority,
+        "schemas": list(event_type.schemas.values()),
+        "schema_check": event_type.schema_check,
+    }
+    if event_type.downlink:
+        document["downlink"] = event_type.downlink
+    if event_type.delivery_guarantee:
+        document["delivery_guarantee"] = event_type.delivery_guarantee
+    return document
+
+
+def _route(route: Route) -> dict[str, Any]:
+    document: dict[str, Any] = {"filter": to_document(route.filter), "to": route.destination}
+    if route.interest is not None:
+        parts = route.interest.filters if isinstance(route.interest, AnyOf) else (route.interest,)
+        document["interest"] = [to_document(each) for each in parts]
+    if route.delivery_guarantee:
+        document["delivery_guarantee"] = route.delivery_guarantee
+    return document
