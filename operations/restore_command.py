@@ -18,7 +18,6 @@ from typing import Any, Final
 from eventplane.contract.publication import CONTRACTS_TABLE
 from eventplane.contract.subscription_table import SUBSCRIPTIONS_TABLE
 from eventplane.downlink.table import TABLE as DESIRED_TABLE
-from eventplane.endpoints import ENDPOINTS_TABLE
 from eventplane.errors import EventPlaneError
 from eventplane.fleet import FLEET_TABLE, REGISTRY
 from eventplane.interest.table import INTEREST_TABLE
@@ -30,15 +29,16 @@ from eventplane_aws.tables import WRITER, DynamoDbTables
 from operations import system
 from operations.cloud import enter, if_deployed
 from operations.command import DONE, FAILED, present, say
+from parts import PARTS
 
 _TABLES: Final = (
     CONTRACTS_TABLE,
     DESIRED_TABLE,
-    ENDPOINTS_TABLE,
     FLEET_TABLE,
     INTEREST_TABLE,
     PRESENCE_TABLE,
     SUBSCRIPTIONS_TABLE,
+    *(table for part in PARTS.values() for table in part.tables),
 )
 
 _POLL_S: Final = 10.0

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import aws_cdk as cdk
 from cdk_nag import AwsSolutionsChecks
 
 from eventplane.contract import Contract
 from eventplane.names import DOWNLINK, MONITOR
-from stacks.api_stacks import DiscoveryStack, SubscriptionsStack
+from parts import modules
 from stacks.audit_stack import AuditStack
 from stacks.cost_stack import CostStack
 from stacks.environment import PROJECT, Environment
@@ -15,7 +17,6 @@ from stacks.fleet_stack import FleetStack
 from stacks.monitoring_stack import MonitoringStack
 from stacks.plane_stack import PLANE_TAG
 from stacks.routing_stack import RoutingStack
-from stacks.settings import Part
 from stacks.state_stacks import (
     ArchiveStack,
     ClientStack,
@@ -25,6 +26,26 @@ from stacks.state_stacks import (
     PresenceStack,
     RegistryStack,
 )
+
+
+@dataclass(kw_only=True)
+class Plane:
+    """The stacks of `contract` in `environment`, to which parts add what they bring.
+
+    Those that hold `state` are deployed first, the `others` after them, each after those that it names.
+    """
+
+    app: cdk.App
+    environment: Environment
+    contract: Contract
+    messaging: MessagingStack
+    routing: RoutingStack
+    state: list[cdk.Stack]
+    others: dict[cdk.Stack, list[cdk.Stack]]
+
+    def add(self, stack: cdk.Stack, *after: cdk.Stack) -> None:
+        """Add a `stack` without state, which is deployed `after` others too."""
+        self.others[stack] = [*after]
 
 
 def build(app: cdk.App, environment: Environment, contract: Contract) -> list[cdk.Stack]:
@@ -37,25 +58,34 @@ def build(app: cdk.App, environment: Environment, contract: Contract) -> list[cd
     messaging = MessagingStack(app, environment, contract)
     published = ContractStack(app, environment)
     clients = ClientStack(app, environment, contract)
-    state: list[cdk.Stack] = [archive, messaging, published, clients]
+    state: list[cdk.Stack] = [archive, messaging, clients]
     if MONITOR in contract.participants:
         state.append(PresenceStack(app, environment))
-    if has_registry := environment.has(Part.REGISTRY, contract):
+    if has_registry := environment.has("fleet", contract):
         state.append(RegistryStack(app, environment))
     if DOWNLINK in contract.participants:
         state.append(DownlinkStack(app, environment))
     routing = RoutingStack(app, environment, contract)
+    plane = Plane(
+        app=app,
+        environment=environment,
+        contract=contract,
+        messaging=messaging,
+        routing=routing,
+        state=state,
+        others={routing: []},
+    )
     audit = AuditStack(app, environment, contract)
+    if has_registry:
+        plane.add(FleetStack(app, environment, contract), routing)
+    for part, module in modules("stack"):
+        if environment.has(part, contract):
+            module.add(plane)
     # They meet by the names of resources, not by exports, so the CDK does not know their order.
     # The one with the contracts owns the account's region, or fails.
-    needs: dict[cdk.Stack, list[cdk.Stack]] = {each: [published] for each in state}
-    needs |= {published: [], routing: state, audit: [archive, messaging]}
-    if has_registry:
-        needs[FleetStack(app, environment, contract)] = [*state, routing]
-    if environment.has(Part.SUBSCRIPTIONS, contract):
-        needs[SubscriptionsStack(app, environment, contract)] = state
-    if environment.has(Part.DISCOVERY, contract):
-        needs[DiscoveryStack(app, environment, contract)] = state
+    needs: dict[cdk.Stack, list[cdk.Stack]] = {published: [], **{each: [published] for each in state}}
+    needs |= {each: [published, *state, *after] for each, after in plane.others.items()}
+    needs[audit] = [archive, messaging]
     watched = list(needs)
     monitoring = MonitoringStack(app, environment, contract, watched)
     # The canary publishes to a rule that has to be there.

@@ -30,7 +30,7 @@ from stacks.constructs.glue_job import GlueJob
 from stacks.constructs.queues import allow_send, find_channel_queue
 from stacks.environment import Environment
 from stacks.plane_stack import PlaneStack
-from stacks.settings import JobSize, Part
+from stacks.settings import JobSize
 
 AUDIT_TOTALS: Final = "audit_totals"
 """What the audit calls the member of its last line that has the totals (glue_jobs/delivery_audit/main.py)."""
@@ -52,13 +52,13 @@ class AuditStack(PlaneStack):
         auditor = contract.participants.get(AUDITOR)
         self._outbox = find_channel_queue(self, "Outbox", auditor.outbox) if auditor else None
         self._audit("DeliveryAudit", DELIVERY_AUDIT, "yesterday", environment.audit, watch.AUDIT)
-        if environment.has(Part.ARCHIVE_CARE, contract):
+        if environment.has("archive_care", contract):
             self._compaction()
             self._erasure()
         if environment.audit_today:
             size = replace(environment.audit, schedule=environment.audit_today)
             self._audit("DeliveryAuditToday", AUDIT_TODAY, "today", size, watch.AUDIT_TODAY)
-        if environment.has(Part.QUERIES, contract):
+        if environment.has("queries", contract):
             catalog = ArchiveCatalog(self, "Catalog", self._archive)
             CfnOutput(self, "CatalogDatabase", value=catalog.database_name)
 

@@ -41,8 +41,6 @@ from stacks.names import CONNECTIONS, rule_name
 from stacks.plane_stack import PlaneStack, environment_of
 from stacks.settings import ROTATION_SIZE, FunctionSize
 
-FOLDER: Final = "fleet"
-
 HOOK_PAYLOAD_VERSION: Final = "2020-04-01"
 """The form of what the hook is told (AWS IoT developer guide)."""
 
@@ -96,8 +94,7 @@ def _provisioning_hook(scope: Construct, outbox: sqs.IQueue | None) -> lambda_.I
         holder,
         "Hook",
         name="provisioning-hook",
-        folder=FOLDER,
-        entry="hook",
+        module="lambdas.fleet.hook",
         size=_HOOK_SIZE,
         statements=[
             allow_table(holder, FLEET_TABLE, "GetItem", "PutItem"),
@@ -130,8 +127,7 @@ def _certificate_rotation(scope: Construct, outbox: sqs.IQueue | None) -> None:
         holder,
         "Keeper",
         name="certificate-keeper",
-        folder=FOLDER,
-        entry="rotation",
+        module="lambdas.fleet.rotation",
         size=ROTATION_SIZE,
         sources=[queue],
         statements=[
@@ -173,8 +169,7 @@ def _fleet_snapshot(scope: Construct) -> lambda_.IFunction:
         holder,
         "Snapshot",
         name=_SNAPSHOT,
-        folder=FOLDER,
-        entry="snapshot",
+        module="lambdas.fleet.snapshot",
         size=_SNAPSHOT_SIZE,
         statements=[
             allow_table(holder, FLEET_TABLE, "Scan"),

@@ -35,7 +35,7 @@ from stacks.constructs.watch import Watch
 from stacks.environment import Environment
 from stacks.names import INGEST_ERRORS, ingest_rule_name
 from stacks.plane_stack import PlaneStack, environment_of
-from stacks.settings import Part, is_endpoint
+from stacks.settings import is_endpoint
 
 Kind = TypeVar("Kind", bound=IConstruct)
 
@@ -75,7 +75,7 @@ class MonitoringStack(PlaneStack):
             ),
             [watch.of_ingest_errors(environment.resource_name(INGEST_ERRORS))],
             watch.of_audit(environment),
-            watch.of_compaction(environment) if environment.has(Part.ARCHIVE_CARE, contract) else (),
+            watch.of_compaction(environment) if environment.has("archive_care", contract) else (),
         )
         PlaneDashboard(
             self,

@@ -33,15 +33,14 @@ from eventplane.resource_names import (
 )
 from stacks.constructs import queues, tables
 from stacks.constructs.archive import archive, attestation, record_reads, work
-from stacks.constructs.http_sink import webhook_secret
 from stacks.constructs.permissions import allow, allow_key
 from stacks.constructs.queues import DurableQueue, find_channel_queue, reply_queue
 from stacks.constructs.routers import allow_contract
 from stacks.constructs.tables import allow_own_items
-from stacks.environment import Environment, is_posted
+from stacks.environment import Environment
 from stacks.names import CONNECTIONS, INGEST_ERRORS, LIFECYCLE, TAP, TIMERS, WORK, pascal
 from stacks.plane_stack import PlaneStack, charge_to, environment_of
-from stacks.settings import ROTATION_SIZE, FunctionSize, Part
+from stacks.settings import ROTATION_SIZE, FunctionSize
 
 _READ: Final = ("ReceiveMessage", "DeleteMessage", "ChangeMessageVisibility", "GetQueueAttributes")
 _ITEMS: Final = ("GetItem", "PutItem", "UpdateItem", "DeleteItem", "Query")
@@ -123,7 +122,7 @@ class DownlinkStack(StateStack):
 
 class MessagingStack(StateStack):
     """All queues of `contract`: a pair for each cloud service, those on the way in, the one down, and the
-    orders to replay; and the table of the endpoints that events are posted to."""
+    orders to replay."""
 
     def __init__(self, scope: Construct, environment: Environment, contract: Contract) -> None:
         super().__init__(scope, environment, "messaging")
@@ -144,14 +143,11 @@ class MessagingStack(StateStack):
         if DOWNLINK in contract.participants:
             inbox = contract.device.inbox
             self._device_queue("DeviceInbox", channel_queue(inbox), inbox, environment.downlink.reader)
-        if environment.has(Part.REPLAY, contract):
+        if environment.has("replay", contract):
             orders, visibility = MAX_ORDER_RECEIVES, environment.replay.visibility
             replay = DurableQueue(self, "Replay", REPLAY, visibility=visibility, max_receives=orders)
             self.output_queue("Replay", replay)
-        services = [*contract.of_kind(ParticipantKind.CLOUD_SERVICE)]
-        if any(map(is_posted, services)):
-            self.output("EndpointsTable", tables.endpoints_table(Construct(self, "Endpoints")).table_name)
-        for participant in services:
+        for participant in contract.of_kind(ParticipantKind.CLOUD_SERVICE):
             self._service(participant)
 
     def _device_queue(
@@ -192,9 +188,6 @@ class MessagingStack(StateStack):
         self.output_queue(f"{name}Outbox", queue)
         if participant.replies is not None:
             reply_queue(self, f"{name}Replies", participant.replies)
-        if is_posted(participant):
-            secret = webhook_secret(self, f"{name}Webhook", participant.name)
-            self.output(f"{name}WebhookSecret", secret)
 
 
 class ClientStack(StateStack):

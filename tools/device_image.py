@@ -26,7 +26,7 @@ sys.path.insert(0, str(ROOT))
 from edge.parts import PARTS  # noqa: E402 - after the path it needs
 from eventplane import __version__ as VERSION  # noqa: E402, N812 - after the path it needs
 from eventplane.contract.canonical import FORMAT  # noqa: E402 - after the path it needs
-from tools.import_closure import Closure, closure  # noqa: E402
+from parts.imports import Closure, closure  # noqa: E402
 
 PACKAGING = ROOT / "edge" / "packaging"
 OUTPUT = ROOT / "build" / "device" / "eventplane-forwarder.pyz"

@@ -44,6 +44,7 @@ from eventplane.reasons import OTHER, Reason  # noqa: E402
 from eventplane.settings import Settings as FunctionSettings  # noqa: E402
 from eventplane.settings import variable_of as function_variable_of  # noqa: E402
 from eventplane_aws.rules import RULES as AWS_RULES  # noqa: E402
+from parts import PARTS, modules  # noqa: E402
 from stacks.quotas import QUOTAS  # noqa: E402
 from tests.lost_answers.sites import call_sites, meets  # noqa: E402
 from tests.spark.damage.kinds import MEANINGS  # noqa: E402
@@ -79,8 +80,10 @@ def _default(value: object) -> str:
 def function_settings_table() -> str:
     """The environment variables of the functions: type, the functions that read each, meaning."""
     readers: dict[tuple[str, str, str], list[str]] = {}
-    for kind in vars(function_settings).values():
-        if isinstance(kind, type) and issubclass(kind, FunctionSettings) and kind is not FunctionSettings:
+    declared = [function_settings, *(module for _, module in modules("settings"))]
+    kinds = (kind for module in declared for kind in vars(module).values() if isinstance(kind, type))
+    for kind in dict.fromkeys(kinds):
+        if issubclass(kind, FunctionSettings) and kind is not FunctionSettings:
             for each in dataclasses.fields(kind):
                 # A field that is itself a group of settings has the variables of that group.
                 if "Settings" not in str(each.type) and each.type != "SinkReach":
@@ -115,6 +118,18 @@ def environment_table() -> str:
                     default = "[in the code](../../stacks/environment.py)"
             rows.append([f"`{each.target.id}`", default, means[each.target.id]])
     return _table(["setting", "default", "meaning"], rows)
+
+
+def parts_table() -> str:
+    """The parts: what a plane lacks without each, what cannot do without it, whether one may choose it."""
+    rows = []
+    for name, part in PARTS.items():
+        needed = [f"`{each}`" for each in part.needed_by]
+        needed += [f"an inbox with `{part.inbox_key}`"] if part.inbox_key else []
+        readme = f"parts/{name}/README.md"
+        title = f"[`{name}`](../../{readme})" if (ROOT / readme).exists() else f"`{name}`"
+        rows.append([title, part.without, ", ".join(needed), "yes" if part.is_optional else "no"])
+    return _table(["part", "without it", "needed by", "in `parts`"], rows)
 
 
 def attributes_table() -> str:
@@ -325,6 +340,7 @@ TABLES = {
     "settings": settings_table,
     "function-settings": function_settings_table,
     "environment": environment_table,
+    "parts": parts_table,
     "attributes": attributes_table,
     "limits": limits_table,
     "channel": channel_table,

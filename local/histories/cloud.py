@@ -15,7 +15,6 @@ from eventplane.contract import publication as publications
 from eventplane.contract.publication import cloud_destinations
 from eventplane.downlink import table as downlink_table
 from eventplane.downlink.desired import Desired, State
-from eventplane.endpoints import ENDPOINT
 from eventplane.fleet import REGISTRY, Device, LifecycleState, made
 from eventplane.interest import table as interest_table
 from eventplane.records import Records
@@ -32,6 +31,7 @@ from local.histories.iot_core import IotCore
 from local.histories.queues import Queues
 from local.histories.story import ENDPOINTS
 from local.histories.wires import Weather, Wire
+from parts.webhooks.endpoint_state import ENDPOINT
 from stacks.config import environment
 from stacks.settings import ROTATION_SIZE
 from tests.dynamodb import create_desired_table, create_table

@@ -12,19 +12,12 @@ from eventplane.contract import Channel, Contract, Priority, subscription_table
 from eventplane.contract.publication import ContractTable
 from eventplane.downlink import table as downlink_table
 from eventplane.fleet import HANDOVER_MS, REGISTRY, in_service
-from eventplane.function_settings import (
-    DownlinkSettings,
-    PresenceLimits,
-    PresenceSettings,
-    SubscribersSettings,
-)
+from eventplane.function_settings import DownlinkSettings, PresenceLimits, PresenceSettings
 from eventplane.interest import table as interest_table
 from eventplane.names import CONNECTED, DISCONNECTED, DOWNLINK, MONITOR, SUBSCRIBERS
 from eventplane.records import Records, Tables
 from eventplane.replay import REPLAY
-from eventplane.webhooks import SinkReach, SinkScope
-from lambdas.api.subscription_service import Consents, SubscriptionService
-from lambdas.api.subscriptions import SubscriptionsApi
+from eventplane.sinks import SinkReach, SinkScope
 from lambdas.archive.ledger import LedgerWriter
 from lambdas.archive.tap import TapWriter
 from lambdas.common.archive import Archive
@@ -42,8 +35,6 @@ from lambdas.fleet.ending import ender
 from lambdas.fleet.hook import ProvisioningHook
 from lambdas.fleet.rotation import CertificateRotation, Certificates
 from lambdas.fleet.snapshot import FleetSnapshot
-from lambdas.http_sink.parts import Machine, Parts
-from lambdas.http_sink.subscribers import SubscriberService, SubscriptionEndpoints
 from lambdas.presence import parts as presence_parts
 from lambdas.presence.judge import Judge
 from lambdas.presence.reconciler import Reconciler as PresenceReconciler
@@ -63,6 +54,11 @@ from local.histories.endpoints import EndpointConnection
 from local.histories.function import Function
 from local.histories.story import SERVICES_ROUTER as SERVICES
 from local.histories.threads import TaskThreads
+from parts.subscriptions_api.handler import SubscriptionsApi
+from parts.subscriptions_api.service import Consents, SubscriptionService
+from parts.webhooks.settings import SubscribersSettings
+from parts.webhooks.subscribers import SubscriberService, SubscriptionEndpoints
+from parts.webhooks.wiring import Machine, Parts
 from stacks.settings import ROTATION_SIZE
 
 API: Final = "subscriptions-api"

@@ -11,8 +11,14 @@ from constructs import Construct
 from eventplane.contract import Contract
 from eventplane.function_settings import CanarySettings
 from eventplane.names import CANARY, CANARY_CLIENT
-from stacks.constructs.http_sink import allow_read_secret
-from stacks.constructs.permissions import accept, accept_wildcard, allow, arn, find_key
+from stacks.constructs.permissions import (
+    accept,
+    accept_wildcard,
+    allow,
+    allow_read_secret,
+    arn,
+    find_key,
+)
 from stacks.constructs.python_function import PythonFunction
 from stacks.constructs.queues import find_channel_queue
 from stacks.constructs.schedule import Schedule
@@ -41,7 +47,7 @@ def canary(scope: Construct, contract: Contract) -> None:
         holder,
         "Function",
         name=CANARY,
-        folder=CANARY,
+        module="lambdas.canary.handler",
         size=_SIZE,
         statements=[
             allow(["iot:CreateKeysAndCertificate", "iot:DescribeEndpoint", "sqs:ListQueues"], ["*"]),

@@ -31,8 +31,6 @@ from stacks.names import WORK, rule_name
 from stacks.plane_stack import environment_of
 from stacks.settings import FunctionSize
 
-FOLDER: Final = "downlink"
-
 _INTEREST: Final = "uplink-interest"
 
 _INBOXES: Final = device_topic("*", "inbox")
@@ -102,9 +100,8 @@ class Downlink(Construct):
         return PythonFunction(
             self,
             id,
-            name=f"{FOLDER}-{id.lower()}",
-            folder=FOLDER,
-            entry=id.lower(),
+            name=f"downlink-{id.lower()}",
+            module=f"lambdas.downlink.{id.lower()}",
             contract=self._contract,
             size=size,
             sources=sources,
@@ -138,8 +135,7 @@ def uplink_interest(scope: Construct, outbox: sqs.IQueue, contract: Contract) ->
         holder,
         "Function",
         name=_INTEREST,
-        folder=FOLDER,
-        entry="interest",
+        module="lambdas.downlink.interest",
         contract=contract,
         size=environment.downlink.reconciler,
         statements=[

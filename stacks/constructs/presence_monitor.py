@@ -31,8 +31,6 @@ from stacks.names import LIFECYCLE, TIMERS, rule_name
 from stacks.plane_stack import environment_of
 from stacks.settings import FunctionSize
 
-FOLDER: Final = "presence"
-
 OVERDUE_S: Final = 60
 """How long a device is due before its timer is presumed lost, seconds. Ours: more than a cold start, an
 attempt that failed, and the next one take."""
@@ -120,8 +118,7 @@ class PresenceMonitor(Construct):
             self,
             id,
             name=f"presence-{id.lower()}",
-            folder=FOLDER,
-            entry=entry,
+            module=f"lambdas.presence.{entry}",
             contract=self._contract,
             size=size,
             sources=sources,

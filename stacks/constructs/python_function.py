@@ -31,12 +31,12 @@ from stacks.settings import FunctionSize, TracingSettings
 
 
 class PythonFunction(Construct):
-    """`handle` of `lambdas/<folder>/<entry>.py`, run on the messages of `sources`, or when somebody calls it.
+    """`handle` of `module`, run on the messages of `sources`, or when somebody calls it.
 
     It may read its queues, write its log, and do what `statements` allow. Its code brings the `contract`, if
     it needs one. It is told its `settings` and further `variables`; one that `draws_spans` is told where to.
     The messages of one that is not `is_fed` wait until somebody enables the mapping. Its metrics are those of
-    `metrics_service`: of all functions of a `folder` together, unless named.
+    `metrics_service`: of all functions of a folder together, unless named.
     Whoever calls it calls `function`, an alias that a new version comes to step by step; that of one that
     `deploys_last` moves when the others of its stack have moved.
     AWS Lambda ends a chain of messages in which a function is called 16 times, but for one that `may_recur`.
@@ -48,8 +48,7 @@ class PythonFunction(Construct):
         id: str,
         *,
         name: str,
-        folder: str,
-        entry: str = "handler",
+        module: str,
         contract: Contract | None = None,
         size: FunctionSize,
         sources: Sequence[sqs.IQueue] = (),
@@ -64,7 +63,7 @@ class PythonFunction(Construct):
     ) -> None:
         super().__init__(scope, id)
         environment = environment_of(self)
-        self.metrics_service = metrics_service or folder
+        self.metrics_service = metrics_service or module.split(".")[1]
         function_name = environment.resource_name(name)
         log = log_group(self, "Log", f"/aws/lambda/{function_name}")
         own = [*statements, allow(["logs:CreateLogStream", "logs:PutLogEvents"], [log.log_group_arn])]
@@ -92,8 +91,8 @@ class PythonFunction(Construct):
             description=self._description(size),
             runtime=runtime(environment),
             architecture=architecture(environment),
-            handler=f"lambdas.{folder}.{entry}.handle",
-            code=function_code(folder, python(environment), contract),
+            handler=f"{module}.handle",
+            code=function_code(module, python(environment), contract),
             layers=[dependencies_layer(Stack.of(self)), *self._collector(tracing)],
             role=role,
             log_group=log,

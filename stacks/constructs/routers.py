@@ -22,13 +22,12 @@ from eventplane.interest.table import INTEREST_TABLE
 from eventplane.ledger import CONTRACTS, LEDGER, TAP
 from eventplane.resource_names import ANY, channel_url, has_queue, is_fifo
 from stacks.constructs.archive import allow_folders, allow_writing
-from stacks.constructs.function_assets import ROUTER
-from stacks.constructs.http_sink import allow_read_secret
-from stacks.constructs.permissions import accept_wildcard, allow
+from stacks.constructs.permissions import accept_wildcard, allow, allow_read_secret
 from stacks.constructs.python_function import PythonFunction
 from stacks.constructs.queues import allow_send, find_queue
 from stacks.constructs.tables import allow_table
 from stacks.environment import Environment
+from stacks.names import ROUTER
 from stacks.plane_stack import charge_to, environment_of
 from stacks.settings import FunctionSize
 
@@ -126,7 +125,7 @@ def router(scope: Construct, source: Source, targets: Targets, contract: Contrac
         holder,
         "Router",
         name=f"{ROUTER}-{source.name}",
-        folder=ROUTER,
+        module="lambdas.router.handler",
         contract=contract,
         size=source.size,
         sources=source.queues,
@@ -151,7 +150,7 @@ def replay(scope: Construct, orders: sqs.IQueue, targets: Targets, contract: Con
         holder,
         "Replay",
         name=REPLAY_FOLDER,
-        folder=REPLAY_FOLDER,
+        module="lambdas.replay.handler",
         contract=contract,
         size=environment_of(scope).replay,
         sources=[orders],

@@ -16,7 +16,6 @@ from eventplane import presence
 from eventplane.contract import subscription_table
 from eventplane.contract.publication import CONTRACTS_TABLE, KEY
 from eventplane.downlink import table as desired
-from eventplane.endpoints import ENDPOINT, ENDPOINTS_TABLE, EXPIRES
 from eventplane.fleet import FLEET_TABLE, REGISTRY
 from eventplane.interest import table as interest_table
 from stacks.constructs.permissions import allow, arn, find_key
@@ -101,11 +100,6 @@ def desired_table(scope: Construct) -> dynamodb.Table:
         projection_type=dynamodb.ProjectionType.KEYS_ONLY,
     )
     return table
-
-
-def endpoints_table(scope: Construct) -> dynamodb.Table:
-    """One small item for each endpoint that fails; losing it means that each process asks for itself."""
-    return durable_table(scope, "Table", ENDPOINTS_TABLE, ENDPOINT.key[0], expires=EXPIRES)
 
 
 def client_tables(scope: Construct) -> dict[str, dynamodb.Table]:

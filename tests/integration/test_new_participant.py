@@ -23,7 +23,7 @@ TESTS = (
     "tests/unit/demo/test_oracle.py",
     "tests/unit/lambdas/test_dispatch.py",
     "tests/unit/operations/test_replay_command.py",
-    "tests/unit/registry",
+    "tests/parts/discovery_api",
 )
 """Those of the whole contract, and one of each folder whose tests know the plane by tests/plane.py."""
 

@@ -20,6 +20,7 @@ PACKAGES: Final = (
     "lambdas",
     "glue_jobs",
     "operations",
+    "parts",
     "contract",
     "stacks",
 )

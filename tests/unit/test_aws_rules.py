@@ -20,7 +20,6 @@ from eventplane_aws.rules import RULES, Rule
 from eventplane_client.reader import LONG_POLL_S, PREFETCH
 from eventplane_client.settings import RANGES
 from eventplane_mqtt.codec import encode_connect, encode_publish, encode_subscribe, topic_name
-from lambdas.api.discovery import MAX_BODY_BYTES
 from lambdas.common.queue import Invocation, QueueMessage
 from lambdas.common.queue_function import QueueReader
 from lambdas.presence.timer_queue import MAX_DELAY_S
@@ -29,6 +28,7 @@ from local.histories.cloud import PLANE, Cloud
 from local.histories.engine import Engine
 from local.histories.function import Function
 from local.histories.wires import Weather
+from parts.discovery_api.handler import MAX_BODY_BYTES
 from stacks.quotas import QUOTAS
 from stacks.rules import SIZES
 from tests.aws_rules import CASES, answer, make_resources

@@ -25,7 +25,7 @@ from tests.unit.contract.small import small
 ROOT = Path(__file__).parents[2]
 PRODUCT = (
     "contract", "edge", "eventplane", "eventplane_aws", "eventplane_client", "eventplane_mqtt", "glue_jobs",
-    "lambdas", "operations", "plugins/nats/eventplane_nats",
+    "lambdas", "operations", "parts", "plugins/nats/eventplane_nats",
 )  # fmt: skip
 
 WIRING = {
@@ -46,7 +46,7 @@ WIRING = {
     "eventplane_client/connection.py": "wires the clients; programs connect in several threads",
     "eventplane_client/aio.py": "is the client for programs on asyncio",
     "eventplane_client/mqtt_loop.py": "has the threads of a real connection and of callbacks",
-    "lambdas/http_sink/endpoint.py": "has a real socket, which a timer cuts",
+    "parts/webhooks/endpoint.py": "has a real socket, which a timer cuts",
     "lambdas/common/metrics.py": "has a mutex around the library's global, and awaits nothing in it",
     "lambdas/router/cpu_limit.py": "asks which thread gets signals",
     "plugins/nats/eventplane_nats/connection.py": "has the asyncio thread of a real connection",
