@@ -11,8 +11,7 @@ from eventplane.contract import Contract, ParticipantKind, Place, load_compiled
 from eventplane.envelope import Envelope, EventKey
 from eventplane.errors import EnvelopeError
 from eventplane.ledger import HANDOVERS, LEDGER, TAP
-from eventplane.reasons import Outcome
-from eventplane.replay import REDRIVE, REPLAY
+from eventplane.reasons import REDRIVE, REPLAY, Outcome
 from eventplane.router import Router
 from eventplane.tracing.context import context_of
 from operations import stations

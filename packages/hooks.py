@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 import shutil
+import sys
 import tempfile
 import tomllib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +15,12 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 from hatchling.metadata.plugin.interface import MetadataHookInterface
 
 ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT))
 
-_OTHERS = "contract|edge|operations"
+from parts import PARTS, has, place  # noqa: E402 - after the path it needs
+from parts.imports import closure  # noqa: E402
+
+_OTHERS = "contract|edge|operations|parts"
 """The packages of the checkout that a wheel calls otherwise."""
 
 
@@ -36,6 +42,11 @@ class OwnNames(BuildHookInterface):
         for package in self.config["packages"]:
             copy = self._folder / package
             shutil.copytree(ROOT / package, copy, ignore=shutil.ignore_patterns("__pycache__"))
+            if package == "parts":
+                for each in {*copy.rglob("*.*")} - {
+                    copy / name for name in _of_parts(self.config["of-parts"])
+                }:
+                    each.unlink()
             for module in copy.rglob("*.py"):
                 module.write_text(renamed(module.read_text("utf-8")), "utf-8")
             own = package if package.startswith("eventplane") else f"eventplane_{package}"
@@ -44,6 +55,14 @@ class OwnNames(BuildHookInterface):
     def finalize(self, version: str, build_data: dict[str, Any], artifact: str) -> None:  # noqa: ARG002
         """Delete the copies."""
         shutil.rmtree(self._folder)
+
+
+def _of_parts(names: Iterable[str]) -> set[Path]:
+    """Return the modules of these names of all parts, with what they import of parts, seen from `parts`."""
+    programs = [place(part, name) for part in PARTS for name in names if has(part, name)]
+    folder = ROOT / "parts"
+    files = {*closure([ROOT], "parts", *programs).files.values(), folder / "py.typed"}
+    return {each.relative_to(folder) for each in files if each.is_relative_to(folder)}
 
 
 def renamed(source: str) -> str:

@@ -34,6 +34,7 @@ class Part:
         inbox_key: the key of inboxes that cannot do without it.
         is_optional: whether an environment may ask for it all the same (`Environment.parts`).
         tables: its tables, by their names before `resource_name`.
+        noun: the noun of its commands, and what they do.
     """
 
     without: str
@@ -41,6 +42,7 @@ class Part:
     inbox_key: str | None = None
     is_optional: bool = False
     tables: tuple[str, ...] = ()
+    noun: tuple[str, str] | None = None
 
     def is_needed_by(self, contract: Contract) -> bool:
         """Return whether a plane of `contract` cannot do without it."""
@@ -68,7 +70,11 @@ PARTS: Final = {
         needed_by=(DOWNLINK,),
         is_optional=True,
     ),
-    "replay": Part(without="what was lost behind the router is not sent again", is_optional=True),
+    "replay": Part(
+        without="what was lost behind the router is not sent again",
+        is_optional=True,
+        noun=("replay", "send again the events that an audit reports lost, or a past window"),
+    ),
     "archive_care": Part(
         without="no compaction and no erasure: raw objects stay for the archive's retention",
         is_optional=True,
@@ -99,3 +105,9 @@ def load(part: str, module: str) -> ModuleType:
 def modules(name: str) -> Iterator[tuple[str, ModuleType]]:
     """Yield the modules called `name` with the names of their parts."""
     yield from ((part, load(part, name)) for part in PARTS if has(part, name))
+
+
+def commands() -> dict[str, tuple[str, str]]:
+    """Return the module of each part's noun, and what its commands do."""
+    nouns = ((name, *part.noun) for name, part in PARTS.items() if part.noun)
+    return {noun: (place(name, "command"), purpose) for name, noun, purpose in nouns}

@@ -17,7 +17,6 @@ from eventplane.interest.uplink import OPERATIONS
 from eventplane.ledger import CONTRACTS, LEDGER, QUARANTINE
 from eventplane.ledger import TAP as TAP_FOLDER
 from eventplane.names import DOWNLINK, MONITOR
-from eventplane.replay import REPLAY
 from eventplane.resource_names import ANY, INGEST, LEDGER_QUEUE, RETIRED_OUTPUT, URGENT_INGEST, has_queue
 from eventplane.settings import written
 from eventplane.topics import device_topic, urgent_rule
@@ -27,7 +26,7 @@ from stacks.constructs.function_assets import dependencies_layer
 from stacks.constructs.presence_monitor import PresenceMonitor
 from stacks.constructs.python_function import PythonFunction
 from stacks.constructs.queues import allow_send, find_channel_queue, find_queue
-from stacks.constructs.routers import Source, Targets, replay, router
+from stacks.constructs.routers import Source, Targets, router
 from stacks.constructs.rules import device_policy, topic_rule
 from stacks.environment import Environment
 from stacks.names import INGEST_ERRORS, LIFECYCLE, TAP, ingest_rule_name, pascal
@@ -60,12 +59,10 @@ class RoutingStack(PlaneStack):
             find_channel_queue(self, "DeviceInbox", contract.device.inbox) if has_downlink else None
         )
         ledger = find_queue(self, "LedgerQueue", LEDGER_QUEUE)
-        targets = Targets(self, contract, ledger, self.archive)
+        self.targets = Targets(self, contract, ledger, self.archive)
         for source in self._sources():
-            router(self, source, targets, contract)
+            router(self, source, self.targets, contract)
         self._writers(ledger)
-        if environment.has("replay", contract):
-            replay(self, find_queue(self, "ReplayQueue", REPLAY), targets, contract)
         if MONITOR in contract.participants:
             heartbeats, outbox = self.inboxes[MONITOR], self.outboxes[MONITOR]
             PresenceMonitor(self, "Presence", contract=contract, heartbeats=heartbeats, outbox=outbox)
@@ -74,7 +71,7 @@ class RoutingStack(PlaneStack):
         self._way_in()
         # What publishes a contract finds the deployment by these (contract/publish.py).
         CfnOutput(self, "ContractVersion", value=contract.version)
-        CfnOutput(self, "Inboxes", value=written(targets.urls()))
+        CfnOutput(self, "Inboxes", value=written(self.targets.urls()))
         retired = [each.name for each in self.services.values() if each.retired]
         if has_downlink and not leads_down(contract.participants):
             # Its inbox goes with what reads it.

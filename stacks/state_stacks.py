@@ -22,7 +22,6 @@ from eventplane.contract import (
 from eventplane.contract.subscription_table import SUBSCRIPTIONS_TABLE
 from eventplane.interest.table import INTEREST_TABLE
 from eventplane.names import DOWNLINK, OWN_SERVICES
-from eventplane.replay import MAX_ORDER_RECEIVES, REPLAY
 from eventplane.resource_names import (
     INGEST,
     LEDGER_QUEUE,
@@ -121,8 +120,7 @@ class DownlinkStack(StateStack):
 
 
 class MessagingStack(StateStack):
-    """All queues of `contract`: a pair for each cloud service, those on the way in, the one down, and the
-    orders to replay."""
+    """All queues of `contract`: a pair for each cloud service, those on the way in, and the one down."""
 
     def __init__(self, scope: Construct, environment: Environment, contract: Contract) -> None:
         super().__init__(scope, environment, "messaging")
@@ -143,10 +141,6 @@ class MessagingStack(StateStack):
         if DOWNLINK in contract.participants:
             inbox = contract.device.inbox
             self._device_queue("DeviceInbox", channel_queue(inbox), inbox, environment.downlink.reader)
-        if environment.has("replay", contract):
-            orders, visibility = MAX_ORDER_RECEIVES, environment.replay.visibility
-            replay = DurableQueue(self, "Replay", REPLAY, visibility=visibility, max_receives=orders)
-            self.output_queue("Replay", replay)
         for participant in contract.of_kind(ParticipantKind.CLOUD_SERVICE):
             self._service(participant)
 

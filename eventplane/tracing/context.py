@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Final
 
 from eventplane.envelope import Envelope, hops_of
-from eventplane.replay import REPLAYED_TIME
+from eventplane.names import REPLAYED_TIME
 
 TRACE_ID_BYTES: Final = 16
 SPAN_ID_BYTES: Final = 8

@@ -12,8 +12,7 @@ from eventplane.contract import Channel, Contract, DeliveryGuarantee, Priority
 from eventplane.dead_letter import DEAD_LETTER_TYPE, Refusal
 from eventplane.envelope import Envelope
 from eventplane.guarantee import FAILED, GUARANTEE_HINT
-from eventplane.reasons import Outcome, Reason
-from eventplane.replay import REPLAY
+from eventplane.reasons import REPLAY, Outcome, Reason
 from eventplane.resource_names import FIFO_SUFFIX
 from eventplane.sqs_binding import COUNT, REPLAYED_HINT, RETRIES, ROUTE, SqsMessage, pack, to_message
 from eventplane.values import timestamp_of_ms

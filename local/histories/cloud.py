@@ -17,8 +17,8 @@ from eventplane.downlink import table as downlink_table
 from eventplane.downlink.desired import Desired, State
 from eventplane.fleet import REGISTRY, Device, LifecycleState, made
 from eventplane.interest import table as interest_table
+from eventplane.reasons import REPLAY
 from eventplane.records import Records
-from eventplane.replay import MAX_ORDER_RECEIVES, REPLAY
 from eventplane.resource_names import FIFO_SUFFIX, channel_queue, dead_letter_queue, is_fifo, queue_name
 from eventplane.retries import ROUTINE
 from eventplane_aws.rules import SQS_RETENTION
@@ -31,6 +31,7 @@ from local.histories.iot_core import IotCore
 from local.histories.queues import Queues
 from local.histories.story import ENDPOINTS
 from local.histories.wires import Weather, Wire
+from parts.replay.order import MAX_ORDER_RECEIVES
 from parts.webhooks.endpoint_state import ENDPOINT
 from stacks.config import environment
 from stacks.settings import ROTATION_SIZE

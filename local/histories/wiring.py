@@ -15,8 +15,8 @@ from eventplane.fleet import HANDOVER_MS, REGISTRY, in_service
 from eventplane.function_settings import DownlinkSettings, PresenceLimits, PresenceSettings
 from eventplane.interest import table as interest_table
 from eventplane.names import CONNECTED, DISCONNECTED, DOWNLINK, MONITOR, SUBSCRIBERS
+from eventplane.reasons import REPLAY
 from eventplane.records import Records, Tables
-from eventplane.replay import REPLAY
 from eventplane.sinks import SinkReach, SinkScope
 from lambdas.archive.ledger import LedgerWriter
 from lambdas.archive.tap import TapWriter
@@ -40,8 +40,6 @@ from lambdas.presence.judge import Judge
 from lambdas.presence.reconciler import Reconciler as PresenceReconciler
 from lambdas.presence.recorder import Recorder, read_heartbeat, read_presence
 from lambdas.presence.timers import TimerReader
-from lambdas.replay.handler import ReplayService
-from lambdas.replay.orders import Orders, Planners, TapFiles
 from lambdas.router.active_contract import ActiveContract, BoundedLook
 from lambdas.router.dispatch import Dispatch
 from lambdas.router.engine import Engine as RoutingEngine
@@ -54,6 +52,8 @@ from local.histories.endpoints import EndpointConnection
 from local.histories.function import Function
 from local.histories.story import SERVICES_ROUTER as SERVICES
 from local.histories.threads import TaskThreads
+from parts.replay.handler import ReplayService
+from parts.replay.tap_files import Orders, Planners, TapFiles
 from parts.subscriptions_api.handler import SubscriptionsApi
 from parts.subscriptions_api.service import Consents, SubscriptionService
 from parts.webhooks.settings import SubscribersSettings

@@ -55,7 +55,7 @@ print(refusal.reason, refusal.detail)
 
 PYTHON = "3.13"
 
-BUILT_ON = {"lambdas/replay": {"lambdas/router"}}
+BUILT_ON = {"parts/replay": {"lambdas/router"}}
 """Functions that are made of others' code."""
 
 
@@ -136,7 +136,7 @@ def test_a_function_has_its_own_code_with_bytecode_and_no_other(full: Templates)
 
 @pytest.mark.source("P13")
 def test_routers_find_the_sender_of_a_protocol_and_other_functions_do_not_have_it(full: Templates) -> None:
-    for folder in ("lambdas/router", "lambdas/replay"):
+    for folder in ("lambdas/router", "parts/replay"):
         path = [str(code(full)[folder]), str(layer(full, "routing"))]
         found = {
             (each.name, each.value)

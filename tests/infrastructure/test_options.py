@@ -75,7 +75,7 @@ def test_the_inbox_of_an_added_protocol_has_no_queue_and_every_router_has_its_ur
     routers = {
         name: each
         for name, each in full.functions.items()
-        if each.module in ("lambdas/router", "lambdas/replay")
+        if each.module in ("lambdas/router", "parts/replay")
     }
     assert len(routers) > 1
     for name, each in routers.items():

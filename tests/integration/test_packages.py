@@ -22,7 +22,7 @@ from tools.packages import ROOT, build
 
 DOCS = ROOT / "docs"
 IN_EACH = {
-    "eventplane": {"eventplane", "eventplane_aws", "eventplane_mqtt", "contract", "operations"},
+    "eventplane": {"eventplane", "eventplane_aws", "eventplane_mqtt", "contract", "operations", "parts"},
     "eventplane-client": {"eventplane_client"},
     "eventplane-forwarder": {"edge"},
 }
@@ -61,7 +61,7 @@ class Environment:
 
         There, and on the path of modules, others have packages of the names that the checkout uses.
         """
-        for name in ("contract", "edge", "operations"):
+        for name in ("contract", "edge", "operations", "parts"):
             (self._cwd / name).mkdir(exist_ok=True)
             (self._cwd / name / "__init__.py").write_text(
                 f"raise ImportError('this is the {name} of others')"
@@ -115,7 +115,11 @@ def test_each_wheel_has_its_packages_with_their_types_and_nothing_else(wheels: d
             for file in (ROOT / package).rglob("*")
             if file.is_file() and "__pycache__" not in file.parts
         }
-        assert members == sources
+        of_parts = {each for each in sources if each.startswith("eventplane_parts/")}
+        # Of a part it has what programs import; that it imports is shown below.
+        assert sources - of_parts <= members <= sources
+        commands = {each for each in of_parts if each.endswith("/command.py")}
+        assert commands == {each for each in members & of_parts if each.endswith(("command.py", "stack.py"))}
         metadata = next(each for each in archive.namelist() if each.endswith(".dist-info/METADATA"))
         described = archive.read(metadata).decode()
         assert described.count("\nProject-URL: ") == 3

@@ -13,3 +13,10 @@ from tests.unit.lambdas.conftest import (  # noqa: F401 - fixtures
     own_metrics,
     own_services,
 )
+from tests.unit.operations.conftest import (  # noqa: F401 - fixtures
+    deployed,
+    folder,
+    plane,
+    run,
+    run_json,
+)

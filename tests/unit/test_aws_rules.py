@@ -13,7 +13,6 @@ from eventplane.downlink.desired import MAX_WAITING_BYTES
 from eventplane.downlink.wire import MAX_KEY_PART
 from eventplane.ingest import IngestFrame, frame_text
 from eventplane.limits import MAX_PAYLOAD_BYTES, MAX_SENDER_CHARACTERS
-from eventplane.replay import MAX_ORDER_BYTES
 from eventplane.topics import basic_ingest_topic, device_topic
 from eventplane_aws import rules
 from eventplane_aws.rules import RULES, Rule
@@ -29,6 +28,7 @@ from local.histories.engine import Engine
 from local.histories.function import Function
 from local.histories.wires import Weather
 from parts.discovery_api.handler import MAX_BODY_BYTES
+from parts.replay.order import MAX_ORDER_BYTES
 from stacks.quotas import QUOTAS
 from stacks.rules import SIZES
 from tests.aws_rules import CASES, answer, make_resources

@@ -20,10 +20,10 @@ from lambdas.archive import ledger, tap
 from lambdas.common import queue_function as queue_function_module
 from lambdas.common.clock import system_clock
 from lambdas.common.queue_function import IN_LAMBDA, QueueReader, queue_function
-from lambdas.replay import handler as replay
 from lambdas.router import handler as router
 from lambdas.router import wiring
 from lambdas.router.active_contract import RETRY_MS
+from parts.replay import handler as replay
 from tests.dynamodb import create_table
 from tests.fakes.aws import FakeAws
 from tests.otlp import otlp_receiver

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from eventplane.envelope import write_event
 from eventplane.limits import MAX_EVENT_BYTES
-from eventplane.replay import (
+from eventplane.sqs_binding import to_message
+from parts.replay.order import (
     MAX_ORDER_BYTES,
     Order,
     OrderError,
@@ -22,7 +23,6 @@ from eventplane.replay import (
     orders_of,
     parse_order,
 )
-from eventplane.sqs_binding import to_message
 
 NOW_MS = 1_767_225_600_000
 MARK = "2026-01-01T00:00:00.000Z"

@@ -24,7 +24,6 @@ from lambdas.common.queue_function import QueueReader, queue_function
 from lambdas.common.redelivery import handle_each
 from lambdas.common.sqs import SCHEMES, SqsSender
 from lambdas.common.system import cpu_time, random_bytes, threads
-from lambdas.replay.orders import Orders, Planners, TapFiles
 from lambdas.router.active_contract import Unseen
 from lambdas.router.dispatch import Dispatch
 from lambdas.router.engine import Engine
@@ -33,6 +32,7 @@ from lambdas.router.report import tell
 from lambdas.router.senders import Senders
 from lambdas.router.service import LIMITS
 from lambdas.router.wiring import Channels, engine_in_force
+from parts.replay.tap_files import Orders, Planners, TapFiles
 
 PORTION: Final = 500
 """Steps that are sent and recorded together. Ours: it bounds memory, and what an interruption repeats."""

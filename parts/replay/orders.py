@@ -13,7 +13,7 @@ from eventplane.contract import Contract, ParticipantKind, Place
 from eventplane.envelope import EventKey
 from eventplane.errors import EnvelopeError
 from eventplane.ledger import TAP
-from eventplane.replay import REPLAY, Order, Owed, WindowOrder, order_text, orders_of
+from eventplane.reasons import REPLAY
 from eventplane.router import Router
 from eventplane.sending import SendingRights
 from eventplane_aws.rules import SQS_BATCH
@@ -21,6 +21,7 @@ from operations.archive import Days, json_object
 from operations.command import ChoiceError
 from operations.errors import OrdersRefusedError
 from operations.names import event_in_tap
+from parts.replay.order import Order, Owed, WindowOrder, order_text, orders_of
 
 MANIFEST: Final = f"{AUDIT}/{REPLAY}"
 """The folder of the archive in which the delivery audit lists what to send again."""

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from eventplane.contract import Contract
 from eventplane.contract.subscription_table import SUBSCRIPTIONS_TABLE
-from eventplane.replay import REPLAY, Order
+from eventplane.reasons import REPLAY
 from eventplane.resource_names import queue_name, resource_name
 from operations import text
 from operations.archive import Days, add_archive, archive_of, is_folder, say_damaged
@@ -18,8 +18,9 @@ from operations.cloud import Cloud, enter
 from operations.command import DONE, FAILED, ChoiceError, add_contract, contract_of, day, present
 from operations.errors import NoReplayQueueError
 from operations.queues import PlaneQueues
-from operations.replay import Asked, matching, owed_by_file, owed_orders, send, window_files
 from operations.subscribed import subscribed
+from parts.replay.order import Order
+from parts.replay.orders import Asked, matching, owed_by_file, owed_orders, send, window_files
 
 _LATE_H: Final = 1
 """How long the tap may have taken to write what came at the window's end, hours: it takes minutes."""

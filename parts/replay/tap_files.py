@@ -22,17 +22,7 @@ from eventplane.envelope import EventKey
 from eventplane.errors import EventPlaneError
 from eventplane.ingest import IngestFrame, frame_text
 from eventplane.ledger import CONTRACTS
-from eventplane.reasons import Outcome, Reason
-from eventplane.replay import (
-    REPLAY,
-    OrderError,
-    Owed,
-    OwedOrder,
-    WindowOrder,
-    marked,
-    order_text,
-    parse_order,
-)
+from eventplane.reasons import REPLAY, Outcome, Reason
 from eventplane.sender import sender_in_frame
 from eventplane.values import MAX_TIME_MS, timestamp_of_ms
 from lambdas.common.aws import error_code
@@ -41,6 +31,7 @@ from lambdas.common.metrics import Metric, count
 from lambdas.common.queue import QueueMessage
 from lambdas.router.engine import Engine
 from lambdas.router.planner import Planner, Step
+from parts.replay.order import OrderError, Owed, OwedOrder, WindowOrder, marked, order_text, parse_order
 
 MAX_KEPT: Final = 10
 """Most planners that are kept. Ours: subscriptions and interest make many contracts a day, and a file of the

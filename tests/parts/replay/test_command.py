@@ -10,8 +10,8 @@ import pytest
 
 from eventplane.contract.subscription import new_subscription
 from eventplane.contract.subscription_table import PARTITION, SORT, SUBSCRIPTION, SUBSCRIPTIONS_TABLE
-from eventplane.replay import Order, Owed, OwedOrder, WindowOrder, parse_order
 from eventplane.resource_names import resource_name
+from parts.replay.order import Order, Owed, OwedOrder, WindowOrder, parse_order
 from tests.dynamodb import create_table
 from tests.unit.operations.support import (
     ACCEPTED_MS,

@@ -14,18 +14,18 @@ from eventplane.dead_letter import letter_id
 from eventplane.envelope import Envelope, parse_event
 from eventplane.ledger import TapRecord, to_line
 from eventplane.limits import MAX_EVENT_BYTES
-from eventplane.replay import Order, Owed, OwedOrder, WindowOrder, order_text
 from eventplane.sqs_binding import REPLAYED_HINT, hint_of
 from lambdas.common import system
 from lambdas.common.archive import Archive
 from lambdas.common.queue import Invocation
 from lambdas.common.sqs import SqsSender
-from lambdas.replay import handler as module
-from lambdas.replay import orders
-from lambdas.replay.handler import ReplayService
-from lambdas.replay.orders import Orders, Planners, TapFiles
 from lambdas.router.active_contract import Unseen
 from lambdas.router.dispatch import Dispatch
+from parts.replay import handler as module
+from parts.replay import tap_files
+from parts.replay.handler import ReplayService
+from parts.replay.order import Order, Owed, OwedOrder, WindowOrder, order_text
+from parts.replay.tap_files import Orders, Planners, TapFiles
 from tests.fakes.faults import FailingClient
 from tests.small_contract import with_changes
 from tests.unit.lambdas.support import (
@@ -330,7 +330,7 @@ def test_an_event_at_the_hop_limit_is_not_replayed(cloud: Cloud, replay: Replay)
 def test_only_the_last_used_contracts_are_kept_in_memory(
     cloud: Cloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(orders, "MAX_KEPT", 2)
+    monkeypatch.setattr(tap_files, "MAX_KEPT", 2)
     contracts = [with_route(cloud.contract, name) for name in "abc"]
     for each in contracts:
         Archive(cloud.s3, BUCKET, urandom).file_contract(each.version, each.canonical)

@@ -1,7 +1,7 @@
-"""Replay: the orders in the queue `REPLAY`, and the mark of the copies that are sent.
+"""The orders in the queue `REPLAY`, and the mark of the copies that are sent.
 
 An order names one file of the tap, which has the events' exact text. It is written by the operator's command
-and carried out by lambdas/replay.
+and carried out by the function.
 """
 
 from __future__ import annotations
@@ -15,20 +15,12 @@ from eventplane.envelope import Envelope, EventKey
 from eventplane.errors import EventPlaneError
 from eventplane.ledger import TAP
 from eventplane.limits import MAX_EVENT_BYTES, MAX_ORIGINAL_BYTES
+from eventplane.names import REPLAYED_TIME
 from eventplane.values import timestamp_of_ms
-
-REPLAY: Final = "replay"
-"""The name of the queue, and the reason of the ledger records of replayed events."""
-
-REDRIVE: Final = "redrive"
-"""The reason of the ledger records of events that an operator sent back into an inbox."""
 
 MAX_ORDER_RECEIVES: Final = 20
 """Deliveries of an order before the queue's dead-letter queue gets it. Ours: they bridge an hour's outage;
 an order that fails may have sent its events each time."""
-
-REPLAYED_TIME: Final = "replayedtime"
-"""The attribute that marks a copy: when it was sent again, RFC 3339."""
 
 MAX_ORDER_BYTES: Final = MAX_ORIGINAL_BYTES
 """Largest order, bytes. Ours: a dead letter can hold it whole, and it is far below what SQS takes."""
