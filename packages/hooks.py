@@ -7,7 +7,6 @@ import shutil
 import sys
 import tempfile
 import tomllib
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,9 @@ from parts.imports import closure  # noqa: E402
 
 _OTHERS = "contract|edge|operations|parts"
 """The packages of the checkout that a wheel calls otherwise."""
+
+_OF_PARTS = {"eventplane": ("build", "broker", "command", "dns_sd"), "eventplane-forwarder": ("device",)}
+"""The modules of parts that programs with a wheel load; what these import comes with them."""
 
 
 class Metadata(MetadataHookInterface):
@@ -43,9 +45,8 @@ class OwnNames(BuildHookInterface):
             copy = self._folder / package
             shutil.copytree(ROOT / package, copy, ignore=shutil.ignore_patterns("__pycache__"))
             if package == "parts":
-                for each in {*copy.rglob("*.*")} - {
-                    copy / name for name in _of_parts(self.config["of-parts"])
-                }:
+                kept = {copy / each for each in _of_parts(self.metadata.name)}
+                for each in {*copy.rglob("*.*")} - kept:
                     each.unlink()
             for module in copy.rglob("*.py"):
                 module.write_text(renamed(module.read_text("utf-8")), "utf-8")
@@ -57,12 +58,13 @@ class OwnNames(BuildHookInterface):
         shutil.rmtree(self._folder)
 
 
-def _of_parts(names: Iterable[str]) -> set[Path]:
-    """Return the modules of these names of all parts, with what they import of parts, seen from `parts`."""
-    programs = [place(part, name) for part in PARTS for name in names if has(part, name)]
+def _of_parts(wheel: str) -> set[Path]:
+    """Return the files of parts that `wheel` has, seen from their folder: none that its core brings."""
+    programs = [place(part, name) for part in PARTS for name in _OF_PARTS[wheel] if has(part, name)]
     folder = ROOT / "parts"
     files = {*closure([ROOT], "parts", *programs).files.values(), folder / "py.typed"}
-    return {each.relative_to(folder) for each in files if each.is_relative_to(folder)}
+    own = {each.relative_to(folder) for each in files if each.is_relative_to(folder)}
+    return own if wheel == "eventplane" else own - _of_parts("eventplane")
 
 
 def renamed(source: str) -> str:

@@ -4,16 +4,17 @@ The core imports no part. Where a part is asked for, the core loads its modules 
 
 - `stack`: `add(plane)` adds it to the stacks of a plane (`stacks.application.Plane`);
 - `settings`: the settings of its functions;
-- `command`: its noun of the command line.
+- `command`: its noun of the command line;
+- `device`: what the forwarder's commands use of it, in a build that has it.
 
 With them comes what they import (`parts.imports`), and so no other part.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib import import_module
 from importlib.machinery import PathFinder  # importlib.util takes 0.4 MiB
 from types import ModuleType
 from typing import TYPE_CHECKING, Final
@@ -70,6 +71,8 @@ PARTS: Final = {
         needed_by=(DOWNLINK,),
         is_optional=True,
     ),
+    "provisioning": Part(without="a device's certificate is installed and renewed by other means"),
+    "discovery": Part(without="the home's broker has a fixed address, and is not announced"),
     "replay": Part(
         without="what was lost behind the router is not sent again",
         is_optional=True,
@@ -87,6 +90,10 @@ OPTIONAL: Final = frozenset(name for name, part in PARTS.items() if part.is_opti
 """Those that an environment may leave out."""
 
 
+DEVICE: Final = "device"
+"""The module of a part that a device has."""
+
+
 def has(part: str, module: str) -> bool:
     """Return whether `part` is here, and has the `module`."""
     return PathFinder.find_spec(module, [f"{each}/{part}" for each in __path__]) is not None
@@ -99,7 +106,9 @@ def place(part: str, module: str) -> str:
 
 def load(part: str, module: str) -> ModuleType:
     """Return the `module` of `part`."""
-    return import_module(place(part, module))
+    name = place(part, module)
+    __import__(name)  # by `import_module` it would not be seen with -X importtime
+    return sys.modules[name]
 
 
 def modules(name: str) -> Iterator[tuple[str, ModuleType]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,11 +17,10 @@ class Closure:
     standard: frozenset[str]
 
 
-def closure(roots: Sequence[Path], *programs: str, without: Collection[str] = ()) -> Closure:
+def closure(roots: Sequence[Path], *programs: str) -> Closure:
     """Return all that the modules `programs` import, directly or not, from the directories `roots`.
 
-    The modules and packages `without` are left out, with what only they import. Imports inside functions
-    count, as they run some day. What is in none of the roots and no part of the
+    Imports inside functions count, as they run some day. What is in none of the roots and no part of the
     standard library is optional: whoever needs it fails where the program is tested.
     """
     files: dict[str, Path] = {}
@@ -29,7 +28,7 @@ def closure(roots: Sequence[Path], *programs: str, without: Collection[str] = ()
     waiting = list(programs)
     while waiting:
         name = waiting.pop()
-        if name in files or any(name == each or name.startswith(f"{each}.") for each in without):
+        if name in files:
             continue
         source = _find(roots, name)
         if source is not None:

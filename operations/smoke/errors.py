@@ -59,7 +59,7 @@ class ProvisioningFailedError(SmokeError):
     status: int | None
     log: str
     message = (
-        "edge.provisioning {ended}: {lines}; see the log of the function provisioning-hook, and "
+        "the device's provisioning {ended}: {lines}; see the log of the function provisioning-hook, and "
         "docs/how-to/fleet.md for each refusal"
     )
 

@@ -10,8 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from edge.provisioning import ProvisioningError
-from edge.provisioning.renewal import Outcome
 from eventplane.batch import pack
 from eventplane.contract import Downlink
 from eventplane.device_reports import ACKNOWLEDGED, forwarder_source
@@ -22,6 +20,8 @@ from eventplane.limits import MAX_BATCH_BYTES, MAX_BATCH_EVENTS
 from eventplane.names import SUSPECTED
 from eventplane.topics import basic_ingest_topic, device_topic
 from local.things import Thing
+from parts.provisioning import ProvisioningError
+from parts.provisioning.renewal import Outcome
 from tests.adversary.conftest import Attempt
 from tests.adversary.forgeries import DEVICE, NOT_ALLOWED, PULSE, SHUT, down
 from tests.adversary.world import ALARM, HELP, READING, THIEF, VICTIM, VOICE, World, new_id

@@ -24,7 +24,7 @@ DOCS = ROOT / "docs"
 IN_EACH = {
     "eventplane": {"eventplane", "eventplane_aws", "eventplane_mqtt", "contract", "operations", "parts"},
     "eventplane-client": {"eventplane_client"},
-    "eventplane-forwarder": {"edge"},
+    "eventplane-forwarder": {"edge", "parts"},
 }
 """Distribution -> packages of the checkout that it brings; each is called `eventplane*` there."""
 
@@ -108,7 +108,7 @@ def test_each_wheel_has_its_packages_with_their_types_and_nothing_else(wheels: d
         packages = {
             each if each.startswith("eventplane") else f"eventplane_{each}": each for each in IN_EACH[name]
         }
-        assert {f"{each}/py.typed" for each in packages} <= members
+        assert {f"{each}/py.typed" for each in packages.keys() - {"eventplane_parts"}} <= members
         sources = {
             f"{ours}/{file.relative_to(ROOT / package)}"
             for ours, package in packages.items()
@@ -118,8 +118,9 @@ def test_each_wheel_has_its_packages_with_their_types_and_nothing_else(wheels: d
         of_parts = {each for each in sources if each.startswith("eventplane_parts/")}
         # Of a part it has what programs import; that it imports is shown below.
         assert sources - of_parts <= members <= sources
-        commands = {each for each in of_parts if each.endswith("/command.py")}
-        assert commands == {each for each in members & of_parts if each.endswith(("command.py", "stack.py"))}
+        entry = "/device.py" if name == "eventplane-forwarder" else "/command.py"
+        entries = {each for each in of_parts if each.endswith(("/command.py", "/device.py", "/stack.py"))}
+        assert members & entries == {each for each in entries if each.endswith(entry)}
         metadata = next(each for each in archive.namelist() if each.endswith(".dist-info/METADATA"))
         described = archive.read(metadata).decode()
         assert described.count("\nProject-URL: ") == 3
@@ -148,7 +149,10 @@ def test_the_client_alone_runs_its_examples(install: Install, tmp_path: Path) ->
     ("requirement", "packages"),
     [
         ("eventplane-client[aws,cloudevents,dns-sd,functions,otel]", ["eventplane", "eventplane_client"]),
-        ("eventplane[aws]", ["eventplane", "eventplane_contract", "eventplane_operations"]),
+        (
+            "eventplane[aws,dns-sd]",
+            ["eventplane", "eventplane_contract", "eventplane_operations", "eventplane_parts"],
+        ),
     ],
 )
 def test_extras_name_all_that_is_imported(install: Install, requirement: str, packages: list[str]) -> None:

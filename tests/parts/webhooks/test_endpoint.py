@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from edge.provisioning.renewal import Identity
 from eventplane.sinks import ANYWHERE, SinkReach, SinkScope
 from lambdas.common.clock import system_clock
 from local.certificates import Authority
 from local.ports import free_port
+from parts.provisioning.renewal import Identity
 from parts.webhooks.__main__ import main
 from parts.webhooks.endpoint import (
     MAX_BODY_BYTES,

@@ -14,11 +14,10 @@ from pathlib import Path
 from edge.errors import missing_table
 from edge.settings import Settings
 from edge.systemd import start_logging, stop_event
-from eventplane_mqtt.discovery import DiscoveryError
-from eventplane_mqtt.discovery.announcement import AnnouncementUpdater, read_interface, services
-from eventplane_mqtt.discovery.broker import choose, evaluate
-from eventplane_mqtt.discovery.profile import load_profile
-from eventplane_mqtt.endpoint import place
+from eventplane_mqtt.endpoint import DiscoveryError, place
+from eventplane_mqtt.profile import load_profile
+from parts.discovery.announcement import AnnouncementUpdater, read_interface, services
+from parts.discovery.broker import choose, evaluate
 
 CHECK_EVERY_S = 10.0
 """Between two checks of profile and interfaces, seconds."""
@@ -51,7 +50,7 @@ def show(profile: Path, *, has_login: bool = False, names: Iterable[str] = ()) -
 def find(names: Sequence[str], seconds: float) -> int:
     """Print the brokers that are announced on the interfaces `names` within `seconds`; 1 if none is."""
     interfaces = [read_interface(each) for each in names]
-    from eventplane_mqtt.discovery import dns_sd  # it needs a package
+    from parts.discovery import dns_sd  # it needs a package
 
     found = dns_sd.find(interfaces, seconds)
     for each in found:
@@ -67,7 +66,7 @@ def announce(settings: Settings) -> None:
     """Announce the broker until SIGTERM or SIGINT. Raises `SettingsError` without an `[announcement]`."""
     if settings.announcement is None or settings.local.profile is None:
         raise missing_table("announcement")
-    from eventplane_mqtt.discovery import dns_sd  # it needs a package
+    from parts.discovery import dns_sd  # it needs a package
 
     start_logging(settings.log_level, dict(os.environ))
     stopped = stop_event()

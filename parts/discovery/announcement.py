@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from eventplane_mqtt.discovery import DiscoveryError, InterfaceError, UnreachableError
-from eventplane_mqtt.discovery.profile import Listener, load_profile
+from eventplane_mqtt.endpoint import DiscoveryError
+from eventplane_mqtt.profile import Listener, load_profile
 
 _log = logging.getLogger(__name__)
 
@@ -31,6 +31,14 @@ _MULTICAST: Final = 0x1000
 _IPV6_ADDRESSES: Final = Path("/proc/net/if_inet6")
 _LINK_LOCAL: Final = "20"
 """The scope of addresses that mean something else on each network: they are not announced."""
+
+
+class InterfaceError(DiscoveryError):
+    """The network interface `subject` does not lead to a home's network."""
+
+
+class UnreachableError(DiscoveryError):
+    """No listener of the profile `subject` can be reached from the home."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +64,7 @@ class AnnouncementUpdater:
     """Announces the broker of `profile` on the interfaces called `names`, and on no other.
 
     `read` returns an interface by its name, or raises `InterfaceError`; `announce` announces services on it,
-    as `eventplane_mqtt.discovery.dns_sd.announce`, and returns the function that withdraws them.
+    as `parts.discovery.dns_sd.announce`, and returns the function that withdraws them.
     """
 
     def __init__(

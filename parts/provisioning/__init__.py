@@ -2,7 +2,7 @@
 
 `python -m edge provision --settings FILE` runs beside the forwarder and ends when there is nothing left to
 do. The forwarder reads its certificate for each connection, so it needs no notice. A build may leave this
-part out (`edge.parts`). Here are its errors; none is final, the next attempt may succeed.
+part out (`--without provisioning`). Here are its errors; none is final, the next attempt may succeed.
 """
 
 from __future__ import annotations

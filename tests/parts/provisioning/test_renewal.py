@@ -17,7 +17,7 @@ from benchmarks.power.cuts import leftovers
 from benchmarks.power.disk import Print, record
 from benchmarks.power.workload import NAME
 from edge.certificate import Validity
-from edge.provisioning import (
+from parts.provisioning import (
     IdentityFileError,
     KeyMakingError,
     NotAcceptedError,
@@ -26,8 +26,8 @@ from edge.provisioning import (
     UnreachableError,
     WrongThingError,
 )
-from edge.provisioning.exchange import Exchange, Keep
-from edge.provisioning.renewal import MOST_TRIES, Identity, Outcome, Renewal, is_due
+from parts.provisioning.exchange import Exchange, Keep
+from parts.provisioning.renewal import MOST_TRIES, Identity, Outcome, Renewal, is_due
 
 KEY = ec.generate_private_key(ec.SECP256R1())
 

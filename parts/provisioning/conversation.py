@@ -9,12 +9,12 @@ from functools import partial
 from pathlib import Path
 from time import monotonic
 
-from edge.provisioning import NoAnswerError, UnreachableError
-from edge.provisioning.exchange import Exchange, Keep
 from edge.settings import CloudSettings
 from eventplane.topics import CLAIM_CLIENT_PREFIX, RENEWAL_CLIENT_PREFIX, answer_topics
 from eventplane_mqtt import TlsFiles
 from eventplane_mqtt.probe import BlockingConnection, ConnectionEndedError
+from parts.provisioning import NoAnswerError, UnreachableError
+from parts.provisioning.exchange import Exchange, Keep
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class MqttCloud:
     def _ask(
         self, connection: BlockingConnection, step: str, topic: str, payload: bytes
     ) -> tuple[str, bytes]:
-        """See `edge.provisioning.exchange.Ask`. Raises `NoAnswerError`, and ignores other messages."""
+        """See `parts.provisioning.exchange.Ask`. Raises `NoAnswerError`, and ignores other messages."""
         connection.send(topic, payload)
         deadline = monotonic() + self.timeout_s
         while (message := connection.receive(deadline - monotonic())) is not None:

@@ -15,7 +15,9 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edge.provisioning import (
+from edge.settings import CloudSettings
+from eventplane_mqtt import TlsFiles
+from parts.provisioning import (
     AnswerError,
     KeyMakingError,
     ProvisioningError,
@@ -23,10 +25,8 @@ from edge.provisioning import (
     WrongThingError,
     conversation,
 )
-from edge.provisioning.exchange import Exchange
-from edge.provisioning.renewal import make_signing_request
-from edge.settings import CloudSettings
-from eventplane_mqtt import TlsFiles
+from parts.provisioning.exchange import Exchange
+from parts.provisioning.renewal import make_signing_request
 
 CREATE = "$aws/certificates/create/json"
 FROM_REQUEST = "$aws/certificates/create-from-csr/json"

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from eventplane_mqtt.discovery.broker import CHECK_EVERY_S, ProfileLink
 from eventplane_mqtt.endpoint import BrokerAddress
 from eventplane_mqtt.link import Backoff
+from parts.discovery.broker import CHECK_EVERY_S, ProfileLink
 from tests.unit.edge.fakes import FakeWire, Wires
 
 FALLBACK = BrokerAddress("127.0.0.1", 1883)

@@ -8,17 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from eventplane_mqtt.discovery import InterfaceError, UnreachableError, announcement
-from eventplane_mqtt.discovery.announcement import (
+from eventplane_mqtt.profile import read_profile
+from parts.discovery import announcement
+from parts.discovery.announcement import (
     PLAIN,
     SECURE,
     AnnouncementUpdater,
     Interface,
+    InterfaceError,
     Service,
+    UnreachableError,
     read_interface,
     services,
 )
-from eventplane_mqtt.discovery.profile import read_profile
 
 HOME = Interface("home0", "192.0.2.7", ("192.0.2.7", "2001:db8::7"))
 TLS = "certfile /c\nkeyfile /k\n"

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from edge.provisioning import AnswerError, RejectedError, WrongThingError
 from eventplane.topics import CREATE_FROM_REQUEST_TOPIC, CREATE_WITH_KEY_TOPIC, answer_topics, register_topic
+from parts.provisioning import AnswerError, RejectedError, WrongThingError
 
 Ask = Callable[[str, str, bytes], tuple[str, bytes]]
 """Publishes the request of a step, which names it in errors, to a topic, with a payload. Returns topic and

@@ -14,9 +14,6 @@ from typing import Any, NamedTuple
 import pytest
 
 from benchmarks.power.cuts import in_memory
-from edge.provisioning import ProvisioningError, RejectedError, UnreachableError
-from edge.provisioning.exchange import Exchange, Keep
-from edge.provisioning.renewal import MOST_TRIES, Identity, Outcome, Renewal
 from eventplane.fleet import (
     Device,
     LifecycleState,
@@ -30,7 +27,10 @@ from eventplane.fleet import (
     seen,
 )
 from eventplane.topics import CLAIM_CLIENT_PREFIX, RENEWAL_CLIENT_PREFIX
-from tests.unit.edge.provisioning.test_renewal import NOW, certificate
+from parts.provisioning import ProvisioningError, RejectedError, UnreachableError
+from parts.provisioning.exchange import Exchange, Keep
+from parts.provisioning.renewal import MOST_TRIES, Identity, Outcome, Renewal
+from tests.parts.provisioning.test_renewal import NOW, certificate
 
 MOST_CUTS = 6
 THING, OWN = "home-1", "identity.pem"

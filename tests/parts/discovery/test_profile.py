@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from eventplane_mqtt.discovery import DiscoveryError, NoListenerError, ProfileError
-from eventplane_mqtt.discovery.broker import choose, evaluate
-from eventplane_mqtt.discovery.profile import load_profile, read_profile
+from eventplane_mqtt.endpoint import DiscoveryError
+from eventplane_mqtt.profile import ProfileError, load_profile, read_profile
+from parts.discovery.broker import NoListenerError, choose, evaluate
 from tests.odd_profiles import ODD_PROFILES, Odd
 from tools.device_image import PACKAGING
 

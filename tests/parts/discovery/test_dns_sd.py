@@ -15,16 +15,17 @@ from zeroconf import NonUniqueNameException, NotRunningException, ServiceInfo
 
 from eventplane_client import connect
 from eventplane_client.errors import ClientSettingsError
-from eventplane_mqtt.discovery import MulticastDnsError, dns_sd
-from eventplane_mqtt.discovery.announcement import PLAIN, SECURE, AnnouncementUpdater, Interface, Service
-from eventplane_mqtt.discovery.dns_sd import (
+from eventplane_mqtt.endpoint import BrokerAddress, PinnedCertificate
+from eventplane_mqtt.link import Backoff
+from parts.discovery import dns_sd
+from parts.discovery.announcement import PLAIN, SECURE, AnnouncementUpdater, Interface, Service
+from parts.discovery.dns_sd import (
     Announced,
     AnnouncedBroker,
     AnnouncedLink,
     BrokerBrowser,
+    MulticastDnsError,
 )
-from eventplane_mqtt.endpoint import BrokerAddress, PinnedCertificate
-from eventplane_mqtt.link import Backoff
 from tests.unit.edge.fakes import Wires
 
 pytestmark = pytest.mark.source("C9")
@@ -149,7 +150,7 @@ def test_only_a_trusted_broker_is_dialled(
 
 def test_a_missing_library_is_an_error_that_leaves_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "zeroconf", None)
-    monkeypatch.delitem(sys.modules, "eventplane_mqtt.discovery.dns_sd")
+    monkeypatch.delitem(sys.modules, "parts.discovery.dns_sd")
     before = threading.active_count()
     with pytest.raises(ClientSettingsError, match="install python3-zeroconf"):
         connect("mqtt-dns-sd:", "lamp")

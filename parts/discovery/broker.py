@@ -7,16 +7,25 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from eventplane_mqtt.discovery import DiscoveryError, NoListenerError
-from eventplane_mqtt.discovery.profile import Listener, is_every_address, load_profile
-from eventplane_mqtt.endpoint import BrokerAddress, PinnedCertificate, is_on_this_device, is_socket
+from eventplane_mqtt.endpoint import (
+    BrokerAddress,
+    DiscoveryError,
+    PinnedCertificate,
+    is_on_this_device,
+    is_socket,
+)
 from eventplane_mqtt.link import Backoff, DialAddress, Link
 from eventplane_mqtt.mailbox import LinkName
+from eventplane_mqtt.profile import Listener, is_every_address, load_profile
 
 _log = logging.getLogger(__name__)
 
 CHECK_EVERY_S: Final = 5.0
 """Between two checks of the profile while the connection is up, seconds. The owner calls when it is awake."""
+
+
+class NoListenerError(DiscoveryError):
+    """No listener of the profile accepts us; the `problem` has a reason for each."""
 
 
 def choose(listeners: Sequence[Listener], *, has_login: bool, name: str = "profile") -> BrokerAddress:

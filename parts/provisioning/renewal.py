@@ -17,7 +17,7 @@ from typing import Protocol
 
 from edge import durable
 from edge.certificate import Validity, read_validity
-from edge.provisioning import (
+from parts.provisioning import (
     IdentityFileError,
     KeyMakingError,
     NotAcceptedError,
@@ -25,7 +25,7 @@ from edge.provisioning import (
     UnreachableError,
     WrongThingError,
 )
-from edge.provisioning.exchange import Exchange, Keep
+from parts.provisioning.exchange import Exchange, Keep
 
 _log = logging.getLogger(__name__)
 
@@ -116,7 +116,7 @@ class Identity:
 
 
 class Cloud(Protocol):
-    """See `edge.provisioning.conversation.MqttCloud`."""
+    """See `parts.provisioning.conversation.MqttCloud`."""
 
     def run(self, exchange: Exchange, keep: Keep, pair: Path | None = None) -> None: ...
 

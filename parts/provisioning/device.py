@@ -7,14 +7,14 @@ import os
 from collections.abc import Callable
 
 from edge.errors import missing_table
-from edge.provisioning import ProvisioningError
-from edge.provisioning.conversation import MqttCloud
-from edge.provisioning.renewal import Identity, Renewal, make_signing_request
 from edge.settings import Settings
 from edge.system import SYSTEM
 from edge.systemd import start_logging, stop_event
 from eventplane_mqtt import TlsFiles
 from eventplane_mqtt.link import Backoff
+from parts.provisioning import ProvisioningError
+from parts.provisioning.conversation import MqttCloud
+from parts.provisioning.renewal import Identity, Renewal, make_signing_request
 
 _log = logging.getLogger(__package__)
 _DAY_S = 86_400

@@ -17,8 +17,7 @@ from pathlib import Path
 from pwd import getpwnam
 from typing import Final
 
-from eventplane_mqtt.discovery import ProfileError
-from eventplane_mqtt.endpoint import is_host
+from eventplane_mqtt.endpoint import DiscoveryError, is_host
 
 DEFAULT_PORT: Final = 1883
 
@@ -35,6 +34,10 @@ _LIMITS: Final = {
 
 Included = Callable[[str], Iterable[tuple[str, str]]]
 """Returns name and text of each file in the value of `include_dir`. Raises `ProfileError`."""
+
+
+class ProfileError(DiscoveryError):
+    """Mosquitto's profile cannot be read; `subject` is the file, with the line if there is one."""
 
 
 @dataclass(frozen=True, slots=True)

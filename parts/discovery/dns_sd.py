@@ -15,11 +15,23 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from eventplane_mqtt.discovery import LibraryMissingError, MulticastDnsError
-from eventplane_mqtt.discovery.announcement import PLAIN, SECURE, Interface, Service, home_interfaces
-from eventplane_mqtt.endpoint import BrokerAddress, PinnedCertificate
+from eventplane_mqtt.endpoint import BrokerAddress, DiscoveryError, PinnedCertificate
 from eventplane_mqtt.link import Backoff, DialAddress, Link
 from eventplane_mqtt.mailbox import LinkName
+from parts.discovery.announcement import PLAIN, SECURE, Interface, Service, home_interfaces
+
+
+class MulticastDnsError(DiscoveryError):
+    """Multicast DNS refuses an announcement on the interface `subject`."""
+
+
+class LibraryMissingError(DiscoveryError):
+    """The library for DNS-SD is not installed, or too old."""
+
+    subject: str = "DNS-SD"
+    problem: str = "the Python package zeroconf, version 0.131 or later, is missing"
+    remedy: str = "install python3-zeroconf, or pip install zeroconf"
+
 
 try:
     from zeroconf import Error, IPVersion, ServiceBrowser, ServiceInfo, ServiceListener, Zeroconf, __version__
