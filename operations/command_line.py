@@ -49,7 +49,6 @@ _CORE: Final[dict[str, tuple[str, str]]] = {
     "new": ("operations.new_command", "start a contract; add a participant or an event type"),
     "restore": ("operations.restore_command", "bring back what a table lost, as it was at a moment"),
     "send": ("operations.send_command", "send an event as one of the participants"),
-    "smoke": ("operations.smoke.command", "prove a deployed environment, with a throw-away device"),
     "subscriptions": (
         "operations.subscriptions_command",
         "show and change participants' own routes, now and in the past",

@@ -19,7 +19,7 @@ from importlib.machinery import PathFinder  # importlib.util takes 0.4 MiB
 from types import ModuleType
 from typing import TYPE_CHECKING, Final
 
-from eventplane.names import DOWNLINK, SUBSCRIBERS
+from eventplane.names import CANARY, DOWNLINK, SUBSCRIBERS
 
 if TYPE_CHECKING:
     from eventplane.contract import Contract
@@ -65,6 +65,11 @@ PARTS: Final = {
         is_optional=True,
     ),
     "discovery_api": Part(without="the contract is read from its file", is_optional=True),
+    "probe": Part(
+        without="no alarm is sent on trial every minute, so a plane that loses alarms is noticed late",
+        needed_by=(CANARY,),
+        noun=("smoke", "prove a deployed environment, with a throw-away device"),
+    ),
     "fleet": Part(
         without="devices are provisioned by hand, without `eventplane fleet` and `make smoke`; no audit is "
         "`proven`, because no list says which devices should be there",

@@ -40,6 +40,7 @@ class Plane:
     contract: Contract
     messaging: MessagingStack
     routing: RoutingStack
+    monitoring: MonitoringStack
     state: list[cdk.Stack]
     others: dict[cdk.Stack, list[cdk.Stack]]
 
@@ -72,6 +73,7 @@ def build(app: cdk.App, environment: Environment, contract: Contract) -> list[cd
         contract=contract,
         messaging=messaging,
         routing=routing,
+        monitoring=MonitoringStack(app, environment),
         state=state,
         others={routing: []},
     )
@@ -87,9 +89,9 @@ def build(app: cdk.App, environment: Environment, contract: Contract) -> list[cd
     needs |= {each: [published, *state, *after] for each, after in plane.others.items()}
     needs[audit] = [archive, messaging]
     watched = list(needs)
-    monitoring = MonitoringStack(app, environment, contract, watched)
+    plane.monitoring.watch(contract, watched)
     # The canary publishes to a rule that has to be there.
-    needs[monitoring] = [routing]
+    needs[plane.monitoring] = [routing]
     for stack, others in needs.items():
         for other in others:
             stack.add_stack_dependency(other)
@@ -101,4 +103,4 @@ def build(app: cdk.App, environment: Environment, contract: Contract) -> list[cd
     cdk.Tags.of(app).add("project", PROJECT)
     cdk.Tags.of(app).add("environment", environment.name)
     cdk.Validations.of(app).add_plugins(AwsSolutionsChecks(app))
-    return [*watched, monitoring]
+    return [*watched, plane.monitoring]

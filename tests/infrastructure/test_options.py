@@ -7,7 +7,8 @@ import string
 
 import pytest
 
-from eventplane.function_settings import CanarySettings, RouterSettings
+from eventplane.function_settings import RouterSettings
+from parts.probe.settings import CanarySettings
 from tests.infrastructure.conftest import DOMAIN, KEY, NATS, URLS
 from tests.infrastructure.templates import QUEUE, Templates, granted, statements
 from tests.infrastructure.test_archive import buckets

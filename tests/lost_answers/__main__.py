@@ -16,7 +16,7 @@ from benchmarks.results import Figure, write
 from tests.lost_answers.plugin import LostAnswersPlugin, Tries
 from tests.lost_answers.sites import ROOT, CallSite, call_sites
 
-_EVENTS: Final = ("eventplane_aws", "eventplane_client", "lambdas", "parts")
+_EVENTS: Final = ("eventplane_aws", "eventplane_client", "lambdas")
 """The packages whose calls an event waits for."""
 
 _UNIT: Final = ("client", "contract", "glue_jobs", "lambdas", "operations", "stacks")

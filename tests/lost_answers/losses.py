@@ -226,7 +226,7 @@ def _config(package: str) -> Config | None:
         patch.setattr("lambdas.common.aws._session", lambda: session)
         patch.setattr("boto3.client", create_client)
         match package:
-            case "lambdas" | "parts" | "eventplane_aws":
+            case "lambdas" | "eventplane_aws":
                 aws.client("sqs")
             case "eventplane_client":
                 aws_client("sqs")

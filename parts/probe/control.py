@@ -7,43 +7,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from botocore.exceptions import BotoCoreError, ClientError
 
 from eventplane.errors import EventPlaneError
-from operations import system
 from operations.cloud import explained
 from operations.command import say
-from operations.smoke.errors import NotSeenError
-
-PAUSE_S: Final = 1.0
-"""Between two looks, seconds: AWS IoT's registry takes ten calls a second of an account, for everybody."""
-
-T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class Patience:
-    """How long each step waits at most, seconds."""
-
-    timeout_s: float
-    pause_s: float = PAUSE_S
-
-    def until(self, look: Callable[[], T | None], what: str, remedy: str) -> T:
-        """Return what `look` finds; it is called until that is neither None nor False.
-
-        Raises `NotSeenError` for `what`, and what `look` raises.
-        """
-        deadline = system.monotonic() + self.timeout_s
-        while True:
-            found = look()
-            if found is not None and found is not False:
-                return found
-            if system.monotonic() >= deadline:
-                raise NotSeenError(what, self.timeout_s, remedy)
-            system.sleep(self.pause_s)
-
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 

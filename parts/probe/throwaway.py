@@ -11,8 +11,8 @@ from eventplane.fleet import FLEET_TABLE, REGISTRY, LifecycleState
 from eventplane.records import Records
 from operations.desired import desired_items
 from operations.fleet.service import fleet_of
-from operations.smoke.control import Removals
-from operations.smoke.plane import DeployedPlane
+from parts.probe.control import Removals
+from parts.probe.plane import DeployedPlane
 
 
 class ThrowAwayDevice:

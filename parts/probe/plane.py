@@ -11,7 +11,7 @@ from eventplane.contract import Contract
 from operations.cloud import Cloud
 from operations.errors import NoQueueError, NotDeployedHereError
 from operations.queues import PlaneQueues
-from operations.smoke.errors import OutputMissingError, StackStatusError
+from parts.probe.errors import OutputMissingError, StackStatusError
 
 _DEPLOYED: Final = frozenset({"CREATE_COMPLETE", "UPDATE_COMPLETE", "IMPORT_COMPLETE"})
 """What a deployment leaves (AWS CloudFormation, stack status codes); a rolled back one has other words."""

@@ -23,23 +23,22 @@ from eventplane.envelope import parse_event, write_event
 from eventplane.sqs_binding import pack, to_message
 from operations.cloud import Cloud
 from operations.errors import NotDeployedHereError
-from operations.smoke.alarms import Notification, invoke_canary
-from operations.smoke.audit import GlueAudit
-from operations.smoke.control import Interrupts, Patience, Removal, Removals, Requests
-from operations.smoke.device import DeviceEndpoint, device_endpoint, provision
-from operations.smoke.errors import (
-    AuditRunError,
-    NotSeenError,
+from operations.glue_audit import AuditRunError, GlueAudit
+from operations.patience import NotSeenError, Patience
+from parts.probe.alarms import Notification, invoke_canary
+from parts.probe.control import Interrupts, Removal, Removals, Requests
+from parts.probe.endpoint import DeviceEndpoint, device_endpoint, provision
+from parts.probe.errors import (
     PeopleNotInformedError,
     ProvisioningFailedError,
     StackStatusError,
     WrongOutcomeError,
 )
-from operations.smoke.evidence import Evidence
-from operations.smoke.plane import DeployedPlane, find_plane
-from operations.smoke.result import Report, Shown, Status, StepResult
-from operations.smoke.run import ALARM, Choices, SmokeRun, Step
-from operations.smoke.throwaway import ThrowAwayDevice
+from parts.probe.evidence import Evidence
+from parts.probe.plane import DeployedPlane, find_plane
+from parts.probe.result import Report, Shown, Status, StepResult
+from parts.probe.run import ALARM, Choices, SmokeRun, Step
+from parts.probe.throwaway import ThrowAwayDevice
 from tests.fakes.client import ScriptedClient
 from tests.plane import plane_contract
 
@@ -284,7 +283,7 @@ Smoke = Callable[..., SmokeRun]
 def smoke(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Smoke:
     """Makes a run whose archive has the given rows."""
     archive = Archive()
-    monkeypatch.setattr("operations.smoke.run.Evidence", lambda *_: archive)
+    monkeypatch.setattr("parts.probe.run.Evidence", lambda *_: archive)
     choices = Choices(DeviceEndpoint("h", 1, CA), False, None, AT_ONCE, AT_ONCE)
 
     def make(*rows: dict[str, Any], keeps_data: bool = False) -> SmokeRun:

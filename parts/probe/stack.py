@@ -8,9 +8,9 @@ import aws_cdk as cdk
 from aws_cdk import aws_secretsmanager as secretsmanager
 from constructs import Construct
 
-from eventplane.contract import Contract
-from eventplane.function_settings import CanarySettings
 from eventplane.names import CANARY, CANARY_CLIENT
+from parts.probe.settings import CanarySettings
+from stacks.application import Plane
 from stacks.constructs.permissions import (
     accept,
     accept_wildcard,
@@ -23,22 +23,23 @@ from stacks.constructs.python_function import PythonFunction
 from stacks.constructs.queues import find_channel_queue
 from stacks.constructs.schedule import Schedule
 from stacks.names import ingest_rule_name
-from stacks.plane_stack import environment_of
 from stacks.settings import FunctionSize
 
 # It mostly waits. The next alarm begins a minute later.
 _SIZE: Final = FunctionSize(memory_mib=256, timeout_s=58)
 
 
-def canary(scope: Construct, contract: Contract) -> None:
-    """Make the canary.
+def add(plane: Plane) -> None:
+    """Add the canary to what watches the plane.
 
     It makes a certificate of its own, with which it may do what a device may, and reads its inbox. It counts
     the messages of all queues of the environment, and reads none of theirs.
     """
-    holder = Construct(scope, "Canary")
-    environment = environment_of(holder)
-    inbox = find_channel_queue(holder, "Inbox", contract.participants[CANARY].inbox)
+    participant, environment = plane.contract.participants[CANARY], plane.environment
+    if participant.retired:
+        return
+    holder = Construct(plane.monitoring, "Canary")
+    inbox = find_channel_queue(holder, "Inbox", participant.inbox)
     identity = environment.resource_name("canary-identity")
     _identity(holder, identity)
     thing, certificates = arn(holder, "iot", f"thing/{CANARY_CLIENT}"), arn(holder, "iot", "cert/*")
@@ -47,7 +48,8 @@ def canary(scope: Construct, contract: Contract) -> None:
         holder,
         "Function",
         name=CANARY,
-        module="lambdas.canary.handler",
+        module="parts.probe.handler",
+        metrics_service=CANARY,
         size=_SIZE,
         statements=[
             allow(["iot:CreateKeysAndCertificate", "iot:DescribeEndpoint", "sqs:ListQueues"], ["*"]),

@@ -11,11 +11,12 @@ from eventplane_mqtt.probe import MQTT_PORT
 from operations import system
 from operations.cloud import enter
 from operations.command import DONE, FAILED, add_contract, contract_of, positive, present, say
-from operations.smoke.control import Interrupts, Patience, Removals, Requests
-from operations.smoke.device import device_endpoint
-from operations.smoke.plane import find_plane
-from operations.smoke.result import Report, Status, StepResult
-from operations.smoke.run import Choices, SmokeRun
+from operations.patience import Patience
+from parts.probe.control import Interrupts, Removals, Requests
+from parts.probe.endpoint import device_endpoint
+from parts.probe.plane import find_plane
+from parts.probe.result import Report, Status, StepResult
+from parts.probe.run import Choices, SmokeRun
 
 TIMEOUT_S = 600.0
 """How long a step waits by default, seconds: the ledger's writer gathers for minutes."""

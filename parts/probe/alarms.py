@@ -12,10 +12,11 @@ from typing import Any
 from eventplane.names import CANARY
 from operations import system
 from operations.cloud import Cloud
-from operations.smoke.control import Patience, Removals
-from operations.smoke.errors import NothingToExerciseError, WrongOutcomeError
-from operations.smoke.plane import DeployedPlane
-from operations.smoke.result import Shown
+from operations.patience import Patience
+from parts.probe.control import Removals
+from parts.probe.errors import NothingToExerciseError, WrongOutcomeError
+from parts.probe.plane import DeployedPlane
+from parts.probe.result import Shown
 
 _LONG_POLL_S = 3
 """Less than a client waits for an answer (`operations.cloud`)."""

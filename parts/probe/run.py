@@ -29,17 +29,18 @@ from eventplane_mqtt.probe import ConnectionEndedError, DeviceProbe
 from operations import system
 from operations.archive import BucketArchive, Days, Record
 from operations.cloud import explained
+from operations.glue_audit import CommandAudit, GlueAudit
+from operations.patience import PAUSE_S, NotSeenError, Patience
 from operations.reading import Reading
-from operations.smoke.alarms import Notification, invoke_canary
-from operations.smoke.audit import CommandAudit, GlueAudit
-from operations.smoke.control import PAUSE_S, Patience, Removals, Requests
-from operations.smoke.device import DeviceEndpoint, provision
-from operations.smoke.errors import NotSeenError, PeopleNotInformedError, WrongOutcomeError
-from operations.smoke.evidence import Evidence
-from operations.smoke.plane import DeployedPlane
-from operations.smoke.result import Shown, Status, StepResult
-from operations.smoke.throwaway import ThrowAwayDevice
 from operations.trace import due_inboxes
+from parts.probe.alarms import Notification, invoke_canary
+from parts.probe.control import Removals, Requests
+from parts.probe.endpoint import DeviceEndpoint, provision
+from parts.probe.errors import PeopleNotInformedError, WrongOutcomeError
+from parts.probe.evidence import Evidence
+from parts.probe.plane import DeployedPlane
+from parts.probe.result import Shown, Status, StepResult
+from parts.probe.throwaway import ThrowAwayDevice
 
 READING: Final = "org.eventplane.health.reading.v1"
 ALARM: Final = "org.eventplane.alarm.keyword.v1"

@@ -13,17 +13,17 @@ import pytest
 from botocore.exceptions import ClientError
 
 from eventplane.envelope import parse_event, write_event
-from eventplane.function_settings import CanarySettings
 from eventplane.ingest import IngestFrame, frame_text
 from eventplane.names import CANARY_ALARM, CANARY_CLIENT
 from eventplane.sender import Sender
 from eventplane.sending import stamp_sender
 from eventplane_mqtt.probe import ConnectionEndedError
-from lambdas.canary import handler
-from lambdas.canary.handler import Canary, Report
-from lambdas.canary.queues import Queues
 from lambdas.common import system
 from lambdas.common.metrics import metrics
+from parts.probe import handler
+from parts.probe.handler import Canary, Report
+from parts.probe.queues import Queues
+from parts.probe.settings import CanarySettings
 from tests.fakes.faults import FailingClient
 from tests.unit.lambdas.support import NOW_MS, Cloud, LambdaContext, deploy, event, figures, message
 

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from operations import text
-from operations.smoke.control import Removal
+from parts.probe.control import Removal
 
 
 class Status(StrEnum):

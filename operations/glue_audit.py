@@ -13,14 +13,24 @@ from typing import Any, Final
 from botocore.exceptions import ClientError
 
 from eventplane.archive_layout import AUDIT, last_report, verdict_name
+from eventplane.errors import EventPlaneError
 from operations.cloud import Cloud, was_repeated
-from operations.smoke.control import Patience
-from operations.smoke.errors import AuditRunError, NotSeenError
+from operations.patience import NotSeenError, Patience
 
 _ENDED: Final = frozenset({"SUCCEEDED", "FAILED", "STOPPED", "TIMEOUT", "ERROR", "EXPIRED"})
 _LOG_LINES: Final = 3
 
 Report = Mapping[str, Any]
+
+
+class AuditRunError(EventPlaneError):
+    """The audit's run `name` ended as `state`."""
+
+    name: str
+    state: str
+    problem: str
+    remedy: str
+    message = "the audit's run {name} ended as {state}: {problem}; {remedy}"
 
 
 @dataclass(frozen=True)

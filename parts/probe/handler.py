@@ -16,13 +16,10 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from eventplane.envelope import Envelope, parse_event, write_event
 from eventplane.errors import EnvelopeError
-from eventplane.function_settings import CanarySettings
 from eventplane.names import CANARY_ALARM, CANARY_CLIENT, CANARY_SOURCE
 from eventplane.randomness import RandomBytes
 from eventplane.values import timestamp_of_ms
 from eventplane_mqtt.endpoint import MqttError
-from lambdas.canary.device import CanaryDevice
-from lambdas.canary.queues import MOST_CALLS, Queues
 from lambdas.common.aws import client
 from lambdas.common.clock import Clock, system_clock
 from lambdas.common.log import logger
@@ -30,6 +27,9 @@ from lambdas.common.metrics import Delay, Gauge, measure, metrics
 from lambdas.common.queue import Context
 from lambdas.common.queue_function import at_init
 from lambdas.common.system import random_bytes, threads
+from parts.probe.canary_device import CanaryDevice
+from parts.probe.queues import MOST_CALLS, Queues
+from parts.probe.settings import CanarySettings
 
 _POLL_S: Final = 1
 """How long one receive waits for a message, seconds: less than a client waits for an answer."""

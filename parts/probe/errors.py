@@ -35,15 +35,6 @@ class PeopleNotInformedError(SmokeError):
     )
 
 
-class NotSeenError(SmokeError):
-    """`what` was not seen within `timeout_s` seconds."""
-
-    what: str
-    timeout_s: float
-    remedy: str
-    message = "{what} was not seen within {timeout_s:.0f} s; {remedy}"
-
-
 class WrongOutcomeError(SmokeError):
     """The plane did with `what` something else than it should."""
 
@@ -70,16 +61,6 @@ class ProvisioningFailedError(SmokeError):
     @property
     def lines(self) -> str:
         return self.log or "it logged nothing"
-
-
-class AuditRunError(SmokeError):
-    """The audit's run `name` ended as `state`."""
-
-    name: str
-    state: str
-    problem: str
-    remedy: str
-    message = "the audit's run {name} ended as {state}: {problem}; {remedy}"
 
 
 class NothingToExerciseError(SmokeError):

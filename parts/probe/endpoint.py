@@ -18,8 +18,8 @@ import botocore
 from eventplane_mqtt.probe import MQTT_PORT
 from operations import system
 from operations.cloud import Cloud
-from operations.smoke.errors import ProvisioningFailedError
-from operations.smoke.plane import DeployedPlane
+from parts.probe.errors import ProvisioningFailedError
+from parts.probe.plane import DeployedPlane
 
 _CHECKOUT: Final = Path(__file__).parents[2]
 _TRUSTED: Final = Path(botocore.__file__).with_name("cacert.pem")
