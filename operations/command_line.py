@@ -37,10 +37,6 @@ _CORE: Final[dict[str, tuple[str, str]]] = {
         "operations.desired_command",
         "show or reset the desired state of devices, and what they have stored",
     ),
-    "fleet": (
-        "operations.fleet.command",
-        "list, register, show, group, replace, quarantine or decommission devices",
-    ),
     "inbox": ("operations.inbox_command", "show the events in a participant's inbox"),
     "interest": (
         "operations.interest_command",

@@ -17,9 +17,9 @@ from typing import Any, Final
 
 from eventplane.contract.publication import CONTRACTS_TABLE
 from eventplane.contract.subscription_table import SUBSCRIPTIONS_TABLE
+from eventplane.device_record import FLEET_TABLE, REGISTRY
 from eventplane.downlink.table import TABLE as DESIRED_TABLE
 from eventplane.errors import EventPlaneError
-from eventplane.fleet import FLEET_TABLE, REGISTRY
 from eventplane.interest.table import INTEREST_TABLE
 from eventplane.presence import PRESENCE_TABLE
 from eventplane.records import ATTEMPTS, NEW, REVISION, UNCOUNTED, Condition, Item, RecordError, Selection

@@ -24,12 +24,11 @@ from operations.command import (
     present,
     say,
 )
-from operations.fleet.reported import report_of
-from operations.fleet.service import presence_of
 from operations.letters import Letter
 from operations.names import Claim
 from operations.places import Choice, place_of, waiting_letters
 from operations.queues import PlaneQueues
+from operations.reported import presence_of, report_of
 from operations.search import sources_of
 from operations.stations import Station
 from operations.trace import Trace, traces

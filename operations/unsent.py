@@ -13,9 +13,9 @@ from eventplane.contract import Priority
 from eventplane.ledger import TAP
 from eventplane.presence import Line
 from operations.archive import Days, json_object
-from operations.fleet.reported import NOT_STORED, DeviceReport
-from operations.fleet.reported_text import connection
 from operations.names import names_in
+from operations.reported import NOT_STORED, DeviceReport
+from operations.reported_text import connection
 from operations.search import may_name
 from operations.text import moment
 

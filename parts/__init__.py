@@ -75,6 +75,7 @@ PARTS: Final = {
         "`proven`, because no list says which devices should be there",
         needed_by=(DOWNLINK,),
         is_optional=True,
+        noun=("fleet", "list, register, show, group, replace, quarantine or decommission devices"),
     ),
     "provisioning": Part(without="a device's certificate is installed and renewed by other means"),
     "discovery": Part(without="the home's broker has a fixed address, and is not announced"),

@@ -13,7 +13,6 @@ from parts import modules
 from stacks.audit_stack import AuditStack
 from stacks.cost_stack import CostStack
 from stacks.environment import PROJECT, Environment
-from stacks.fleet_stack import FleetStack
 from stacks.monitoring_stack import MonitoringStack
 from stacks.plane_stack import PLANE_TAG
 from stacks.routing_stack import RoutingStack
@@ -24,7 +23,6 @@ from stacks.state_stacks import (
     DownlinkStack,
     MessagingStack,
     PresenceStack,
-    RegistryStack,
 )
 
 
@@ -62,8 +60,6 @@ def build(app: cdk.App, environment: Environment, contract: Contract) -> list[cd
     state: list[cdk.Stack] = [archive, messaging, clients]
     if MONITOR in contract.participants:
         state.append(PresenceStack(app, environment))
-    if has_registry := environment.has("fleet", contract):
-        state.append(RegistryStack(app, environment))
     if DOWNLINK in contract.participants:
         state.append(DownlinkStack(app, environment))
     routing = RoutingStack(app, environment, contract)
@@ -78,8 +74,6 @@ def build(app: cdk.App, environment: Environment, contract: Contract) -> list[cd
         others={routing: []},
     )
     audit = AuditStack(app, environment, contract)
-    if has_registry:
-        plane.add(FleetStack(app, environment, contract), routing)
     for part, module in modules("stack"):
         if environment.has(part, contract):
             module.add(plane)

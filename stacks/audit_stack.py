@@ -19,7 +19,7 @@ from eventplane.archive_layout import (
     compacted_folders,
 )
 from eventplane.contract import Contract
-from eventplane.fleet import FLEET
+from eventplane.device_record import FLEET
 from eventplane.ledger import CONTRACTS, HANDOVERS, LEDGER, TAP
 from eventplane.names import AUDITOR
 from eventplane.resource_names import AUDIT_TODAY, COMPACTION, DELIVERY_AUDIT, ERASURE

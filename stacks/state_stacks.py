@@ -37,9 +37,9 @@ from stacks.constructs.queues import DurableQueue, find_channel_queue, reply_que
 from stacks.constructs.routers import allow_contract
 from stacks.constructs.tables import allow_own_items
 from stacks.environment import Environment
-from stacks.names import CONNECTIONS, INGEST_ERRORS, LIFECYCLE, TAP, TIMERS, WORK, pascal
+from stacks.names import INGEST_ERRORS, LIFECYCLE, TAP, TIMERS, WORK, pascal
 from stacks.plane_stack import PlaneStack, charge_to, environment_of
-from stacks.settings import ROTATION_SIZE, FunctionSize
+from stacks.settings import FunctionSize
 
 _READ: Final = ("ReceiveMessage", "DeleteMessage", "ChangeMessageVisibility", "GetQueueAttributes")
 _ITEMS: Final = ("GetItem", "PutItem", "UpdateItem", "DeleteItem", "Query")
@@ -98,15 +98,6 @@ class PresenceStack(StateStack):
         self.output_queue("Presence", lifecycle)
         timers = DurableQueue(self, "Timers", TIMERS, visibility=sizes.timers.visibility)
         self.output_queue("PresenceTimers", timers)
-
-
-class RegistryStack(StateStack):
-    """The fleet's registry, and the queue of connections that change it."""
-
-    def __init__(self, scope: Construct, environment: Environment) -> None:
-        super().__init__(scope, environment, "registry")
-        self.output("FleetTable", tables.fleet_table(Construct(self, "Fleet")).table_name)
-        DurableQueue(self, "Connections", CONNECTIONS, visibility=ROTATION_SIZE.visibility)
 
 
 class DownlinkStack(StateStack):

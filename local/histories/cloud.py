@@ -13,9 +13,9 @@ from eventplane import presence
 from eventplane.contract import Channel, Contract, ParticipantKind, Priority, subscription_table
 from eventplane.contract import publication as publications
 from eventplane.contract.publication import cloud_destinations
+from eventplane.device_record import REGISTRY, Device, LifecycleState
 from eventplane.downlink import table as downlink_table
 from eventplane.downlink.desired import Desired, State
-from eventplane.fleet import REGISTRY, Device, LifecycleState, made
 from eventplane.interest import table as interest_table
 from eventplane.reasons import REPLAY
 from eventplane.records import Records
@@ -31,6 +31,7 @@ from local.histories.iot_core import IotCore
 from local.histories.queues import Queues
 from local.histories.story import ENDPOINTS
 from local.histories.wires import Weather, Wire
+from parts.fleet.lifecycle import made
 from parts.replay.order import MAX_ORDER_RECEIVES
 from parts.webhooks.endpoint_state import ENDPOINT
 from stacks.config import environment

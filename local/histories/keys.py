@@ -31,7 +31,7 @@ from local.histories.iot_core import Door
 from local.histories.operators import Operator
 from local.histories.story import OF_PROGRAMS, Decision, Story
 from local.histories.wiring import Wiring
-from operations.fleet.service import Fleet
+from parts.fleet.service import Fleet
 from parts.provisioning import RejectedError, UnreachableError
 from parts.provisioning.device import keep_trying
 from parts.provisioning.exchange import Exchange, Keep

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from contract.publish import Deployment, Publisher
 from eventplane.contract.compiler import compile_contract
+from eventplane.device_record import REGISTRY
 from eventplane.downlink.table import DESIRED
-from eventplane.fleet import REGISTRY, LifecycleError, UnknownCertificateError
 from eventplane.reasons import REPLAY
 from eventplane.records import Records
 from eventplane.resource_names import dead_letter_queue, queue_name
@@ -22,11 +22,12 @@ from local.histories.subscriber import Change
 from operations.archive import BucketArchive, Days
 from operations.cloud import Cloud as Account
 from operations.dead_letters import Redrive
-from operations.fleet.access import DeviceAccess
-from operations.fleet.disposal import Disposal
-from operations.fleet.service import Fleet
 from operations.places import Choice, Place, inbox_place, place_of
 from operations.queues import PlaneQueues
+from parts.fleet.access import DeviceAccess
+from parts.fleet.disposal import Disposal
+from parts.fleet.lifecycle import LifecycleError, UnknownCertificateError
+from parts.fleet.service import Fleet
 from parts.replay.order import WindowOrder
 from parts.replay.orders import Asked, send, window_files
 

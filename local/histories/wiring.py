@@ -10,8 +10,8 @@ from typing import Any, Final
 from eventplane import presence
 from eventplane.contract import Channel, Contract, Priority, subscription_table
 from eventplane.contract.publication import ContractTable
+from eventplane.device_record import REGISTRY
 from eventplane.downlink import table as downlink_table
-from eventplane.fleet import HANDOVER_MS, REGISTRY, in_service
 from eventplane.function_settings import DownlinkSettings, PresenceLimits, PresenceSettings
 from eventplane.interest import table as interest_table
 from eventplane.names import CONNECTED, DISCONNECTED, DOWNLINK, MONITOR, SUBSCRIBERS
@@ -31,10 +31,6 @@ from lambdas.downlink.answers import Answers
 from lambdas.downlink.desired import DesiredStateWriter
 from lambdas.downlink.due import DueWork
 from lambdas.downlink.reconciler import Reconciler as DownlinkReconciler
-from lambdas.fleet.ending import ender
-from lambdas.fleet.hook import ProvisioningHook
-from lambdas.fleet.rotation import CertificateRotation, Certificates
-from lambdas.fleet.snapshot import FleetSnapshot
 from lambdas.presence import parts as presence_parts
 from lambdas.presence.judge import Judge
 from lambdas.presence.reconciler import Reconciler as PresenceReconciler
@@ -52,6 +48,11 @@ from local.histories.endpoints import EndpointConnection
 from local.histories.function import Function
 from local.histories.story import SERVICES_ROUTER as SERVICES
 from local.histories.threads import TaskThreads
+from parts.fleet.ending import ender
+from parts.fleet.hook import ProvisioningHook
+from parts.fleet.lifecycle import HANDOVER_MS, in_service
+from parts.fleet.rotation import CertificateRotation, Certificates
+from parts.fleet.snapshot import FleetSnapshot
 from parts.replay.handler import ReplayService
 from parts.replay.tap_files import Orders, Planners, TapFiles
 from parts.subscriptions_api.handler import SubscriptionsApi

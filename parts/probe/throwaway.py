@@ -7,10 +7,10 @@ from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any
 
-from eventplane.fleet import FLEET_TABLE, REGISTRY, LifecycleState
+from eventplane.device_record import FLEET_TABLE, REGISTRY, LifecycleState
 from eventplane.records import Records
 from operations.desired import desired_items
-from operations.fleet.service import fleet_of
+from parts.fleet.service import fleet_of
 from parts.probe.control import Removals
 from parts.probe.plane import DeployedPlane
 

@@ -16,8 +16,8 @@ from constructs import Construct
 from eventplane.contract import Contract
 from eventplane.contract.publication import CONTRACTS_TABLE
 from eventplane.contract.subscription_table import SUBSCRIPTIONS_TABLE
+from eventplane.device_record import FLEET_TABLE
 from eventplane.downlink.table import INDEX, PENDING_INDEX, TABLE
-from eventplane.fleet import FLEET_TABLE
 from eventplane.function_settings import DownlinkSettings, UplinkInterestSettings
 from eventplane.presence import PRESENCE_TABLE
 from eventplane.topics import device_topic

@@ -16,7 +16,6 @@ from eventplane import presence
 from eventplane.contract import subscription_table
 from eventplane.contract.publication import CONTRACTS_TABLE, KEY
 from eventplane.downlink import table as desired
-from eventplane.fleet import FLEET_TABLE, REGISTRY
 from eventplane.interest import table as interest_table
 from stacks.constructs.permissions import allow, arn, find_key
 from stacks.plane_stack import environment_of
@@ -61,11 +60,6 @@ def durable_table(
 def contracts_table(scope: Construct) -> dynamodb.Table:
     """A few items of some kilobytes, read once in a while by each router and written by people."""
     return durable_table(scope, "Table", CONTRACTS_TABLE, KEY)
-
-
-def fleet_table(scope: Construct) -> dynamodb.Table:
-    """One item for each device that was ever made; a fleet asks a few times a year and device."""
-    return durable_table(scope, "Table", FLEET_TABLE, *REGISTRY.key)
 
 
 def presence_table(scope: Construct) -> dynamodb.Table:

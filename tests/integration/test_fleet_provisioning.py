@@ -15,7 +15,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from edge.settings import CloudSettings
-from eventplane.fleet import REGISTRY, Device, LifecycleState
+from eventplane.device_record import REGISTRY, Device, LifecycleState
 from eventplane.presence import PRESENCE
 from eventplane.records import Records
 from eventplane.topics import CLAIM_CLIENT_PREFIX, basic_ingest_topic, device_topic

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from benchmarks.power.cuts import in_memory
-from eventplane.fleet import (
-    Device,
-    LifecycleState,
+from eventplane.device_record import Device, LifecycleState
+from eventplane.topics import CLAIM_CLIENT_PREFIX, RENEWAL_CLIENT_PREFIX
+from parts.fleet.lifecycle import (
     RefusedError,
     RegistrationRequest,
     made,
@@ -26,7 +26,6 @@ from eventplane.fleet import (
     retired,
     seen,
 )
-from eventplane.topics import CLAIM_CLIENT_PREFIX, RENEWAL_CLIENT_PREFIX
 from parts.provisioning import ProvisioningError, RejectedError, UnreachableError
 from parts.provisioning.exchange import Exchange, Keep
 from parts.provisioning.renewal import MOST_TRIES, Identity, Outcome, Renewal

@@ -1,4 +1,4 @@
-"""How devices come to their certificates, and lose them: hook, template and policies, rotation.
+"""How devices come to their certificates, and lose them: registry, hook, template and policies, rotation.
 
 Beside it is what writes the fleet into the archive.
 """
@@ -17,8 +17,7 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct, IConstruct
 
 from eventplane.contract import Contract
-from eventplane.fleet import FLEET, FLEET_TABLE, QUARANTINE_POLICY
-from eventplane.function_settings import CertificateSettings, HookSettings, SnapshotSettings
+from eventplane.device_record import FLEET, FLEET_TABLE, REGISTRY
 from eventplane.names import MONITOR
 from eventplane.topics import (
     CLAIM_CLIENT_PREFIX,
@@ -28,18 +27,22 @@ from eventplane.topics import (
     answer_topics,
     register_topic,
 )
+from parts.fleet.lifecycle import QUARANTINE_POLICY
+from parts.fleet.settings import CertificateSettings, HookSettings, SnapshotSettings
+from stacks.application import Plane
 from stacks.constructs.archive import allow_writing, find_archive
 from stacks.constructs.permissions import accept_wildcard, allow, arn, service_role
 from stacks.constructs.python_function import PythonFunction
-from stacks.constructs.queues import allow_send, find_channel_queue, find_queue
+from stacks.constructs.queues import DurableQueue, allow_send, find_channel_queue, find_queue
 from stacks.constructs.rollout import plain_name
 from stacks.constructs.rules import allow_iot, iot_policy, topic_rule
 from stacks.constructs.schedule import Schedule
-from stacks.constructs.tables import allow_table
+from stacks.constructs.tables import allow_table, durable_table
 from stacks.environment import Environment
 from stacks.names import CONNECTIONS, rule_name
 from stacks.plane_stack import PlaneStack, environment_of
 from stacks.settings import ROTATION_SIZE, FunctionSize
+from stacks.state_stacks import StateStack
 
 HOOK_PAYLOAD_VERSION: Final = "2020-04-01"
 """The form of what the hook is told (AWS IoT developer guide)."""
@@ -68,6 +71,23 @@ _TAKEN_OVER: Final = (
 )
 
 
+def add(plane: Plane) -> None:
+    """Add the stack of the registry, and that of functions and policies."""
+    plane.state.append(RegistryStack(plane.app, plane.environment))
+    plane.add(FleetStack(plane.app, plane.environment, plane.contract), plane.routing)
+
+
+class RegistryStack(StateStack):
+    """The fleet's registry, and the queue of connections that change it."""
+
+    def __init__(self, scope: Construct, environment: Environment) -> None:
+        super().__init__(scope, environment, "registry")
+        # One item for each device that was ever made; a fleet asks a few times a year and device.
+        table = durable_table(Construct(self, "Fleet"), "Table", FLEET_TABLE, *REGISTRY.key)
+        self.output("FleetTable", table.table_name)
+        DurableQueue(self, "Connections", CONNECTIONS, visibility=ROTATION_SIZE.visibility)
+
+
 class FleetStack(PlaneStack):
     """A stack of its own: what devices connect with should not change with a route. It holds no state."""
 
@@ -94,7 +114,7 @@ def _provisioning_hook(scope: Construct, outbox: sqs.IQueue | None) -> lambda_.I
         holder,
         "Hook",
         name="provisioning-hook",
-        module="lambdas.fleet.hook",
+        module="parts.fleet.hook",
         size=_HOOK_SIZE,
         statements=[
             allow_table(holder, FLEET_TABLE, "GetItem", "PutItem"),
@@ -127,7 +147,7 @@ def _certificate_rotation(scope: Construct, outbox: sqs.IQueue | None) -> None:
         holder,
         "Keeper",
         name="certificate-keeper",
-        module="lambdas.fleet.rotation",
+        module="parts.fleet.rotation",
         size=ROTATION_SIZE,
         sources=[queue],
         statements=[
@@ -169,7 +189,7 @@ def _fleet_snapshot(scope: Construct) -> lambda_.IFunction:
         holder,
         "Snapshot",
         name=_SNAPSHOT,
-        module="lambdas.fleet.snapshot",
+        module="parts.fleet.snapshot",
         size=_SNAPSHOT_SIZE,
         statements=[
             allow_table(holder, FLEET_TABLE, "Scan"),

@@ -12,15 +12,16 @@ import boto3
 import pytest
 
 from edge.reports import Heading
+from eventplane.device_record import FLEET_TABLE, REGISTRY, Candidate, Device, LifecycleState
 from eventplane.device_reports import DISCARDED, HEARTBEAT
 from eventplane.downlink import table as desired
-from eventplane.fleet import FLEET_TABLE, REGISTRY, Candidate, Device, LifecycleState, made
 from eventplane.presence import PRESENCE, DeviceState, Line, Sighting, gone
 from eventplane.presence import Heartbeat as PresenceHeartbeat
 from eventplane.records import Records
 from eventplane.resource_names import resource_name
 from eventplane.values import timestamp_of_ms
-from operations.fleet.access import DeviceAccess
+from parts.fleet.access import DeviceAccess
+from parts.fleet.lifecycle import made
 from tests.dynamodb import create_table, records
 from tests.fakes.aws import FakeAws
 from tests.fakes.client import FakeClient

@@ -13,27 +13,22 @@ import pytest
 from botocore.exceptions import ClientError
 
 from eventplane.archive_layout import FLEET_FOLDER
+from eventplane.device_record import CLAIM, REGISTRY, Candidate, Device, FleetRecord, LifecycleState
 from eventplane.envelope import parse_event
-from eventplane.fleet import (
-    CLAIM,
+from lambdas.common.archive import Archive
+from lambdas.common.queue import QueueMessage
+from lambdas.common.queue_function import queue_function
+from parts.fleet import hook, rotation, snapshot
+from parts.fleet.lifecycle import (
     HANDOVER_MS,
     MAX_CANDIDATES,
     MOST_TAKEOVERS,
-    REGISTRY,
     TAKEOVER_WINDOW_MS,
-    Candidate,
-    Device,
-    FleetRecord,
-    LifecycleState,
     condemned,
     decommissioned,
     made,
     quarantined,
 )
-from lambdas.common.archive import Archive
-from lambdas.common.queue import QueueMessage
-from lambdas.common.queue_function import queue_function
-from lambdas.fleet import hook, rotation, snapshot
 from tests.dynamodb import records
 from tests.rule_failure import rule_failure
 from tests.unit.lambdas.support import (

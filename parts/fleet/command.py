@@ -6,16 +6,16 @@ import argparse
 from collections.abc import Callable
 from typing import Any, Final
 
-from eventplane.fleet import Device, LifecycleState
+from eventplane.device_record import Device, LifecycleState
 from operations import text
 from operations.archive import add_archive, archive_of
 from operations.cloud import enter
 from operations.command import DONE, Run, add_verbs, count, present, say
 from operations.errors import ArchiveMissingError
-from operations.fleet.access import Step
-from operations.fleet.reported import report_of
-from operations.fleet.reported_text import document, lines
-from operations.fleet.service import Fleet, fleet_of, presence_of
+from operations.reported import presence_of, report_of
+from operations.reported_text import document, lines
+from parts.fleet.access import Step
+from parts.fleet.service import Fleet, fleet_of
 
 _MOST: Final = 1_000
 """Devices that `list` shows by default: the registry of a large fleet is read as a whole."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from eventplane.fleet import Device
+from eventplane.device_record import Device
 from operations.command import say
 
 

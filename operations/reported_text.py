@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from eventplane.contract import Priority
 from operations import text
-from operations.fleet.reported import DeviceReport
+from operations.reported import DeviceReport
 
 _NOT_REPORTED: Final = "not reported"
 

@@ -19,12 +19,13 @@ from eventplane.device_reports import DISCARDED, HEARTBEAT, REPORT_PREFIX, thing
 from eventplane.envelope import Envelope, parse_event
 from eventplane.errors import EnvelopeError
 from eventplane.ledger import TAP
-from eventplane.presence import DeviceState
+from eventplane.presence import PRESENCE, PRESENCE_TABLE, DeviceState
 from eventplane.records import RecordError, Records
+from eventplane.resource_names import resource_name
 from eventplane.values import timestamp_ms
 from operations import system
 from operations.archive import Archive, Days, Record, json_object, say_damaged
-from operations.cloud import if_deployed
+from operations.cloud import Cloud, if_deployed
 from operations.command import say
 
 RECENT: Final = 12
@@ -193,3 +194,8 @@ def _number(value: Any) -> float | None:
 
 def _text(value: Any) -> str | None:
     return value if isinstance(value, str) and value and len(value) <= _MOST_CHARACTERS else None
+
+
+def presence_of(cloud: Cloud, environment: str) -> Records[DeviceState]:
+    """Return what presence knows of the environment's devices."""
+    return Records(cloud.tables, resource_name(environment, PRESENCE_TABLE), PRESENCE)

@@ -6,18 +6,18 @@ from dataclasses import replace
 
 import pytest
 
-from eventplane.fleet import (
+from eventplane.device_record import REGISTRY, Device, LifecycleState
+from eventplane_aws.rules import DYNAMODB_ITEM
+from local.aws_requests import item_bytes
+from parts.fleet.lifecycle import (
     MAX_CANDIDATES,
     MAX_CONDEMNED,
     MAX_FORMER,
     MAX_HOLDERS_A_DAY,
     MAX_REGISTRATIONS_A_DAY,
     MAX_SURPLUS,
-    REGISTRY,
-    Device,
     DeviceNameError,
     LifecycleError,
-    LifecycleState,
     RefusedError,
     RegistrationRefusal,
     RegistrationRequest,
@@ -37,8 +37,6 @@ from eventplane.fleet import (
     retired,
     seen,
 )
-from eventplane_aws.rules import DYNAMODB_ITEM
-from local.aws_requests import item_bytes
 
 NOW_MS = 1_767_225_600_000
 DAY_MS = 86_400_000

@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
 from typing import Any, Final
 
-from eventplane.fleet import FLEET, REGISTRY, FleetRecord, in_service
-from eventplane.function_settings import SnapshotSettings
+from eventplane.device_record import FLEET, REGISTRY, FleetRecord
 from eventplane.records import Records
 from lambdas.common.archive import Archive
 from lambdas.common.aws import client, tables
@@ -21,6 +20,8 @@ from lambdas.common.log import log_foreign, logger
 from lambdas.common.queue import Context
 from lambdas.common.queue_function import at_init
 from lambdas.common.system import random_bytes
+from parts.fleet.lifecycle import in_service
+from parts.fleet.settings import SnapshotSettings
 
 NAME: Final = "snapshot"
 """One object an hour: a snapshot that is repeated replaces itself."""

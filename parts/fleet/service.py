@@ -5,13 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from eventplane.device_record import FLEET_TABLE, REGISTRY, Device, LifecycleState
 from eventplane.errors import EventPlaneError
-from eventplane.fleet import (
-    FLEET_TABLE,
+from eventplane.presence import gone
+from eventplane.records import Records
+from eventplane.resource_names import resource_name
+from operations import system
+from operations.cloud import Cloud
+from operations.desired import desired_items
+from operations.reported import presence_of
+from parts.fleet.access import DeviceAccess, Step
+from parts.fleet.disposal import Disposal
+from parts.fleet.lifecycle import (
     QUARANTINE_POLICY,
-    REGISTRY,
-    Device,
-    LifecycleState,
     UnknownCertificateError,
     condemned,
     decommissioned,
@@ -23,14 +29,6 @@ from eventplane.fleet import (
     released,
     replaceable,
 )
-from eventplane.presence import PRESENCE, PRESENCE_TABLE, DeviceState, gone
-from eventplane.records import Records
-from eventplane.resource_names import resource_name
-from operations import system
-from operations.cloud import Cloud
-from operations.desired import desired_items
-from operations.fleet.access import DeviceAccess, Step
-from operations.fleet.disposal import Disposal
 
 _DAY_MS = 86_400_000
 
@@ -186,11 +184,6 @@ class Fleet:
             return step(found)
 
         return self.store.change(known, thing)
-
-
-def presence_of(cloud: Cloud, environment: str) -> Records[DeviceState]:
-    """Return what presence knows of the environment's devices."""
-    return Records(cloud.tables, resource_name(environment, PRESENCE_TABLE), PRESENCE)
 
 
 def fleet_of(cloud: Cloud, environment: str) -> Fleet:

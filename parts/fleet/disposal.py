@@ -7,13 +7,13 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
+from eventplane.device_record import Device
 from eventplane.downlink.desired import Desired
 from eventplane.downlink.table import of_device
-from eventplane.fleet import Device
 from eventplane.records import Records
 from eventplane.topics import device_topic
 from operations.cloud import if_deployed
-from operations.fleet.access import DeviceAccess, Step
+from parts.fleet.access import DeviceAccess, Step
 
 
 class Disposal:

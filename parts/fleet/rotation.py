@@ -8,19 +8,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
-from eventplane.fleet import (
-    MOST_TAKEOVERS,
-    REGISTRY,
-    Device,
-    LifecycleState,
-    ending,
-    has_two_holders,
-    locked_out,
-    retired,
-    seen,
-    taken_over,
-)
-from eventplane.function_settings import CertificateSettings, QueueSettings
+from eventplane.device_record import REGISTRY, Device, LifecycleState
+from eventplane.function_settings import QueueSettings
 from eventplane.records import Records
 from lambdas.common.aws import WORST_CALL_MS, client, tables
 from lambdas.common.log import logger
@@ -28,8 +17,18 @@ from lambdas.common.metrics import mark
 from lambdas.common.queue import Invocation, QueueMessage, read_rule_message
 from lambdas.common.queue_function import QueueReader, queue_function
 from lambdas.common.redelivery import handle_each
-from lambdas.fleet.ending import EndLater, ender
-from lambdas.fleet.suspicion import Report, Suspicion, reporter
+from parts.fleet.ending import EndLater, ender
+from parts.fleet.lifecycle import (
+    MOST_TAKEOVERS,
+    ending,
+    has_two_holders,
+    locked_out,
+    retired,
+    seen,
+    taken_over,
+)
+from parts.fleet.settings import CertificateSettings
+from parts.fleet.suspicion import Report, Suspicion, reporter
 
 
 class Certificates:

@@ -7,12 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from eventplane.fleet import (
+from eventplane.device_record import REGISTRY, Candidate, Device, LifecycleState
+from parts.fleet.lifecycle import (
     MAX_CANDIDATES,
-    REGISTRY,
-    Candidate,
-    Device,
-    LifecycleState,
     RefusedError,
     RegistrationRequest,
     condemned,

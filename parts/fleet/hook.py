@@ -9,17 +9,7 @@ import os
 from collections.abc import Mapping
 from typing import Any, Final
 
-from eventplane.fleet import (
-    HANDOVER_MS,
-    REGISTRY,
-    Device,
-    RefusedError,
-    RegistrationRefusal,
-    RegistrationRequest,
-    is_early,
-    registered,
-)
-from eventplane.function_settings import HookSettings
+from eventplane.device_record import REGISTRY, Device
 from eventplane.records import Records
 from eventplane.topics import is_device_name
 from lambdas.common.aws import client, tables
@@ -28,8 +18,17 @@ from lambdas.common.log import logger
 from lambdas.common.metrics import mark
 from lambdas.common.queue import Context
 from lambdas.common.queue_function import at_init
-from lambdas.fleet.ending import EndLater, ender
-from lambdas.fleet.suspicion import Report, Suspicion, reporter
+from parts.fleet.ending import EndLater, ender
+from parts.fleet.lifecycle import (
+    HANDOVER_MS,
+    RefusedError,
+    RegistrationRefusal,
+    RegistrationRequest,
+    is_early,
+    registered,
+)
+from parts.fleet.settings import HookSettings
+from parts.fleet.suspicion import Report, Suspicion, reporter
 
 _DAY_MS: Final = 86_400_000
 
