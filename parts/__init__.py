@@ -19,7 +19,7 @@ from importlib.machinery import PathFinder  # importlib.util takes 0.4 MiB
 from types import ModuleType
 from typing import TYPE_CHECKING, Final
 
-from eventplane.names import CANARY, DOWNLINK, SUBSCRIBERS
+from eventplane.names import CANARY, DOWNLINK, MONITOR, SUBSCRIBERS
 
 if TYPE_CHECKING:
     from eventplane.contract import Contract
@@ -65,6 +65,7 @@ PARTS: Final = {
         is_optional=True,
     ),
     "discovery_api": Part(without="the contract is read from its file", is_optional=True),
+    "presence": Part(without="no notice that a device is offline, quiet or floods", needed_by=(MONITOR,)),
     "probe": Part(
         without="no alarm is sent on trial every minute, so a plane that loses alarms is noticed late",
         needed_by=(CANARY,),

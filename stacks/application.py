@@ -8,7 +8,7 @@ import aws_cdk as cdk
 from cdk_nag import AwsSolutionsChecks
 
 from eventplane.contract import Contract
-from eventplane.names import DOWNLINK, MONITOR
+from eventplane.names import DOWNLINK
 from parts import modules
 from stacks.audit_stack import AuditStack
 from stacks.cost_stack import CostStack
@@ -22,7 +22,6 @@ from stacks.state_stacks import (
     ContractStack,
     DownlinkStack,
     MessagingStack,
-    PresenceStack,
 )
 
 
@@ -58,8 +57,6 @@ def build(app: cdk.App, environment: Environment, contract: Contract) -> list[cd
     published = ContractStack(app, environment)
     clients = ClientStack(app, environment, contract)
     state: list[cdk.Stack] = [archive, messaging, clients]
-    if MONITOR in contract.participants:
-        state.append(PresenceStack(app, environment))
     if DOWNLINK in contract.participants:
         state.append(DownlinkStack(app, environment))
     routing = RoutingStack(app, environment, contract)

@@ -84,7 +84,9 @@ def copy_modules(target: Path, program: str, python: str) -> None:
     """
     compiled = _compiled(python)
     needed = {compiled / each.relative_to(ROOT) for each in closure([ROOT], program).files.values()}
-    for source in needed.union((compiled / "eventplane").rglob("*.py")):
+    # Beside a module may be its texts.
+    texts = {each for source in needed for each in source.parent.glob("*.toml")}
+    for source in texts.union(needed, (compiled / "eventplane").rglob("*.py")):
         for each in (source, *(source.parent / "__pycache__").glob(f"{source.stem}.cpython-*")):
             copy = target / each.relative_to(compiled)
             copy.parent.mkdir(parents=True, exist_ok=True)

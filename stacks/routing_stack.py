@@ -23,7 +23,6 @@ from eventplane.topics import device_topic, urgent_rule
 from stacks.constructs.archive import allow_writing, find_archive
 from stacks.constructs.downlink import Downlink, uplink_interest
 from stacks.constructs.function_assets import dependencies_layer
-from stacks.constructs.presence_monitor import PresenceMonitor
 from stacks.constructs.python_function import PythonFunction
 from stacks.constructs.queues import allow_send, find_channel_queue, find_queue
 from stacks.constructs.routers import Source, Targets, router
@@ -63,9 +62,6 @@ class RoutingStack(PlaneStack):
         for source in self._sources():
             router(self, source, self.targets, contract)
         self._writers(ledger)
-        if MONITOR in contract.participants:
-            heartbeats, outbox = self.inboxes[MONITOR], self.outboxes[MONITOR]
-            PresenceMonitor(self, "Presence", contract=contract, heartbeats=heartbeats, outbox=outbox)
         if device_inbox is not None:
             self._downlink(device_inbox)
         self._way_in()

@@ -37,7 +37,7 @@ from stacks.constructs.queues import DurableQueue, find_channel_queue, reply_que
 from stacks.constructs.routers import allow_contract
 from stacks.constructs.tables import allow_own_items
 from stacks.environment import Environment
-from stacks.names import INGEST_ERRORS, LIFECYCLE, TAP, TIMERS, WORK, pascal
+from stacks.names import INGEST_ERRORS, TAP, WORK, pascal
 from stacks.plane_stack import PlaneStack, charge_to, environment_of
 from stacks.settings import FunctionSize
 
@@ -85,19 +85,6 @@ class ContractStack(StateStack):
         super().__init__(scope, environment, "contract")
         ssm.StringParameter(self, "Owner", parameter_name=OWNER, string_value=environment.name)
         self.output("ContractsTable", tables.contracts_table(Construct(self, "Contracts")).table_name)
-
-
-class PresenceStack(StateStack):
-    """The state of the presence monitor, the queue of devices' connections, and that of their timers."""
-
-    def __init__(self, scope: Construct, environment: Environment) -> None:
-        super().__init__(scope, environment, "presence")
-        sizes = environment.presence
-        self.output("PresenceTable", tables.presence_table(Construct(self, "Devices")).table_name)
-        lifecycle = DurableQueue(self, "Lifecycle", LIFECYCLE, visibility=sizes.recorder.visibility)
-        self.output_queue("Presence", lifecycle)
-        timers = DurableQueue(self, "Timers", TIMERS, visibility=sizes.timers.visibility)
-        self.output_queue("PresenceTimers", timers)
 
 
 class DownlinkStack(StateStack):

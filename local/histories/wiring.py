@@ -12,7 +12,7 @@ from eventplane.contract import Channel, Contract, Priority, subscription_table
 from eventplane.contract.publication import ContractTable
 from eventplane.device_record import REGISTRY
 from eventplane.downlink import table as downlink_table
-from eventplane.function_settings import DownlinkSettings, PresenceLimits, PresenceSettings
+from eventplane.function_settings import DownlinkSettings
 from eventplane.interest import table as interest_table
 from eventplane.names import CONNECTED, DISCONNECTED, DOWNLINK, MONITOR, SUBSCRIBERS
 from eventplane.reasons import REPLAY
@@ -31,11 +31,6 @@ from lambdas.downlink.answers import Answers
 from lambdas.downlink.desired import DesiredStateWriter
 from lambdas.downlink.due import DueWork
 from lambdas.downlink.reconciler import Reconciler as DownlinkReconciler
-from lambdas.presence import parts as presence_parts
-from lambdas.presence.judge import Judge
-from lambdas.presence.reconciler import Reconciler as PresenceReconciler
-from lambdas.presence.recorder import Recorder, read_heartbeat, read_presence
-from lambdas.presence.timers import TimerReader
 from lambdas.router.active_contract import ActiveContract, BoundedLook
 from lambdas.router.dispatch import Dispatch
 from lambdas.router.engine import Engine as RoutingEngine
@@ -53,6 +48,12 @@ from parts.fleet.hook import ProvisioningHook
 from parts.fleet.lifecycle import HANDOVER_MS, in_service
 from parts.fleet.rotation import CertificateRotation, Certificates
 from parts.fleet.snapshot import FleetSnapshot
+from parts.presence import wiring as presence_parts
+from parts.presence.judge import Judge
+from parts.presence.reconciler import Reconciler as PresenceReconciler
+from parts.presence.recorder import Recorder, read_heartbeat, read_presence
+from parts.presence.settings import PresenceLimits, PresenceSettings
+from parts.presence.timers import TimerReader
 from parts.replay.handler import ReplayService
 from parts.replay.tap_files import Orders, Planners, TapFiles
 from parts.subscriptions_api.handler import SubscriptionsApi

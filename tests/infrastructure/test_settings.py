@@ -22,9 +22,9 @@ from glue_jobs.delivery_audit.rules import LATE_DAYS
 from lambdas.archive import ingest_errors, ledger, tap
 from lambdas.common.aws import QUICK
 from lambdas.downlink import items
-from lambdas.presence import judge, recorder
 from lambdas.router.payload import URGENT_MESSAGE_SECONDS
 from lambdas.router.service import LIMITS, TimeLimits
+from parts.presence import judge, recorder
 from parts.webhooks import delivery
 from stacks.bundling import ROOT
 from stacks.config import ENVIRONMENTS, environment

@@ -21,13 +21,13 @@ from eventplane_client.settings import RANGES
 from eventplane_mqtt.codec import encode_connect, encode_publish, encode_subscribe, topic_name
 from lambdas.common.queue import Invocation, QueueMessage
 from lambdas.common.queue_function import QueueReader
-from lambdas.presence.timer_queue import MAX_DELAY_S
 from local.histories.broker import Link
 from local.histories.cloud import PLANE, Cloud
 from local.histories.engine import Engine
 from local.histories.function import Function
 from local.histories.wires import Weather
 from parts.discovery_api.handler import MAX_BODY_BYTES
+from parts.presence.timer_queue import MAX_DELAY_S
 from parts.replay.order import MAX_ORDER_BYTES
 from stacks.quotas import QUOTAS
 from stacks.rules import SIZES

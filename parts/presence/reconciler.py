@@ -7,14 +7,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from eventplane.function_settings import PresenceJudgeSettings
 from lambdas.common.log import logger
 from lambdas.common.metrics import Metric, count, metrics
 from lambdas.common.queue import Context
 from lambdas.common.queue_function import at_init
-from lambdas.presence.fleet_watch import FleetWatch
-from lambdas.presence.judge import RESERVE_MS, Judge
-from lambdas.presence.parts import Parts, wired
+from parts.presence.fleet_watch import FleetWatch
+from parts.presence.judge import RESERVE_MS, Judge
+from parts.presence.settings import PresenceJudgeSettings
+from parts.presence.wiring import Parts, wired
 
 
 @dataclass(frozen=True, slots=True)

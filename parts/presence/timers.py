@@ -8,16 +8,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from eventplane.function_settings import PresenceJudgeSettings
 from eventplane.presence import DeviceState
 from lambdas.common.log import logger
 from lambdas.common.metrics import Metric, count
 from lambdas.common.queue import Invocation, QueueMessage
 from lambdas.common.queue_function import QueueReader, queue_function
 from lambdas.common.redelivery import handle_each
-from lambdas.presence.judge import RESERVE_MS, Judge
-from lambdas.presence.parts import Parts, wired
-from lambdas.presence.timer_queue import Timer, read_timer
+from parts.presence.judge import RESERVE_MS, Judge
+from parts.presence.settings import PresenceJudgeSettings
+from parts.presence.timer_queue import Timer, read_timer
+from parts.presence.wiring import Parts, wired
 
 PUNCTUAL_MS: Final = 5_000
 """A device is judged within so many milliseconds after its deadline; what takes longer is counted as late."""

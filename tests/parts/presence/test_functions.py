@@ -11,12 +11,12 @@ import pytest
 from eventplane.presence import BUCKETS, Line, bucket_of, gone
 from eventplane.traffic import Traffic, traffic_text
 from lambdas.common.queue_function import queue_function
-from lambdas.presence import reconciler, recorder, timers
-from lambdas.presence.judge import SENDING_MS
-from lambdas.presence.table import PAGE
-from lambdas.presence.timer_queue import Timer
+from parts.presence import reconciler, recorder, timers
+from parts.presence.judge import SENDING_MS
+from parts.presence.table import PAGE
+from parts.presence.timer_queue import Timer
 from tests.fakes.faults import FailingClient, HookedClient
-from tests.unit.lambdas.presence.world import (
+from tests.parts.presence.world import (
     HOUR,
     MINUTE,
     START,

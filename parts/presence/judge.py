@@ -22,8 +22,8 @@ from lambdas.common.aws import WORST_CALL_MS
 from lambdas.common.log import logger
 from lambdas.common.metrics import Gauge, mark, measure
 from lambdas.common.sqs import send_all
-from lambdas.presence.parts import Parts
-from lambdas.presence.timer_queue import Timer
+from parts.presence.timer_queue import Timer
+from parts.presence.wiring import Parts
 
 RESERVE_MS: Final = 4 * WORST_CALL_MS
 """No page and no device is begun with less time left, milliseconds, so that what is decided can be sent. What

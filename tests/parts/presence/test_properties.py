@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eventplane.presence import Line, Sighting
-from lambdas.presence.recorder import Observation
-from tests.unit.lambdas.presence.world import HOUR, MINUTE, START, WATCH, Home, S, beat
+from parts.presence.recorder import Observation
+from tests.parts.presence.world import HOUR, MINUTE, START, WATCH, Home, S, beat
 
 pytestmark = pytest.mark.source("P9")
 

@@ -13,7 +13,6 @@ import pytest
 
 from eventplane.device_reports import HEARTBEAT, forwarder_source
 from eventplane.envelope import write_event
-from eventplane.function_settings import PresenceJudgeSettings, PresenceLimits
 from eventplane.presence import INDEXES, PRESENCE, DeviceState, Heartbeat, Line, Sighting
 from eventplane.records import Records
 from eventplane.traffic import Quota, Traffic
@@ -21,16 +20,17 @@ from eventplane_aws.tables import DynamoDbTables
 from lambdas.common.metrics import metrics
 from lambdas.common.queue import Invocation, QueueMessage
 from lambdas.common.sqs import SqsSender
-from lambdas.presence import parts
-from lambdas.presence.fleet_watch import FleetWatch
-from lambdas.presence.judge import Judge
-from lambdas.presence.parts import Parts
-from lambdas.presence.reconciler import Reconciler
-from lambdas.presence.recorder import Observation, Recorder, read_heartbeat, read_presence
-from lambdas.presence.table import PresenceTable
-from lambdas.presence.timer_queue import TimerQueue
-from lambdas.presence.timers import TimerReader
-from lambdas.presence.watch import Watch
+from parts.presence import wiring
+from parts.presence.fleet_watch import FleetWatch
+from parts.presence.judge import Judge
+from parts.presence.reconciler import Reconciler
+from parts.presence.recorder import Observation, Recorder, read_heartbeat, read_presence
+from parts.presence.settings import PresenceJudgeSettings, PresenceLimits
+from parts.presence.table import PresenceTable
+from parts.presence.timer_queue import TimerQueue
+from parts.presence.timers import TimerReader
+from parts.presence.watch import Watch
+from parts.presence.wiring import Parts
 from tests.dynamodb import create_table
 from tests.fakes.aws import FakeAws
 from tests.fakes.clock import START_MS
@@ -137,7 +137,7 @@ class World:
     """The functions by their own wiring, around a table and queues in memory."""
 
     def __init__(self, aws: FakeAws, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(parts, "system_clock", aws.clock)
+        monkeypatch.setattr(wiring, "system_clock", aws.clock)
         self.clock, self.dynamodb, self.sqs = aws.clock, aws.dynamodb, aws.sqs
         self.timer_sqs: Any = aws.sqs
         self.hops: dict[str, int] = {}
@@ -155,7 +155,7 @@ class World:
 
     def parts(self, dynamodb: Any = None, sqs: Any = None) -> Parts:
         """The functions' parts; `dynamodb` and `sqs`, which sends reports, stand for AWS where it fails."""
-        wired = parts.parts_of(
+        wired = wiring.parts_of(
             self.settings, self.sqs, DynamoDbTables(dynamodb or self.dynamodb, urandom), self.clock
         )
         return replace(

@@ -12,10 +12,10 @@ from dataclasses import replace
 from typing import Any
 
 from eventplane import names
-from eventplane.function_settings import PresenceLimits
 from eventplane.presence import DeviceState, Flood, Heartbeat, Held, Incident, Level, Line, Quiet, QuietReason
 from eventplane.traffic import KINDS
-from lambdas.presence.reports import OPENED, OVER, WORSENED, Report, notice_of
+from parts.presence.reports import OPENED, OVER, WORSENED, Report, notice_of
+from parts.presence.settings import PresenceLimits
 
 AT_ONCE = 0
 """Due before everything else, in Unix milliseconds."""

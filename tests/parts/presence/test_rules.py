@@ -17,18 +17,16 @@ from eventplane.envelope import write_event
 from eventplane.names import NOTICE, NOTICE_OF_MANY, SUSPECTED
 from eventplane.presence import DeviceState, Heartbeat, Held, Level, Line, QuietReason, Sighting
 from eventplane.traffic import Traffic, traffic_text
-from lambdas.presence.recorder import (
+from parts.presence.recorder import (
     MAX_INTERVAL_S,
     Observation,
     UnreadableObservationError,
     read_heartbeat,
     read_presence,
 )
-from lambdas.presence.reports import OVER, TEXT_BY_REASON, TEXTS, notice_of_many
-from lambdas.presence.watch import CAUSES, LOST
-from tests.plane import shipped_contract
-from tests.rule_failure import rule_failure
-from tests.unit.lambdas.presence.world import (
+from parts.presence.reports import OVER, TEXT_BY_REASON, TEXTS, notice_of_many
+from parts.presence.watch import CAUSES, LOST
+from tests.parts.presence.world import (
     CERTIFICATE,
     HOUR,
     LIMITS,
@@ -44,6 +42,8 @@ from tests.unit.lambdas.presence.world import (
     lifecycle,
     sent,
 )
+from tests.plane import shipped_contract
+from tests.rule_failure import rule_failure
 
 pytestmark = pytest.mark.source("P9")
 Read = Callable[[str, int], Observation | None]

@@ -18,7 +18,6 @@ from botocore.exceptions import BotoCoreError, ClientError
 from eventplane.device_reports import HEARTBEAT, thing_of
 from eventplane.envelope import Envelope, parse_event
 from eventplane.errors import EnvelopeError, EventPlaneError
-from eventplane.function_settings import PresenceSource, RecorderSettings
 from eventplane.names import EPOCH, SEQUENCE
 from eventplane.presence import DeviceState, Heartbeat, Line, Sighting
 from eventplane.topics import is_device_name
@@ -29,9 +28,10 @@ from lambdas.common.log import logger
 from lambdas.common.queue import Invocation, QueueMessage, read_rule_message
 from lambdas.common.queue_function import QueueReader, queue_function
 from lambdas.common.redelivery import handle_each
-from lambdas.presence.parts import Parts, wired
-from lambdas.presence.table import PAGE
-from lambdas.presence.timer_queue import Timer
+from parts.presence.settings import PresenceSource, RecorderSettings
+from parts.presence.table import PAGE
+from parts.presence.timer_queue import Timer
+from parts.presence.wiring import Parts, wired
 
 MAX_INTERVAL_S: Final = 86_400.0
 """The longest heartbeat interval that is believed, seconds: the longest that a device can be set to."""

@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from eventplane.function_settings import PresenceSettings
 from eventplane.presence import PRESENCE
 from eventplane.records import Records, Tables
 from lambdas.common.aws import client, tables
 from lambdas.common.clock import Clock, system_clock
 from lambdas.common.sqs import SqsSender
-from lambdas.presence.population import Population
-from lambdas.presence.table import PresenceTable
-from lambdas.presence.timer_queue import TimerQueue
-from lambdas.presence.watch import Watch
+from parts.presence.population import Population
+from parts.presence.settings import PresenceSettings
+from parts.presence.table import PresenceTable
+from parts.presence.timer_queue import TimerQueue
+from parts.presence.watch import Watch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,12 +7,12 @@ import pytest
 from eventplane.names import NOTICE, NOTICE_OF_MANY
 from eventplane.presence import PRESENCE, DeviceState, Line, OutageLimits, Sighting, gone
 from eventplane.records import MemoryTables, Records
-from lambdas.presence import fleet_watch
-from lambdas.presence.fleet_watch import NOTICE_MS
-from lambdas.presence.population import Population
-from lambdas.presence.table import PresenceTable
+from parts.presence import fleet_watch
+from parts.presence.fleet_watch import NOTICE_MS
+from parts.presence.population import Population
+from parts.presence.table import PresenceTable
 from tests.fakes.faults import FailingClient, HookedClient
-from tests.unit.lambdas.presence.world import (
+from tests.parts.presence.world import (
     HOUR,
     LIMITS,
     MINUTE,

@@ -7,33 +7,67 @@ from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any, Final
 
+from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from eventplane.contract import Contract
-from eventplane.function_settings import (
-    PresenceJudgeSettings,
-    PresenceLimits,
-    PresenceSource,
-    RecorderSettings,
-)
-from eventplane.presence import BUCKETS, INDEX, PRESENCE_TABLE, STANDING_INDEX
+from eventplane.names import MONITOR
+from eventplane.presence import BUCKETS, INDEX, INDEXES, PRESENCE, PRESENCE_TABLE, STANDING_INDEX
 from eventplane.settings import Settings
 from eventplane.topics import PRESENCE_TOPICS
+from parts.presence.settings import PresenceJudgeSettings, PresenceLimits, PresenceSource, RecorderSettings
+from stacks.application import Plane
 from stacks.constructs.python_function import PythonFunction
-from stacks.constructs.queues import allow_send, find_queue
+from stacks.constructs.queues import DurableQueue, allow_send, find_queue
 from stacks.constructs.rules import topic_rule
 from stacks.constructs.schedule import Schedule
-from stacks.constructs.tables import allow_table
+from stacks.constructs.tables import allow_table, durable_table, number
+from stacks.environment import Environment
 from stacks.names import LIFECYCLE, TIMERS, rule_name
 from stacks.plane_stack import environment_of
 from stacks.settings import FunctionSize
+from stacks.state_stacks import StateStack
 
 OVERDUE_S: Final = 60
 """How long a device is due before its timer is presumed lost, seconds. Ours: more than a cold start, an
 attempt that failed, and the next one take."""
+
+
+def add(plane: Plane) -> None:
+    """Add the stack of what the monitor keeps, and its functions."""
+    plane.state.append(PresenceStack(plane.app, plane.environment))
+    routing = plane.routing
+    heartbeats, outbox = routing.inboxes[MONITOR], routing.outboxes[MONITOR]
+    PresenceMonitor(routing, "Presence", contract=plane.contract, heartbeats=heartbeats, outbox=outbox)
+
+
+def _table(scope: Construct) -> dynamodb.Table:
+    """One item a device. Indexes have the keys only: a write that leaves them alone costs nothing there."""
+    table = durable_table(scope, "Table", PRESENCE_TABLE, *PRESENCE.key)
+    for name, (partition, sort) in INDEXES.items():
+        table.add_global_secondary_index(
+            index_name=name,
+            partition_key=number(partition),
+            sort_key=number(sort),
+            projection_type=dynamodb.ProjectionType.KEYS_ONLY,
+        )
+    return table
+
+
+class PresenceStack(StateStack):
+    """The state of the presence monitor, the queue of devices' connections, and that of their timers."""
+
+    def __init__(self, scope: Construct, environment: Environment) -> None:
+        super().__init__(scope, environment, "presence")
+        sizes = environment.presence
+        self.output("PresenceTable", _table(Construct(self, "Devices")).table_name)
+        lifecycle = DurableQueue(self, "Lifecycle", LIFECYCLE, visibility=sizes.recorder.visibility)
+        self.output_queue("Presence", lifecycle)
+        timers = DurableQueue(self, "Timers", TIMERS, visibility=sizes.timers.visibility)
+        self.output_queue("PresenceTimers", timers)
 
 
 class PresenceMonitor(Construct):
@@ -118,7 +152,7 @@ class PresenceMonitor(Construct):
             self,
             id,
             name=f"presence-{id.lower()}",
-            module=f"lambdas.presence.{entry}",
+            module=f"parts.presence.{entry}",
             contract=self._contract,
             size=size,
             sources=sources,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.fakes.aws import FakeAws
-from tests.unit.lambdas.presence.world import World
+from tests.parts.presence.world import World
 
 
 @pytest.fixture

@@ -11,16 +11,16 @@ from typing import Final
 from botocore.exceptions import BotoCoreError, ClientError
 
 from eventplane.envelope import parse_event
-from eventplane.function_settings import PresenceLimits
 from eventplane.presence import DeviceState, Standing
 from eventplane.sqs_binding import to_message
 from lambdas.common.aws import WORST_CALL_MS
 from lambdas.common.log import logger
 from lambdas.common.metrics import Gauge, measure
 from lambdas.common.sqs import send_all
-from lambdas.presence.parts import Parts
-from lambdas.presence.reports import OPENED, OVER, notice_of_many
-from lambdas.presence.table import PAGE
+from parts.presence.reports import OPENED, OVER, notice_of_many
+from parts.presence.settings import PresenceLimits
+from parts.presence.table import PAGE
+from parts.presence.wiring import Parts
 
 MOST_NAMED: Final = 500
 """Devices in one notice. Ours: with the longest names they are 150 KB, and their writes take seconds."""

@@ -9,10 +9,10 @@ import pytest
 
 from eventplane.presence import Line
 from lambdas.common.metrics import metrics
-from lambdas.presence.timer_queue import MAX_DELAY_S, Timer, UnreadableTimerError, read_timer
-from lambdas.presence.timers import PUNCTUAL_MS
+from parts.presence.timer_queue import MAX_DELAY_S, Timer, UnreadableTimerError, read_timer
+from parts.presence.timers import PUNCTUAL_MS
 from tests.fakes.faults import FailingClient, HookedClient, RefusingSqs
-from tests.unit.lambdas.presence.world import (
+from tests.parts.presence.world import (
     HOUR,
     LIMITS,
     MINUTE,

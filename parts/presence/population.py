@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from itertools import chain
 
 from eventplane.presence import BUCKETS, OutageLimits, Standing
-from lambdas.presence.table import PresenceTable
+from parts.presence.table import PresenceTable
 
 HasTime = Callable[[], bool]
 
