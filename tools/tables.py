@@ -150,13 +150,11 @@ _TYPES = {str: "String", int: "Integer", bool: "Boolean"}
 
 
 def limits_table() -> str:
-    """Every bound of the core that is declared by name, with its value, its reason and its file."""
+    """Every bound of the core and of parts that is declared by name: value, reason and file."""
     rows = []
+    files = [each for package in ("eventplane", "parts") for each in (ROOT / package).rglob("*.py")]
     # Those of every event come first.
-    files = sorted(
-        (ROOT / "eventplane").rglob("*.py"), key=lambda file: (file.name != "limits.py", str(file))
-    )
-    for file in files:
+    for file in sorted(files, key=lambda file: (file.name != "limits.py", str(file))):
         name = ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
         rows += [
             [f"`{limit}`", f"{getattr(import_module(name), limit):,}", text, f"`{name}`"]

@@ -24,7 +24,7 @@ FILTER = "AWS::Logs::MetricFilter"
 MARKED = {
     name
     for path in ("fleet/hook.py", "fleet/suspicion.py", "presence/judge.py")
-    for name in re.findall(r'mark\("(\w+)"', (ROOT / "lambdas" / path).read_text())
+    for name in re.findall(r'mark\("(\w+)"', (ROOT / "parts" / path).read_text())
 }
 """Figures that are written one by one."""
 

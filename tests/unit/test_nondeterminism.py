@@ -119,7 +119,8 @@ def test_only_functions_that_wire_a_program_take_what_the_wiring_modules_give() 
     doors = ("edge.system", "lambdas.common.system", "lambdas.common.clock")
     types = ("Call", "Clock", "Pool", "System", "Threads")
     taken: list[str] = []
-    for path in sorted((*(ROOT / "edge").rglob("*.py"), *(ROOT / "lambdas").rglob("*.py"))):
+    packages = ("edge", "lambdas", "parts")
+    for path in sorted(each for package in packages for each in (ROOT / package).rglob("*.py")):
         name, tree = path.relative_to(ROOT).as_posix(), ast.parse(path.read_text())
         froms = [each for each in ast.walk(tree) if isinstance(each, ast.ImportFrom) and each.module in doors]
         given = {each.name for node in froms for each in node.names if each.name not in types}
