@@ -14,7 +14,7 @@ from stacks.audit_stack import AuditStack
 from stacks.cost_stack import CostStack
 from stacks.environment import PROJECT, Environment
 from stacks.monitoring_stack import MonitoringStack
-from stacks.plane_stack import PLANE_TAG
+from stacks.plane_stack import PLANE_TAG, PlaneStack
 from stacks.routing_stack import RoutingStack
 from stacks.state_stacks import (
     ArchiveStack,
@@ -22,6 +22,7 @@ from stacks.state_stacks import (
     ContractStack,
     DownlinkStack,
     MessagingStack,
+    StateStack,
 )
 
 
@@ -41,9 +42,15 @@ class Plane:
     state: list[cdk.Stack]
     others: dict[cdk.Stack, list[cdk.Stack]]
 
-    def add(self, stack: cdk.Stack, *after: cdk.Stack) -> None:
-        """Add a `stack` without state, which is deployed `after` others too."""
-        self.others[stack] = [*after]
+    def add_state(self, name: str) -> StateStack:
+        """Return a new stack that holds state."""
+        self.state.append(stack := StateStack(self.app, self.environment, name))
+        return stack
+
+    def add(self, name: str, *after: cdk.Stack) -> PlaneStack:
+        """Return a new stack without state, which is deployed `after` others too."""
+        self.others[stack := PlaneStack(self.app, environment=self.environment, name=name)] = [*after]
+        return stack
 
 
 def build(app: cdk.App, environment: Environment, contract: Contract) -> list[cdk.Stack]:

@@ -18,14 +18,16 @@ from eventplane.contract.model import (
 )
 from eventplane.reach import Flow, Way, flows
 from eventplane.topics import basic_ingest_topic, device_topic, local_topic
-from parts.discovery_api.document import Entities, Versions, place
-from parts.discovery_api.model import (
+from parts.discovery_api.document import (
     EXTENSION,
     SPECVERSION,
+    Entities,
     EntityAttributes,
+    Versions,
     capabilities,
     entity_id,
     model,
+    place,
     xid,
 )
 

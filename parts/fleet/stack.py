@@ -16,7 +16,6 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct, IConstruct
 
-from eventplane.contract import Contract
 from eventplane.device_record import FLEET, FLEET_TABLE, REGISTRY
 from eventplane.names import MONITOR
 from eventplane.topics import (
@@ -38,11 +37,9 @@ from stacks.constructs.rollout import plain_name
 from stacks.constructs.rules import allow_iot, iot_policy, topic_rule
 from stacks.constructs.schedule import Schedule
 from stacks.constructs.tables import allow_table, durable_table
-from stacks.environment import Environment
 from stacks.names import CONNECTIONS, rule_name
-from stacks.plane_stack import PlaneStack, environment_of
+from stacks.plane_stack import environment_of
 from stacks.settings import ROTATION_SIZE, FunctionSize
-from stacks.state_stacks import StateStack
 
 HOOK_PAYLOAD_VERSION: Final = "2020-04-01"
 """The form of what the hook is told (AWS IoT developer guide)."""
@@ -72,36 +69,25 @@ _TAKEN_OVER: Final = (
 
 
 def add(plane: Plane) -> None:
-    """Add the stack of the registry, and that of functions and policies."""
-    plane.state.append(RegistryStack(plane.app, plane.environment))
-    plane.add(FleetStack(plane.app, plane.environment, plane.contract), plane.routing)
+    """Add the stack of the registry, and one of functions and policies.
 
-
-class RegistryStack(StateStack):
-    """The fleet's registry, and the queue of connections that change it."""
-
-    def __init__(self, scope: Construct, environment: Environment) -> None:
-        super().__init__(scope, environment, "registry")
-        # One item for each device that was ever made; a fleet asks a few times a year and device.
-        table = durable_table(Construct(self, "Fleet"), "Table", FLEET_TABLE, *REGISTRY.key)
-        self.output("FleetTable", table.table_name)
-        DurableQueue(self, "Connections", CONNECTIONS, visibility=ROTATION_SIZE.visibility)
-
-
-class FleetStack(PlaneStack):
-    """A stack of its own: what devices connect with should not change with a route. It holds no state."""
-
-    def __init__(self, scope: Construct, environment: Environment, contract: Contract) -> None:
-        super().__init__(scope, environment=environment, name="fleet")
-        monitor = contract.participants.get(MONITOR)
-        # By the monitor's outbox operations are told whose key may be stolen.
-        outbox = find_channel_queue(self, "Outbox", monitor.outbox) if monitor else None
-        provisioning = _FleetProvisioning(self, "Provisioning", _provisioning_hook(self, outbox))
-        _certificate_rotation(self, outbox)
-        snapshot = _fleet_snapshot(self)
-        CfnOutput(self, "ProvisioningTemplate", value=provisioning.template_name)
-        CfnOutput(self, "ClaimPolicy", value=provisioning.claim_policy_name)
-        CfnOutput(self, "FleetSnapshotFunction", value=plain_name(snapshot))
+    A stack of its own: what devices connect with should not change with a route.
+    """
+    state = plane.add_state("registry")
+    # One item for each device that was ever made; a fleet asks a few times a year and device.
+    table = durable_table(Construct(state, "Fleet"), "Table", FLEET_TABLE, *REGISTRY.key)
+    state.output("FleetTable", table.table_name)
+    DurableQueue(state, "Connections", CONNECTIONS, visibility=ROTATION_SIZE.visibility)
+    stack = plane.add("fleet", plane.routing)
+    monitor = plane.contract.participants.get(MONITOR)
+    # By the monitor's outbox operations are told whose key may be stolen.
+    outbox = find_channel_queue(stack, "Outbox", monitor.outbox) if monitor else None
+    provisioning = _FleetProvisioning(stack, "Provisioning", _provisioning_hook(stack, outbox))
+    _certificate_rotation(stack, outbox)
+    snapshot = _fleet_snapshot(stack)
+    CfnOutput(stack, "ProvisioningTemplate", value=provisioning.template_name)
+    CfnOutput(stack, "ClaimPolicy", value=provisioning.claim_policy_name)
+    CfnOutput(stack, "FleetSnapshotFunction", value=plain_name(snapshot))
 
 
 def _provisioning_hook(scope: Construct, outbox: sqs.IQueue | None) -> lambda_.IFunction:

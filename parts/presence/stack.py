@@ -25,11 +25,9 @@ from stacks.constructs.queues import DurableQueue, allow_send, find_queue
 from stacks.constructs.rules import topic_rule
 from stacks.constructs.schedule import Schedule
 from stacks.constructs.tables import allow_table, durable_table, number
-from stacks.environment import Environment
 from stacks.names import LIFECYCLE, TIMERS, rule_name
 from stacks.plane_stack import environment_of
 from stacks.settings import FunctionSize
-from stacks.state_stacks import StateStack
 
 OVERDUE_S: Final = 60
 """How long a device is due before its timer is presumed lost, seconds. Ours: more than a cold start, an
@@ -37,37 +35,24 @@ attempt that failed, and the next one take."""
 
 
 def add(plane: Plane) -> None:
-    """Add the stack of what the monitor keeps, and its functions."""
-    plane.state.append(PresenceStack(plane.app, plane.environment))
-    routing = plane.routing
-    heartbeats, outbox = routing.inboxes[MONITOR], routing.outboxes[MONITOR]
-    PresenceMonitor(routing, "Presence", contract=plane.contract, heartbeats=heartbeats, outbox=outbox)
-
-
-def _table(scope: Construct) -> dynamodb.Table:
-    """One item a device. Indexes have the keys only: a write that leaves them alone costs nothing there."""
-    table = durable_table(scope, "Table", PRESENCE_TABLE, *PRESENCE.key)
+    """Add the stack of what the monitor keeps, and its functions to those that route."""
+    state, sizes, routing = plane.add_state("presence"), plane.environment.presence, plane.routing
+    table = durable_table(Construct(state, "Devices"), "Table", PRESENCE_TABLE, *PRESENCE.key)
     for name, (partition, sort) in INDEXES.items():
+        # With the keys only: a write that leaves them alone costs nothing there.
         table.add_global_secondary_index(
             index_name=name,
             partition_key=number(partition),
             sort_key=number(sort),
             projection_type=dynamodb.ProjectionType.KEYS_ONLY,
         )
-    return table
-
-
-class PresenceStack(StateStack):
-    """The state of the presence monitor, the queue of devices' connections, and that of their timers."""
-
-    def __init__(self, scope: Construct, environment: Environment) -> None:
-        super().__init__(scope, environment, "presence")
-        sizes = environment.presence
-        self.output("PresenceTable", _table(Construct(self, "Devices")).table_name)
-        lifecycle = DurableQueue(self, "Lifecycle", LIFECYCLE, visibility=sizes.recorder.visibility)
-        self.output_queue("Presence", lifecycle)
-        timers = DurableQueue(self, "Timers", TIMERS, visibility=sizes.timers.visibility)
-        self.output_queue("PresenceTimers", timers)
+    state.output("PresenceTable", table.table_name)
+    lifecycle = DurableQueue(state, "Lifecycle", LIFECYCLE, visibility=sizes.recorder.visibility)
+    state.output_queue("Presence", lifecycle)
+    timers = DurableQueue(state, "Timers", TIMERS, visibility=sizes.timers.visibility)
+    state.output_queue("PresenceTimers", timers)
+    heartbeats, outbox = routing.inboxes[MONITOR], routing.outboxes[MONITOR]
+    PresenceMonitor(routing, "Presence", contract=plane.contract, heartbeats=heartbeats, outbox=outbox)
 
 
 class PresenceMonitor(Construct):

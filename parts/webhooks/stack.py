@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import string
-from typing import Any, Final
+from collections.abc import Callable
+from functools import partial
+from typing import Final
 
+from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_secretsmanager as secretsmanager
-from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from eventplane.contract import Contract, Participant, Priority
@@ -16,7 +18,7 @@ from eventplane.ledger import HANDOVERS
 from eventplane.names import SUBSCRIBERS
 from eventplane.sinks import SinkReach, SinkScope
 from parts.webhooks.endpoint_state import ENDPOINT, ENDPOINTS_TABLE, EXPIRES
-from parts.webhooks.settings import SubscribersSettings, WebhookSettings
+from parts.webhooks.settings import HttpSinkSettings, SubscribersSettings, WebhookSettings
 from stacks.application import Plane
 from stacks.constructs.archive import allow_writing
 from stacks.constructs.permissions import accept, allow_read_secret, find_key
@@ -47,101 +49,88 @@ def add(plane: Plane) -> None:
             secret = _secret(plane.messaging, f"{name}Webhook", service.name)
             plane.messaging.output(f"{name}WebhookSecret", secret)
         if service.inbox.webhook:
-            inbox, outbox = routing.inboxes[service.name], routing.outboxes[service.name]
-            _webhook(routing, service, inbox, outbox, routing.archive, plane.contract)
+            _webhook(routing, service, routing.archive, plane.contract)
 
 
-def _webhook(
-    scope: Construct,
-    service: Participant,
-    inbox: sqs.IQueue,
-    outbox: sqs.IQueue,
-    archive: s3.IBucket,
-    contract: Contract,
-) -> None:
-    """Make the function that posts what is in the `inbox` of `service` to the endpoint of its webhook.
+def _webhook(scope: Construct, service: Participant, archive: s3.IBucket, contract: Contract) -> None:
+    """Make the function that posts what is in the inbox of `service` to the endpoint of its webhook.
 
-    Each has a function of its own (a bulkhead). Dead letters go out through `outbox`, as if the service had
-    sent them.
+    Each has a function of its own (a bulkhead).
     """
     holder = Construct(scope, f"{pascal(service.name)}Webhook")
     environment = environment_of(holder)
-    sink = _HttpSink(holder, service, outbox, archive)
-    PythonFunction(
-        holder,
-        "Webhook",
-        name=f"webhook-{service.name}",
-        module="parts.webhooks.webhook",
-        contract=contract,
-        size=environment.webhook,
-        metrics_service=URGENT_HTTP_SINK if service.inbox.priority is Priority.URGENT else HTTP_SINK,
-        sources=[inbox],
-        statements=sink.statements,
-        settings=WebhookSettings(
-            **sink.settings,
-            reach=environment.sink_reach,
-            webhook_origin=environment.resource_name(service.name),
-            source=service.inbox.address,
-            webhook_url=environment.webhook_url(service.name),
-        ),
+    settings = partial(
+        WebhookSettings,
+        reach=environment.sink_reach,
+        webhook_origin=environment.resource_name(service.name),
+        source=service.inbox.address,
+        webhook_url=environment.webhook_url(service.name),
     )
+    _function(holder, "Webhook", f"webhook-{service.name}", service, archive, contract, settings)
     charge_to(holder, service.name)
 
 
 def subscribers(scope: Construct, archive: s3.IBucket, contract: Contract) -> None:
-    """Make the function that posts to all subscribed endpoints; dead letters go out through its outbox."""
+    """Make the function that posts to all subscribed endpoints."""
     holder = Construct(scope, "Subscribers")
     environment = environment_of(holder)
+    settings = partial(
+        SubscribersSettings,
+        reach=subscribers_reach(environment, contract),
+        webhook_origin=subscribers_origin(environment),
+        subscriptions_table=environment.resource_name(SUBSCRIPTIONS_TABLE),
+    )
+    scan = allow_table(holder, SUBSCRIPTIONS_TABLE, "Scan")
     participant = contract.participants[SUBSCRIBERS]
+    _function(holder, "Subscribers", SUBSCRIBERS, participant, archive, contract, settings, scan)
+
+
+def _function(
+    holder: Construct,
+    id: str,
+    name: str,
+    participant: Participant,
+    archive: s3.IBucket,
+    contract: Contract,
+    settings: Callable[..., HttpSinkSettings],
+    *statements: iam.PolicyStatement,
+) -> None:
+    """Make a function that posts for `participant`; dead letters go out as if it had sent them."""
+    environment = environment_of(holder)
     inbox, outbox = (
         find_channel_queue(holder, each.box.capitalize(), each)
         for each in (participant.inbox, participant.outbox)
     )
-    sink = _HttpSink(holder, participant, outbox, archive)
+    last_resort = find_channel_dead_letters(holder, "LastResort", participant.inbox)
+    secret = webhook_secret_name(environment, participant.name)
+    is_urgent = participant.inbox.webhook and participant.inbox.priority is Priority.URGENT
     PythonFunction(
         holder,
-        "Subscribers",
-        name="subscribers",
-        module="parts.webhooks.subscribers",
+        id,
+        name=name,
+        module=f"parts.webhooks.{id.lower()}",
         contract=contract,
         size=environment.webhook,
-        metrics_service=HTTP_SINK,
+        metrics_service=URGENT_HTTP_SINK if is_urgent else HTTP_SINK,
         sources=[inbox],
-        statements=[*sink.statements, allow_table(holder, SUBSCRIPTIONS_TABLE, "Scan")],
-        settings=SubscribersSettings(
-            **sink.settings,
-            reach=subscribers_reach(environment, contract),
-            webhook_origin=subscribers_origin(environment),
-            subscriptions_table=environment.resource_name(SUBSCRIPTIONS_TABLE),
+        statements=[
+            allow_send(outbox, last_resort),
+            allow_read_secret(holder, secret),
+            *allow_writing(holder, archive, [HANDOVERS]),
+            allow_own_items(
+                holder, ENDPOINTS_TABLE, ("GetItem", "PutItem", "DeleteItem"), f"{participant.name}/*"
+            ),
+            *statements,
+        ],
+        settings=settings(
+            webhook_secret=secret,
+            outbox_queue=outbox.queue_url,
+            dead_letter_queue=last_resort.queue_url,
+            concurrency=environment.webhook.max_concurrency,
+            archive_bucket=archive.bucket_name,
+            endpoints_table=environment.resource_name(ENDPOINTS_TABLE),
         ),
     )
-
-
-class _HttpSink:
-    """The `statements` and `settings` that all functions that post have in common."""
-
-    def __init__(
-        self, scope: Construct, participant: Participant, outbox: sqs.IQueue, archive: s3.IBucket
-    ) -> None:
-        environment = environment_of(scope)
-        last_resort = find_channel_dead_letters(scope, "LastResort", participant.inbox)
-        secret = webhook_secret_name(environment, participant.name)
-        self.statements = [
-            allow_send(outbox, last_resort),
-            allow_read_secret(scope, secret),
-            *allow_writing(scope, archive, [HANDOVERS]),
-            allow_own_items(
-                scope, ENDPOINTS_TABLE, ("GetItem", "PutItem", "DeleteItem"), f"{participant.name}/*"
-            ),
-        ]
-        self.settings: dict[str, Any] = {
-            "webhook_secret": secret,
-            "outbox_queue": outbox.queue_url,
-            "dead_letter_queue": last_resort.queue_url,
-            "concurrency": environment.webhook.max_concurrency,
-            "archive_bucket": archive.bucket_name,
-            "endpoints_table": environment.resource_name(ENDPOINTS_TABLE),
-        }
 
 
 def subscribers_origin(environment: Environment) -> str:

@@ -22,7 +22,7 @@ def test_a_part_says_on_half_a_page_what_it_is_for_and_what_to_read(readme: Path
     assert "**Without it**" in text
     links = re.findall(r"\]\(([^)#:]+)", text)
     assert [each for each in links if not (readme.parent / each).exists()] == []
-    assert len(re.findall(r"(?m)^\d\. ", text)) == 5
+    assert 0 < len(re.findall(r"(?m)^\d\. ", text)) <= 5
 
 
 def test_a_part_that_is_not_here_has_no_module() -> None:
