@@ -24,8 +24,7 @@ from operations.cloud import Cloud as Account
 from operations.dead_letters import Redrive
 from operations.places import Choice, Place, inbox_place, place_of
 from operations.queues import PlaneQueues
-from parts.fleet.access import DeviceAccess
-from parts.fleet.disposal import Disposal
+from parts.fleet.access import DeviceAccess, Disposal
 from parts.fleet.lifecycle import LifecycleError, UnknownCertificateError
 from parts.fleet.service import Fleet
 from parts.replay.order import WindowOrder

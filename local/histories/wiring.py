@@ -43,9 +43,9 @@ from local.histories.endpoints import EndpointConnection
 from local.histories.function import Function
 from local.histories.story import SERVICES_ROUTER as SERVICES
 from local.histories.threads import TaskThreads
-from parts.fleet.ending import ender
 from parts.fleet.hook import ProvisioningHook
 from parts.fleet.lifecycle import HANDOVER_MS, in_service
+from parts.fleet.messages import ender
 from parts.fleet.rotation import CertificateRotation, Certificates
 from parts.fleet.snapshot import FleetSnapshot
 from parts.presence import wiring as presence_parts

@@ -18,7 +18,6 @@ from lambdas.common.log import logger
 from lambdas.common.metrics import mark
 from lambdas.common.queue import Context
 from lambdas.common.queue_function import at_init
-from parts.fleet.ending import EndLater, ender
 from parts.fleet.lifecycle import (
     HANDOVER_MS,
     RefusedError,
@@ -27,8 +26,8 @@ from parts.fleet.lifecycle import (
     is_early,
     registered,
 )
+from parts.fleet.messages import EndLater, Report, Suspicion, ender, reporter
 from parts.fleet.settings import HookSettings
-from parts.fleet.suspicion import Report, Suspicion, reporter
 
 _DAY_MS: Final = 86_400_000
 

@@ -17,7 +17,6 @@ from lambdas.common.metrics import mark
 from lambdas.common.queue import Invocation, QueueMessage, read_rule_message
 from lambdas.common.queue_function import QueueReader, queue_function
 from lambdas.common.redelivery import handle_each
-from parts.fleet.ending import EndLater, ender
 from parts.fleet.lifecycle import (
     MOST_TAKEOVERS,
     ending,
@@ -27,8 +26,8 @@ from parts.fleet.lifecycle import (
     seen,
     taken_over,
 )
+from parts.fleet.messages import EndLater, Report, Suspicion, ender, reporter
 from parts.fleet.settings import CertificateSettings
-from parts.fleet.suspicion import Report, Suspicion, reporter
 
 
 class Certificates:

@@ -14,8 +14,7 @@ from operations import system
 from operations.cloud import Cloud
 from operations.desired import desired_items
 from operations.reported import presence_of
-from parts.fleet.access import DeviceAccess, Step
-from parts.fleet.disposal import Disposal
+from parts.fleet.access import DeviceAccess, Disposal, Step
 from parts.fleet.lifecycle import (
     QUARANTINE_POLICY,
     UnknownCertificateError,

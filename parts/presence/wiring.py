@@ -10,9 +10,8 @@ from eventplane.records import Records, Tables
 from lambdas.common.aws import client, tables
 from lambdas.common.clock import Clock, system_clock
 from lambdas.common.sqs import SqsSender
-from parts.presence.population import Population
 from parts.presence.settings import PresenceSettings
-from parts.presence.table import PresenceTable
+from parts.presence.table import Population, PresenceTable
 from parts.presence.timer_queue import TimerQueue
 from parts.presence.watch import Watch
 

@@ -9,8 +9,7 @@ from eventplane.presence import PRESENCE, DeviceState, Line, OutageLimits, Sight
 from eventplane.records import MemoryTables, Records
 from parts.presence import fleet_watch
 from parts.presence.fleet_watch import NOTICE_MS
-from parts.presence.population import Population
-from parts.presence.table import PresenceTable
+from parts.presence.table import Population, PresenceTable
 from tests.fakes.faults import FailingClient, HookedClient
 from tests.parts.presence.world import (
     HOUR,

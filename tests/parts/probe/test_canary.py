@@ -21,8 +21,7 @@ from eventplane_mqtt.probe import ConnectionEndedError
 from lambdas.common import system
 from lambdas.common.metrics import metrics
 from parts.probe import handler
-from parts.probe.handler import Canary, Report
-from parts.probe.queues import Queues
+from parts.probe.handler import Canary, Queues, Report
 from parts.probe.settings import CanarySettings
 from tests.fakes.faults import FailingClient
 from tests.unit.lambdas.support import NOW_MS, Cloud, LambdaContext, deploy, event, figures, message

@@ -1,9 +1,11 @@
-"""Reports that somebody besides a device may hold a key in its name."""
+"""The functions' messages: orders to end certificates later, for `rotation`, and reports of stolen keys."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Iterable
 from enum import StrEnum
+from typing import Any
 
 from eventplane.envelope import write_event
 from eventplane.names import MONITOR, SUSPECTED
@@ -14,6 +16,22 @@ from lambdas.common.clock import system_clock
 from lambdas.common.log import logger
 from lambdas.common.metrics import mark
 from lambdas.common.sqs import SqsSender, send_all
+
+EndLater = Callable[[str, Iterable[str]], object]
+"""Ends certificates of a device that are among its `replaced` by then."""
+
+
+def ender(sqs: Any, queue: str, delay_s: int) -> EndLater:
+    """Return what has the rotation, whose `queue` it is, end certificates in `delay_s` seconds.
+
+    It raises botocore's errors. `sqs` is a boto3 client.
+    """
+
+    def end_later(thing: str, certificates: Iterable[str]) -> None:
+        body = json.dumps({"thing": thing, "retire": sorted(certificates)})
+        sqs.send_message(QueueUrl=queue, MessageBody=body, DelaySeconds=delay_s)
+
+    return end_later
 
 
 class Suspicion(StrEnum):
