@@ -193,7 +193,7 @@ REPLY_TYPE: Final = "org.eventplane.conversation.reply.v1"
 
 TRANSPORTS: Final = "eventplane.transports"
 """What connects a client. The name is what the client's setting `transport` begins with, before a colon; the
-object is an `eventplane_client.connectors.Connector`."""
+object is an `eventplane_client.connection.Connector`."""
 
 SENDERS: Final = "eventplane.senders"
 """What routers write to a channel with. The name is the scheme of the channel's URL; the object is a function

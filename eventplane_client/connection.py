@@ -18,7 +18,6 @@ from eventplane.resource_names import resource_name
 from eventplane.retries import RetrySchedule
 from eventplane_client.asker import QueueAsker
 from eventplane_client.client import Client, Subscriptions
-from eventplane_client.connectors import Connector, connector_of
 from eventplane_client.conversation import Conversations, NoConversations, telling
 from eventplane_client.errors import ClientSettingsError, NotRegisteredError, extras
 from eventplane_client.memory import MemoryInterest, MemoryPlane, MemorySubscriptions, MemoryTransport
@@ -45,6 +44,50 @@ if TYPE_CHECKING:
     from eventplane_client.mqtt import MqttTransport
     from eventplane_client.sqs import SqsTransport
     from eventplane_mqtt import Login
+import shlex
+from importlib.metadata import entry_points
+from typing import Protocol
+
+from eventplane.names import TRANSPORTS
+
+
+class Connector(Protocol):
+    """Makes a client of the settings: a `ports.Transport`, and what the participant has besides."""
+
+    def __call__(self, settings: ClientSettings, address: str, on_notice: Listener, /) -> Client:
+        """Connect to `address`, what follows the colon. Raises `ClientSettingsError`, `UnavailableError`."""
+
+
+def connector_of(transport: str, own: Mapping[str, Connector]) -> tuple[Connector, str]:
+    """Return what connects to `transport`, `NAME:ADDRESS`, and the address; load no other package.
+
+    `own` are those of the library, by name. Raises `ClientSettingsError`.
+    """
+    name, separator, address = transport.partition(":")
+    if separator and name in own:
+        return own[name], address
+    found = {each.value: each for each in entry_points(group=TRANSPORTS, name=name)}
+    if not separator or not found:
+        known = ", ".join(f"{each}:" for each in sorted({*own, *entry_points(group=TRANSPORTS).names}))
+        raise ClientSettingsError(
+            "transport",
+            f"{transport!r} is not known",
+            f"use NAME:ADDRESS with one of: {known}, or install the package that adds it",
+        )
+    if len(found) > 1:
+        raise ClientSettingsError(
+            "transport", f"several packages add {name}: {', '.join(found)}", "uninstall all but one"
+        )
+    (registered,) = found.values()
+    try:
+        connector: Connector = registered.load()
+    except ImportError as error:
+        package = registered.dist
+        needed = (package.requires or [package.name]) if package else [name]
+        remedy = f"pip install {shlex.join(needed)}"
+        raise ClientSettingsError("transport", f"{name} cannot be loaded: {error}", remedy) from error
+    return connector, address
+
 
 _ON_THIS_DEVICE: Final = ("127.0.0.1", 1883)
 """Where the broker is presumed while nothing was found."""

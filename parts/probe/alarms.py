@@ -9,17 +9,33 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from eventplane.errors import EventPlaneError
 from eventplane.names import CANARY
 from operations import system
 from operations.cloud import Cloud
 from operations.patience import Patience
 from parts.probe.control import Removals
-from parts.probe.errors import NothingToExerciseError, WrongOutcomeError
 from parts.probe.plane import DeployedPlane
 from parts.probe.result import Shown
 
 _LONG_POLL_S = 3
 """Less than a client waits for an answer (`operations.cloud`)."""
+
+
+class NothingToExerciseError(EventPlaneError):
+    """The environment lacks `what` the step exercises."""
+
+    what: str
+    message = "there is {what}; deploy all stacks of this environment again"
+
+
+class WrongOutcomeError(EventPlaneError):
+    """The plane did with `what` something else than it should."""
+
+    what: str
+    problem: str
+    remedy: str
+    message = "{what}: {problem}; {remedy}"
 
 
 def invoke_canary(plane: DeployedPlane, patience: Patience) -> Shown:

@@ -15,10 +15,10 @@ from typing import Any, Final
 
 import botocore
 
+from eventplane.errors import EventPlaneError
 from eventplane_mqtt.probe import MQTT_PORT
 from operations import system
 from operations.cloud import Cloud
-from parts.probe.errors import ProvisioningFailedError
 from parts.probe.plane import DeployedPlane
 
 _CHECKOUT: Final = Path(__file__).parents[2]
@@ -29,6 +29,25 @@ _LOG_LINES: Final = 3
 _CERTIFICATE: Final = "-----BEGIN CERTIFICATE-----"
 _LOOK_S: Final = 0.2
 """Between two looks, seconds: a staged pair is tried for longer before another is asked for."""
+
+
+class ProvisioningFailedError(EventPlaneError):
+    """The device's provisioning ended with `status`, or not in time (None); `log` has its last lines."""
+
+    status: int | None
+    log: str
+    message = (
+        "the device's provisioning {ended}: {lines}; see the log of the function provisioning-hook, and "
+        "docs/how-to/fleet.md for each refusal"
+    )
+
+    @property
+    def ended(self) -> str:
+        return "did not end in time" if self.status is None else f"ended with status {self.status}"
+
+    @property
+    def lines(self) -> str:
+        return self.log or "it logged nothing"
 
 
 @dataclass(frozen=True, slots=True)

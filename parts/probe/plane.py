@@ -8,13 +8,28 @@ from typing import Final
 
 from eventplane import resource_names
 from eventplane.contract import Contract
+from eventplane.errors import EventPlaneError
 from operations.cloud import Cloud
 from operations.errors import NoQueueError, NotDeployedHereError
 from operations.queues import PlaneQueues
-from parts.probe.errors import OutputMissingError, StackStatusError
 
 _DEPLOYED: Final = frozenset({"CREATE_COMPLETE", "UPDATE_COMPLETE", "IMPORT_COMPLETE"})
 """What a deployment leaves (AWS CloudFormation, stack status codes); a rolled back one has other words."""
+
+
+class OutputMissingError(EventPlaneError):
+    """No stack of the environment has the output `name`."""
+
+    name: str
+    message = "no stack has the output {name}; deploy all stacks of this environment again"
+
+
+class StackStatusError(EventPlaneError):
+    """The `stack` is not in a state that a finished deployment leaves; `status` is CloudFormation's word."""
+
+    stack: str
+    status: str
+    message = "stack {stack} is {status}; wait for its deployment, or deploy it again"
 
 
 @dataclass(frozen=True)

@@ -33,10 +33,9 @@ from operations.glue_audit import CommandAudit, GlueAudit
 from operations.patience import PAUSE_S, NotSeenError, Patience
 from operations.reading import Reading
 from operations.trace import due_inboxes
-from parts.probe.alarms import Notification, invoke_canary
+from parts.probe.alarms import Notification, WrongOutcomeError, invoke_canary
 from parts.probe.control import Removals, Requests
 from parts.probe.endpoint import DeviceEndpoint, provision
-from parts.probe.errors import PeopleNotInformedError, WrongOutcomeError
 from parts.probe.evidence import Evidence
 from parts.probe.plane import DeployedPlane
 from parts.probe.result import Shown, Status, StepResult
@@ -62,6 +61,17 @@ _ALLOWED_FINDINGS: Final = frozenset({"duplicate", "late", "clock_skew"})
 """What breaks no promise: delivery is at least once (docs/explanation/audit.md)."""
 _ANSWER_S: Final = 30.0
 """How long IoT Core may take for one answer, seconds."""
+
+
+class PeopleNotInformedError(EventPlaneError):
+    """The `environment` keeps its data, so people read what a smoke test sends there."""
+
+    environment: str
+    message = (
+        "{environment} keeps its data, so people read its inboxes: the test raises an alarm of a home "
+        "called smoke-..., and one CloudWatch alarm of each alarm topic. Inform carers, relatives and "
+        "who is on call, then add --people-are-informed (make smoke PEOPLE_ARE_INFORMED=1)"
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,19 +25,13 @@ from operations.cloud import Cloud
 from operations.errors import NotDeployedHereError
 from operations.glue_audit import AuditRunError, GlueAudit
 from operations.patience import NotSeenError, Patience
-from parts.probe.alarms import Notification, invoke_canary
+from parts.probe.alarms import Notification, WrongOutcomeError, invoke_canary
 from parts.probe.control import Interrupts, Removal, Removals, Requests
-from parts.probe.endpoint import DeviceEndpoint, device_endpoint, provision
-from parts.probe.errors import (
-    PeopleNotInformedError,
-    ProvisioningFailedError,
-    StackStatusError,
-    WrongOutcomeError,
-)
+from parts.probe.endpoint import DeviceEndpoint, ProvisioningFailedError, device_endpoint, provision
 from parts.probe.evidence import Evidence
-from parts.probe.plane import DeployedPlane, find_plane
+from parts.probe.plane import DeployedPlane, StackStatusError, find_plane
 from parts.probe.result import Report, Shown, Status, StepResult
-from parts.probe.run import ALARM, Choices, SmokeRun, Step
+from parts.probe.run import ALARM, Choices, PeopleNotInformedError, SmokeRun, Step
 from parts.probe.throwaway import ThrowAwayDevice
 from tests.fakes.client import ScriptedClient
 from tests.plane import plane_contract
