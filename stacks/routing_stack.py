@@ -73,7 +73,7 @@ class RoutingStack(PlaneStack):
             # Its inbox goes with what reads it.
             retired.insert(0, contract.device.name)
         if retired:
-            # Once this is deployed nothing writes to them any more (stacks/removal.py, contract/publish.py).
+            # Once this is deployed nothing writes to them any more (preflight, contract/publish.py).
             CfnOutput(self, RETIRED_OUTPUT, value=",".join(retired))
 
     def _sources(self) -> Iterator[Source]:
