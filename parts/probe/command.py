@@ -13,10 +13,10 @@ from operations.cloud import enter
 from operations.command import DONE, FAILED, add_contract, contract_of, positive, present, say
 from operations.patience import Patience
 from parts.probe.control import Interrupts, Removals, Requests
-from parts.probe.endpoint import device_endpoint
 from parts.probe.plane import find_plane
 from parts.probe.result import Report, Status, StepResult
 from parts.probe.run import Choices, SmokeRun
+from parts.probe.throwaway import device_endpoint
 
 TIMEOUT_S = 600.0
 """How long a step waits by default, seconds: the ledger's writer gathers for minutes."""

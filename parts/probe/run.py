@@ -35,11 +35,10 @@ from operations.reading import Reading
 from operations.trace import due_inboxes
 from parts.probe.alarms import Notification, WrongOutcomeError, invoke_canary
 from parts.probe.control import Removals, Requests
-from parts.probe.endpoint import DeviceEndpoint, provision
 from parts.probe.evidence import Evidence
 from parts.probe.plane import DeployedPlane
 from parts.probe.result import Shown, Status, StepResult
-from parts.probe.throwaway import ThrowAwayDevice
+from parts.probe.throwaway import DeviceEndpoint, ThrowAwayDevice, provision
 
 READING: Final = "org.eventplane.health.reading.v1"
 ALARM: Final = "org.eventplane.alarm.keyword.v1"
