@@ -321,7 +321,7 @@ def sqs_client(settings: ClientSettings, environment: str, on_notice: Listener) 
     from eventplane_aws.rules import SQS_WAIT
     from eventplane_client.aws import aws_client
     from eventplane_client.dynamodb import TABLE as FILTER_TABLE
-    from eventplane_client.dynamodb_interest import DynamoDbInterest
+    from eventplane_client.dynamodb_routes import DynamoDbInterest
     from eventplane_client.sqs import FIRST_VISIBILITY_S, SqsTransport
 
     contract = _contract_of(settings)
@@ -407,7 +407,7 @@ def _subscriptions(settings: ClientSettings, environment: str, inbox: str) -> Su
 
         return ApiSubscriptions(SignedHttp(settings.subscriptions), settings.participant, inbox)
     from eventplane_client.aws import aws_client
-    from eventplane_client.dynamodb_subscriptions import DynamoDbSubscriptions
+    from eventplane_client.dynamodb_routes import DynamoDbSubscriptions
 
     table = resource_name(environment, SUBSCRIPTIONS_TABLE)
     return DynamoDbSubscriptions(aws_client("dynamodb"), table, settings.participant)

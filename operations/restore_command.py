@@ -21,7 +21,6 @@ from eventplane.device_record import FLEET_TABLE, REGISTRY
 from eventplane.downlink.table import TABLE as DESIRED_TABLE
 from eventplane.errors import EventPlaneError
 from eventplane.interest.table import INTEREST_TABLE
-from eventplane.presence import PRESENCE_TABLE
 from eventplane.records import ATTEMPTS, NEW, REVISION, UNCOUNTED, Condition, Item, RecordError, Selection
 from eventplane.resource_names import resource_name
 from eventplane.values import is_timestamp, timestamp, timestamp_ms
@@ -36,7 +35,6 @@ _TABLES: Final = (
     DESIRED_TABLE,
     FLEET_TABLE,
     INTEREST_TABLE,
-    PRESENCE_TABLE,
     SUBSCRIPTIONS_TABLE,
     *(table for part in PARTS.values() for table in part.tables),
 )

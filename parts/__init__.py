@@ -33,7 +33,7 @@ class Part:
         without: what a plane is like that lacks it, for people.
         needed_by: the participants that cannot do without it.
         inbox_key: the key of inboxes that cannot do without it.
-        is_optional: whether an environment may ask for it all the same (`Environment.parts`).
+        is_optional: whether an environment may leave it out (`Environment.parts`).
         tables: its tables, by their names before `resource_name`.
         noun: the noun of its commands, and what they do.
     """
@@ -65,7 +65,11 @@ PARTS: Final = {
         is_optional=True,
     ),
     "discovery_api": Part(without="the contract is read from its file", is_optional=True),
-    "presence": Part(without="no notice that a device is offline, quiet or floods", needed_by=(MONITOR,)),
+    "presence": Part(
+        without="no notice that a device is offline, quiet or floods",
+        needed_by=(MONITOR,),
+        tables=("presence",),
+    ),
     "probe": Part(
         without="no alarm is sent on trial every minute, so a plane that loses alarms is noticed late",
         needed_by=(CANARY,),

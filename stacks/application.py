@@ -38,6 +38,7 @@ class Plane:
     contract: Contract
     messaging: MessagingStack
     routing: RoutingStack
+    audit: AuditStack
     monitoring: MonitoringStack
     state: list[cdk.Stack]
     others: dict[cdk.Stack, list[cdk.Stack]]
@@ -73,11 +74,11 @@ def build(app: cdk.App, environment: Environment, contract: Contract) -> list[cd
         contract=contract,
         messaging=messaging,
         routing=routing,
+        audit=AuditStack(app, environment, contract),
         monitoring=MonitoringStack(app, environment),
         state=state,
         others={routing: []},
     )
-    audit = AuditStack(app, environment, contract)
     for part, module in modules("stack"):
         if environment.has(part, contract):
             module.add(plane)
@@ -85,7 +86,7 @@ def build(app: cdk.App, environment: Environment, contract: Contract) -> list[cd
     # The one with the contracts owns the account's region, or fails.
     needs: dict[cdk.Stack, list[cdk.Stack]] = {published: [], **{each: [published] for each in state}}
     needs |= {each: [published, *state, *after] for each, after in plane.others.items()}
-    needs[audit] = [archive, messaging]
+    needs[plane.audit] = [archive, messaging]
     watched = list(needs)
     plane.monitoring.watch(contract, watched)
     # The canary publishes to a rule that has to be there.

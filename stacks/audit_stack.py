@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from aws_cdk import CfnOutput
 from constructs import Construct
 
 from eventplane.archive_layout import (
@@ -25,7 +24,6 @@ from eventplane.names import AUDITOR
 from eventplane.resource_names import AUDIT_TODAY, COMPACTION, DELIVERY_AUDIT, ERASURE
 from stacks.constructs import watch
 from stacks.constructs.archive import find_archive
-from stacks.constructs.archive_catalog import ArchiveCatalog
 from stacks.constructs.glue_job import GlueJob
 from stacks.constructs.queues import allow_send, find_channel_queue
 from stacks.environment import Environment
@@ -44,11 +42,11 @@ _WRITE: Final = ("s3:GetObject", "s3:PutObject", "s3:DeleteObject")
 
 
 class AuditStack(PlaneStack):
-    """The jobs on the archive, and its tables in the catalog."""
+    """The jobs on the archive."""
 
     def __init__(self, scope: Construct, environment: Environment, contract: Contract) -> None:
         super().__init__(scope, environment=environment, name="audit")
-        self._archive = find_archive(self)
+        self.archive = find_archive(self)
         auditor = contract.participants.get(AUDITOR)
         self._outbox = find_channel_queue(self, "Outbox", auditor.outbox) if auditor else None
         self._audit("DeliveryAudit", DELIVERY_AUDIT, "yesterday", environment.audit, watch.AUDIT)
@@ -58,9 +56,6 @@ class AuditStack(PlaneStack):
         if environment.audit_today:
             size = replace(environment.audit, schedule=environment.audit_today)
             self._audit("DeliveryAuditToday", AUDIT_TODAY, "today", size, watch.AUDIT_TODAY)
-        if environment.has("queries", contract):
-            catalog = ArchiveCatalog(self, "Catalog", self._archive)
-            CfnOutput(self, "CatalogDatabase", value=catalog.database_name)
 
     def _audit(self, id: str, name: str, day: str, size: JobSize, namespace: str) -> None:
         """The delivery audit of one `day`, as its `--DATE`; its verdict goes to the auditor's outbox.
@@ -77,11 +72,11 @@ class AuditStack(PlaneStack):
             description="Compares what devices sent with what the routers delivered, route by route",
             size=size,
             parameters={
-                "OUTPUT": f"s3://{self._archive.bucket_name}/{AUDIT}/",
+                "OUTPUT": f"s3://{self.archive.bucket_name}/{AUDIT}/",
                 "DATE": day,
                 **({"OUTBOX": outbox.queue_url} if outbox else {}),
             },
-            archive=self._archive,
+            archive=self.archive,
             grants=[
                 (_READ, [TAP, LEDGER, HANDOVERS, CONTRACTS, FLEET]),
                 (_READ, [COMPACTED, PUBLISHED, COMPACTIONS, ERASURES]),
@@ -106,7 +101,7 @@ class AuditStack(PlaneStack):
             description="Makes sorted Parquet of the archive's closed hours, and deletes old raw objects",
             size=self.plane.compaction,
             parameters={"DATE": "recent", "RAW_DAYS": str(self.plane.retention.raw_days)},
-            archive=self._archive,
+            archive=self.archive,
             grants=[
                 (_DELETE, [folder.name for folder, _ in compacted_folders()]),
                 (_WRITE, [COMPACTED, PUBLISHED, COMPACTIONS]),
@@ -129,7 +124,7 @@ class AuditStack(PlaneStack):
             description="Removes a person's events from the archive, old versions included",
             size=self.plane.erasure,
             parameters={},
-            archive=self._archive,
+            archive=self.archive,
             grants=[
                 (
                     [*_WRITE, "s3:DeleteObjectVersion", *unlock],

@@ -16,7 +16,7 @@ import pytest
 
 from eventplane_aws.tables import DynamoDbTables
 from eventplane_client.dynamodb import DynamoDbFilter
-from eventplane_client.dynamodb_interest import DynamoDbInterest
+from eventplane_client.dynamodb_routes import DynamoDbInterest
 from eventplane_client.outbox_order import OutboxOrder
 from eventplane_client.system import SYSTEM, System
 from lambdas.common.archive import Archive

@@ -25,7 +25,7 @@ from eventplane.interest import table as interest_table
 from eventplane.settings import written
 from eventplane_aws.tables import DynamoDbTables
 from eventplane_client.api_subscriptions import ApiSubscriptions
-from eventplane_client.dynamodb_subscriptions import DynamoDbSubscriptions
+from eventplane_client.dynamodb_routes import DynamoDbSubscriptions
 from eventplane_client.errors import (
     AlreadySubscribedError,
     NotSubscribedError,

@@ -21,7 +21,7 @@ from lambdas.common.aws import PATIENT, QUICK
 from lambdas.common.queue import QueueMessage
 from lambdas.router import delivery_memory, filter_time
 from lambdas.router.active_contract import ActiveContract, BoundedLook, Unseen
-from lambdas.router.delivery_memory import DeliveryMemory
+from lambdas.router.dispatch import DeliveryMemory
 from lambdas.router.engine import (
     Engine,
     UnknownSourceError,

@@ -1,20 +1,73 @@
-"""What this program handles, in the plane's table for the routers: with a lease, renewed while it lives."""
+"""What the routers read of a cloud service, in the plane's tables: its subscriptions, and what it handles.
+
+The latter has a lease, which is renewed while the program lives.
+"""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any, Final
 
+from eventplane.contract import ContractError
+from eventplane.contract.subscription import Subscription, new_subscription
+from eventplane.contract.subscription_table import SubscriptionTable
 from eventplane.interest.announcement import Announcement
 from eventplane.interest.table import ANNOUNCEMENT, LEASE_S, LeasedAnnouncement, announcement_item
 from eventplane.records import Records
+from eventplane.values import timestamp
 from eventplane_aws.tables import DynamoDbTables
 from eventplane_client.aws import unavailable
-from eventplane_client.errors import ClosedError, UnavailableError
+from eventplane_client.errors import (
+    AlreadySubscribedError,
+    ClosedError,
+    NotSubscribedError,
+    SubscriptionError,
+    UnavailableError,
+)
+from eventplane_client.subscription import in_force_from
 from eventplane_client.system import SYSTEM, System
+
+
+class DynamoDbSubscriptions:
+    """Those of `participant` in `table`; in force `IN_FORCE_S` after they were written at the latest."""
+
+    def __init__(self, dynamodb: Any, table: str, participant: str, system: System = SYSTEM) -> None:
+        self._table = SubscriptionTable(DynamoDbTables(dynamodb, system.random_bytes), table)
+        self._participant = participant
+        self._system = system
+
+    def subscribe(self, name: str, filter: object) -> datetime:
+        now = timestamp(self._system.now())
+        try:
+            subscription = new_subscription(self._participant, name, filter, now)
+        except ContractError as error:
+            raise SubscriptionError(name, error.problems) from error
+        with unavailable(self._participant):
+            if self._table.write(subscription):
+                return in_force_from(self._system.now())
+            known = self._table.get(self._participant, name)
+        if known is None or known.filter != subscription.filter:
+            raise AlreadySubscribedError(self._participant, name)
+        return in_force_from(self._system.now(), _time_of(known))
+
+    def unsubscribe(self, name: str) -> None:
+        with unavailable(self._participant):
+            known = self._table.get(self._participant, name)
+            if known is None or not self._table.remove(known):
+                raise NotSubscribedError(self._participant, name)
+
+
+def _time_of(subscription: Subscription) -> datetime | None:
+    """When it was created; None where its text is none, which whoever has rights on the table can write."""
+    try:
+        return datetime.fromisoformat(subscription.created_at).astimezone(UTC)
+    except ValueError:
+        return None
+
 
 _log = logging.getLogger(__name__)
 

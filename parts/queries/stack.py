@@ -9,13 +9,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from aws_cdk import Aws
+from aws_cdk import Aws, CfnOutput
 from aws_cdk import aws_athena as athena
 from aws_cdk import aws_glue as glue
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from eventplane.archive_layout import FOLDERS, PUBLISHED, Column, Folder, Form
+from stacks.application import Plane
 from stacks.constructs.archive import ATHENA
 from stacks.environment import Environment
 from stacks.plane_stack import environment_of
@@ -48,6 +49,12 @@ _PARQUET: Final = _Storage(
 # The folder holds the list of an hour's files: an hour appears at once, and never twice.
 _PUBLISHED: Final = _Storage("org.apache.hadoop.hive.ql.io.SymlinkTextInputFormat", _PARQUET_SERDE, {})
 _OUTPUT: Final = "org.apache.hadoop.hive.ql.io.HiveIgnoreKeyTextOutputFormat"
+
+
+def add(plane: Plane) -> None:
+    """Add the tables to the stack of the jobs."""
+    catalog = ArchiveCatalog(plane.audit, "Catalog", plane.audit.archive)
+    CfnOutput(plane.audit, "CatalogDatabase", value=catalog.database_name)
 
 
 class ArchiveCatalog(Construct):
