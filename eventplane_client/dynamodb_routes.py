@@ -1,7 +1,4 @@
-"""What the routers read of a cloud service, in the plane's tables: its subscriptions, and what it handles.
-
-The latter has a lease, which is renewed while the program lives.
-"""
+"""What routers read of a cloud service: its subscriptions, and, with a lease, what its program handles."""
 
 from __future__ import annotations
 
