@@ -143,7 +143,7 @@ def deployed(folder: Path, answer_s: float = 0.0) -> Iterator[dict[str, str]]:
     from stacks.bundling import OWN_PYTHON, copy_modules, installed
     from stacks.constructs.function_assets import CONTRACT_FILE, LOCK
 
-    copy_modules(folder, "lambdas.router.handler", OWN_PYTHON)
+    copy_modules(folder, ["lambdas.router.handler"], OWN_PYTHON)
     (folder / CONTRACT_FILE).write_bytes(load_contract().canonical)
     packages = installed(LOCK, "x86_64" if platform.machine() == "x86_64" else "arm64", OWN_PYTHON)
     handler = type("Aws", (_Aws,), {"answer_s": answer_s})

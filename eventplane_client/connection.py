@@ -38,6 +38,7 @@ from eventplane_client.settings import (
 from eventplane_client.subscription import NoSubscriptions
 from eventplane_client.telemetry import NoTelemetry, Telemetry
 from eventplane_client.visibility import check_lease
+from parts import load
 
 if TYPE_CHECKING:
     from eventplane.contract import Contract
@@ -140,9 +141,8 @@ def connect(
 def _telemetry(settings: ClientSettings) -> Telemetry:
     if settings.telemetry == "none":
         return NoTelemetry()
-    from eventplane_client.otel import OpenTelemetry
-
-    return OpenTelemetry(settings.trace_share)
+    telemetry: Telemetry = load("tracing", "client").OpenTelemetry(settings.trace_share)
+    return telemetry
 
 
 def memory_client(settings: ClientSettings, name: str, on_notice: Listener) -> Client:

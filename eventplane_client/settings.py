@@ -12,7 +12,7 @@ from eventplane.limits import MAX_RECEIVES
 from eventplane.retries import DAY_S
 from eventplane.settings import Range, nearest
 from eventplane.sinks import MAX_PORT
-from eventplane.tracing.context import DEFAULT_SHARE
+from eventplane.trace_context import DEFAULT_SHARE
 from eventplane.values import whole_number
 from eventplane_client.errors import ClientSettingsError
 from eventplane_client.ports import Mode

@@ -13,7 +13,7 @@ from eventplane.errors import EnvelopeError
 from eventplane.ledger import HANDOVERS, LEDGER, TAP
 from eventplane.reasons import REDRIVE, REPLAY, Outcome
 from eventplane.router import Router
-from eventplane.tracing.context import context_of
+from eventplane.trace_context import context_of
 from operations import stations
 from operations.archive import Days, Record
 from operations.letters import Letter, letter_of

@@ -22,7 +22,11 @@ from parts.imports import closure  # noqa: E402
 _OTHERS = "contract|edge|operations|parts"
 """The packages of the checkout that a wheel calls otherwise."""
 
-_OF_PARTS = {"eventplane": ("build", "broker", "command", "dns_sd"), "eventplane-forwarder": ("device",)}
+_OF_PARTS = {
+    "eventplane": ("build", "broker", "command", "dns_sd"),
+    "eventplane-client": ("client",),
+    "eventplane-forwarder": ("device",),
+}
 """The modules of parts that programs with a wheel load; what these import comes with them."""
 
 

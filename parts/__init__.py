@@ -4,6 +4,7 @@ The core imports no part. Where a part is asked for, the core loads its modules 
 
 - `stack`: `add(plane)` adds it to the stacks of a plane (`stacks.application.Plane`);
 - `settings`: the settings of its functions;
+- `client`, `recorder`: what the client library and the routers use of it;
 - `command`: its noun of the command line;
 - `device`: what the forwarder's commands use of it, in a build that has it.
 
@@ -65,6 +66,7 @@ PARTS: Final = {
         is_optional=True,
     ),
     "discovery_api": Part(without="the contract is read from its file", is_optional=True),
+    "tracing": Part(without="no spans of events, in the routers and in the client library"),
     "presence": Part(
         without="no notice that a device is offline, quiet or floods",
         needed_by=(MONITOR,),
@@ -99,7 +101,6 @@ PARTS: Final = {
 
 OPTIONAL: Final = frozenset(name for name, part in PARTS.items() if part.is_optional)
 """Those that an environment may leave out."""
-
 
 DEVICE: Final = "device"
 """The module of a part that a device has."""

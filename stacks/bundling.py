@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -77,13 +77,13 @@ def copy_packages(target: Path, *packages: str) -> None:
             shutil.copy(ROOT / parent / "__init__.py", target / parent / "__init__.py")
 
 
-def copy_modules(target: Path, program: str, python: str) -> None:
-    """Copy the module `program`, what it imports from the checkout, and the core to `target`.
+def copy_modules(target: Path, programs: Sequence[str], python: str) -> None:
+    """Copy the modules `programs`, what they import from the checkout, and the core to `target`.
 
     With them comes bytecode for the version `python` at Lambda's place for code.
     """
     compiled = _compiled(python)
-    needed = {compiled / each.relative_to(ROOT) for each in closure([ROOT], program).files.values()}
+    needed = {compiled / each.relative_to(ROOT) for each in closure([ROOT], *programs).files.values()}
     # Beside a module may be its texts.
     texts = {each for source in needed for each in source.parent.glob("*.toml")}
     for source in texts.union(needed, (compiled / "eventplane").rglob("*.py")):

@@ -13,7 +13,7 @@ from eventplane.archive_layout import LEAST_RAW_DAYS
 from eventplane.errors import EventPlaneError
 from eventplane.presence import BUCKETS, OUTAGE, OutageLimits
 from eventplane.sinks import MAX_PORT, url_problem
-from eventplane.tracing.context import DEFAULT_SHARE
+from eventplane.trace_context import DEFAULT_SHARE
 from eventplane.traffic import Quota
 from eventplane_aws import rules
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, Self
+from typing import Final, Protocol, Self
 
 from eventplane.contract import Priority
 from eventplane.dead_letter import DEAD_LETTER_TYPE
@@ -24,7 +24,15 @@ from lambdas.router.filter_time import SlowFiltersError
 from lambdas.router.payload import MESSAGE_SECONDS as PAYLOAD_SECONDS
 from lambdas.router.planner import Step
 from lambdas.router.report import report
-from lambdas.router.span_recorder import SpanRecorder
+
+
+class SpanRecorder(Protocol):
+    """Records what the router did, where the part `tracing` is asked for."""
+
+    def record(
+        self, facts: Sequence[Step], *, began_ms: int, ended_ms: int, remaining_ms: Callable[[], int]
+    ) -> None:
+        """Record the `facts` of one invocation, Unix milliseconds. Never raises."""
 
 
 def fifo_groups(messages: Sequence[QueueMessage], failed: set[str]) -> Iterator[list[QueueMessage]]:

@@ -68,22 +68,22 @@ def python(environment: Environment) -> str:
     return runtime(environment).name.removeprefix("python")
 
 
-def function_code(module: str, python: str, contract: Contract | None = None) -> lambda_.Code:
-    """Return the code asset of `module`: itself, what it imports, and the core, which packages may use.
+def function_code(modules: Sequence[str], python: str, contract: Contract | None = None) -> lambda_.Code:
+    """Return the code asset of `modules`: them, what they import, and the core, which packages may use.
 
     It is compiled for the version `python`. With the contract for those that route: a new version of it
     should not deploy the others.
     """
 
     def fill(target: Path) -> None:
-        copy_modules(target, module, python)
+        copy_modules(target, modules, python)
         if contract is not None:
             (target / CONTRACT_FILE).write_bytes(contract.canonical)
 
     return lambda_.Code.from_asset(
         str(ROOT / "lambdas" / "common"),
         asset_hash_type=AssetHashType.OUTPUT,
-        bundling=local_bundling(fill, module),
+        bundling=local_bundling(fill, *modules),
     )
 
 

@@ -14,6 +14,7 @@ from eventplane.contract import Contract
 from eventplane.function_settings import MetricsSettings, QueueSettings
 from eventplane.resource_names import ANY
 from eventplane.settings import Settings
+from parts import place
 from stacks.constructs.function_assets import (
     architecture,
     dependencies_layer,
@@ -72,6 +73,7 @@ class PythonFunction(Construct):
         if sources or needs_key(statements):
             own += allow_key(self)
         tracing = environment.tracing if draws_spans else None
+        recorder = [place("tracing", "recorder")] if tracing else []
         told = {
             # In logs and spans, and in metrics; with the environment, as an account may have several.
             "POWERTOOLS_SERVICE_NAME": function_name,
@@ -92,7 +94,7 @@ class PythonFunction(Construct):
             runtime=runtime(environment),
             architecture=architecture(environment),
             handler=f"{module}.handle",
-            code=function_code(module, python(environment), contract),
+            code=function_code([module, *recorder], python(environment), contract),
             layers=[dependencies_layer(Stack.of(self)), *self._collector(tracing)],
             role=role,
             log_group=log,

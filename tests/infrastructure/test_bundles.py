@@ -55,7 +55,7 @@ print(refusal.reason, refusal.detail)
 
 PYTHON = "3.13"
 
-BUILT_ON = {"parts/replay": {"lambdas/router"}}
+BUILT_ON = {"lambdas/router": {"parts/tracing"}, "parts/replay": {"lambdas/router"}}
 """Functions that are made of others' code."""
 
 

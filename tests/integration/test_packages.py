@@ -23,7 +23,7 @@ from tools.packages import ROOT, build
 DOCS = ROOT / "docs"
 IN_EACH = {
     "eventplane": {"eventplane", "eventplane_aws", "eventplane_mqtt", "contract", "operations", "parts"},
-    "eventplane-client": {"eventplane_client"},
+    "eventplane-client": {"eventplane_client", "parts"},
     "eventplane-forwarder": {"edge", "parts"},
 }
 """Distribution -> packages of the checkout that it brings; each is called `eventplane*` there."""
@@ -118,8 +118,11 @@ def test_each_wheel_has_its_packages_with_their_types_and_nothing_else(wheels: d
         of_parts = {each for each in sources if each.startswith("eventplane_parts/")}
         # Of a part it has what programs import; that it imports is shown below.
         assert sources - of_parts <= members <= sources
-        entry = "/device.py" if name == "eventplane-forwarder" else "/command.py"
-        entries = {each for each in of_parts if each.endswith(("/command.py", "/device.py", "/stack.py"))}
+        entry = {"eventplane-forwarder": "/device.py", "eventplane-client": "/client.py"}.get(
+            name, "/command.py"
+        )
+        names = ("/client.py", "/command.py", "/device.py", "/stack.py")
+        entries = {each for each in of_parts if each.endswith(names)}
         assert members & entries == {each for each in entries if each.endswith(entry)}
         metadata = next(each for each in archive.namelist() if each.endswith(".dist-info/METADATA"))
         described = archive.read(metadata).decode()
@@ -148,7 +151,10 @@ def test_the_client_alone_runs_its_examples(install: Install, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("requirement", "packages"),
     [
-        ("eventplane-client[aws,cloudevents,dns-sd,functions,otel]", ["eventplane", "eventplane_client"]),
+        (
+            "eventplane-client[aws,cloudevents,dns-sd,functions,otel]",
+            ["eventplane", "eventplane_client", "eventplane_parts"],
+        ),
         (
             "eventplane[aws,dns-sd]",
             ["eventplane", "eventplane_contract", "eventplane_operations", "eventplane_parts"],

@@ -27,8 +27,8 @@ from eventplane.names import (
 )
 from eventplane.sender import SENDER_DEVICE, SENDER_SERVICE, Sender
 from eventplane.sending import stamp_sender
-from eventplane_client.otel import OpenTelemetry
 from parts.replay.order import marked
+from parts.tracing.client import OpenTelemetry
 from tests.property.strategies import EVENTS, JSON, TEXT
 
 

@@ -41,7 +41,7 @@ from lambdas.router.active_contract import ActiveContract, Unseen
 from lambdas.router.dispatch import Dispatch
 from lambdas.router.engine import Engine, build_engine
 from lambdas.router.service import RouterService
-from lambdas.router.span_recorder import SpanRecorder
+from parts.tracing.recorder import SpanRecorder
 from parts.webhooks.endpoint_state import ENDPOINT
 from tests.dynamodb import create_table
 from tests.fakes.aws import FakeAws

@@ -184,7 +184,8 @@ def test_a_batch_waits_until_the_contract_in_force_is_known(
 def test_the_router_exports_its_spans_where_a_collector_is_set(
     deployed: Cloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lambdas.common.span_export.PATIENCE_S", 60.0)  # on a busy machine
+    monkeypatch.setattr("parts.tracing.export.PATIENCE_S", 60.0)  # on a busy machine
+    assert router.service().process.__self__.spans is None  # type: ignore[attr-defined]
     with otlp_receiver() as receiver:
         monkeypatch.setenv("EVENTPLANE_OTLP_ENDPOINT", receiver.url)
         monkeypatch.setenv("EVENTPLANE_TRACE_SHARE", "1")

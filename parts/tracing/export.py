@@ -12,11 +12,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 from urllib.parse import SplitResult
 
-from eventplane.tracing.spans import Span, otlp_json
 from lambdas.common.aws import PATIENT, Patience
 from lambdas.common.log import logger
 from lambdas.common.metrics import Metric, count
 from lambdas.common.system import Call, Threads
+from parts.tracing.spans import Span, otlp_json
 
 VARIABLE: Final = "_X_AMZN_TRACE_ID"
 """Where Lambda's runtime puts the tracing header of the invocation under way (AWS Lambda guide)."""

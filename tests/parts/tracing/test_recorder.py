@@ -10,13 +10,14 @@ from urllib.parse import urlsplit
 import pytest
 
 from eventplane.batch import pack
-from eventplane.tracing.context import Hop, context_of, span_id
-from eventplane.tracing.spans import Span, SpanKind, inbox_context
-from lambdas.common import span_export, system
+from eventplane.trace_context import Hop, context_of, span_id
+from lambdas.common import system
 from lambdas.common.aws import QUICK
-from lambdas.common.span_export import MAX_SPANS, REST_S, SpanExport, invocation_links
-from lambdas.router.span_recorder import SpanRecorder, span_recorder
 from local.ports import free_port
+from parts.tracing import export
+from parts.tracing.export import MAX_SPANS, REST_S, SpanExport, invocation_links
+from parts.tracing.recorder import SpanRecorder
+from parts.tracing.spans import Span, SpanKind, inbox_context
 from tests.endpoint import EndpointServer, drips
 from tests.otlp import Receiver, otlp_receiver
 from tests.unit.lambdas.support import ALARM, Cloud, event, frame, message
@@ -29,7 +30,7 @@ Route = Callable[..., frozenset[str]]
 @pytest.fixture(autouse=True)
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A busy machine is no fault of the collector's."""
-    monkeypatch.setattr(span_export, "PATIENCE_S", 60.0)
+    monkeypatch.setattr(export, "PATIENCE_S", 60.0)
 
 
 @pytest.fixture
@@ -128,7 +129,7 @@ def test_a_failing_collector_loses_no_event(
     collector: str,
     patience_s: float,
 ) -> None:
-    monkeypatch.setattr(span_export, "PATIENCE_S", patience_s)
+    monkeypatch.setattr(export, "PATIENCE_S", patience_s)
     receiver.status = 503
     # Each byte of the slow one comes within the socket's own timeout: only a limit on the whole ends that.
     with EndpointServer(drips) as slow:
@@ -140,7 +141,7 @@ def test_a_failing_collector_loses_no_event(
 def test_a_defect_of_the_span_recorder_redelivers_no_message(
     route: Route, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lambdas.router.span_recorder.router_spans", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr("parts.tracing.recorder.router_spans", lambda *_, **__: 1 / 0)
     assert (route(receiver.url), receiver.requests) == (frozenset(), 0)
 
 
@@ -174,7 +175,3 @@ def test_a_request_has_a_limited_number_of_spans(receiver: Receiver) -> None:
     export = SpanExport(urlsplit(f"{receiver.url}/"), system.threads, system.monotonic)
     export.send(spans_of(MAX_SPANS + 5), lambda: 30_000)
     assert len(receiver.spans) == MAX_SPANS
-
-
-def test_without_a_collector_nothing_is_recorded() -> None:
-    assert span_recorder(None, QUICK, system.threads, system.monotonic) is None

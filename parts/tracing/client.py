@@ -11,11 +11,11 @@ from typing import Final
 
 from eventplane.envelope import Envelope
 from eventplane.limits import MAX_SENT_EVENT_BYTES
-from eventplane.tracing.context import DEFAULT_SHARE, TraceContext, context_of, traceparent
-from eventplane.tracing.spans import event_attributes, inbox_context
+from eventplane.trace_context import DEFAULT_SHARE, TraceContext, context_of, traceparent
 from eventplane_client.errors import extras
 from eventplane_client.ports import Message
 from eventplane_client.system import SYSTEM, System
+from parts.tracing.spans import event_attributes, inbox_context
 
 with extras():
     from opentelemetry import metrics, trace

@@ -19,13 +19,13 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from eventplane.envelope import Envelope, write_event
 from eventplane.limits import MAX_SENT_EVENT_BYTES
 from eventplane.sending import without_stamp
-from eventplane.tracing.context import Hop, context_of, span_id
+from eventplane.trace_context import Hop, context_of, span_id
 from eventplane_client import Client, Mode
 from eventplane_client.aio import AsyncClient
 from eventplane_client.errors import ClosedError, NothingThereError
 from eventplane_client.memory import MemoryPlane, MemoryTransport
-from eventplane_client.otel import OpenTelemetry
 from eventplane_client.ports import Message
+from parts.tracing.client import OpenTelemetry
 from tests.otlp import otlp_receiver
 from tests.unit.client.worlds import memory_client
 

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 from eventplane.envelope import Envelope
 from eventplane.ledger import LedgerRecord
 from eventplane.reasons import Outcome
-from eventplane.tracing.context import Hop, TraceContext, span_id
+from eventplane.trace_context import Hop, TraceContext, span_id
 from eventplane.values import timestamp_ms
 
 SpanValue = str | int | bool

@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator, Sequence
 from urllib.parse import urlsplit
 
 from eventplane.function_settings import TracingSettings
-from eventplane.tracing.context import context_of
-from eventplane.tracing.spans import RoutingRecord, Span, router_spans
+from eventplane.trace_context import context_of
 from lambdas.common.aws import Patience
 from lambdas.common.log import logger
-from lambdas.common.span_export import SpanExport, invocation_links
 from lambdas.common.system import Threads
 from lambdas.router.planner import DEAD_LETTER_SOURCE, Step
+from parts.tracing.export import SpanExport, invocation_links
+from parts.tracing.spans import RoutingRecord, Span, router_spans
 
 
 class SpanRecorder:
@@ -58,11 +58,9 @@ class SpanRecorder:
 
 
 def span_recorder(
-    tracing: TracingSettings | None, patience: Patience, threads: Threads, monotonic: Callable[[], float]
-) -> SpanRecorder | None:
-    """Return the recorder that `tracing` asks for, in a function whose calls have `patience`, or None."""
-    if tracing is None:
-        return None
+    tracing: TracingSettings, patience: Patience, threads: Threads, monotonic: Callable[[], float]
+) -> SpanRecorder:
+    """Return the recorder that `tracing` asks for, in a function whose calls have `patience`."""
     service = os.environ["POWERTOOLS_SERVICE_NAME"]
     export = SpanExport(urlsplit(tracing.otlp_endpoint), threads, monotonic, patience)
     return SpanRecorder(export, service, tracing.trace_share)
