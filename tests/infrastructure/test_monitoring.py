@@ -23,7 +23,7 @@ FILTER = "AWS::Logs::MetricFilter"
 
 MARKED = {
     name
-    for path in ("fleet/hook.py", "fleet/suspicion.py", "presence/judge.py")
+    for path in ("fleet/hook.py", "fleet/messages.py", "presence/judge.py")
     for name in re.findall(r'mark\("(\w+)"', (ROOT / "parts" / path).read_text())
 }
 """Figures that are written one by one."""
