@@ -12,7 +12,6 @@ from typing import Any, Final
 
 from edge.errors import EdgeError, SettingProblem
 from eventplane import __version__
-from parts import DEVICE, has, load
 
 _log = logging.getLogger(__name__)
 
@@ -43,9 +42,17 @@ class PartMissingError(EdgeError):
 
 def require_part(part: str) -> ModuleType:
     """Return the module of `part` for the device. Raises `PartMissingError` unless this build has it."""
-    if not has(part, DEVICE):
+    if not _has_part(part):
         raise PartMissingError(part)
-    return load(part, DEVICE)
+    from parts import load
+
+    return load(part, "device")
+
+
+def _has_part(part: str) -> bool:
+    from parts import has  # late: a device that uses no part need not hold their descriptions
+
+    return has(part, "device")
 
 
 def can_load(module: str) -> bool:
@@ -69,6 +76,6 @@ def missing_parts(tables: Mapping[str, Mapping[str, Any]]) -> Iterator[SettingPr
     if tables["local"]["profile"] is not None:
         needed["local.profile"] = "discovery"
     for setting, part in needed.items():
-        if not has(part, DEVICE):
+        if not _has_part(part):
             problem = f"this build of the forwarder leaves out the part {part!r}"
             yield SettingProblem(setting, problem, "install a build with it, or remove the setting")

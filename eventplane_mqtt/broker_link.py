@@ -10,7 +10,6 @@ from pathlib import Path
 from eventplane_mqtt.endpoint import BrokerAddress
 from eventplane_mqtt.link import Backoff, DialAddress, Link
 from eventplane_mqtt.mailbox import LinkName
-from parts import load
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +38,8 @@ def link_to_broker(
     """
     if found_by is None:
         return Link(name, partial(dial, address), backoff, connect_timeout_s)
-    # Imported only where used: it takes memory.
+    from parts import load  # only where used: it takes memory
+
     if isinstance(found_by, DnsSd):
         dns_sd = load("discovery", "dns_sd")
         wanted = dns_sd.AnnouncedBroker(found_by.thing, address.tls, has_login)

@@ -102,9 +102,6 @@ PARTS: Final = {
 OPTIONAL: Final = frozenset(name for name, part in PARTS.items() if part.is_optional)
 """Those that an environment may leave out."""
 
-DEVICE: Final = "device"
-"""The module of a part that a device has."""
-
 
 def has(part: str, module: str) -> bool:
     """Return whether `part` is here, and has the `module`."""

@@ -25,11 +25,11 @@ sys.path.insert(0, str(ROOT))
 
 from eventplane import __version__ as VERSION  # noqa: E402, N812 - after the path it needs
 from eventplane.contract.canonical import FORMAT  # noqa: E402 - after the path it needs
-from parts import DEVICE, has, place  # noqa: E402
 from parts import PARTS as ALL_PARTS  # noqa: E402
+from parts import has, place  # noqa: E402
 from parts.imports import Closure, closure  # noqa: E402
 
-PARTS = [part for part in ALL_PARTS if has(part, DEVICE)]
+PARTS = [part for part in ALL_PARTS if has(part, "device")]
 """Those that a build may leave out."""
 
 PACKAGING = ROOT / "edge" / "packaging"
@@ -46,7 +46,7 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 def device_closure(without: Collection[str] = ()) -> Closure:
     """Return what a device needs of this checkout, except the parts `without`. It needs no packages."""
-    return closure([ROOT], PROGRAM, *(place(each, DEVICE) for each in PARTS if each not in without))
+    return closure([ROOT], PROGRAM, *(place(each, "device") for each in PARTS if each not in without))
 
 
 def build(output: Path, revision: str, without: Collection[str] = ()) -> dict[str, object]:

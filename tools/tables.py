@@ -44,7 +44,7 @@ from eventplane.reasons import OTHER, Reason  # noqa: E402
 from eventplane.settings import Settings as FunctionSettings  # noqa: E402
 from eventplane.settings import variable_of as function_variable_of  # noqa: E402
 from eventplane_aws.rules import RULES as AWS_RULES  # noqa: E402
-from parts import DEVICE, PARTS, has, modules  # noqa: E402
+from parts import PARTS, has, modules  # noqa: E402
 from stacks.quotas import QUOTAS  # noqa: E402
 from tests.lost_answers.sites import call_sites, meets  # noqa: E402
 from tests.spark.damage.kinds import MEANINGS  # noqa: E402
@@ -128,7 +128,7 @@ def parts_table() -> str:
         needed += [f"an inbox with `{part.inbox_key}`"] if part.inbox_key else []
         readme = f"parts/{name}/README.md"
         title = f"[`{name}`](../../{readme})" if (ROOT / readme).exists() else f"`{name}`"
-        where = "the device's image" if has(name, DEVICE) else "the contract"
+        where = "the device's image" if has(name, "device") else "the contract"
         rows.append([title, part.without, ", ".join(needed), "`parts`" if part.is_optional else where])
     return _table(["part", "without it", "needed by", "left out by"], rows)
 

@@ -35,8 +35,7 @@ from operations.reading import Reading
 from operations.trace import due_inboxes
 from parts.probe.alarms import Notification, WrongOutcomeError, invoke_canary
 from parts.probe.control import Removals, Requests
-from parts.probe.evidence import Evidence
-from parts.probe.plane import DeployedPlane
+from parts.probe.plane import DeployedPlane, Evidence
 from parts.probe.result import Shown, Status, StepResult
 from parts.probe.throwaway import DeviceEndpoint, ThrowAwayDevice, provision
 

@@ -27,8 +27,7 @@ from operations.glue_audit import AuditRunError, GlueAudit
 from operations.patience import NotSeenError, Patience
 from parts.probe.alarms import Notification, WrongOutcomeError, invoke_canary
 from parts.probe.control import Interrupts, Removal, Removals, Requests
-from parts.probe.evidence import Evidence
-from parts.probe.plane import DeployedPlane, StackStatusError, find_plane
+from parts.probe.plane import DeployedPlane, Evidence, StackStatusError, find_plane
 from parts.probe.result import Report, Shown, Status, StepResult
 from parts.probe.run import ALARM, Choices, PeopleNotInformedError, SmokeRun, Step
 from parts.probe.throwaway import (
