@@ -14,7 +14,6 @@ With them comes what they import (`parts.imports`), and so no other part.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.machinery import PathFinder  # importlib.util takes 0.4 MiB
 from types import ModuleType
@@ -118,11 +117,6 @@ def load(part: str, module: str) -> ModuleType:
     name = place(part, module)
     __import__(name)  # by `import_module` it would not be seen with -X importtime
     return sys.modules[name]
-
-
-def modules(name: str) -> Iterator[tuple[str, ModuleType]]:
-    """Yield the modules called `name` with the names of their parts."""
-    yield from ((part, load(part, name)) for part in PARTS if has(part, name))
 
 
 def commands() -> dict[str, tuple[str, str]]:

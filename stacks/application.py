@@ -9,7 +9,7 @@ from cdk_nag import AwsSolutionsChecks
 
 from eventplane.contract import Contract
 from eventplane.names import DOWNLINK
-from parts import modules
+from parts import PARTS, has, load
 from stacks.audit_stack import AuditStack
 from stacks.cost_stack import CostStack
 from stacks.environment import PROJECT, Environment
@@ -79,9 +79,9 @@ def build(app: cdk.App, environment: Environment, contract: Contract) -> list[cd
         state=state,
         others={routing: []},
     )
-    for part, module in modules("stack"):
-        if environment.has(part, contract):
-            module.add(plane)
+    for part in PARTS:
+        if has(part, "stack") and environment.has(part, contract):
+            load(part, "stack").add(plane)
     # They meet by the names of resources, not by exports, so the CDK does not know their order.
     # The one with the contracts owns the account's region, or fails.
     needs: dict[cdk.Stack, list[cdk.Stack]] = {published: [], **{each: [published] for each in state}}

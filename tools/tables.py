@@ -44,7 +44,7 @@ from eventplane.reasons import OTHER, Reason  # noqa: E402
 from eventplane.settings import Settings as FunctionSettings  # noqa: E402
 from eventplane.settings import variable_of as function_variable_of  # noqa: E402
 from eventplane_aws.rules import RULES as AWS_RULES  # noqa: E402
-from parts import PARTS, has, modules  # noqa: E402
+from parts import PARTS, has, load  # noqa: E402
 from stacks.quotas import QUOTAS  # noqa: E402
 from tests.lost_answers.sites import call_sites, meets  # noqa: E402
 from tests.spark.damage.kinds import MEANINGS  # noqa: E402
@@ -80,7 +80,7 @@ def _default(value: object) -> str:
 def function_settings_table() -> str:
     """The environment variables of the functions: type, the functions that read each, meaning."""
     readers: dict[tuple[str, str, str], list[str]] = {}
-    declared = [function_settings, *(module for _, module in modules("settings"))]
+    declared = [function_settings, *(load(each, "settings") for each in PARTS if has(each, "settings"))]
     kinds = (kind for module in declared for kind in vars(module).values() if isinstance(kind, type))
     for kind in dict.fromkeys(kinds):
         if issubclass(kind, FunctionSettings) and kind is not FunctionSettings:
