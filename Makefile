@@ -42,7 +42,7 @@ demo: $(if $(filter all,$(EVENTS)),java,setup) ## Run the whole plane on this ma
 	  $(if $(EVENTS),--events "$(EVENTS)") $(if $(SEED),--seed "$(SEED)")
 
 # The parts that `check`, `lint`, `types` and `unit` can check alone: AREA=edge.
-AREAS := client contract edge eventplane eventplane_aws eventplane_mqtt glue_jobs lambdas local operations stacks
+AREAS := client contract edge eventplane eventplane_aws eventplane_mqtt glue_jobs lambdas local operations parts stacks
 AREA ?=
 ifneq ($(AREA),)
 ifeq ($(filter $(AREAS),$(AREA)),)
@@ -51,12 +51,12 @@ endif
 endif
 # The package of an area and the folders of its unit tests, where they are not called like it.
 package_client := eventplane_client
-unit_contract := contract registry
 unit_eventplane := eventplane test_core_is_pure.py
 unit_local := local chaos demo up
+unit_parts := ../parts
 unit_stacks := stacks packaging
 PACKAGE := $(if $(AREA),$(or $(package_$(AREA)),$(AREA)))
-UNIT_TESTS := $(if $(AREA),$(addprefix tests/unit/,$(or $(unit_$(AREA)),$(AREA))),tests/unit)
+UNIT_TESTS := $(if $(AREA),$(addprefix tests/unit/,$(or $(unit_$(AREA)),$(AREA))),tests/unit tests/parts)
 # The property tests of an area are those that import its package.
 PROPERTY_TESTS = $(if $(AREA),$(shell grep -lE '^(from|import) $(PACKAGE)\b' tests/property/*.py),tests/property)
 LINTED = $(if $(AREA),$(PACKAGE) $(UNIT_TESTS) $(PROPERTY_TESTS),.)
@@ -106,7 +106,7 @@ room-next-mosquitto: setup
 	  tests/integration/client/test_mqtt_suite.py tests/integration/client/test_on_a_device.py
 # What runs on AWS Lambda's Python 3.13, or on a Debian 13 (docs/reference/runtimes.md), once more on that Python.
 room-python-3.13: python-3.13
-	build/python-3.13/bin/pytest -p no:cacheprovider -p no:schemathesis --hypothesis-profile=fast -m "not long" tests/property \
+	build/python-3.13/bin/pytest -p no:cacheprovider -p no:schemathesis --hypothesis-profile=fast -m "not long" tests/property tests/parts \
 	  $(addprefix tests/unit/,client edge eventplane eventplane_mqtt lambdas)
 
 # The Python of functions on AWS, which compiles their code.

@@ -1,5 +1,5 @@
-"""`python -m benchmarks.plane_size`: the largest and the smallest plane, the smallest one's forwarder, and how
-long production's roll-outs take, to build/bench/plane_size.json.
+"""`python -m benchmarks.plane_size`: the largest and the smallest plane, the smallest one's forwarder, and
+how long production's roll-outs take, to build/bench/plane_size.json.
 
 A plane grows by cloud services with names of 17 characters until synthesis refuses it.
 """
@@ -21,12 +21,12 @@ from benchmarks.processes import rss_mib
 from benchmarks.results import Figure
 from benchmarks.runner import Benchmark
 from contract import load_contract
-from edge.parts import PARTS
 from eventplane.contract import Contract, ParticipantKind, compile_contract
+from parts.imports import imported, sources
 from stacks.config import environment
 from stacks.rules import TemplateRuleError, check, templates
 from tests.infrastructure.templates import Templates
-from tools.import_closure import imported, sources
+from tools.device_image import PARTS
 
 MOST: Final = 100
 """Services beside the shipped ones with which a search begins; no plane has them."""

@@ -140,12 +140,11 @@ def deployed(folder: Path, answer_s: float = 0.0) -> Iterator[dict[str, str]]:
     It finds an AWS that takes everything after `answer_s` seconds.
     """
     # These start a process of Node.js.
-    from stacks.bundling import OWN_PYTHON, compile_bytecode, copy_packages, installed
+    from stacks.bundling import OWN_PYTHON, copy_modules, installed
     from stacks.constructs.function_assets import CONTRACT_FILE, LOCK
 
-    copy_packages(folder, "eventplane", "lambdas/common", "lambdas/router")
+    copy_modules(folder, ["lambdas.router.handler"], OWN_PYTHON)
     (folder / CONTRACT_FILE).write_bytes(load_contract().canonical)
-    compile_bytecode(folder, str(folder), OWN_PYTHON)
     packages = installed(LOCK, "x86_64" if platform.machine() == "x86_64" else "arm64", OWN_PYTHON)
     handler = type("Aws", (_Aws,), {"answer_s": answer_s})
     with BackgroundServer("aws", ThreadingHTTPServer(("127.0.0.1", 0), handler)) as server:

@@ -25,14 +25,14 @@ from eventplane.names import MONITOR, QUIET
 from eventplane.presence import Line
 from lambdas.common.queue import Invocation, QueueMessage
 from lambdas.common.queue_function import QueueReader
-from lambdas.presence.timers import PUNCTUAL_MS
 from local.histories.cloud import PLANE, Cloud
 from local.histories.engine import Engine
 from local.histories.function import CHAIN_ENDED, Function
 from local.histories.search import GARBAGE, silence_logs
 from local.histories.wires import Weather
 from local.histories.wiring import LIMITS, Wiring
-from tests.unit.lambdas.presence.world import heartbeat, lifecycle
+from parts.presence.timers import PUNCTUAL_MS
+from tests.parts.presence.world import heartbeat, lifecycle
 
 HOW = "virtual time: the functions as deployed in dev, queues and tables as models, the reconciler off"
 

@@ -28,23 +28,23 @@ from eventplane.batch import pack
 from eventplane.contract.publication import cloud_destinations
 from eventplane.envelope import Envelope, write_event
 from eventplane.ingest import IngestFrame, frame_text
-from eventplane.tracing.context import DEFAULT_SHARE, context_of
-from eventplane.tracing.spans import Span
+from eventplane.trace_context import DEFAULT_SHARE, context_of
 from eventplane_client import Inbox
 from eventplane_client.memory import MemoryPlane, MemorySubscriptions, MemoryTransport
 from eventplane_client.memory_filter import Memory, MemoryFilter
-from eventplane_client.otel import OpenTelemetry
 from eventplane_client.telemetry import NoTelemetry, Telemetry
 from lambdas.common import system
 from lambdas.common.archive import Archive
 from lambdas.common.ledger import Ledger
 from lambdas.common.queue import Invocation, QueueMessage
 from lambdas.common.sender import TAKEN, Answer, Message
-from lambdas.common.span_export import SpanExport
 from lambdas.router.dispatch import Dispatch
 from lambdas.router.engine import build_engine
 from lambdas.router.service import RouterService
-from lambdas.router.span_recorder import SpanRecorder
+from parts.tracing.client import OpenTelemetry
+from parts.tracing.export import SpanExport
+from parts.tracing.recorder import SpanRecorder
+from parts.tracing.spans import Span
 
 EVENTS: Final = 100
 FIRST: Final = 200

@@ -18,6 +18,7 @@ from eventplane_mqtt import Login
 from eventplane_mqtt.dial import dial, wait_for
 from eventplane_mqtt.endpoint import (
     MAX_PACKET_BYTES,
+    DiscoveryError,
     MqttError,
     PasswordFileError,
     is_on_this_device,
@@ -25,6 +26,7 @@ from eventplane_mqtt.endpoint import (
     is_socket,
     place,
 )
+from parts import load
 
 DEBIAN_PROFILE = Path("/etc/mosquitto/mosquitto.conf")
 MOUNTS = Path("/proc/self/mountinfo")
@@ -116,8 +118,7 @@ def broker_warnings(local: LocalSettings) -> list[str]:
 
 def _profile(local: LocalSettings) -> Iterator[SettingProblem | str]:
     """Yield what is wrong with the broker's profile, without `local.profile` Debian's, and what it costs."""
-    from eventplane_mqtt.discovery import DiscoveryError
-    from eventplane_mqtt.discovery.profile import Listener, limit_warnings, load_profile
+    from eventplane_mqtt.profile import Listener, limit_warnings, load_profile
 
     profile = local.profile
     if profile is None:
@@ -130,9 +131,9 @@ def _profile(local: LocalSettings) -> Iterator[SettingProblem | str]:
         listeners = load_profile(profile)
         if local.profile is not None:
             # A build may leave the part out; then there is no such setting.
-            from eventplane_mqtt.discovery.broker import choose
-
-            choose(listeners, has_login=local.login is not None, name=str(profile))
+            load("discovery", "broker").choose(
+                listeners, has_login=local.login is not None, name=str(profile)
+            )
         elif not (is_socket(local.host) or any(map(Listener(local.port, local.host).overlaps, listeners))):
             at = place(local.host, local.port)
             yield f"{profile}: no listener is at {at}: set local.profile to {profile}"

@@ -96,37 +96,27 @@ def _check(options: Options) -> None:
 
 
 def _provision(options: Options) -> None:
-    require_part("provisioning")
-    from edge.provisioning.command import provision
-
-    provision(_load(options))
+    require_part("provisioning").provision(_load(options))
 
 
 def _discovery(options: Options) -> None:
-    require_part("discovery")
-    from edge.discovery import show, show_settings
-
+    discovery = require_part("discovery")
     if "profile" in options:
-        show(Path(options["profile"]))
+        discovery.show(Path(options["profile"]))
     else:
-        show_settings(_load(options))
+        discovery.show_settings(_load(options))
 
 
 def _find(options: Options) -> int:
-    require_part("discovery")
-    from edge.discovery import find
-
+    discovery = require_part("discovery")
     seconds = options.get("seconds", "3")
     if not re.fullmatch(r"\d{1,4}(\.\d+)?", seconds):
         raise GetoptError(f"--seconds {seconds}: it is not a number of seconds")
-    return find(options["interfaces"].split(","), float(seconds))
+    return int(discovery.find(options["interfaces"].split(","), float(seconds)))
 
 
 def _announce(options: Options) -> None:
-    require_part("discovery")
-    from edge.discovery import announce
-
-    announce(_load(options))
+    require_part("discovery").announce(_load(options))
 
 
 def _broker_database(options: Options) -> int:
@@ -142,7 +132,7 @@ def _broker_database(options: Options) -> int:
 
 
 def _broker_profile(options: Options) -> int:
-    from eventplane_mqtt.discovery.profile import load_profile, overridden
+    from eventplane_mqtt.profile import load_profile, overridden
 
     profile = Path(options["profile"])
     found = overridden(profile, Path(options["added"])) if "added" in options else []

@@ -1,8 +1,4 @@
-"""The parts of the device that a build may leave out (`tools/device_image.py --without PART`).
-
-A part is the module or package `edge.NAME`, with what only it needs. Import one only inside a function, after
-a check.
-"""
+"""What this build of the forwarder is, and which parts it has (`tools/device_image.py --without PART`)."""
 
 from __future__ import annotations
 
@@ -11,25 +7,15 @@ import logging
 from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib import import_module
-from importlib.machinery import PathFinder  # importlib.util takes 0.4 MiB
+from types import ModuleType
 from typing import Any, Final
 
-import edge
 from edge.errors import EdgeError, SettingProblem
 from eventplane import __version__
 
 _log = logging.getLogger(__name__)
 
 PROGRAM: Final = "eventplane-forwarder"
-
-PARTS: Final = {
-    "discovery": (
-        "edge.discovery",
-        *(f"eventplane_mqtt.discovery.{each}" for each in ("announcement", "broker", "dns_sd")),
-    ),
-    "provisioning": ("edge.provisioning",),
-}
-"""The modules and packages of each part."""
 
 
 @cache
@@ -54,15 +40,19 @@ class PartMissingError(EdgeError):
     message = "this build of the forwarder leaves out the part {part!r}; install a build that has it"
 
 
-def has_part(part: str) -> bool:
-    """Return whether this build has `part`."""
-    return PathFinder.find_spec(f"{edge.__name__}.{part}", edge.__path__) is not None
-
-
-def require_part(part: str) -> None:
-    """Raise `PartMissingError` unless this build has `part`."""
-    if not has_part(part):
+def require_part(part: str) -> ModuleType:
+    """Return the module of `part` for the device. Raises `PartMissingError` unless this build has it."""
+    if not _has_part(part):
         raise PartMissingError(part)
+    from parts import load
+
+    return load(part, "device")
+
+
+def _has_part(part: str) -> bool:
+    from parts import has  # late: a device that uses no part need not hold their descriptions
+
+    return has(part, "device")
 
 
 def can_load(module: str) -> bool:
@@ -86,6 +76,6 @@ def missing_parts(tables: Mapping[str, Mapping[str, Any]]) -> Iterator[SettingPr
     if tables["local"]["profile"] is not None:
         needed["local.profile"] = "discovery"
     for setting, part in needed.items():
-        if not has_part(part):
+        if not _has_part(part):
             problem = f"this build of the forwarder leaves out the part {part!r}"
             yield SettingProblem(setting, problem, "install a build with it, or remove the setting")

@@ -12,8 +12,7 @@ from typing import Any, Final
 from eventplane.contract import Contract
 from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.names import DOWNLINK, SUBSCRIBERS
-from eventplane.reasons import Explained, Outcome
-from eventplane.replay import REDRIVE, REPLAY
+from eventplane.reasons import REDRIVE, REPLAY, Explained, Outcome
 from eventplane.sender import PLANE, THE_PLANE, Sender
 
 EVERY_INBOX: Final = ""

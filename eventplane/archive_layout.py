@@ -12,8 +12,8 @@ from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Any, Final, get_args, get_type_hints
 
+from eventplane.device_record import FLEET, FleetRecord
 from eventplane.envelope import parse_event
-from eventplane.fleet import FLEET, FleetRecord
 from eventplane.ledger import (
     CONTRACTS,
     HANDOVERS,

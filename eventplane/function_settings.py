@@ -8,13 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 
 from eventplane.contract import Priority
-from eventplane.presence import OUTAGE, OutageLimits
-from eventplane.settings import Settings, SettingsError, variable_of
+from eventplane.settings import Settings
 from eventplane.traffic import Quota
-from eventplane.webhooks import SinkReach
 
 
 @dataclass(frozen=True)
@@ -34,28 +31,6 @@ class QueueSettings(Settings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CanarySettings(Settings):
-    """Settings of the canary."""
-
-    ingest_rule: str
-    """The IoT rule that devices publish to; its alarms go to the urgent one beside it."""
-    device_policy: str
-    """The IoT policy of devices."""
-    identity_secret: str
-    """The name of the secret with its key and certificate."""
-    inbox_queue: str
-    """The inbox that its alarms come to."""
-    queue_prefix: str
-    """What the names of all queues of the environment begin with."""
-    late_ms: int
-    """The delay beyond which an alarm is missed, milliseconds."""
-    device_endpoint: str | None = None
-    """Where devices connect, HOST or HOST:PORT; by default the account's endpoint."""
-    device_ca: str | None = None
-    """A file with the authorities that devices trust; by default those of the AWS SDK."""
-
-
-@dataclass(frozen=True, kw_only=True)
 class IngestErrorsSettings(Settings):
     """Settings of the function that handles failures of the ingest rules."""
 
@@ -67,47 +42,6 @@ class IngestErrorsSettings(Settings):
     """The address of the channel that feeds the function."""
     contract: str
     """The version of the deployed contract."""
-
-
-@dataclass(frozen=True)
-class RegistrySettings(Settings):
-    """Settings of the functions that register devices."""
-
-    fleet_table: str
-    """The table of the fleet's registry."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class HookSettings(RegistrySettings):
-    """Settings of the function that allows registrations."""
-
-    certificate_max_age_days: int
-    """Age at which devices renew their certificates, days."""
-    connections_queue: str | None = None
-    """The queue of the certificate keeper. Code that is deployed before its settings has none for a moment:
-    what the claim registered beyond what may wait then ends after the device's next connection."""
-    outbox_queue: str | None = None
-    """The queue for reports of devices."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class SnapshotSettings(RegistrySettings):
-    """Settings of the function that writes the devices in service into the archive."""
-
-    archive_bucket: str
-    """The archive's bucket."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class CertificateSettings(RegistrySettings):
-    """Settings of certificate rotation."""
-
-    certificate_arns: str
-    """What the ARNs of certificates start with."""
-    certificate_grace_s: int
-    """How long a replaced certificate stays active, seconds."""
-    outbox_queue: str | None = None
-    """The queue for reports of devices."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,62 +106,6 @@ class ArchiveWriterSettings(Settings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class HttpSinkSettings(Settings):
-    """Settings of every function that posts to HTTPS endpoints."""
-
-    reach: SinkReach
-    webhook_secret: str
-    """The name of the secret with the signing keys."""
-    webhook_origin: str
-    """The name of the sender, in the header `WebHook-Request-Origin`."""
-    outbox_queue: str
-    """The queue for dead letters."""
-    dead_letter_queue: str
-    """The queue for dead letters about dead letters."""
-    concurrency: int
-    """How many processes share the rate of an endpoint."""
-    endpoints_table: str
-    """The table of what is known of endpoints that fail."""
-    archive_bucket: str
-    """The archive's bucket."""
-
-    def __post_init__(self) -> None:
-        if self.concurrency < 1:
-            raise SettingsError(variable_of("concurrency"), f"is {self.concurrency}, not 1 or more")
-
-
-@dataclass(frozen=True, kw_only=True)
-class WebhookSettings(HttpSinkSettings):
-    """Settings of a webhook."""
-
-    source: str
-    """The address of the channel that feeds the function."""
-    webhook_url: str
-    """The endpoint."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class SubscribersSettings(HttpSinkSettings):
-    """Settings of the function that posts to subscribed endpoints."""
-
-    subscriptions_table: str
-    """The table of subscriptions."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class SubscriptionsApiSettings(ContractSettings):
-    """Settings of the Subscriptions API."""
-
-    inboxes: Mapping[str, str]
-    """The ARN of the inbox queue of each participant that may use the API."""
-    webhook_origin: str
-    """The name of the sender, in the header `WebHook-Request-Origin`."""
-    webhook_secret: str
-    """The name of the secret with the signing keys."""
-    reach: SinkReach
-
-
-@dataclass(frozen=True, kw_only=True)
 class DownlinkSettings(Settings):
     """Settings of the functions that bring events to devices."""
 
@@ -257,55 +135,3 @@ class UplinkInterestSettings(Settings):
     """The table of desired states."""
     outbox_queue: str
     """The queue that the function sends to."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class PresenceLimits:
-    """When something is reported of a device, seconds but for `quiet_after_heartbeats`, what floods,
-    and what is an outage of the fleet.
-
-    `PresenceSettings` of the stacks explain each.
-    """
-
-    disconnected_after_s: float
-    connected_after_s: float
-    quiet_after_heartbeats: float
-    oldest_urgent_s: float
-    oldest_normal_s: float
-    quota: Quota
-    outage: OutageLimits = OUTAGE
-
-
-class PresenceSource(StrEnum):
-    """What a recorder reads: lifecycle messages of IoT Core, or the heartbeats of devices."""
-
-    CONNECTIONS = "connections"
-    HEARTBEATS = "heartbeats"
-
-
-@dataclass(frozen=True, kw_only=True)
-class PresenceSettings(Settings):
-    """Settings of every function that monitors presence."""
-
-    presence_table: str
-    """The table of presence."""
-    presence_limits: PresenceLimits
-    """When something is reported of a device, and what floods."""
-    timer_queue: str
-    """The queue of the timers by which a device is judged later."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class RecorderSettings(PresenceSettings):
-    """Settings of the functions that record what is known of devices."""
-
-    source: PresenceSource
-    """What the function reads."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class PresenceJudgeSettings(PresenceSettings):
-    """Settings of the functions that judge devices."""
-
-    outbox_queue: str
-    """The queue for reports of devices."""

@@ -62,6 +62,9 @@ NOTICE_OF_MANY: Final = "org.eventplane.notice.many.v1"
 SUSPECTED: Final = "org.eventplane.device.suspected.v1"
 """The type of reports that a device's key may be stolen."""
 
+REPLAYED_TIME: Final = "replayedtime"
+"""The attribute that marks a copy: when it was sent again, RFC 3339."""
+
 # What each attribute of an event is for; the rules of their values are `eventplane.attributes.RULES`, and
 # `eventplane.downlink.addressing` for those of events for devices.
 
@@ -123,7 +126,7 @@ ATTRIBUTES: Final[Mapping[str, tuple[str, str]]] = {
         "In the inbox of a service on the device: the uptime, ms, at which it expires, and of which boot.",
     ),
     "deliverby": (_ROUTER, "When it expires, by the clock of the cloud's queues. A sender's is ignored."),
-    "replayedtime": (_REPLAY, "Marks a copy that was sent again, and when."),
+    REPLAYED_TIME: (_REPLAY, "Marks a copy that was sent again, and when."),
     "deadletterreason": (_DEAD_LETTER, "The reason of a dead letter, for filters."),
     "downkind": (_DOWNLINK, "Whether it is a state or a command."),
     "downkey": (_DOWNLINK, "The key, within which the newest wins or the order holds."),
@@ -190,7 +193,7 @@ REPLY_TYPE: Final = "org.eventplane.conversation.reply.v1"
 
 TRANSPORTS: Final = "eventplane.transports"
 """What connects a client. The name is what the client's setting `transport` begins with, before a colon; the
-object is an `eventplane_client.connectors.Connector`."""
+object is an `eventplane_client.connection.Connector`."""
 
 SENDERS: Final = "eventplane.senders"
 """What routers write to a channel with. The name is the scheme of the channel's URL; the object is a function

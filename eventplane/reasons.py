@@ -7,6 +7,12 @@ from typing import Final, Self
 
 _SENDER: Final = "Correct the sender, which sends it anew: as it is, it would be refused again."
 
+REPLAY: Final = "replay"
+"""The reason of the ledger records of replayed events, and the name of the queue of orders."""
+
+REDRIVE: Final = "redrive"
+"""The reason of the ledger records of events that an operator sent back into an inbox."""
+
 
 class Outcome(StrEnum):
     """The ends of an event's way over one route. No event vanishes: the ledger has one of these for each."""

@@ -21,8 +21,8 @@ from eventplane import batch
 from eventplane.envelope import Envelope
 from eventplane.errors import EnvelopeError, EventPlaneError
 from eventplane.limits import MAX_BATCH_BYTES, MAX_PACKED_MESSAGE_BYTES, MAX_SQS_ATTRIBUTES
+from eventplane.names import REPLAYED_TIME
 from eventplane.reasons import Reason
-from eventplane.replay import REPLAYED_TIME
 from eventplane.resource_names import FIFO_SUFFIX
 
 DATA_TYPE: Final = "String"

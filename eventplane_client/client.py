@@ -19,7 +19,6 @@ from eventplane_client.cloud_event import envelope_of
 from eventplane_client.conversation import Conversations, NoConversations
 from eventplane_client.errors import ClosedError, NotAskingError, TooManyRequestsError, UnavailableError
 from eventplane_client.inbox import Inbox
-from eventplane_client.interest import Interest, checked_announcement
 from eventplane_client.ports import MessageFilter, Mode, Transport, digest
 from eventplane_client.reader import Doubt, ReaderOptions
 from eventplane_client.settings import check_arguments
@@ -28,6 +27,31 @@ from eventplane_client.telemetry import NoTelemetry, Telemetry
 
 if TYPE_CHECKING:
     from eventplane_client.cloud_event import AnyEvent
+
+from eventplane.interest.announcement import Announcement, AnnouncementError, new_announcement
+from eventplane_client.errors import InterestError
+
+
+class Interest(Protocol):
+    """Where one program's announcement is kept as long as the program lives."""
+
+    def announce(self, announcement: Announcement) -> None:
+        """In the place of the one before. Raises `UnavailableError`, `ClosedError`."""
+
+    def withdraw(self) -> None:
+        """Nobody knows any more; nothing where nothing was announced. Raises `UnavailableError`."""
+
+    def close(self) -> None:
+        """The program ends, and takes its announcement with it."""
+
+
+def checked_announcement(participant: str, filters: Iterable[object]) -> Announcement:
+    """The announcement of `filters`. Raises `InterestError` with all that is wrong."""
+    try:
+        return new_announcement(participant, filters)
+    except AnnouncementError as error:
+        raise InterestError(participant, error.problems) from error
+
 
 _log = logging.getLogger(__name__)
 

@@ -18,7 +18,6 @@ from eventplane.resource_names import resource_name
 from eventplane.retries import RetrySchedule
 from eventplane_client.asker import QueueAsker
 from eventplane_client.client import Client, Subscriptions
-from eventplane_client.connectors import Connector, connector_of
 from eventplane_client.conversation import Conversations, NoConversations, telling
 from eventplane_client.errors import ClientSettingsError, NotRegisteredError, extras
 from eventplane_client.memory import MemoryInterest, MemoryPlane, MemorySubscriptions, MemoryTransport
@@ -39,12 +38,57 @@ from eventplane_client.settings import (
 from eventplane_client.subscription import NoSubscriptions
 from eventplane_client.telemetry import NoTelemetry, Telemetry
 from eventplane_client.visibility import check_lease
+from parts import load
 
 if TYPE_CHECKING:
     from eventplane.contract import Contract
     from eventplane_client.mqtt import MqttTransport
     from eventplane_client.sqs import SqsTransport
     from eventplane_mqtt import Login
+import shlex
+from importlib.metadata import entry_points
+from typing import Protocol
+
+from eventplane.names import TRANSPORTS
+
+
+class Connector(Protocol):
+    """Makes a client of the settings: a `ports.Transport`, and what the participant has besides."""
+
+    def __call__(self, settings: ClientSettings, address: str, on_notice: Listener, /) -> Client:
+        """Connect to `address`, what follows the colon. Raises `ClientSettingsError`, `UnavailableError`."""
+
+
+def connector_of(transport: str, own: Mapping[str, Connector]) -> tuple[Connector, str]:
+    """Return what connects to `transport`, `NAME:ADDRESS`, and the address; load no other package.
+
+    `own` are those of the library, by name. Raises `ClientSettingsError`.
+    """
+    name, separator, address = transport.partition(":")
+    if separator and name in own:
+        return own[name], address
+    found = {each.value: each for each in entry_points(group=TRANSPORTS, name=name)}
+    if not separator or not found:
+        known = ", ".join(f"{each}:" for each in sorted({*own, *entry_points(group=TRANSPORTS).names}))
+        raise ClientSettingsError(
+            "transport",
+            f"{transport!r} is not known",
+            f"use NAME:ADDRESS with one of: {known}, or install the package that adds it",
+        )
+    if len(found) > 1:
+        raise ClientSettingsError(
+            "transport", f"several packages add {name}: {', '.join(found)}", "uninstall all but one"
+        )
+    (registered,) = found.values()
+    try:
+        connector: Connector = registered.load()
+    except ImportError as error:
+        package = registered.dist
+        needed = (package.requires or [package.name]) if package else [name]
+        remedy = f"pip install {shlex.join(needed)}"
+        raise ClientSettingsError("transport", f"{name} cannot be loaded: {error}", remedy) from error
+    return connector, address
+
 
 _ON_THIS_DEVICE: Final = ("127.0.0.1", 1883)
 """Where the broker is presumed while nothing was found."""
@@ -97,9 +141,8 @@ def connect(
 def _telemetry(settings: ClientSettings) -> Telemetry:
     if settings.telemetry == "none":
         return NoTelemetry()
-    from eventplane_client.otel import OpenTelemetry
-
-    return OpenTelemetry(settings.trace_share)
+    telemetry: Telemetry = load("tracing", "client").OpenTelemetry(settings.trace_share)
+    return telemetry
 
 
 def memory_client(settings: ClientSettings, name: str, on_notice: Listener) -> Client:
@@ -278,7 +321,7 @@ def sqs_client(settings: ClientSettings, environment: str, on_notice: Listener) 
     from eventplane_aws.rules import SQS_WAIT
     from eventplane_client.aws import aws_client
     from eventplane_client.dynamodb import TABLE as FILTER_TABLE
-    from eventplane_client.dynamodb_interest import DynamoDbInterest
+    from eventplane_client.dynamodb_routes import DynamoDbInterest
     from eventplane_client.sqs import FIRST_VISIBILITY_S, SqsTransport
 
     contract = _contract_of(settings)
@@ -364,7 +407,7 @@ def _subscriptions(settings: ClientSettings, environment: str, inbox: str) -> Su
 
         return ApiSubscriptions(SignedHttp(settings.subscriptions), settings.participant, inbox)
     from eventplane_client.aws import aws_client
-    from eventplane_client.dynamodb_subscriptions import DynamoDbSubscriptions
+    from eventplane_client.dynamodb_routes import DynamoDbSubscriptions
 
     table = resource_name(environment, SUBSCRIPTIONS_TABLE)
     return DynamoDbSubscriptions(aws_client("dynamodb"), table, settings.participant)

@@ -37,13 +37,13 @@ def link_to_broker(
     """
     if found_by is None:
         return Link(name, partial(dial, address), backoff, connect_timeout_s)
-    # Imported only where used: it takes memory.
+    from parts import load  # only where used: it takes memory
+
     if isinstance(found_by, DnsSd):
-        from eventplane_mqtt.discovery.dns_sd import AnnouncedBroker, AnnouncedLink, BrokerBrowser
-
-        wanted = AnnouncedBroker(found_by.thing, address.tls, has_login)
-        browse = partial(BrokerBrowser, found_by.interfaces)
-        return AnnouncedLink(wanted, browse, dial, backoff, connect_timeout_s, wake)
-    from eventplane_mqtt.discovery.broker import ProfileLink
-
-    return ProfileLink(found_by, address, dial, backoff, connect_timeout_s, has_login=has_login, name=name)
+        dns_sd = load("discovery", "dns_sd")
+        wanted = dns_sd.AnnouncedBroker(found_by.thing, address.tls, has_login)
+        browse = partial(dns_sd.BrokerBrowser, found_by.interfaces)
+        link: Link = dns_sd.AnnouncedLink(wanted, browse, dial, backoff, connect_timeout_s, wake)
+        return link
+    follow: Callable[..., Link] = load("discovery", "broker").ProfileLink
+    return follow(found_by, address, dial, backoff, connect_timeout_s, has_login=has_login, name=name)

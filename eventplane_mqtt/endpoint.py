@@ -44,6 +44,15 @@ class MqttError(EventPlaneError):
     """Base of the errors of the protocol, of a broker's discovery, and of a connection's files."""
 
 
+class DiscoveryError(MqttError):
+    """The home's broker cannot be found or announced: the `problem` of the `subject`, and the `remedy`."""
+
+    subject: str
+    problem: str
+    remedy: str
+    message = "{subject}: {problem}; {remedy}"
+
+
 def is_private(found: os.stat_result) -> bool:
     """Return whether only its owner has access to a file; root may let a group read what is root's.
 

@@ -16,7 +16,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from contract import load_contract
 from eventplane.contract import Contract, ParticipantKind
-from eventplane.fleet import REGISTRY, LifecycleState, made
+from eventplane.device_record import REGISTRY, LifecycleState
 from eventplane.names import OWN_SERVICES
 from eventplane.presence import BUCKETS
 from eventplane.records import Records
@@ -33,6 +33,7 @@ from local.network import Network
 from local.oracle import CARERS
 from local.process import Child, Supervisor
 from local.things import Thing, provision
+from parts.fleet.lifecycle import made
 from stacks.names import inbox_url_output, outbox_url_output
 
 ROUTERS: Final = ("router-device", "router-device-urgent")

@@ -82,8 +82,8 @@ def _list(options: argparse.Namespace) -> int:
 
 def _run(options: argparse.Namespace) -> int:
     # Only here: a folder is read without AWS.
-    from operations.smoke.audit import GlueAudit
-    from operations.smoke.control import Patience
+    from operations.glue_audit import GlueAudit
+    from operations.patience import Patience
 
     today = system.now().date()
     window = options.window or (today - timedelta(days=1)).isoformat()

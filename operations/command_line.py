@@ -20,8 +20,9 @@ from typing import Any, Final, NoReturn
 from eventplane import __version__
 from eventplane.contract import ContractError
 from eventplane.errors import EventPlaneError
+from parts import commands
 
-NOUNS: Final[dict[str, tuple[str, str]]] = {
+_CORE: Final[dict[str, tuple[str, str]]] = {
     "audit": ("operations.audit_command", "show what the audits of the archive found"),
     "completion": ("operations.completion", "print the completion script of a shell"),
     "contract": (
@@ -36,29 +37,22 @@ NOUNS: Final[dict[str, tuple[str, str]]] = {
         "operations.desired_command",
         "show or reset the desired state of devices, and what they have stored",
     ),
-    "fleet": (
-        "operations.fleet.command",
-        "list, register, show, group, replace, quarantine or decommission devices",
-    ),
     "inbox": ("operations.inbox_command", "show the events in a participant's inbox"),
     "interest": (
         "operations.interest_command",
         "show which events the cloud wants of devices; publish it again, or withdraw it",
     ),
     "new": ("operations.new_command", "start a contract; add a participant or an event type"),
-    "replay": (
-        "operations.replay_command",
-        "send again the events that an audit reports lost, or a past window",
-    ),
     "restore": ("operations.restore_command", "bring back what a table lost, as it was at a moment"),
     "send": ("operations.send_command", "send an event as one of the participants"),
-    "smoke": ("operations.smoke.command", "prove a deployed environment, with a throw-away device"),
     "subscriptions": (
         "operations.subscriptions_command",
         "show and change participants' own routes, now and in the past",
     ),
     "trace": ("operations.trace_command", "show every step of an event, and what is missing"),
 }
+
+NOUNS: Final = dict(sorted([*_CORE.items(), *commands().items()]))
 """The module of each noun, and what it is for."""
 
 _INSTALLED_WITH: Final = {

@@ -19,8 +19,7 @@ from eventplane.ingest import OPERATOR, IngestFrame, frame_text
 from eventplane.ledger import LedgerRecord
 from eventplane.limits import MAX_SQS_ATTRIBUTES
 from eventplane.names import DOWNLINK
-from eventplane.reasons import Outcome, Reason
-from eventplane.replay import REDRIVE
+from eventplane.reasons import REDRIVE, Outcome, Reason
 from eventplane.resource_names import FIFO_SUFFIX
 from eventplane.router import Router
 from eventplane.sender import THE_PLANE, Sender

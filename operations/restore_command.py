@@ -17,12 +17,10 @@ from typing import Any, Final
 
 from eventplane.contract.publication import CONTRACTS_TABLE
 from eventplane.contract.subscription_table import SUBSCRIPTIONS_TABLE
+from eventplane.device_record import FLEET_TABLE, REGISTRY
 from eventplane.downlink.table import TABLE as DESIRED_TABLE
-from eventplane.endpoints import ENDPOINTS_TABLE
 from eventplane.errors import EventPlaneError
-from eventplane.fleet import FLEET_TABLE, REGISTRY
 from eventplane.interest.table import INTEREST_TABLE
-from eventplane.presence import PRESENCE_TABLE
 from eventplane.records import ATTEMPTS, NEW, REVISION, UNCOUNTED, Condition, Item, RecordError, Selection
 from eventplane.resource_names import resource_name
 from eventplane.values import is_timestamp, timestamp, timestamp_ms
@@ -30,15 +28,15 @@ from eventplane_aws.tables import WRITER, DynamoDbTables
 from operations import system
 from operations.cloud import enter, if_deployed
 from operations.command import DONE, FAILED, present, say
+from parts import PARTS
 
 _TABLES: Final = (
     CONTRACTS_TABLE,
     DESIRED_TABLE,
-    ENDPOINTS_TABLE,
     FLEET_TABLE,
     INTEREST_TABLE,
-    PRESENCE_TABLE,
     SUBSCRIPTIONS_TABLE,
+    *(table for part in PARTS.values() for table in part.tables),
 )
 
 _POLL_S: Final = 10.0

@@ -10,7 +10,7 @@ from eventplane.account import Account, by_letter, by_reader, by_router
 from eventplane.contract import Contract
 from eventplane.envelope import parse_event
 from eventplane.errors import EnvelopeError
-from eventplane.replay import REDRIVE, REPLAY
+from eventplane.reasons import REDRIVE, REPLAY
 from eventplane.values import timestamp_ms
 from operations.archive import Record
 from operations.letters import Letter

@@ -11,10 +11,9 @@ from eventplane.contract import Contract, ParticipantKind, Place, load_compiled
 from eventplane.envelope import Envelope, EventKey
 from eventplane.errors import EnvelopeError
 from eventplane.ledger import HANDOVERS, LEDGER, TAP
-from eventplane.reasons import Outcome
-from eventplane.replay import REDRIVE, REPLAY
+from eventplane.reasons import REDRIVE, REPLAY, Outcome
 from eventplane.router import Router
-from eventplane.tracing.context import context_of
+from eventplane.trace_context import context_of
 from operations import stations
 from operations.archive import Days, Record
 from operations.letters import Letter, letter_of

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import sys
 import tempfile
 import tomllib
 from pathlib import Path
@@ -13,9 +14,20 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 from hatchling.metadata.plugin.interface import MetadataHookInterface
 
 ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT))
 
-_OTHERS = "contract|edge|operations"
+from parts import PARTS, has, place  # noqa: E402 - after the path it needs
+from parts.imports import closure  # noqa: E402
+
+_OTHERS = "contract|edge|operations|parts"
 """The packages of the checkout that a wheel calls otherwise."""
+
+_OF_PARTS = {
+    "eventplane": ("build", "broker", "command", "dns_sd"),
+    "eventplane-client": ("client",),
+    "eventplane-forwarder": ("device",),
+}
+"""The modules of parts that programs with a wheel load; what these import comes with them."""
 
 
 class Metadata(MetadataHookInterface):
@@ -36,6 +48,10 @@ class OwnNames(BuildHookInterface):
         for package in self.config["packages"]:
             copy = self._folder / package
             shutil.copytree(ROOT / package, copy, ignore=shutil.ignore_patterns("__pycache__"))
+            if package == "parts":
+                kept = {copy / each for each in _of_parts(self.metadata.name)}
+                for each in {*copy.rglob("*.*")} - kept:
+                    each.unlink()
             for module in copy.rglob("*.py"):
                 module.write_text(renamed(module.read_text("utf-8")), "utf-8")
             own = package if package.startswith("eventplane") else f"eventplane_{package}"
@@ -44,6 +60,15 @@ class OwnNames(BuildHookInterface):
     def finalize(self, version: str, build_data: dict[str, Any], artifact: str) -> None:  # noqa: ARG002
         """Delete the copies."""
         shutil.rmtree(self._folder)
+
+
+def _of_parts(wheel: str) -> set[Path]:
+    """Return the files of parts that `wheel` has, seen from their folder: none that its core brings."""
+    programs = [place(part, name) for part in PARTS for name in _OF_PARTS[wheel] if has(part, name)]
+    folder = ROOT / "parts"
+    files = {*closure([ROOT], "parts", *programs).files.values(), folder / "py.typed"}
+    own = {each.relative_to(folder) for each in files if each.is_relative_to(folder)}
+    return own if wheel == "eventplane" else own - _of_parts("eventplane")
 
 
 def renamed(source: str) -> str:

@@ -2,29 +2,56 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import aws_cdk as cdk
 from cdk_nag import AwsSolutionsChecks
 
 from eventplane.contract import Contract
-from eventplane.names import DOWNLINK, MONITOR
-from stacks.api_stacks import DiscoveryStack, SubscriptionsStack
+from eventplane.names import DOWNLINK
+from parts import PARTS, has, load
 from stacks.audit_stack import AuditStack
 from stacks.cost_stack import CostStack
 from stacks.environment import PROJECT, Environment
-from stacks.fleet_stack import FleetStack
 from stacks.monitoring_stack import MonitoringStack
-from stacks.plane_stack import PLANE_TAG
+from stacks.plane_stack import PLANE_TAG, PlaneStack
 from stacks.routing_stack import RoutingStack
-from stacks.settings import Part
 from stacks.state_stacks import (
     ArchiveStack,
     ClientStack,
     ContractStack,
     DownlinkStack,
     MessagingStack,
-    PresenceStack,
-    RegistryStack,
+    StateStack,
 )
+
+
+@dataclass(kw_only=True)
+class Plane:
+    """The stacks of `contract` in `environment`, to which parts add what they bring.
+
+    Those that hold `state` are deployed first, the `others` after them, side by side.
+    """
+
+    app: cdk.App
+    environment: Environment
+    contract: Contract
+    messaging: MessagingStack
+    routing: RoutingStack
+    audit: AuditStack
+    monitoring: MonitoringStack
+    state: list[cdk.Stack]
+    others: list[cdk.Stack]
+
+    def add_state(self, name: str) -> StateStack:
+        """Return a new stack that holds state."""
+        self.state.append(stack := StateStack(self.app, self.environment, name))
+        return stack
+
+    def add(self, name: str) -> PlaneStack:
+        """Return a new stack without state."""
+        self.others.append(stack := PlaneStack(self.app, environment=self.environment, name=name))
+        return stack
 
 
 def build(app: cdk.App, environment: Environment, contract: Contract) -> list[cdk.Stack]:
@@ -37,29 +64,33 @@ def build(app: cdk.App, environment: Environment, contract: Contract) -> list[cd
     messaging = MessagingStack(app, environment, contract)
     published = ContractStack(app, environment)
     clients = ClientStack(app, environment, contract)
-    state: list[cdk.Stack] = [archive, messaging, published, clients]
-    if MONITOR in contract.participants:
-        state.append(PresenceStack(app, environment))
-    if has_registry := environment.has(Part.REGISTRY, contract):
-        state.append(RegistryStack(app, environment))
+    state: list[cdk.Stack] = [archive, messaging, clients]
     if DOWNLINK in contract.participants:
         state.append(DownlinkStack(app, environment))
     routing = RoutingStack(app, environment, contract)
-    audit = AuditStack(app, environment, contract)
+    plane = Plane(
+        app=app,
+        environment=environment,
+        contract=contract,
+        messaging=messaging,
+        routing=routing,
+        audit=AuditStack(app, environment, contract),
+        monitoring=MonitoringStack(app, environment),
+        state=state,
+        others=[routing],
+    )
+    for part in PARTS:
+        if has(part, "stack") and environment.has(part, contract):
+            load(part, "stack").add(plane)
     # They meet by the names of resources, not by exports, so the CDK does not know their order.
     # The one with the contracts owns the account's region, or fails.
-    needs: dict[cdk.Stack, list[cdk.Stack]] = {each: [published] for each in state}
-    needs |= {published: [], routing: state, audit: [archive, messaging]}
-    if has_registry:
-        needs[FleetStack(app, environment, contract)] = state
-    if environment.has(Part.SUBSCRIPTIONS, contract):
-        needs[SubscriptionsStack(app, environment, contract)] = state
-    if environment.has(Part.DISCOVERY, contract):
-        needs[DiscoveryStack(app, environment, contract)] = state
+    needs: dict[cdk.Stack, list[cdk.Stack]] = {published: [], **{each: [published] for each in state}}
+    needs |= {each: [published, *state] for each in plane.others}
+    needs[plane.audit] = [archive, messaging]
     watched = list(needs)
-    monitoring = MonitoringStack(app, environment, contract, watched)
+    plane.monitoring.watch(contract, watched)
     # The canary publishes to a rule that has to be there.
-    needs[monitoring] = [routing]
+    needs[plane.monitoring] = [routing]
     for stack, others in needs.items():
         for other in others:
             stack.add_stack_dependency(other)
@@ -71,4 +102,4 @@ def build(app: cdk.App, environment: Environment, contract: Contract) -> list[cd
     cdk.Tags.of(app).add("project", PROJECT)
     cdk.Tags.of(app).add("environment", environment.name)
     cdk.Validations.of(app).add_plugins(AwsSolutionsChecks(app))
-    return [*watched, monitoring]
+    return [*watched, plane.monitoring]

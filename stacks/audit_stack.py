@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from aws_cdk import CfnOutput
 from constructs import Construct
 
 from eventplane.archive_layout import (
@@ -20,18 +19,17 @@ from eventplane.archive_layout import (
     compacted_folders,
 )
 from eventplane.contract import Contract
-from eventplane.fleet import FLEET
+from eventplane.device_record import FLEET
 from eventplane.ledger import CONTRACTS, HANDOVERS, LEDGER, TAP
 from eventplane.names import AUDITOR
 from eventplane.resource_names import AUDIT_TODAY, COMPACTION, DELIVERY_AUDIT, ERASURE
 from stacks.constructs import watch
 from stacks.constructs.archive import find_archive
-from stacks.constructs.archive_catalog import ArchiveCatalog
 from stacks.constructs.glue_job import GlueJob
 from stacks.constructs.queues import allow_send, find_channel_queue
 from stacks.environment import Environment
 from stacks.plane_stack import PlaneStack
-from stacks.settings import JobSize, Part
+from stacks.settings import JobSize
 
 _READ: Final = ("s3:GetObject",)
 _DELETE: Final = (*_READ, "s3:DeleteObject")
@@ -39,23 +37,20 @@ _WRITE: Final = ("s3:GetObject", "s3:PutObject", "s3:DeleteObject")
 
 
 class AuditStack(PlaneStack):
-    """The jobs on the archive, and its tables in the catalog."""
+    """The jobs on the archive."""
 
     def __init__(self, scope: Construct, environment: Environment, contract: Contract) -> None:
         super().__init__(scope, environment=environment, name="audit")
-        self._archive = find_archive(self)
+        self.archive = find_archive(self)
         auditor = contract.participants.get(AUDITOR)
         self._outbox = find_channel_queue(self, "Outbox", auditor.outbox) if auditor else None
         self._audit("DeliveryAudit", DELIVERY_AUDIT, "yesterday", environment.audit, watch.AUDIT)
-        if environment.has(Part.ARCHIVE_CARE, contract):
+        if environment.has("archive_care", contract):
             self._compaction()
             self._erasure()
         if environment.audit_today:
             size = replace(environment.audit, schedule=environment.audit_today)
             self._audit("DeliveryAuditToday", AUDIT_TODAY, "today", size, watch.AUDIT_TODAY)
-        if environment.has(Part.QUERIES, contract):
-            catalog = ArchiveCatalog(self, "Catalog", self._archive)
-            CfnOutput(self, "CatalogDatabase", value=catalog.database_name)
 
     def _audit(self, id: str, name: str, day: str, size: JobSize, namespace: str) -> None:
         """The delivery audit of one `day`, as its `--DATE`; its verdict goes to the auditor's outbox.
@@ -72,12 +67,12 @@ class AuditStack(PlaneStack):
             description="Compares what devices sent with what the routers delivered, route by route",
             size=size,
             parameters={
-                "OUTPUT": f"s3://{self._archive.bucket_name}/{AUDIT}/",
+                "OUTPUT": f"s3://{self.archive.bucket_name}/{AUDIT}/",
                 "DATE": day,
                 **_metrics(watch.audit_namespace(self.plane, namespace), watch.AUDIT_METRICS),
                 **({"OUTBOX": outbox.queue_url} if outbox else {}),
             },
-            archive=self._archive,
+            archive=self.archive,
             grants=[
                 (_READ, [TAP, LEDGER, HANDOVERS, CONTRACTS, FLEET]),
                 (_READ, [COMPACTED, PUBLISHED, COMPACTIONS, ERASURES]),
@@ -105,7 +100,7 @@ class AuditStack(PlaneStack):
                 "RAW_DAYS": str(self.plane.retention.raw_days),
                 **_metrics(watch.compaction_namespace(self.plane), watch.COMPACTION_METRICS),
             },
-            archive=self._archive,
+            archive=self.archive,
             grants=[
                 (_DELETE, [folder.name for folder, _ in compacted_folders()]),
                 (_WRITE, [COMPACTED, PUBLISHED, COMPACTIONS]),
@@ -126,7 +121,7 @@ class AuditStack(PlaneStack):
             description="Removes a person's events from the archive, old versions included",
             size=self.plane.erasure,
             parameters={},
-            archive=self._archive,
+            archive=self.archive,
             grants=[
                 (
                     [*_WRITE, "s3:DeleteObjectVersion", *unlock],

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -17,6 +18,7 @@ import jsii
 from aws_cdk import BundlingOptions, DockerImage, ILocalBundling
 
 from eventplane.errors import EventPlaneError
+from parts.imports import closure
 
 ROOT: Final = Path(__file__).parent.parent
 """The checkout."""
@@ -73,6 +75,32 @@ def copy_packages(target: Path, *packages: str) -> None:
         shutil.copytree(ROOT / package, target / package, ignore=_IGNORED)
         for parent in list(Path(package).parents)[:-1]:
             shutil.copy(ROOT / parent / "__init__.py", target / parent / "__init__.py")
+
+
+def copy_modules(target: Path, programs: Sequence[str], python: str) -> None:
+    """Copy the modules `programs`, what they import from the checkout, and the core to `target`.
+
+    With them comes bytecode for the version `python` at Lambda's place for code.
+    """
+    compiled = _compiled(python)
+    needed = {compiled / each.relative_to(ROOT) for each in closure([ROOT], *programs).files.values()}
+    # Beside a module may be its texts.
+    texts = {each for source in needed for each in source.parent.glob("*.toml")}
+    for source in texts.union(needed, (compiled / "eventplane").rglob("*.py")):
+        for each in (source, *(source.parent / "__pycache__").glob(f"{source.stem}.cpython-*")):
+            copy = target / each.relative_to(compiled)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(each, copy)
+
+
+@cache  # compiling takes longer than all copies
+def _compiled(python: str) -> Path:
+    """Return a folder with the packages that functions import, compiled for the version `python`."""
+    folder = Path(tempfile.mkdtemp())
+    atexit.register(shutil.rmtree, folder)
+    copy_packages(folder, "eventplane", "eventplane_aws", "eventplane_mqtt", "lambdas", "parts")
+    compile_bytecode(folder, "/var/task", python)
+    return folder
 
 
 @cache  # each function's code asks for it

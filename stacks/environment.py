@@ -15,8 +15,9 @@ from eventplane import resource_names
 from eventplane.contract import Channel, Contract, Participant, ParticipantKind
 from eventplane.contract.subscription import IN_FORCE_S
 from eventplane.names import DOWNLINK, MONITOR, SUBSCRIBERS
-from eventplane.webhooks import HTTPS_PORT, MAX_PORT, SinkReach, SinkScope, url_problem
+from eventplane.sinks import HTTPS_PORT, MAX_PORT, SinkReach, SinkScope, url_problem
 from eventplane_aws.rules import SQS_DELAY, SQS_VISIBILITY
+from parts import OPTIONAL, PARTS
 from stacks.settings import (
     AlarmSettings,
     CostSettings,
@@ -26,7 +27,6 @@ from stacks.settings import (
     FunctionSize,
     IncompleteEnvironmentError,
     JobSize,
-    Part,
     PresenceSettings,
     ProtocolSettings,
     Retention,
@@ -178,12 +178,16 @@ class Environment:
     certificate_max_age_days: int = 365
     tracing: TracingSettings | None = None
     protocols: tuple[ProtocolSettings, ...] = ()
-    parts: frozenset[Part] = frozenset(Part)
+    parts: frozenset[str] = OPTIONAL
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
             raise EnvironmentSettingError(
                 "name", f"is {self.name!r}, not up to 12 lower-case letters and digits"
+            )
+        if unknown := ", ".join(sorted(self.parts - OPTIONAL)):
+            raise EnvironmentSettingError(
+                "parts", f"has {unknown}, not only parts to choose: {', '.join(sorted(OPTIONAL))}"
             )
         check_within("contract_refresh_s", self.contract_refresh_s, 1, MAX_REFRESH_S)
         if self.customer_key is not None and not _KEY.fullmatch(self.customer_key):
@@ -221,10 +225,9 @@ class Environment:
         if self.devices < 1:
             raise EnvironmentSettingError("devices", f"is {self.devices}, not 1 or more")
 
-    def has(self, part: Part, contract: Contract) -> bool:
+    def has(self, part: str, contract: Contract) -> bool:
         """Return whether the plane of `contract` has `part`: it is asked for, or a participant needs it."""
-        needed = {Part.REGISTRY: DOWNLINK, Part.SUBSCRIPTIONS: SUBSCRIBERS}
-        return part in self.parts or needed.get(part) in contract.participants
+        return part in self.parts or PARTS[part].is_needed_by(contract)
 
     def check_complete(self) -> None:
         """Check what only an operator knows: where data that is kept is deployed, and who is paged.

@@ -23,7 +23,6 @@ from eventplane.contract import Contract
 from eventplane.names import CANARY
 from eventplane.topics import urgent_rule
 from stacks.constructs import watch
-from stacks.constructs.canary import canary
 from stacks.constructs.figure_watches import of_figures
 from stacks.constructs.permissions import PLAIN_HTTP, accept, arn, find_key
 from stacks.constructs.plane_dashboard import PlaneDashboard
@@ -34,23 +33,22 @@ from stacks.constructs.watch import Watch
 from stacks.environment import Environment
 from stacks.names import INGEST_ERRORS, ingest_rule_name
 from stacks.plane_stack import PlaneStack, environment_of
-from stacks.settings import Part, is_endpoint
+from stacks.settings import is_endpoint
 
 Kind = TypeVar("Kind", bound=IConstruct)
 
 
 class MonitoringStack(PlaneStack):
-    """Alarms on what is in `watched`, and the canary. It holds no state and can be removed at any time."""
+    """Alarms on other stacks, and the canary. It holds no state and can be removed at any time."""
 
-    def __init__(
-        self, scope: Construct, environment: Environment, contract: Contract, watched: Sequence[cdk.Stack]
-    ) -> None:
+    def __init__(self, scope: Construct, environment: Environment) -> None:
         super().__init__(scope, environment=environment, name="monitoring")
-        participant = contract.participants.get(CANARY)
+
+    def watch(self, contract: Contract, watched: Sequence[cdk.Stack]) -> None:
+        """Add alarms on what is in `watched`, and on what is in this stack by now."""
+        participant, environment = contract.participants.get(CANARY), self.plane
         has_canary = participant is not None and not participant.retired
-        if has_canary:
-            canary(self, contract)
-            watched = [*watched, self]
+        watched = [*watched, self]
         queues = _find(watched, DurableQueue)
         services: dict[str, list[str]] = {}
         for each in _find(watched, PythonFunction):
@@ -75,7 +73,7 @@ class MonitoringStack(PlaneStack):
             ),
             [watch.of_ingest_errors(environment.resource_name(INGEST_ERRORS))],
             watch.of_audit(environment),
-            watch.of_compaction(environment) if environment.has(Part.ARCHIVE_CARE, contract) else (),
+            watch.of_compaction(environment) if environment.has("archive_care", contract) else (),
         )
         PlaneDashboard(
             self,

@@ -7,6 +7,21 @@ from typing import Final
 from eventplane.downlink.table import WORK_QUEUE
 from eventplane.resource_names import PROJECT
 
+ROUTER: Final = "router"
+"""The metrics' service of routers."""
+
+ARCHIVE: Final = "archive"
+"""That of the archive's writers."""
+
+HTTP_SINK: Final = "http_sink"
+"""That of functions that post events."""
+
+URGENT_HTTP_SINK: Final = f"{HTTP_SINK}-urgent"
+"""That of webhooks of urgent inboxes: their figures page."""
+
+API: Final = "api"
+"""That of the HTTP APIs."""
+
 TAP: Final = "tap"
 """The queue from the IoT rules to the archive writer."""
 

@@ -10,23 +10,208 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Collection, Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from botocore.exceptions import BotoCoreError, ClientError
 
 from eventplane.errors import EventPlaneError
 from eventplane.resource_names import PROJECT, OtherPlaneError
 from stacks.config import environment
-from stacks.deployment import Deployment, PlannedStack, confirm, planned_stacks, session_in
+from stacks.deployment import Deployment, PlannedStack, confirm, is_unknown_stack, planned_stacks, session_in
 from stacks.drift import Drift, find_drift
-from stacks.leftovers import failed_first, remove_leftovers
-from stacks.pagers import pager_findings
 from stacks.plane_stack import PLANE_TAG
 from stacks.quotas import Account, Finding, organisation_findings, planned_concurrency
-from stacks.removal import check_removals
 from stacks.rules import check, templates
+
+_BOXES = ("-inbox", "-outbox", "-replies")
+
+
+class RemovalError(EventPlaneError):
+    """A deployment would delete queues that may hold events. `problems` are one for each of them."""
+
+    def __init__(self, problems: Collection[str]) -> None:
+        lines = "\n".join(f"  {each}" for each in problems)
+        super().__init__(f"nothing was deployed, because {len(problems)} queue(s) would go:\n{lines}")
+        self.problems = tuple(problems)
+
+
+@dataclass(frozen=True, slots=True)
+class LeavingQueue:
+    """A deployed queue that is no longer planned. `name` without project and environment; `messages` in it.
+
+    `is_written`: a router may still write to it, as its participant was never retired.
+    """
+
+    name: str
+    messages: int
+    is_written: bool
+
+
+def problems(leaving: Collection[LeavingQueue]) -> Iterator[str]:
+    """Why each of `leaving` may not be deleted, with the remedy."""
+    for queue in leaving:
+        if queue.is_written:
+            yield (
+                f"{queue.name}: routers may still write to it; put back what left the contract, with "
+                "`retired: true` on its participant, deploy, and remove it once its queues are empty"
+            )
+        elif queue.messages:
+            yield f"{queue.name}: {queue.messages} message(s) are left; let them be read, or move them, first"
+
+
+def leaving_queues(deployment: Deployment, planned: Collection[PlannedStack]) -> Iterator[LeavingQueue]:
+    """The deployed queues that `planned` no longer has."""
+    kept = {queue for stack in planned for queue in stack.queues}
+    retired = {name for stack in planned for name in deployment.retired(stack.name)}
+    for stack in planned:
+        # Project and environment, as in the stack's own name: eventplane-dev-messaging.
+        prefix = "-".join(stack.name.split("-")[:2]) + "-"
+        for url in deployment.queue_urls(stack.name):
+            full_name = url.rsplit("/", 1)[-1]
+            if full_name not in kept:
+                name = full_name.removeprefix(prefix)
+                participant = _participant(name)
+                yield LeavingQueue(
+                    name, deployment.messages(url), participant is not None and participant not in retired
+                )
+
+
+def _participant(queue: str) -> str | None:
+    """Whose box a queue is, None for the plane's own queues."""
+    name = queue.removesuffix(".fifo").removesuffix("-dlq")
+    return next((name.removesuffix(box) for box in _BOXES if name.endswith(box)), None)
+
+
+def check_removals(deployment: Deployment, planned: Collection[PlannedStack]) -> None:
+    """Raises `RemovalError` when deploying `planned` would delete a queue that may hold events."""
+    if found := list(problems(list(leaving_queues(deployment, planned)))):
+        raise RemovalError(found)
+
+
+PROTECTED: Final = "AWS::DynamoDB::Table"
+"""The type of resources that are protected from deletion and that are removed here all the same."""
+
+_KEYS: Final = "AWS::SecretsManager::Secret"
+_NEVER_IN_SERVICE: Final = frozenset({"CREATE_FAILED", "ROLLBACK_COMPLETE", "ROLLBACK_FAILED"})
+
+
+class LeftoverError(EventPlaneError):
+    """The table `table` of a stack whose first deployment failed holds items."""
+
+    table: str
+    stack: str
+    message = (
+        "nothing was deployed: the first deployment of {stack} failed, and its table {table} holds items; "
+        "export them, delete the table, and deploy again"
+    )
+
+
+def remove_leftovers(client: Callable[[str], Any], stacks: Iterable[str], say: Callable[[str], None]) -> None:
+    """Delete those of `stacks` whose first deployment failed, with their empty tables.
+
+    `client` gives boto3 clients by services' names. Raises `LeftoverError`, and botocore's errors.
+    """
+    cloudformation, dynamodb, secrets = map(client, ("cloudformation", "dynamodb", "secretsmanager"))
+    for stack in failed_first(cloudformation, stacks):
+        say(f"the first deployment of {stack} failed; it is deleted, and made anew")
+        pages = cloudformation.get_paginator("list_stack_resources").paginate(StackName=stack)
+        made = [
+            (each["ResourceType"], each["PhysicalResourceId"])
+            for page in pages
+            for each in page["StackResourceSummaries"]
+            if each.get("PhysicalResourceId")
+        ]
+        tables = [name for type, name in made if type == PROTECTED]
+        for table in tables:
+            with suppress(dynamodb.exceptions.ResourceNotFoundException):
+                if dynamodb.scan(TableName=table, Limit=1)["Items"]:
+                    raise LeftoverError(table, stack)
+        for table in tables:
+            with suppress(dynamodb.exceptions.ResourceNotFoundException):
+                dynamodb.update_table(TableName=table, DeletionProtectionEnabled=False)
+                dynamodb.get_waiter("table_exists").wait(TableName=table)
+                dynamodb.delete_table(TableName=table)
+                dynamodb.get_waiter("table_not_exists").wait(TableName=table)
+        for secret in (name for type, name in made if type == _KEYS):
+            # One that is scheduled for deletion keeps its name for weeks.
+            with suppress(secrets.exceptions.ResourceNotFoundException):
+                secrets.delete_secret(SecretId=secret, ForceDeleteWithoutRecovery=True)
+        cloudformation.update_termination_protection(StackName=stack, EnableTerminationProtection=False)
+        cloudformation.delete_stack(StackName=stack)
+        cloudformation.get_waiter("stack_delete_complete").wait(StackName=stack)
+
+
+def failed_first(cloudformation: Any, stacks: Iterable[str]) -> list[str]:
+    """Return those of `stacks` whose first deployment failed. Raises botocore's errors.
+
+    CloudFormation detects no drift of them (AWS CloudFormation guide, "Detect drift").
+    """
+    return [each for each in stacks if _status(cloudformation, each) in _NEVER_IN_SERVICE]
+
+
+def _status(cloudformation: Any, stack: str) -> str:
+    try:
+        (found,) = cloudformation.describe_stacks(StackName=stack)["Stacks"]
+    except ClientError as error:
+        if not is_unknown_stack(error):
+            raise
+        return ""
+    return str(found["StackStatus"])
+
+
+_SUBSCRIPTION: Final = "AWS::SNS::Subscription"
+
+
+def pager_findings(planned: Collection[PlannedStack], sns: Any) -> Iterator[Finding]:
+    """Report the subscribers in `planned` that deployed topics do not notify, by a boto3 client of SNS.
+
+    SNS notifies only confirmed subscribers, and drops an unconfirmed one after three days. Of a topic that is
+    not deployed yet nothing is reported.
+    """
+    wanted: defaultdict[str, dict[str, str]] = defaultdict(dict)
+    for stack in planned:
+        for each in stack.resources.values():
+            if each["Type"] == _SUBSCRIPTION:
+                asked = each["Properties"]
+                topic = stack.resources[asked["TopicArn"]["Ref"]]["Properties"]["TopicName"]
+                wanted[topic][asked["Endpoint"]] = asked["Protocol"]
+    if not wanted:
+        return
+    try:
+        for each in [*_listed(sns, "list_topics", "Topics")]:
+            arn = each["TopicArn"]
+            if subscribers := wanted.get(arn.rsplit(":", 1)[-1]):
+                yield from _unconfirmed(sns, arn, subscribers)
+    except (BotoCoreError, ClientError) as error:
+        yield Finding(
+            f"subscribers of alarms: not read, because AWS answered: {error}; the credentials need "
+            "sns:ListTopics and sns:ListSubscriptionsByTopic",
+            refuses=False,
+        )
+
+
+def _unconfirmed(sns: Any, arn: str, wanted: dict[str, str]) -> Iterator[Finding]:
+    listed = _listed(sns, "list_subscriptions_by_topic", "Subscriptions", TopicArn=arn)
+    found = {each["Endpoint"]: each["SubscriptionArn"] for each in listed}
+    for endpoint, protocol in wanted.items():
+        if not found.get(endpoint, "").startswith("arn:"):
+            state = "has not confirmed" if endpoint in found else "is not subscribed"
+            yield Finding(
+                f"{arn.rsplit(':', 1)[-1]}: {endpoint} {state} and is told of no alarm; unless this "
+                f"deployment adds it, ask again: aws sns subscribe --topic-arn {arn} --protocol {protocol} "
+                f"--notification-endpoint {endpoint}, and confirm what comes",
+                refuses=False,
+            )
+
+
+def _listed(sns: Any, operation: str, member: str, **asked: str) -> Iterator[Any]:
+    for page in sns.get_paginator(operation).paginate(**asked):
+        yield from page[member]
 
 
 class QuotaError(EventPlaneError):

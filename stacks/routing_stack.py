@@ -17,23 +17,19 @@ from eventplane.interest.uplink import OPERATIONS
 from eventplane.ledger import CONTRACTS, LEDGER, QUARANTINE
 from eventplane.ledger import TAP as TAP_FOLDER
 from eventplane.names import DOWNLINK, MONITOR
-from eventplane.replay import REPLAY
 from eventplane.resource_names import ANY, INGEST, LEDGER_QUEUE, RETIRED_OUTPUT, URGENT_INGEST, has_queue
 from eventplane.settings import written
 from eventplane.topics import device_topic, urgent_rule
 from stacks.constructs.archive import allow_writing, find_archive
 from stacks.constructs.downlink import Downlink, uplink_interest
-from stacks.constructs.function_assets import ARCHIVE, dependencies_layer
-from stacks.constructs.http_sink import webhook
-from stacks.constructs.presence_monitor import PresenceMonitor
+from stacks.constructs.function_assets import dependencies_layer
 from stacks.constructs.python_function import PythonFunction
 from stacks.constructs.queues import allow_send, find_channel_queue, find_queue
-from stacks.constructs.routers import Source, Targets, replay, router
+from stacks.constructs.routers import Source, Targets, router
 from stacks.constructs.rules import device_policy, topic_rule
 from stacks.environment import Environment
 from stacks.names import INGEST_ERRORS, LIFECYCLE, TAP, ingest_rule_name, pascal
 from stacks.plane_stack import PlaneStack
-from stacks.settings import Part
 
 
 class RoutingStack(PlaneStack):
@@ -42,56 +38,47 @@ class RoutingStack(PlaneStack):
     def __init__(self, scope: Construct, environment: Environment, contract: Contract) -> None:
         super().__init__(scope, environment=environment, name="routing")
         dependencies_layer(self, environment.protocols)
-        self._contract = contract
-        self._archive = find_archive(self)
+        self.contract = contract
+        self.archive = find_archive(self)
         self._ingest = find_queue(self, "IngestQueue", INGEST)
         self._urgent_ingest = find_queue(self, "UrgentIngestQueue", URGENT_INGEST)
         self._tap = find_queue(self, "TapQueue", TAP)
-        self._services = {pascal(each.name): each for each in contract.of_kind(ParticipantKind.CLOUD_SERVICE)}
-        self._inboxes = {
+        self.services = {pascal(each.name): each for each in contract.of_kind(ParticipantKind.CLOUD_SERVICE)}
+        self.inboxes = {
             each.name: find_channel_queue(self, f"{id}Inbox", each.inbox)
-            for id, each in self._services.items()
+            for id, each in self.services.items()
             if has_queue(each.inbox)
         }
-        self._outboxes = {
+        self.outboxes = {
             each.name: find_channel_queue(self, f"{id}Outbox", each.outbox)
-            for id, each in self._services.items()
+            for id, each in self.services.items()
         }
         has_downlink = DOWNLINK in contract.participants
         device_inbox = (
             find_channel_queue(self, "DeviceInbox", contract.device.inbox) if has_downlink else None
         )
         ledger = find_queue(self, "LedgerQueue", LEDGER_QUEUE)
-        targets = Targets(self, contract, ledger, self._archive)
+        self.targets = Targets(self, contract, ledger, self.archive)
         for source in self._sources():
-            router(self, source, targets, contract)
-        for service in self._services.values():
-            if service.inbox.webhook:
-                inbox, outbox = self._inboxes[service.name], self._outboxes[service.name]
-                webhook(self, service, inbox, outbox, self._archive, contract)
+            router(self, source, self.targets, contract)
         self._writers(ledger)
-        if environment.has(Part.REPLAY, contract):
-            replay(self, find_queue(self, "ReplayQueue", REPLAY), targets, contract)
-        if MONITOR in contract.participants:
-            heartbeats, outbox = self._inboxes[MONITOR], self._outboxes[MONITOR]
-            PresenceMonitor(self, "Presence", contract=contract, heartbeats=heartbeats, outbox=outbox)
         if device_inbox is not None:
             self._downlink(device_inbox)
         self._way_in()
         # What publishes a contract finds the deployment by these (contract/publish.py).
         CfnOutput(self, "ContractVersion", value=contract.version)
-        CfnOutput(self, "Inboxes", value=written(targets.urls()))
-        retired = [each.name for each in self._services.values() if each.retired]
+        CfnOutput(self, "Inboxes", value=written(self.targets.urls()))
+        retired = [each.name for each in self.services.values() if each.retired]
         if has_downlink and not leads_down(contract.participants):
             # Its inbox goes with what reads it.
             retired.insert(0, contract.device.name)
         if retired:
-            # Once this is deployed nothing writes to them any more (stacks/removal.py, contract/publish.py).
+            # Once this is deployed nothing writes to them any more (preflight, contract/publish.py).
             CfnOutput(self, RETIRED_OUTPUT, value=",".join(retired))
 
     def _sources(self) -> Iterator[Source]:
         """Yield what routers read: two lanes of the devices, urgent outboxes of services, and the others."""
-        device, sizes = self._contract.device, self.plane
+        device, sizes = self.contract.device, self.plane
         yield from (
             Source(
                 id="Device",
@@ -115,8 +102,8 @@ class RoutingStack(PlaneStack):
             ),
         )
         shared = []
-        for id, service in self._services.items():
-            name, queue = service.name, self._outboxes[service.name]
+        for id, service in self.services.items():
+            name, queue = service.name, self.outboxes[service.name]
             if service.outbox.priority is not Priority.URGENT:
                 shared.append(queue)
                 continue
@@ -140,18 +127,17 @@ class RoutingStack(PlaneStack):
 
         Where presence is monitored, the writer of the tap counts what loud devices send.
         """
-        archive, presence = self._archive, self.plane.presence
+        archive, presence = self.archive, self.plane.presence
         traffic = (
-            find_queue(self, "TrafficQueue", LIFECYCLE) if MONITOR in self._contract.participants else None
+            find_queue(self, "TrafficQueue", LIFECYCLE) if MONITOR in self.contract.participants else None
         )
         writer = Construct(self, "ArchiveWriter")
         PythonFunction(
             writer,
             "Writer",
             name="archive-writer",
-            folder=ARCHIVE,
-            entry="tap",
-            contract=self._contract,
+            module="lambdas.archive.tap",
+            contract=self.contract,
             size=self.plane.archive_writer,
             sources=[self._tap],
             statements=[
@@ -169,9 +155,8 @@ class RoutingStack(PlaneStack):
             writer,
             "Writer",
             name="ledger-writer",
-            folder=ARCHIVE,
-            entry="ledger",
-            contract=self._contract,
+            module="lambdas.archive.ledger",
+            contract=self.contract,
             size=self.plane.ledger_writer,
             sources=[ledger],
             statements=allow_writing(writer, archive, [LEDGER, CONTRACTS]),
@@ -180,12 +165,12 @@ class RoutingStack(PlaneStack):
 
     def _downlink(self, inbox: sqs.IQueue) -> None:
         """Make the functions that bring events to devices, and tell them which events the cloud wants."""
-        contract = self._contract
-        answers, outbox = self._inboxes[DOWNLINK], self._outboxes[DOWNLINK]
+        contract = self.contract
+        answers, outbox = self.inboxes[DOWNLINK], self.outboxes[DOWNLINK]
         Downlink(self, "Downlink", contract=contract, inbox=inbox, answers=answers, outbox=outbox)
-        wants = contract.device.outbox.forward is Forward.WANTED and OPERATIONS in self._outboxes
+        wants = contract.device.outbox.forward is Forward.WANTED and OPERATIONS in self.outboxes
         if wants and leads_down(contract.participants):
-            uplink_interest(self, self._outboxes[OPERATIONS], contract)
+            uplink_interest(self, self.outboxes[OPERATIONS], contract)
 
     def _way_in(self) -> None:
         """Make the rules from IoT Core to two independent queues each: a router's and the tap.
@@ -200,9 +185,8 @@ class RoutingStack(PlaneStack):
             Construct(self, "IngestErrors"),
             "Handler",
             name="ingest-errors",
-            folder=ARCHIVE,
-            entry="ingest_errors",
-            contract=self._contract,
+            module="lambdas.archive.ingest_errors",
+            contract=self.contract,
             size=self.plane.ingest_errors,
             metrics_service=INGEST_ERRORS,
             sources=[errors],
@@ -210,8 +194,8 @@ class RoutingStack(PlaneStack):
             settings=IngestErrorsSettings(
                 ways_in=tuple(queue.queue_url for queue in ways_in),
                 letters_to=(self._ingest.queue_url, self._tap.queue_url),
-                source=self._contract.device.outbox.address,
-                contract=self._contract.version,
+                source=self.contract.device.outbox.address,
+                contract=self.contract.version,
             ),
         )
         name = ingest_rule_name(self.plane.name)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Final, Literal
 
 from aws_cdk import Duration
@@ -13,9 +12,9 @@ from eventplane import function_settings
 from eventplane.archive_layout import LEAST_RAW_DAYS
 from eventplane.errors import EventPlaneError
 from eventplane.presence import OUTAGE, OutageLimits
-from eventplane.tracing.context import DEFAULT_SHARE
+from eventplane.sinks import MAX_PORT, url_problem
+from eventplane.trace_context import DEFAULT_SHARE
 from eventplane.traffic import Quota
-from eventplane.webhooks import MAX_PORT, url_problem
 from eventplane_aws import rules
 
 VISIBILITY_FACTOR: Final = 6
@@ -41,23 +40,6 @@ _CERTIFICATE: Final = re.compile(
 )
 _PROTOCOL_URL: Final = re.compile(r"([a-z][a-z0-9]{1,19})://[A-Za-z0-9][A-Za-z0-9.-]*(:\d{1,5})?", re.ASCII)
 _SECRET: Final = re.compile(r"[A-Za-z0-9/_+=.@-]{1,512}", re.ASCII)
-
-
-class Part(StrEnum):
-    """A capability that an environment may leave out (`Environment.parts`)."""
-
-    REGISTRY = "registry"
-    """The fleet's registry: provisioning, renewal and revocation of certificates, and its snapshots."""
-    SUBSCRIPTIONS = "subscriptions"
-    """The Subscriptions API."""
-    DISCOVERY = "discovery"
-    """The Discovery API."""
-    REPLAY = "replay"
-    """Sending again what devices sent."""
-    ARCHIVE_CARE = "archive-care"
-    """Compaction of the archive, and erasure."""
-    QUERIES = "queries"
-    """The archive's tables in the catalog, for Amazon Athena."""
 
 
 class EnvironmentSettingError(EventPlaneError):

@@ -21,7 +21,6 @@ from eventplane.contract import (
 from eventplane.contract.subscription_table import SUBSCRIPTIONS_TABLE
 from eventplane.interest.table import INTEREST_TABLE
 from eventplane.names import DOWNLINK, OWN_SERVICES
-from eventplane.replay import MAX_ORDER_RECEIVES, REPLAY
 from eventplane.resource_names import (
     INGEST,
     LEDGER_QUEUE,
@@ -31,15 +30,13 @@ from eventplane.resource_names import (
 )
 from stacks.constructs import queues, tables
 from stacks.constructs.archive import archive, attestation, record_reads, work
-from stacks.constructs.http_sink import webhook_secret
 from stacks.constructs.permissions import allow, allow_key
 from stacks.constructs.queues import DurableQueue, allow_receive, allow_send, find_channel_queue, reply_queue
 from stacks.constructs.routers import allow_contract
 from stacks.constructs.tables import allow_own_items
-from stacks.environment import Environment, is_posted
-from stacks.names import CONNECTIONS, INGEST_ERRORS, LIFECYCLE, TAP, TIMERS, WORK, pascal
+from stacks.environment import Environment
+from stacks.names import INGEST_ERRORS, TAP, WORK, pascal
 from stacks.plane_stack import PlaneStack, charge_to, environment_of
-from stacks.settings import ROTATION_SIZE, Part
 
 _ITEMS: Final = ("GetItem", "PutItem", "UpdateItem", "DeleteItem", "Query")
 """What programs do with their items; they update and query them with the client library of 0.3.0."""
@@ -86,28 +83,6 @@ class ContractStack(StateStack):
         self.output("ContractsTable", tables.contracts_table(Construct(self, "Contracts")).table_name)
 
 
-class PresenceStack(StateStack):
-    """The state of the presence monitor, the queue of devices' connections, and that of their timers."""
-
-    def __init__(self, scope: Construct, environment: Environment) -> None:
-        super().__init__(scope, environment, "presence")
-        sizes = environment.presence
-        self.output("PresenceTable", tables.presence_table(Construct(self, "Devices")).table_name)
-        lifecycle = DurableQueue(self, "Lifecycle", LIFECYCLE, visibility=sizes.recorder.visibility)
-        self.output_queue("Presence", lifecycle)
-        timers = DurableQueue(self, "Timers", TIMERS, visibility=sizes.timers.visibility)
-        self.output_queue("PresenceTimers", timers)
-
-
-class RegistryStack(StateStack):
-    """The fleet's registry, and the queue of connections that change it."""
-
-    def __init__(self, scope: Construct, environment: Environment) -> None:
-        super().__init__(scope, environment, "registry")
-        self.output("FleetTable", tables.fleet_table(Construct(self, "Fleet")).table_name)
-        DurableQueue(self, "Connections", CONNECTIONS, visibility=ROTATION_SIZE.visibility)
-
-
 class DownlinkStack(StateStack):
     """Desired and reported state of devices, and the queue of what is due for them."""
 
@@ -119,8 +94,7 @@ class DownlinkStack(StateStack):
 
 
 class MessagingStack(StateStack):
-    """All queues of `contract`: a pair for each cloud service, those on the way in, the one down, and the
-    orders to replay; and the table of the endpoints that events are posted to."""
+    """All queues of `contract`: a pair for each cloud service, those on the way in, and the one down."""
 
     def __init__(self, scope: Construct, environment: Environment, contract: Contract) -> None:
         super().__init__(scope, environment, "messaging")
@@ -151,14 +125,7 @@ class MessagingStack(StateStack):
             visibility = environment.downlink.reader.visibility
             queue = queues.channel_queue(self, "DeviceInbox", contract.device.inbox, visibility)
             self.output_queue("DeviceInbox", queue)
-        if environment.has(Part.REPLAY, contract):
-            orders, visibility = MAX_ORDER_RECEIVES, environment.replay.visibility
-            replay = DurableQueue(self, "Replay", REPLAY, visibility=visibility, max_receives=orders)
-            self.output_queue("Replay", replay)
-        services = [*contract.of_kind(ParticipantKind.CLOUD_SERVICE)]
-        if any(map(is_posted, services)):
-            self.output("EndpointsTable", tables.endpoints_table(Construct(self, "Endpoints")).table_name)
-        for participant in services:
+        for participant in contract.of_kind(ParticipantKind.CLOUD_SERVICE):
             self._service(participant)
 
     def _service(self, participant: Participant) -> None:
@@ -179,9 +146,6 @@ class MessagingStack(StateStack):
         self.output_queue(f"{name}Outbox", queue)
         if participant.replies is not None:
             reply_queue(self, f"{name}Replies", participant.replies)
-        if is_posted(participant):
-            secret = webhook_secret(self, f"{name}Webhook", participant.name)
-            self.output(f"{name}WebhookSecret", secret)
 
 
 class ClientStack(StateStack):

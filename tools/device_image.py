@@ -24,10 +24,14 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
-from edge.parts import PARTS  # noqa: E402 - after the path it needs
 from eventplane import __version__ as VERSION  # noqa: E402, N812 - after the path it needs
 from eventplane.contract.canonical import FORMAT  # noqa: E402 - after the path it needs
-from tools.import_closure import Closure, closure  # noqa: E402
+from parts import PARTS as ALL_PARTS  # noqa: E402
+from parts import has, place  # noqa: E402
+from parts.imports import Closure, closure  # noqa: E402
+
+PARTS = [part for part in ALL_PARTS if has(part, "device")]
+"""Those that a build may leave out."""
 
 PACKAGING = ROOT / "edge" / "packaging"
 OUTPUT = ROOT / "build" / "device" / "eventplane-forwarder.pyz"
@@ -43,7 +47,7 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 def device_closure(without: Collection[str] = ()) -> Closure:
     """Return what a device needs of this checkout, except the parts `without`. It needs no packages."""
-    return closure([ROOT], PROGRAM, without=[module for part in without for module in PARTS[part]])
+    return closure([ROOT], PROGRAM, *(place(each, "device") for each in PARTS if each not in without))
 
 
 def build(output: Path, revision: str, without: Collection[str] = ()) -> dict[str, object]:

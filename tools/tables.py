@@ -43,6 +43,7 @@ from eventplane.reasons import OTHER, Reason  # noqa: E402
 from eventplane.settings import Settings as FunctionSettings  # noqa: E402
 from eventplane.settings import variable_of as function_variable_of  # noqa: E402
 from eventplane_aws.rules import RULES as AWS_RULES  # noqa: E402
+from parts import PARTS, has, load  # noqa: E402
 from stacks.quotas import QUOTAS  # noqa: E402
 from tests.lost_answers.sites import call_sites, meets  # noqa: E402
 from tests.spark.damage.kinds import MEANINGS  # noqa: E402
@@ -79,8 +80,10 @@ def _default(value: object) -> str:
 def function_settings_table() -> str:
     """The environment variables of the functions: type, the functions that read each, meaning."""
     readers: dict[tuple[str, str, str], list[str]] = {}
-    for kind in vars(function_settings).values():
-        if isinstance(kind, type) and issubclass(kind, FunctionSettings) and kind is not FunctionSettings:
+    declared = [function_settings, *(load(each, "settings") for each in PARTS if has(each, "settings"))]
+    kinds = (kind for module in declared for kind in vars(module).values() if isinstance(kind, type))
+    for kind in dict.fromkeys(kinds):
+        if issubclass(kind, FunctionSettings) and kind is not FunctionSettings:
             for each in dataclasses.fields(kind):
                 # A field that is itself a group of settings has the variables of that group.
                 if "Settings" not in str(each.type) and each.type != "SinkReach":
@@ -116,6 +119,19 @@ def environment_table() -> str:
     return table(["setting", "default", "meaning"], rows)
 
 
+def parts_table() -> str:
+    """The parts: what a plane lacks without each, what cannot do without it, and what leaves it out."""
+    rows = []
+    for name, part in PARTS.items():
+        needed = [f"`{each}`" for each in part.needed_by]
+        needed += [f"an inbox with `{part.inbox_key}`"] if part.inbox_key else []
+        readme = f"parts/{name}/README.md"
+        title = f"[`{name}`](../../{readme})" if (ROOT / readme).exists() else f"`{name}`"
+        where = "the device's image" if has(name, "device") else "the contract"
+        rows.append([title, part.without, ", ".join(needed), "`parts`" if part.is_optional else where])
+    return table(["part", "without it", "needed by", "left out by"], rows)
+
+
 def attributes_table() -> str:
     """The attributes of events that mean something: type, rule, who sets each, meaning."""
     rows = []
@@ -133,13 +149,11 @@ _TYPES = {str: "String", int: "Integer", bool: "Boolean"}
 
 
 def limits_table() -> str:
-    """Every bound of the core that is declared by name, with its value, its reason and its file."""
+    """Every bound of the core and of parts that is declared by name: value, reason and file."""
     rows = []
+    files = [each for package in ("eventplane", "parts") for each in (ROOT / package).rglob("*.py")]
     # Those of every event come first.
-    files = sorted(
-        (ROOT / "eventplane").rglob("*.py"), key=lambda file: (file.name != "limits.py", str(file))
-    )
-    for file in files:
+    for file in sorted(files, key=lambda file: (file.name != "limits.py", str(file))):
         name = ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
         rows += [
             [f"`{limit}`", f"{getattr(import_module(name), limit):,}", text, f"`{name}`"]
@@ -328,6 +342,7 @@ TABLES = {
     "settings": settings_table,
     "function-settings": function_settings_table,
     "environment": environment_table,
+    "parts": parts_table,
     "attributes": attributes_table,
     "limits": limits_table,
     "channel": channel_table,

@@ -14,15 +14,15 @@ from random import Random
 import edge.spool.database
 from benchmarks.power.workload import LOG_BYTES, Workload, state
 from edge import durable
-from edge.provisioning import UnreachableError
-from edge.provisioning.exchange import Exchange, Keep
-from edge.provisioning.renewal import MOST_TRIES, Identity, Renewal
 from edge.spool import BEFORE_EVERYTHING, Spool, StoredEvent
 from edge.spool.database import PAGE_BYTES
 from edge.system import SYSTEM
 from eventplane.device_reports import KEY_BYTES
 from eventplane_client.notices import Notice
 from eventplane_client.sqlite_filter import SqliteFilter
+from parts.provisioning import UnreachableError
+from parts.provisioning.exchange import Exchange, Keep
+from parts.provisioning.renewal import MOST_TRIES, Identity, Renewal
 
 _REOPEN = 0.1
 _COMMITS = 20

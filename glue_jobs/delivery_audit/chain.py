@@ -21,9 +21,9 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from eventplane.archive_layout import AUDIT, COMPACTED, ERASURES, report_name, verdict_name
+from eventplane.device_record import FLEET
 from eventplane.envelope import Envelope, parse_event
 from eventplane.errors import EnvelopeError
-from eventplane.fleet import FLEET
 from eventplane.ledger import CONTRACTS
 from eventplane.values import timestamp_of_ms
 from eventplane.written import Entry

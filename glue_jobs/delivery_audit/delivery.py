@@ -19,8 +19,7 @@ from eventplane.account import (
 from eventplane.guarantee import BY_CHANNEL, DROP_REASONS
 from eventplane.ledger import HANDOVERS, LEDGER, SENT_BEFORE, TAP, Basis
 from eventplane.limits import MAX_HOPS
-from eventplane.reasons import Outcome, Reason
-from eventplane.replay import REDRIVE
+from eventplane.reasons import REDRIVE, Outcome, Reason
 from eventplane.values import timestamp_of_ms
 from glue_jobs.delivery_audit.event import CLOCK_SLACK_MS, Decision, Event, Unclear, decided_between
 from glue_jobs.delivery_audit.event_group import (

@@ -9,8 +9,8 @@ from itertools import chain, islice
 from typing import Any, Final, NamedTuple
 
 from eventplane.archive_layout import AUDIT_DEVICES_FOLDER
+from eventplane.device_record import LifecycleState
 from eventplane.device_reports import MANIFEST, key_digest
-from eventplane.fleet import LifecycleState
 from eventplane.reasons import Outcome
 from glue_jobs.delivery_audit.claims import Claims, HourRow, reports_of, seen_in
 from glue_jobs.delivery_audit.completeness import Arrival, Completeness, Life, Scope, new_lives

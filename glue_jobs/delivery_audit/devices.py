@@ -22,7 +22,7 @@ from pyspark.sql import functions as sf
 
 from eventplane.archive_layout import FLEET_FOLDER, Column
 from eventplane.contract import Contract, DeliveryGuarantee, Place
-from eventplane.fleet import FLEET
+from eventplane.device_record import FLEET
 from eventplane.names import CANARY_CLIENTS, ERASED
 from eventplane.sender import PLANE_CLIENT
 from eventplane.values import whole_number

@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from eventplane.ledger import Basis
-from eventplane.replay import REDRIVE, REPLAY
+from eventplane.reasons import REDRIVE, REPLAY
 from glue_jobs.delivery_audit.findings import Finding
 
 NO_ROUTE: Final = "(unrouted)"

@@ -16,8 +16,7 @@ from eventplane.account import Fate, accounts
 from eventplane.contract import Place
 from eventplane.dead_letter import DEAD_LETTER_TYPE, letter_id
 from eventplane.ledger import HANDOVERS, LEDGER, TAP
-from eventplane.reasons import Outcome
-from eventplane.replay import REPLAY
+from eventplane.reasons import REPLAY, Outcome
 from eventplane.sender import SENDER_SERVICE, sender_in_frame
 from glue_jobs.delivery_audit.delivery import (
     Consumption,

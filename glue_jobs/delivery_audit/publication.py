@@ -33,7 +33,7 @@ from eventplane.archive_layout import (
 )
 from eventplane.envelope import Envelope, parse_event
 from eventplane.errors import EnvelopeError
-from eventplane.replay import REPLAY
+from eventplane.reasons import REPLAY
 from eventplane.sqs_binding import send_request
 from glue_jobs.common import system
 from glue_jobs.common.archive import columns_of, struct_of

@@ -25,8 +25,7 @@ from eventplane.guarantee import DELIVERY_GUARANTEE
 from eventplane.ledger import HANDOVERS, LEDGER, TAP
 from eventplane.limits import MAX_SENT_EVENT_BYTES
 from eventplane.names import EPOCH, SEQUENCE
-from eventplane.reasons import Outcome
-from eventplane.replay import REPLAY
+from eventplane.reasons import REPLAY, Outcome
 from eventplane.sender import PLANE, SENDER_DEVICE, SENDER_SERVICE
 from glue_jobs.common.values import timestamp_ms, whole_number
 from glue_jobs.delivery_audit.contracts import INTERVAL_MS

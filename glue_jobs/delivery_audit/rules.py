@@ -13,12 +13,12 @@ from typing import Any, Final, NamedTuple, TypeGuard
 
 from eventplane.contract import Contract, DeliveryGuarantee, Place, SchemaCheck
 from eventplane.dead_letter import DEAD_LETTER_TYPE
-from eventplane.endpoints import GONE_S
 from eventplane.guarantee import channel_expiry_ms, guarantee_of_type
 from eventplane.plane_types import DEVICE_REPORTS
 from eventplane.reasons import Outcome, Reason
 from eventplane.sender import parse_sender
 from eventplane.sending import SendingRights
+from eventplane.sinks import GONE_S
 from glue_jobs.common.hours import Days, Hour, hour_of
 from glue_jobs.delivery_audit.contracts import ContractHistory
 from glue_jobs.delivery_audit.event_group import EVERY_ROUTE, HOUR_MS, NO_ROUTE, HoleCount, LedgerRow

@@ -14,7 +14,7 @@ from typing import Any
 
 from eventplane.archive_layout import Column
 from eventplane.contract import Contract
-from eventplane.replay import REPLAY
+from eventplane.reasons import REPLAY
 from glue_jobs.common.archive import Part
 from glue_jobs.common.lines import PlainArchive, to_json
 from glue_jobs.common.objects import Objects

@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from eventplane.device_record import REGISTRY, Device, LifecycleState
 from eventplane.errors import EventPlaneError
-from eventplane.fleet import REGISTRY, Device, LifecycleState
 from eventplane.presence import DeviceState, Line
 from eventplane.records import Item, RecordError, Records, Selection
 from lambdas.common.log import log_foreign

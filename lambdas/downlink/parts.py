@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from eventplane.contract import Channel, Contract
+from eventplane.device_record import REGISTRY
 from eventplane.downlink.desired import Desired
 from eventplane.downlink.table import DESIRED
-from eventplane.fleet import REGISTRY
 from eventplane.function_settings import DownlinkSettings
 from eventplane.names import DOWNLINK
 from eventplane.presence import PRESENCE

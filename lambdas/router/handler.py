@@ -18,8 +18,8 @@ from lambdas.router.active_contract import BoundedLook
 from lambdas.router.dispatch import Dispatch
 from lambdas.router.senders import Senders
 from lambdas.router.service import RouterService, TimeLimits
-from lambdas.router.span_recorder import span_recorder
 from lambdas.router.wiring import Channels, engine_in_force, patience_of
+from parts import load
 
 
 def service() -> QueueReader:
@@ -36,6 +36,9 @@ def service() -> QueueReader:
     engines.engine()
     sqs = SqsSender(client("sqs", patience))
     senders = Senders.of(channels.inboxes.values(), dict.fromkeys(SCHEMES, sqs))
+    spans = None
+    if tracing := settings.tracing:  # or its code is not here
+        spans = load("tracing", "recorder").span_recorder(tracing, patience, threads, monotonic)
     router = RouterService(
         engine=engines.engine,
         source=lambda queue: channels.source(queue).address,
@@ -47,7 +50,7 @@ def service() -> QueueReader:
         ),
         clock=system_clock,
         limits=TimeLimits.of(patience, payload_s),
-        spans=span_recorder(settings.tracing, patience, threads, monotonic),
+        spans=spans,
     )
 
     def schedule(queue: str) -> RetrySchedule:

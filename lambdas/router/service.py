@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, Self
+from typing import Final, Protocol, Self
 
 from eventplane.contract import Priority
 from eventplane.dead_letter import DEAD_LETTER_TYPE
@@ -19,13 +19,43 @@ from lambdas.common.queue import Invocation, QueueMessage
 from lambdas.router.active_contract import Unseen
 from lambdas.router.dispatch import Dispatch, SendingTime
 from lambdas.router.engine import Engine
-from lambdas.router.fifo_groups import fifo_groups
 from lambdas.router.filter_time import MESSAGE_SECONDS as FILTER_SECONDS
 from lambdas.router.filter_time import SlowFiltersError
 from lambdas.router.payload import MESSAGE_SECONDS as PAYLOAD_SECONDS
 from lambdas.router.planner import Step
 from lambdas.router.report import report
-from lambdas.router.span_recorder import SpanRecorder
+
+
+class SpanRecorder(Protocol):
+    """Records what the router did, where the part `tracing` is asked for."""
+
+    def record(
+        self, facts: Sequence[Step], *, began_ms: int, ended_ms: int, remaining_ms: Callable[[], int]
+    ) -> None:
+        """Record the `facts` of one invocation, Unix milliseconds. Never raises."""
+
+
+def fifo_groups(messages: Sequence[QueueMessage], failed: set[str]) -> Iterator[list[QueueMessage]]:
+    """`messages` in waves, each to be finished before the next; one of a group never stands beside another.
+
+    The caller adds to `failed` between two waves. The later messages of a group in which one failed are added
+    here, and not given out: they must come again after it. Those of a standard queue are all one wave.
+    """
+    waiting = list(messages)
+    while waiting:
+        broken = {message.group for message in messages if message.id in failed} - {None}
+        failed |= {message.id for message in waiting if message.group in broken}
+        wave: list[QueueMessage] = []
+        later: list[QueueMessage] = []
+        for message in waiting:
+            if message.group is not None and any(each.group == message.group for each in wave):
+                later.append(message)
+            elif message.group not in broken:
+                wave.append(message)
+        waiting = later
+        if wave:
+            yield wave
+
 
 MAX_DELIVERIES: Final = 5_000
 """Deliveries after which an invocation plans no further message; the rest of its batch comes again, unsent.

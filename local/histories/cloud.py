@@ -13,13 +13,12 @@ from eventplane import presence
 from eventplane.contract import Channel, Contract, ParticipantKind, Priority, subscription_table
 from eventplane.contract import publication as publications
 from eventplane.contract.publication import cloud_destinations
+from eventplane.device_record import REGISTRY, Device, LifecycleState
 from eventplane.downlink import table as downlink_table
 from eventplane.downlink.desired import Desired, State
-from eventplane.endpoints import ENDPOINT
-from eventplane.fleet import REGISTRY, Device, LifecycleState, made
 from eventplane.interest import table as interest_table
+from eventplane.reasons import REPLAY
 from eventplane.records import Records
-from eventplane.replay import MAX_ORDER_RECEIVES, REPLAY
 from eventplane.resource_names import FIFO_SUFFIX, channel_queue, dead_letter_queue, is_fifo, queue_name
 from eventplane.retries import ROUTINE
 from eventplane_aws.rules import SQS_RETENTION
@@ -32,6 +31,9 @@ from local.histories.iot_core import IotCore
 from local.histories.queues import Queues
 from local.histories.story import ENDPOINTS
 from local.histories.wires import Weather, Wire
+from parts.fleet.lifecycle import made
+from parts.replay.order import MAX_ORDER_RECEIVES
+from parts.webhooks.endpoint_state import ENDPOINT
 from stacks.config import environment
 from stacks.settings import ROTATION_SIZE
 from tests.dynamodb import create_desired_table, create_table

@@ -8,9 +8,9 @@ from http import HTTPStatus
 from typing import Final
 
 from eventplane.envelope import parse_event
-from lambdas.http_sink.endpoint import Endpoint, EndpointResponse, UnreachableError
 from local.histories.engine import Engine
 from local.histories.wires import Weather
+from parts.webhooks.endpoint import Endpoint, EndpointResponse, UnreachableError
 
 ANSWERS_S: Final = 0.03
 """How long an endpoint takes, seconds, each way."""

@@ -15,7 +15,6 @@ from edge.components import make_links
 from edge.contract_updates import active_contract, keep_contract, read_contract
 from edge.errors import SettingProblem, SpoolFullError, SpoolUnavailableError
 from edge.forwarder import Forwarder, Reload
-from edge.provisioning.renewal import Identity
 from edge.settings import CloudSettings, HealthSettings, LocalSettings, Settings
 from edge.spool import Delivery, Discard, Spool, StoredEvent
 from edge.system import System, Uptime
@@ -32,6 +31,7 @@ from local.histories.engine import START_S, Engine, Killed
 from local.histories.iot_core import RULE
 from local.histories.line import CLOUD_DELAY_S, HOME_DELAY_S, Dialled, Line
 from local.mosquitto import profile_number
+from parts.provisioning.renewal import Identity
 
 TURN_S: Final = 0.002
 """What one turn of the forwarder takes."""

@@ -17,10 +17,6 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final, cast
 
-from edge.provisioning import RejectedError, UnreachableError
-from edge.provisioning.command import keep_trying
-from edge.provisioning.exchange import Exchange, Keep
-from edge.provisioning.renewal import Renewal
 from eventplane.topics import (
     CLAIM_CLIENT_PREFIX,
     CREATE_WITH_KEY_TOPIC,
@@ -35,7 +31,11 @@ from local.histories.iot_core import Door
 from local.histories.operators import Operator
 from local.histories.story import OF_PROGRAMS, Decision, Story
 from local.histories.wiring import Wiring
-from operations.fleet.service import Fleet
+from parts.fleet.service import Fleet
+from parts.provisioning import RejectedError, UnreachableError
+from parts.provisioning.device import keep_trying
+from parts.provisioning.exchange import Exchange, Keep
+from parts.provisioning.renewal import Renewal
 
 HOOK: Final = "provisioning-hook"
 KEEPER: Final = "certificate-keeper"
@@ -208,7 +208,7 @@ class Provisioning:
 
 
 class Conversation:
-    """See `edge.provisioning.conversation.MqttCloud`: the same over the line of a `home`."""
+    """See `parts.provisioning.conversation.MqttCloud`: the same over the line of a `home`."""
 
     def __init__(self, keys: Keys, home: Home) -> None:
         self._keys = keys

@@ -11,10 +11,10 @@ from typing import Any, Final
 
 from contract.publish import Deployment, Publisher
 from eventplane.contract.compiler import compile_contract
+from eventplane.device_record import REGISTRY
 from eventplane.downlink.table import DESIRED
-from eventplane.fleet import REGISTRY, LifecycleError, UnknownCertificateError
+from eventplane.reasons import REPLAY
 from eventplane.records import Records
-from eventplane.replay import REPLAY, WindowOrder
 from eventplane.resource_names import dead_letter_queue, queue_name
 from local.histories.cloud import BUCKET, ENVIRONMENT, Cloud
 from local.histories.iot_core import DENYING
@@ -22,12 +22,13 @@ from local.histories.subscriber import Change
 from operations.archive import BucketArchive, Days
 from operations.cloud import Cloud as Account
 from operations.dead_letters import Redrive
-from operations.fleet.access import DeviceAccess
-from operations.fleet.disposal import Disposal
-from operations.fleet.service import Fleet
 from operations.places import Choice, Place, inbox_place, place_of
 from operations.queues import PlaneQueues
-from operations.replay import Asked, send, window_files
+from parts.fleet.access import DeviceAccess, Disposal
+from parts.fleet.lifecycle import LifecycleError, UnknownCertificateError
+from parts.fleet.service import Fleet
+from parts.replay.order import WindowOrder
+from parts.replay.orders import Asked, send, window_files
 
 AGAIN_S: Final = 30.0
 PUBLISHED: Final = "published-to-care-analytics"

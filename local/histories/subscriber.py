@@ -13,7 +13,7 @@ from eventplane_client.api_subscriptions import ApiSubscriptions
 from eventplane_client.errors import AlreadySubscribedError, NotSubscribedError, UnavailableError
 from eventplane_client.signed_http import HttpAnswer, SignedHttp
 from eventplane_client.system import System
-from lambdas.api.http import Request
+from lambdas.common.http_api import Request
 from local.histories.cloud import Cloud, inbox_arn
 from local.histories.engine import Task
 from local.histories.story import Decision

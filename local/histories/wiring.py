@@ -10,21 +10,14 @@ from typing import Any, Final
 from eventplane import presence
 from eventplane.contract import Channel, Contract, Priority, subscription_table
 from eventplane.contract.publication import ContractTable
+from eventplane.device_record import REGISTRY
 from eventplane.downlink import table as downlink_table
-from eventplane.fleet import HANDOVER_MS, REGISTRY, in_service
-from eventplane.function_settings import (
-    DownlinkSettings,
-    PresenceLimits,
-    PresenceSettings,
-    SubscribersSettings,
-)
+from eventplane.function_settings import DownlinkSettings
 from eventplane.interest import table as interest_table
 from eventplane.names import CONNECTED, DISCONNECTED, DOWNLINK, MONITOR, SUBSCRIBERS
+from eventplane.reasons import REPLAY
 from eventplane.records import Records, Tables
-from eventplane.replay import REPLAY
-from eventplane.webhooks import SinkReach, SinkScope
-from lambdas.api.subscription_service import Consents, SubscriptionService
-from lambdas.api.subscriptions import SubscriptionsApi
+from eventplane.sinks import SinkReach, SinkScope
 from lambdas.archive.ledger import LedgerWriter
 from lambdas.archive.tap import TapWriter
 from lambdas.common.archive import Archive
@@ -38,19 +31,6 @@ from lambdas.downlink.answers import Answers
 from lambdas.downlink.desired import DesiredStateWriter
 from lambdas.downlink.due import DueWork
 from lambdas.downlink.reconciler import Reconciler as DownlinkReconciler
-from lambdas.fleet.ending import ender
-from lambdas.fleet.hook import ProvisioningHook
-from lambdas.fleet.rotation import CertificateRotation, Certificates
-from lambdas.fleet.snapshot import FleetSnapshot
-from lambdas.http_sink.parts import Machine, Parts
-from lambdas.http_sink.subscribers import SubscriberService, SubscriptionEndpoints
-from lambdas.presence import parts as presence_parts
-from lambdas.presence.judge import Judge
-from lambdas.presence.reconciler import Reconciler as PresenceReconciler
-from lambdas.presence.recorder import Recorder, read_heartbeat, read_presence
-from lambdas.presence.timers import TimerReader
-from lambdas.replay.handler import ReplayService
-from lambdas.replay.orders import Orders, Planners, TapFiles
 from lambdas.router.active_contract import ActiveContract, BoundedLook
 from lambdas.router.dispatch import Dispatch
 from lambdas.router.engine import Engine as RoutingEngine
@@ -63,6 +43,24 @@ from local.histories.endpoints import EndpointConnection
 from local.histories.function import Function
 from local.histories.story import SERVICES_ROUTER as SERVICES
 from local.histories.threads import TaskThreads
+from parts.fleet.hook import ProvisioningHook
+from parts.fleet.lifecycle import HANDOVER_MS, in_service
+from parts.fleet.messages import ender
+from parts.fleet.rotation import CertificateRotation, Certificates
+from parts.fleet.snapshot import FleetSnapshot
+from parts.presence import wiring as presence_parts
+from parts.presence.judge import Judge
+from parts.presence.reconciler import Reconciler as PresenceReconciler
+from parts.presence.recorder import Recorder, read_heartbeat, read_presence
+from parts.presence.settings import PresenceLimits, PresenceSettings
+from parts.presence.timers import TimerReader
+from parts.replay.handler import ReplayService
+from parts.replay.tap_files import Orders, Planners, TapFiles
+from parts.subscriptions_api.handler import SubscriptionsApi
+from parts.subscriptions_api.service import Consents, SubscriptionService
+from parts.webhooks.settings import SubscribersSettings
+from parts.webhooks.subscribers import SubscriberService, SubscriptionEndpoints
+from parts.webhooks.wiring import Machine, Parts
 from stacks.settings import ROTATION_SIZE
 
 API: Final = "subscriptions-api"

@@ -15,7 +15,7 @@ from rich.console import Console
 
 from contract import CONTRACT_FILE
 from eventplane.errors import EventPlaneError
-from eventplane.webhooks import url_problem
+from eventplane.sinks import url_problem
 from local.errors import LocalError
 from local.process import RunningError
 from local.up.folder import FOLDER, Folder, NotUpError, stop

@@ -15,8 +15,8 @@ from constructs import Construct
 from eventplane.contract import Contract
 from eventplane.contract.publication import CONTRACTS_TABLE
 from eventplane.contract.subscription_table import SUBSCRIPTIONS_TABLE
+from eventplane.device_record import FLEET_TABLE
 from eventplane.downlink.table import INDEX, PENDING_INDEX, TABLE
-from eventplane.fleet import FLEET_TABLE
 from eventplane.function_settings import DownlinkSettings, UplinkInterestSettings
 from eventplane.presence import BUCKETS, PRESENCE_TABLE
 from eventplane.topics import device_topic
@@ -29,8 +29,6 @@ from stacks.constructs.tables import allow_table
 from stacks.names import WORK, rule_name
 from stacks.plane_stack import environment_of
 from stacks.settings import FunctionSize
-
-FOLDER: Final = "downlink"
 
 _INTEREST: Final = "uplink-interest"
 
@@ -101,9 +99,8 @@ class Downlink(Construct):
         return PythonFunction(
             self,
             id,
-            name=f"{FOLDER}-{id.lower()}",
-            folder=FOLDER,
-            entry=id.lower(),
+            name=f"downlink-{id.lower()}",
+            module=f"lambdas.downlink.{id.lower()}",
             contract=self._contract,
             size=size,
             sources=sources,
@@ -137,8 +134,7 @@ def uplink_interest(scope: Construct, outbox: sqs.IQueue, contract: Contract) ->
         holder,
         "Function",
         name=_INTEREST,
-        folder=FOLDER,
-        entry="interest",
+        module="lambdas.downlink.interest",
         contract=contract,
         size=environment.downlink.reconciler,
         statements=[

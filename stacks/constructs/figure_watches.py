@@ -12,13 +12,11 @@ from aws_cdk import Duration
 from aws_cdk import aws_cloudwatch as cloudwatch
 
 from eventplane.names import CANARY, DOWNLINK
-from stacks.constructs.function_assets import ARCHIVE, ROUTER
-from stacks.constructs.http_sink import HTTP_SINK, URGENT_HTTP_SINK
 from stacks.constructs.metrics import FIVE_MINUTES, MINUTE, metric
 from stacks.constructs.routers import URGENT_ROUTER
 from stacks.constructs.watch import Watch
 from stacks.environment import Environment
-from stacks.names import INGEST_ERRORS
+from stacks.names import ARCHIVE, HTTP_SINK, INGEST_ERRORS, ROUTER, URGENT_HTTP_SINK
 
 NAMESPACE: Final = "EventPlane"
 

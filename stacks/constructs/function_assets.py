@@ -18,7 +18,7 @@ from eventplane.contract import Contract
 from stacks.bundling import (
     ROOT,
     compile_bytecode,
-    copy_packages,
+    copy_modules,
     installed,
     interpreter,
     local_bundling,
@@ -32,18 +32,6 @@ CONTRACT_FILE: Final = "contract.json"
 
 _BUNDLED: Final = "aws:cdk:bundling-stacks"
 """By this the CDK's command line says which stacks need assets; none when it destroys."""
-
-ROUTER: Final = "router"
-"""The folder whose code finds senders by their entry points."""
-
-ARCHIVE: Final = "archive"
-"""The folder of the code of the archive's writers, and of what handles errors of the ingest rules."""
-
-_BUILDS_ON: Final = {"api": ("http_sink", ROUTER), "replay": (ROUTER,)}
-"""Folders of other functions that those of a folder import."""
-
-_PACKAGES: Final = {"canary": ("eventplane_mqtt",)}
-"""Packages that the functions of a folder import beside those of all."""
 
 LOCK: Final = ROOT / "lambdas" / "requirements.txt"
 
@@ -80,25 +68,22 @@ def python(environment: Environment) -> str:
     return runtime(environment).name.removeprefix("python")
 
 
-def function_code(folder: str, python: str, contract: Contract | None = None) -> lambda_.Code:
-    """Return the code asset of `lambdas/<folder>`: itself, what it builds on, what all share, the core.
+def function_code(modules: Sequence[str], python: str, contract: Contract | None = None) -> lambda_.Code:
+    """Return the code asset of `modules`: them, what they import, and the core, which packages may use.
 
     It is compiled for the version `python`. With the contract for those that route: a new version of it
     should not deploy the others.
     """
-    folders = (folder, *_BUILDS_ON.get(folder, ()))
 
     def fill(target: Path) -> None:
-        own = (*_PACKAGES.get(folder, ()), *(f"lambdas/{each}" for each in folders))
-        copy_packages(target, "eventplane", "eventplane_aws", "lambdas/common", *own)
+        copy_modules(target, modules, python)
         if contract is not None:
             (target / CONTRACT_FILE).write_bytes(contract.canonical)
-        compile_bytecode(target, "/var/task", python)
 
     return lambda_.Code.from_asset(
-        str(ROOT / "lambdas" / folder),
+        str(ROOT / "lambdas" / "common"),
         asset_hash_type=AssetHashType.OUTPUT,
-        bundling=local_bundling(fill),
+        bundling=local_bundling(fill, *modules),
     )
 
 

@@ -18,6 +18,9 @@ _KEY: Final = "CustomerKey"
 
 PLAIN_HTTP: Final = "The emulator speaks plain HTTP on this machine; no other environment accepts it."
 
+_ANY_SUFFIX: Final = "-??????"
+"""Secrets Manager puts six characters of its own choice behind a name."""
+
 
 def arn(scope: Construct, service: str, resource: str) -> str:
     """Return the ARN of a `resource` (`thing/*`) in the account and region of `scope`."""
@@ -68,6 +71,12 @@ def find_key(scope: Construct) -> kms.IKey | None:
 def needs_key(statements: Sequence[iam.PolicyStatement]) -> bool:
     """Whether `statements` lead to what the customer's key encrypts."""
     return any(action.startswith(_ENCRYPTED) for each in statements for action in each.actions)
+
+
+def allow_read_secret(scope: Construct, name: str, *others: str) -> iam.PolicyStatement:
+    """Return a statement for a role that may read the secret called `name`, or do `others` with it."""
+    secret = arn(scope, "secretsmanager", f"secret:{name}{_ANY_SUFFIX}")
+    return allow([f"secretsmanager:{each}" for each in ("GetSecretValue", *others)], [secret])
 
 
 def allow_key(scope: Construct) -> list[iam.PolicyStatement]:

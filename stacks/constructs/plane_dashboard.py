@@ -18,10 +18,7 @@ from stacks.constructs.figure_watches import (
     canary_missed,
     figure,
 )
-from stacks.constructs.function_assets import ROUTER
-from stacks.constructs.http_sink import HTTP_SINK, URGENT_HTTP_SINK
 from stacks.constructs.metrics import MINUTE, Figure, computed
-from stacks.constructs.presence_monitor import FOLDER as PRESENCE
 from stacks.constructs.queues import DurableQueue
 from stacks.constructs.routers import URGENT_ROUTER
 from stacks.constructs.watch import (
@@ -33,6 +30,7 @@ from stacks.constructs.watch import (
     rule_metric,
 )
 from stacks.environment import Environment
+from stacks.names import HTTP_SINK, ROUTER, URGENT_HTTP_SINK
 from stacks.plane_stack import environment_of
 
 _HALF: Final = 12
@@ -48,6 +46,7 @@ _SPANS: Final = ("Spans", "SpansLost")
 _ROUTERS: Final = (ROUTER, URGENT_ROUTER)
 _POSTERS: Final = (HTTP_SINK, URGENT_HTTP_SINK)
 _DOWNLINKS: Final = ("downlink",)
+_PRESENCE: Final = "presence"
 
 
 class PlaneDashboard(Construct):
@@ -84,7 +83,7 @@ class PlaneDashboard(Construct):
             ],
         ]
         if environment.alarms.is_detailed:
-            counts = (figure(environment, PRESENCE, each, statistic="Maximum") for each in _FLEET)
+            counts = (figure(environment, _PRESENCE, each, statistic="Maximum") for each in _FLEET)
             rows += [[_graph("Devices", counts)], *_details(queues, functions, rules)]
             rows.append([_graph("Spans for the collector", (chosen(_ROUTERS, each) for each in _SPANS))])
         self.dashboard = cloudwatch.Dashboard(

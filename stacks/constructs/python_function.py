@@ -14,6 +14,7 @@ from eventplane.contract import Contract
 from eventplane.function_settings import MetricsSettings, QueueSettings
 from eventplane.resource_names import ANY
 from eventplane.settings import Settings
+from parts import place
 from stacks.constructs.function_assets import (
     architecture,
     dependencies_layer,
@@ -31,12 +32,12 @@ from stacks.settings import FunctionSize, TracingSettings
 
 
 class PythonFunction(Construct):
-    """`handle` of `lambdas/<folder>/<entry>.py`, run on the messages of `sources`, or when somebody calls it.
+    """`handle` of `module`, run on the messages of `sources`, or when somebody calls it.
 
     It may read its queues, write its log, and do what `statements` allow. Its code brings the `contract`, if
     it needs one. It is told its `settings` and further `variables`; one that `draws_spans` is told where to.
     The messages of one that is not `is_fed` wait until somebody enables the mapping. Its metrics are those of
-    `metrics_service`: of all functions of a `folder` together, unless named.
+    `metrics_service`: of all functions of a folder together, unless named.
     A queue calls an alias: a new version comes to it step by step, after the others of its stack if the
     function `deploys_last`. Schedules and people call `function` itself, its newest code: of their few calls
     a tenth would show nothing.
@@ -49,8 +50,7 @@ class PythonFunction(Construct):
         id: str,
         *,
         name: str,
-        folder: str,
-        entry: str = "handler",
+        module: str,
         contract: Contract | None = None,
         size: FunctionSize,
         sources: Sequence[sqs.IQueue] = (),
@@ -65,7 +65,7 @@ class PythonFunction(Construct):
     ) -> None:
         super().__init__(scope, id)
         environment = environment_of(self)
-        self.metrics_service = metrics_service or folder
+        self.metrics_service = metrics_service or module.split(".")[1]
         self.name = environment.resource_name(name)
         log = log_group(self, "Log", f"/aws/lambda/{self.name}")
         own = [*statements, allow(["logs:CreateLogStream", "logs:PutLogEvents"], [log.log_group_arn])]
@@ -74,6 +74,7 @@ class PythonFunction(Construct):
         if sources or needs_key(statements):
             own += allow_key(self)
         tracing = environment.tracing if draws_spans else None
+        recorder = [place("tracing", "recorder")] if tracing else []
         told = {
             # In logs and spans, and in metrics; with the environment, as an account may have several.
             "POWERTOOLS_SERVICE_NAME": self.name,
@@ -93,8 +94,8 @@ class PythonFunction(Construct):
             description=self._description(size),
             runtime=runtime(environment),
             architecture=architecture(environment),
-            handler=f"lambdas.{folder}.{entry}.handle",
-            code=function_code(folder, python(environment), contract),
+            handler=f"{module}.handle",
+            code=function_code([module, *recorder], python(environment), contract),
             layers=[dependencies_layer(Stack.of(self)), *self._collector(tracing)],
             role=role,
             log_group=log,

@@ -19,23 +19,20 @@ from eventplane.contract.publication import CONTRACTS_TABLE, written_channels
 from eventplane.contract.subscription_table import SUBSCRIPTIONS_TABLE
 from eventplane.function_settings import ContractSettings, RouterSettings
 from eventplane.interest.table import INTEREST_TABLE
-from eventplane.ledger import CONTRACTS, LEDGER, TAP
+from eventplane.ledger import CONTRACTS, LEDGER
 from eventplane.resource_names import ANY, channel_url, has_queue, is_fifo
-from stacks.constructs.archive import allow_folders, allow_writing
-from stacks.constructs.function_assets import ROUTER
-from stacks.constructs.http_sink import allow_read_secret
-from stacks.constructs.permissions import accept_wildcard, allow
+from stacks.constructs.archive import allow_writing
+from stacks.constructs.permissions import accept_wildcard, allow_read_secret
 from stacks.constructs.python_function import PythonFunction
 from stacks.constructs.queues import allow_send, find_queue
 from stacks.constructs.tables import allow_table
 from stacks.environment import Environment
+from stacks.names import ROUTER
 from stacks.plane_stack import charge_to, environment_of
 from stacks.settings import FunctionSize
 
 URGENT_ROUTER: Final = f"{ROUTER}-urgent"
 """The metrics of the routers behind urgent channels, apart from those of the others."""
-
-REPLAY_FOLDER: Final = "replay"
 
 
 class Targets(Construct):
@@ -126,7 +123,7 @@ def router(scope: Construct, source: Source, targets: Targets, contract: Contrac
         holder,
         "Router",
         name=f"{ROUTER}-{source.name}",
-        folder=ROUTER,
+        module="lambdas.router.handler",
         contract=contract,
         size=source.size,
         sources=source.queues,
@@ -141,29 +138,6 @@ def router(scope: Construct, source: Source, targets: Targets, contract: Contrac
     )
     if source.participant is not None:
         charge_to(holder, source.participant)
-
-
-def replay(scope: Construct, orders: sqs.IQueue, targets: Targets, contract: Contract) -> None:
-    """Make the function that routes again what devices sent: it reads the tap's files, as `orders` say."""
-    holder = Construct(scope, "Replay")
-    outbox = contract.device.outbox
-    PythonFunction(
-        holder,
-        "Replay",
-        name=REPLAY_FOLDER,
-        folder=REPLAY_FOLDER,
-        contract=contract,
-        size=environment_of(scope).replay,
-        sources=[orders],
-        statements=[
-            *targets.statements(holder),
-            allow_folders(holder, targets.archive, ["s3:GetObject"], [TAP, CONTRACTS]),
-            # Or S3 says of an object that is not there that it may not be read.
-            allow(["s3:ListBucket"], [targets.archive.bucket_arn]),
-        ],
-        settings=targets.settings(outbox.address, outbox.priority),
-        variables=targets.secrets(),
-    )
 
 
 def contract_settings(environment: Environment) -> ContractSettings:

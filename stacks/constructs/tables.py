@@ -12,12 +12,9 @@ from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
-from eventplane import presence
 from eventplane.contract import subscription_table
 from eventplane.contract.publication import CONTRACTS_TABLE, KEY
 from eventplane.downlink import table as desired
-from eventplane.endpoints import ENDPOINT, ENDPOINTS_TABLE, EXPIRES
-from eventplane.fleet import FLEET_TABLE, REGISTRY
 from eventplane.interest import table as interest_table
 from stacks.constructs.permissions import allow, arn, find_key
 from stacks.plane_stack import environment_of
@@ -31,7 +28,7 @@ def _text(name: str) -> dynamodb.Attribute:
     return dynamodb.Attribute(name=name, type=dynamodb.AttributeType.STRING)
 
 
-def _number(name: str) -> dynamodb.Attribute:
+def number(name: str) -> dynamodb.Attribute:
     return dynamodb.Attribute(name=name, type=dynamodb.AttributeType.NUMBER)
 
 
@@ -64,24 +61,6 @@ def contracts_table(scope: Construct) -> dynamodb.Table:
     return durable_table(scope, "Table", CONTRACTS_TABLE, KEY)
 
 
-def fleet_table(scope: Construct) -> dynamodb.Table:
-    """One item for each device that was ever made; a fleet asks a few times a year and device."""
-    return durable_table(scope, "Table", FLEET_TABLE, *REGISTRY.key)
-
-
-def presence_table(scope: Construct) -> dynamodb.Table:
-    """One item a device. Indexes have the keys only: a write that leaves them alone costs nothing there."""
-    table = durable_table(scope, "Table", presence.PRESENCE_TABLE, *presence.PRESENCE.key)
-    for name, (partition, sort) in presence.INDEXES.items():
-        table.add_global_secondary_index(
-            index_name=name,
-            partition_key=_number(partition),
-            sort_key=_number(sort),
-            projection_type=dynamodb.ProjectionType.KEYS_ONLY,
-        )
-    return table
-
-
 def desired_table(scope: Construct) -> dynamodb.Table:
     """One item a device and key, or command, with indexes of what there is to do.
 
@@ -91,21 +70,16 @@ def desired_table(scope: Construct) -> dynamodb.Table:
     table = durable_table(scope, "Table", desired.TABLE, desired.PARTITION_KEY, desired.SORT_KEY)
     table.add_global_secondary_index(
         index_name=desired.INDEX,
-        partition_key=_number(desired.INDEX_KEY),
-        sort_key=_number(desired.INDEX_SORT_KEY),
+        partition_key=number(desired.INDEX_KEY),
+        sort_key=number(desired.INDEX_SORT_KEY),
         projection_type=dynamodb.ProjectionType.KEYS_ONLY,
     )
     table.add_local_secondary_index(
         index_name=desired.PENDING_INDEX,
-        sort_key=_number(desired.INDEX_SORT_KEY),
+        sort_key=number(desired.INDEX_SORT_KEY),
         projection_type=dynamodb.ProjectionType.KEYS_ONLY,
     )
     return table
-
-
-def endpoints_table(scope: Construct) -> dynamodb.Table:
-    """One small item for each endpoint that fails; losing it means that each process asks for itself."""
-    return durable_table(scope, "Table", ENDPOINTS_TABLE, ENDPOINT.key[0], expires=EXPIRES)
 
 
 def client_tables(scope: Construct) -> dict[str, dynamodb.Table]:

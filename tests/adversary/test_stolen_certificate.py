@@ -10,18 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from edge.provisioning import ProvisioningError
-from edge.provisioning.renewal import Outcome
 from eventplane.batch import pack
 from eventplane.contract import Downlink
 from eventplane.device_reports import ACKNOWLEDGED, forwarder_source
 from eventplane.downlink.device import Acknowledgement, AckStatus, to_data
 from eventplane.envelope import Envelope, write_event
-from eventplane.fleet import MOST_TAKEOVERS
 from eventplane.limits import MAX_BATCH_BYTES, MAX_BATCH_EVENTS
 from eventplane.names import SUSPECTED
 from eventplane.topics import basic_ingest_topic, device_topic
 from local.things import Thing
+from parts.fleet.lifecycle import MOST_TAKEOVERS
+from parts.provisioning import ProvisioningError
+from parts.provisioning.renewal import Outcome
 from tests.adversary.conftest import Attempt
 from tests.adversary.forgeries import DEVICE, NOT_ALLOWED, PULSE, SHUT, down
 from tests.adversary.world import ALARM, HELP, READING, THIEF, VICTIM, VOICE, World, new_id

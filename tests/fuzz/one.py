@@ -18,7 +18,7 @@ import atheris
 
 from tests.fuzz import SLOW_S
 
-PACKAGES = ["eventplane", "eventplane_mqtt", "edge", "contract", "operations", "glue_jobs", "yaml"]
+PACKAGES = ["eventplane", "eventplane_mqtt", "edge", "contract", "operations", "parts", "glue_jobs", "yaml"]
 
 with atheris.instrument_imports(include=PACKAGES):
     from tests.fuzz.targets import TARGETS

@@ -34,16 +34,15 @@ from eventplane.ingest import parse_frame
 from eventplane.ledger import LEDGER, TAP, tap_records, to_line
 from eventplane.receipts import ReceiptError, read_receipts
 from eventplane_mqtt.codec import Decoder, ProtocolError
-from eventplane_mqtt.discovery import DiscoveryError
-from eventplane_mqtt.discovery.broker import choose
-from eventplane_mqtt.discovery.profile import read_profile
-from eventplane_mqtt.endpoint import MAX_PACKET_BYTES, Endpoint
+from eventplane_mqtt.endpoint import MAX_PACKET_BYTES, DiscoveryError, Endpoint
 from eventplane_mqtt.mailbox import LinkName
+from eventplane_mqtt.profile import read_profile
 from eventplane_mqtt.session import Session
 from glue_jobs.delivery_audit.device import MAX_FINDINGS, DeviceJudgement, judge_device
 from operations.archive import Days
 from operations.archived_letters import archived_letters
 from operations.search import in_tap
+from parts.discovery.broker import choose
 from tests.scratch import SCRATCH
 from tests.unit.glue_jobs.home import SCOPE, Event, Home, steps
 

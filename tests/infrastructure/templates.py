@@ -83,8 +83,8 @@ class Resource:
 
     @property
     def module(self) -> str:
-        """The package of a function's handler below `lambdas`."""
-        return str(self.find("Handler")).split(".")[1]
+        """The package of a function's handler: `lambdas/router`, `parts/webhooks`."""
+        return "/".join(str(self.find("Handler")).split(".")[:2])
 
 
 class Templates:

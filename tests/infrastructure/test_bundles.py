@@ -31,7 +31,7 @@ for word in sys.argv[1:]:
     module, _, function = word.rpartition(".")
     assert callable(getattr(importlib.import_module(module), function))
 # Libraries draw for each request. What a module keeps would be the same in all clones of a snapshot.
-assert not [each for each in drawn if each.startswith(("eventplane", "lambdas"))], drawn
+assert not [each for each in drawn if each.startswith(("eventplane", "lambdas", "parts"))], drawn
 print(json.dumps([getattr(sys.modules[name], "__file__") for name in ("eventplane", "botocore")]))
 """
 
@@ -55,7 +55,7 @@ print(refusal.reason, refusal.detail)
 
 PYTHON = "3.13"
 
-BUILT_ON = {"replay": {"router"}}
+BUILT_ON = {"lambdas/router": {"parts/tracing"}, "parts/replay": {"lambdas/router"}}
 """Functions that are made of others' code."""
 
 
@@ -123,8 +123,10 @@ def test_every_handler_starts_from_its_assets_alone(full: Templates, stack: str)
 def test_a_function_has_its_own_code_with_bytecode_and_no_other(full: Templates) -> None:
     for own, folder in code(full).items():
         assert {each.name for each in folder.iterdir()} >= {"contract.json", "eventplane", "lambdas"}
-        folders = {each.name for each in (folder / "lambdas").iterdir() if each.is_dir()} - {"__pycache__"}
-        assert folders == {"common", own} | BUILT_ON.get(own, set())
+        folders = {each.relative_to(folder).parent.as_posix() for each in folder.glob("*/*/*.py")}
+        folders = {each for each in folders if each.startswith(("lambdas", "parts"))}
+        assert folders == {"lambdas/common", own} | BUILT_ON.get(own, set())
+        assert not [*folder.rglob("stack.py"), *folder.rglob("command.py")]
         sources = {each.relative_to(folder) for each in folder.rglob("*.py")}
         compiled = [each.relative_to(folder) for each in folder.rglob("*.pyc")]
         assert sources == {
@@ -134,7 +136,7 @@ def test_a_function_has_its_own_code_with_bytecode_and_no_other(full: Templates)
 
 @pytest.mark.source("P13")
 def test_routers_find_the_sender_of_a_protocol_and_other_functions_do_not_have_it(full: Templates) -> None:
-    for folder in ("router", "replay"):
+    for folder in ("lambdas/router", "parts/replay"):
         path = [str(code(full)[folder]), str(layer(full, "routing"))]
         found = {
             (each.name, each.value)

@@ -9,22 +9,22 @@ from dataclasses import replace
 
 import pytest
 
-from eventplane.function_settings import PresenceJudgeSettings
 from eventplane.names import NOTICE, NOTICE_OF_MANY
 from eventplane.presence import PRESENCE, DeviceState, Line, Sighting
 from eventplane.records import MemoryTables, Records
 from lambdas.common.metrics import metrics
 from lambdas.common.queue import Invocation, QueueMessage
-from lambdas.presence.fleet_watch import FleetWatch
-from lambdas.presence.judge import Judge
-from lambdas.presence.parts import parts_of
-from lambdas.presence.recorder import Recorder, read_presence
-from lambdas.presence.timers import TimerReader
+from parts.presence.fleet_watch import FleetWatch
+from parts.presence.judge import Judge
+from parts.presence.recorder import Recorder, read_presence
+from parts.presence.settings import PresenceJudgeSettings
+from parts.presence.timers import TimerReader
+from parts.presence.wiring import parts_of
 from tests.fakes.aws import FakeAws
 from tests.infrastructure.alarm_model import AlarmModel
 from tests.infrastructure.templates import Templates
 from tests.infrastructure.test_alarms import model
-from tests.unit.lambdas.presence.world import lifecycle
+from tests.parts.presence.world import lifecycle
 
 FLEET, LOST = 10_000, 500
 METRIC_LATE_S = 30

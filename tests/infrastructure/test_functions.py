@@ -168,7 +168,7 @@ def test_the_hook_is_asked_in_every_environment_and_by_this_template_only(templa
 def test_the_fleet_is_written_into_the_archive_several_times_a_day(templates: Templates) -> None:
     (schedule,) = templates.of(SCHEDULE, stack="fleet")
     called = templates.function_behind(schedule, "Target", "Arn")
-    assert called.find("Handler") == "lambdas.fleet.snapshot.handle"
+    assert called.find("Handler") == "parts.fleet.snapshot.handle"
     assert schedule.find("ScheduleExpression") == "rate(360 minutes)"
     assert templates.outputs("fleet")["FleetSnapshotFunction"] == called.find("FunctionName")
 

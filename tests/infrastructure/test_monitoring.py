@@ -27,8 +27,8 @@ JOB = "AWS::Glue::Job"
 
 MARKED = {
     name
-    for path in ("fleet/hook.py", "fleet/suspicion.py", "presence/judge.py")
-    for name in re.findall(r'mark\("(\w+)"', (ROOT / "lambdas" / path).read_text())
+    for path in ("fleet/hook.py", "fleet/messages.py", "presence/judge.py")
+    for name in re.findall(r'mark\("(\w+)"', (ROOT / "parts" / path).read_text())
 }
 """Figures that are written one by one."""
 

@@ -7,7 +7,8 @@ import string
 
 import pytest
 
-from eventplane.function_settings import CanarySettings, RouterSettings
+from eventplane.function_settings import RouterSettings
+from parts.probe.settings import CanarySettings
 from tests.infrastructure.conftest import DOMAIN, KEY, NATS, URLS
 from tests.infrastructure.templates import QUEUE, Templates, granted, statements
 from tests.infrastructure.test_archive import buckets
@@ -72,7 +73,8 @@ def test_the_inbox_of_an_added_protocol_has_no_queue_and_every_router_has_its_ur
 ) -> None:
     assert {"care-analytics-outbox", "care-analytics-outbox-dlq"} <= full.queues.keys()
     assert "CareAnalyticsInboxUrl" not in full.outputs("messaging")
-    routers = {name: each for name, each in full.functions.items() if each.module in ("router", "replay")}
+    made_of = ("lambdas/router", "parts/replay")
+    routers = {name: each for name, each in full.functions.items() if each.module in made_of}
     assert len(routers) > 1
     for name, each in routers.items():
         queues = each.settings(RouterSettings).queues

@@ -8,7 +8,6 @@ import pytest
 from benchmarks.plane_size import smallest
 from eventplane.contract import Contract
 from stacks.config import environment
-from stacks.settings import Part
 from tests.infrastructure.templates import Templates
 
 
@@ -45,8 +44,8 @@ def test_what_an_environment_leaves_out_is_gone_and_nothing_else(plain: Template
     assert {"fleet", "registry", "subscriptions", "discovery"}.isdisjoint(plain.documents)
 
 
-@pytest.mark.parametrize("part", [Part.REGISTRY, Part.SUBSCRIPTIONS])
-def test_a_part_that_a_participant_needs_is_there_though_nobody_asks(part: Part, contract: Contract) -> None:
+@pytest.mark.parametrize("part", ["fleet", "subscriptions_api"])
+def test_a_part_that_a_participant_needs_is_there_though_nobody_asks(part: str, contract: Contract) -> None:
     settings = replace(environment("dev"), parts=frozenset())
     assert settings.has(part, contract)
-    assert not settings.has(Part.QUERIES, contract)
+    assert not settings.has("queries", contract)

@@ -10,9 +10,9 @@ import pytest
 
 from eventplane import resource_names
 from eventplane.contract import Contract, ParticipantKind
-from eventplane.function_settings import SubscriptionsApiSettings
 from eventplane.names import OWN_SERVICES
 from eventplane.topics import CLAIM_CLIENT_PREFIX, RENEWAL_CLIENT_PREFIX
+from parts.subscriptions_api.settings import SubscriptionsApiSettings
 from tests.infrastructure.templates import (
     FUNCTION,
     RULE,

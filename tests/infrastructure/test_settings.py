@@ -16,15 +16,15 @@ from eventplane.archive_layout import LEAST_RAW_DAYS
 from eventplane.contract import Contract, ParticipantKind, compile_contract
 from eventplane.contract.channels import WEBHOOK_NUMBERS
 from eventplane.contract.subscription import IN_FORCE_S
-from eventplane.webhooks import SinkReach, SinkScope, url_problem
+from eventplane.sinks import SinkReach, SinkScope, url_problem
 from glue_jobs.delivery_audit.rules import LATE_DAYS
 from lambdas.archive import ingest_errors, ledger, tap
 from lambdas.common.aws import QUICK
 from lambdas.downlink import items
-from lambdas.http_sink import delivery
-from lambdas.presence import judge, recorder
 from lambdas.router.payload import URGENT_MESSAGE_SECONDS
 from lambdas.router.service import LIMITS, TimeLimits
+from parts.presence import judge, recorder
+from parts.webhooks import delivery
 from stacks.bundling import ROOT
 from stacks.config import ENVIRONMENTS, environment
 from stacks.environment import LEAST_TIMEOUT_S, MAX_REFRESH_S

@@ -17,7 +17,7 @@ from eventplane.settings import written
 from lambdas.router.wiring import Channels
 from stacks.config import environment
 from stacks.constructs.function_assets import architecture
-from stacks.leftovers import PROTECTED
+from stacks.preflight import PROTECTED
 from tests.infrastructure.templates import FUNCTION, QUEUE, RULE, Resource, Templates, joined
 
 TABLE = "AWS::DynamoDB::Table"

@@ -14,12 +14,8 @@ from pathlib import Path
 import pytest
 from botocore.exceptions import ClientError
 
-from edge.provisioning import RejectedError
-from edge.provisioning.conversation import MqttCloud
-from edge.provisioning.exchange import Exchange
-from edge.provisioning.renewal import Identity, Outcome, Renewal
 from edge.settings import CloudSettings
-from eventplane.fleet import REGISTRY, Device, LifecycleState
+from eventplane.device_record import REGISTRY, Device, LifecycleState
 from eventplane.presence import PRESENCE
 from eventplane.records import Records
 from eventplane.topics import CLAIM_CLIENT_PREFIX, basic_ingest_topic, device_topic
@@ -28,6 +24,10 @@ from eventplane_mqtt import TlsFiles
 from local.cloud import CloudEndpoint
 from local.process import Supervisor
 from local.things import Thing
+from parts.provisioning import RejectedError
+from parts.provisioning.conversation import MqttCloud
+from parts.provisioning.exchange import Exchange
+from parts.provisioning.renewal import Identity, Outcome, Renewal
 from tests.eventually import eventually
 from tests.integration.cloud import make_claim, run
 from tests.integration.mqtt import TestClient

@@ -22,8 +22,8 @@ TESTS = (
     "tests/unit/contract/test_schema_files.py",
     "tests/unit/demo/test_oracle.py",
     "tests/unit/lambdas/test_dispatch.py",
-    "tests/unit/operations/test_replay_command.py",
-    "tests/unit/registry",
+    "tests/parts/replay/test_command.py",
+    "tests/parts/discovery_api",
 )
 """Those of the whole contract, and one of each folder whose tests know the plane by tests/plane.py."""
 

@@ -22,11 +22,14 @@ from tools.packages import ROOT, build
 
 DOCS = ROOT / "docs"
 IN_EACH = {
-    "eventplane": {"eventplane", "eventplane_aws", "eventplane_mqtt", "contract", "operations"},
-    "eventplane-client": {"eventplane_client"},
-    "eventplane-forwarder": {"edge"},
+    "eventplane": {"eventplane", "eventplane_aws", "eventplane_mqtt", "contract", "operations", "parts"},
+    "eventplane-client": {"eventplane_client", "parts"},
+    "eventplane-forwarder": {"edge", "parts"},
 }
 """Distribution -> packages of the checkout that it brings; each is called `eventplane*` there."""
+
+PARTS = [f"eventplane_parts.{each}" for each in ("discovery", "discovery_api", "fleet", "probe", "replay")]
+"""Those of the wheel `eventplane`."""
 
 IMPORT_ALL = """
 import importlib, pkgutil, sys
@@ -61,7 +64,7 @@ class Environment:
 
         There, and on the path of modules, others have packages of the names that the checkout uses.
         """
-        for name in ("contract", "edge", "operations"):
+        for name in ("contract", "edge", "operations", "parts"):
             (self._cwd / name).mkdir(exist_ok=True)
             (self._cwd / name / "__init__.py").write_text(
                 f"raise ImportError('this is the {name} of others')"
@@ -108,14 +111,22 @@ def test_each_wheel_has_its_packages_with_their_types_and_nothing_else(wheels: d
         packages = {
             each if each.startswith("eventplane") else f"eventplane_{each}": each for each in IN_EACH[name]
         }
-        assert {f"{each}/py.typed" for each in packages} <= members
+        assert {f"{each}/py.typed" for each in packages.keys() - {"eventplane_parts"}} <= members
         sources = {
             f"{ours}/{file.relative_to(ROOT / package)}"
             for ours, package in packages.items()
             for file in (ROOT / package).rglob("*")
             if file.is_file() and "__pycache__" not in file.parts
         }
-        assert members == sources
+        of_parts = {each for each in sources if each.startswith("eventplane_parts/")}
+        # Of a part it has what programs import; that it imports is shown below.
+        assert sources - of_parts <= members <= sources
+        entry = {"eventplane-forwarder": "/device.py", "eventplane-client": "/client.py"}.get(
+            name, "/command.py"
+        )
+        names = ("/client.py", "/command.py", "/device.py", "/stack.py")
+        entries = {each for each in of_parts if each.endswith(names)}
+        assert members & entries == {each for each in entries if each.endswith(entry)}
         metadata = next(each for each in archive.namelist() if each.endswith(".dist-info/METADATA"))
         described = archive.read(metadata).decode()
         assert described.count("\nProject-URL: ") == 3
@@ -143,8 +154,14 @@ def test_the_client_alone_runs_its_examples(install: Install, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("requirement", "packages"),
     [
-        ("eventplane-client[aws,cloudevents,dns-sd,functions,otel]", ["eventplane", "eventplane_client"]),
-        ("eventplane[aws]", ["eventplane", "eventplane_contract", "eventplane_operations"]),
+        (
+            "eventplane-client[aws,cloudevents,dns-sd,functions,otel]",
+            ["eventplane", "eventplane_client", "eventplane_parts.tracing"],
+        ),
+        (
+            "eventplane[aws,dns-sd]",
+            ["eventplane", "eventplane_contract", "eventplane_operations", *PARTS],
+        ),
     ],
 )
 def test_extras_name_all_that_is_imported(install: Install, requirement: str, packages: list[str]) -> None:

@@ -15,7 +15,7 @@ from local.plane import Plane
 from stacks.application import build
 from stacks.config import environment
 from stacks.deployment import Deployment, planned_stacks
-from stacks.removal import RemovalError, check_removals
+from stacks.preflight import RemovalError, check_removals
 from tests.infrastructure.templates import NO_BUNDLING
 from tests.integration.cloud import HOOKED, grown_contract, lengths, output_of, run
 

@@ -18,12 +18,12 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 
 from eventplane.envelope import Envelope, write_event
 from eventplane.names import REPLY_TYPE
-from eventplane.tracing.context import context_of
+from eventplane.trace_context import context_of
 from eventplane_client import ClientSettings, connect
-from eventplane_client.otel import OpenTelemetry
-from lambdas.common.span_export import REST_S
 from local.plane import Plane
 from local.process import Supervisor
+from parts.tracing.client import OpenTelemetry
+from parts.tracing.export import REST_S
 from tests.integration import downlink
 from tests.integration.cloud import enter_as, program_of
 from tests.otlp import ReceivedSpan, Receiver, otlp_receiver

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from eventplane.endpoints import ENDPOINT, EndpointState
 from eventplane.envelope import Envelope, write_event
 from eventplane.records import Records
 from eventplane.sender import SENDER_DEVICE
@@ -19,6 +18,7 @@ from local.certificates import Authority
 from local.deploy import ROOT
 from local.plane import Plane
 from local.things import Thing, provision
+from parts.webhooks.endpoint_state import ENDPOINT, EndpointState
 from tests.endpoint import EndpointServer, answer
 from tests.eventually import eventually
 from tests.integration.cloud import HOOKED, RESCUE, SECONDS, Archive, Inboxes

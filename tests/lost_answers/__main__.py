@@ -19,7 +19,8 @@ from tests.lost_answers.sites import ROOT, CallSite, call_sites
 _EVENTS: Final = ("eventplane_aws", "eventplane_client", "lambdas")
 """The packages whose calls an event waits for."""
 
-_FOLDERS: Final = ("client", "contract", "glue_jobs", "lambdas", "operations", "stacks")
+_UNIT: Final = ("client", "contract", "glue_jobs", "lambdas", "operations", "stacks")
+_FOLDERS: Final = ("parts", *(f"unit/{each}" for each in _UNIT))
 _OPTIONS: Final = ("-m", "lost_answers", "-p", "no:schemathesis", "-q", "--tb=short", "--maxfail=20")
 _LATE_S: Final = 5.0
 
@@ -27,7 +28,7 @@ _LATE_S: Final = 5.0
 def main(arguments: list[str]) -> int:
     """Try the tests that `arguments` of pytest choose; without arguments, all of them."""
     plugin = LostAnswersPlugin()
-    folders = arguments or [str(ROOT / "tests" / "unit" / each) for each in _FOLDERS]
+    folders = arguments or [str(ROOT / "tests" / each) for each in _FOLDERS]
     failed = pytest.main([*_OPTIONS, *folders], plugins=[plugin])
     found = {site: plugin.tries.get(site, Tries()) for site in call_sites()}
     for site, tries in found.items():

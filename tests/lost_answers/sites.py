@@ -20,6 +20,7 @@ PACKAGES: Final = (
     "lambdas",
     "glue_jobs",
     "operations",
+    "parts",
     "contract",
     "stacks",
 )
@@ -63,7 +64,11 @@ class CallSite:
 
     @property
     def package(self) -> str:
-        return self.file.partition("/")[0]
+        """The package whose clients it uses: of a module of a part that of the commands or functions."""
+        package = self.file.partition("/")[0]
+        if package != "parts":
+            return package
+        return "operations" if "\nfrom operations" in (ROOT / self.file).read_text() else "lambdas"
 
     @property
     def is_readers_receive(self) -> bool:

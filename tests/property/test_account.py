@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eventplane.account import EVERY_INBOX, Account, Fate, accounts, by_dead_letter, by_router
-from eventplane.reasons import Outcome
-from eventplane.replay import REDRIVE
+from eventplane.reasons import REDRIVE, Outcome
 from eventplane.sender import THE_PLANE, Sender
 from tests.plane import shipped_contract
 

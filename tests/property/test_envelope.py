@@ -16,11 +16,19 @@ from eventplane.batch import pack, unpack
 from eventplane.conversation.messages import write_request
 from eventplane.downlink import wire
 from eventplane.envelope import ROUTER_HOPS, Envelope, parse_event, sent_on
-from eventplane.names import CORRELATION_ID, EPOCH, EXPIRY_TIME, REPLY_DEVICE, REPLY_TO, SEQUENCE
-from eventplane.replay import REPLAYED_TIME, marked
+from eventplane.names import (
+    CORRELATION_ID,
+    EPOCH,
+    EXPIRY_TIME,
+    REPLAYED_TIME,
+    REPLY_DEVICE,
+    REPLY_TO,
+    SEQUENCE,
+)
 from eventplane.sender import SENDER_DEVICE, SENDER_SERVICE, Sender
 from eventplane.sending import stamp_sender
-from eventplane_client.otel import OpenTelemetry
+from parts.replay.order import marked
+from parts.tracing.client import OpenTelemetry
 from tests.property.strategies import EVENTS, JSON, TEXT
 
 

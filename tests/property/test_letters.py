@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from eventplane.dead_letter import DEAD_LETTER_TYPE
 from operations import text
-from operations.dead_letters_text import letter_document, letter_text
+from operations.dead_letters_command import letter_document, letter_text
 from operations.letters import Letter, read_letter
 from tests.property.strategies import json_values
 

@@ -31,8 +31,7 @@ from eventplane.interest.announcement import new_announcement, with_interest
 from eventplane.ledger import Basis, to_line
 from eventplane.limits import MAX_HOPS, MAX_SENT_EVENT_BYTES
 from eventplane.names import REPLY_TYPE, VERDICT
-from eventplane.reasons import Outcome, Reason
-from eventplane.replay import REDRIVE
+from eventplane.reasons import REDRIVE, Outcome, Reason
 from glue_jobs.common.objects import FolderObjects
 from glue_jobs.compaction.main import main as compact
 from glue_jobs.delivery_audit import publication

@@ -16,7 +16,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from eventplane.archive_layout import LEDGER_FOLDER, TAP_FOLDER
-from eventplane.fleet import FLEET
+from eventplane.device_record import FLEET
 from eventplane.limits import MAX_HOPS
 from glue_jobs.common.objects import FolderObjects
 from glue_jobs.compaction.main import main as compact

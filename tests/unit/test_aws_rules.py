@@ -13,22 +13,22 @@ from eventplane.downlink.desired import MAX_WAITING_BYTES
 from eventplane.downlink.wire import MAX_KEY_PART
 from eventplane.ingest import IngestFrame, frame_text
 from eventplane.limits import MAX_PAYLOAD_BYTES, MAX_SENDER_CHARACTERS
-from eventplane.replay import MAX_ORDER_BYTES
 from eventplane.topics import basic_ingest_topic, device_topic
 from eventplane_aws import rules
 from eventplane_aws.rules import RULES, Rule
 from eventplane_client.reader import LONG_POLL_S, PREFETCH
 from eventplane_client.settings import RANGES
 from eventplane_mqtt.codec import encode_connect, encode_publish, encode_subscribe, topic_name
-from lambdas.api.discovery import MAX_BODY_BYTES
 from lambdas.common.queue import Invocation, QueueMessage
 from lambdas.common.queue_function import QueueReader
-from lambdas.presence.timer_queue import MAX_DELAY_S
 from local.histories.broker import Link
 from local.histories.cloud import PLANE, Cloud
 from local.histories.engine import Engine
 from local.histories.function import Function
 from local.histories.wires import Weather
+from parts.discovery_api.handler import MAX_BODY_BYTES
+from parts.presence.timer_queue import MAX_DELAY_S
+from parts.replay.order import MAX_ORDER_BYTES
 from stacks.quotas import QUOTAS
 from stacks.rules import SIZES
 from tests.aws_rules import CASES, answer, make_resources

@@ -52,4 +52,4 @@ def test_the_tests_of_the_web_hooks_specification_exist() -> None:
     named = re.findall(r"`U/(\w+\.py)::(\w+)`", page)
     assert len(named) > 10
     for file, test in named:
-        assert f"def {test}(" in (ROOT / "tests/unit/lambdas/http_sink" / file).read_text(), test
+        assert f"def {test}(" in (ROOT / "tests/parts/webhooks" / file).read_text(), test

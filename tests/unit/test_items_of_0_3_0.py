@@ -11,8 +11,8 @@ import pytest
 
 from eventplane.contract.publication import CONTRACT, HEAD
 from eventplane.contract.subscription_table import SUBSCRIPTION
+from eventplane.device_record import REGISTRY
 from eventplane.downlink.table import DESIRED
-from eventplane.fleet import REGISTRY
 from eventplane.interest.table import ANNOUNCEMENT, PUBLISHED
 from eventplane.presence import PRESENCE
 from eventplane.records import Item, MemoryTables, RecordError, RecordKind, Records

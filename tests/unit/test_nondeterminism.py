@@ -16,7 +16,7 @@ import pytest
 
 from eventplane_aws.tables import DynamoDbTables
 from eventplane_client.dynamodb import DynamoDbFilter
-from eventplane_client.dynamodb_interest import DynamoDbInterest
+from eventplane_client.dynamodb_routes import DynamoDbInterest
 from eventplane_client.outbox_order import OutboxOrder
 from eventplane_client.system import SYSTEM, System
 from lambdas.common.archive import Archive
@@ -25,7 +25,7 @@ from tests.unit.contract.small import small
 ROOT = Path(__file__).parents[2]
 PRODUCT = (
     "contract", "edge", "eventplane", "eventplane_aws", "eventplane_client", "eventplane_mqtt", "glue_jobs",
-    "lambdas", "operations", "plugins/nats/eventplane_nats",
+    "lambdas", "operations", "parts", "plugins/nats/eventplane_nats",
 )  # fmt: skip
 
 WIRING = {
@@ -35,18 +35,18 @@ WIRING = {
     "lambdas/common/system.py": "gives functions the machine",
     "operations/system.py": "gives commands the machine",
     "glue_jobs/common/system.py": "gives jobs the machine",
-    "edge/provisioning/conversation.py": "waits for the answers on a real connection of its own",
+    "parts/provisioning/conversation.py": "waits for the answers on a real connection of its own",
     "edge/systemd.py": "speaks to the process's service manager and journal",
     "edge/health_server.py": "has the thread of a real socket; the forwarder runs without it",
     "eventplane_mqtt/connection.py": "has the thread of a real socket; whoever makes a link passes in `dial`",
     "eventplane_mqtt/dial.py": "connects a real socket, and asks the system for names in a thread",
     "eventplane_mqtt/probe.py": "waits for the answers on a real connection of its own",
     "eventplane_mqtt/mailbox.py": "joins the threads of connections and the loop, which gets a `wait`",
-    "eventplane_mqtt/discovery/dns_sd.py": "has the thread of a library that browses the network",
+    "parts/discovery/dns_sd.py": "has the thread of a library that browses the network",
     "eventplane_client/connection.py": "wires the clients; programs connect in several threads",
     "eventplane_client/aio.py": "is the client for programs on asyncio",
     "eventplane_client/mqtt_loop.py": "has the threads of a real connection and of callbacks",
-    "lambdas/http_sink/endpoint.py": "has a real socket, which a timer cuts",
+    "parts/webhooks/endpoint.py": "has a real socket, which a timer cuts",
     "lambdas/common/metrics.py": "has a mutex around the library's global, and awaits nothing in it",
     "lambdas/router/cpu_limit.py": "asks which thread gets signals",
     "plugins/nats/eventplane_nats/connection.py": "has the asyncio thread of a real connection",
@@ -119,7 +119,8 @@ def test_only_functions_that_wire_a_program_take_what_the_wiring_modules_give() 
     doors = ("edge.system", "lambdas.common.system", "lambdas.common.clock")
     types = ("Call", "Clock", "Pool", "System", "Threads", "Uptime", "UptimeClock")
     taken: list[str] = []
-    for path in sorted((*(ROOT / "edge").rglob("*.py"), *(ROOT / "lambdas").rglob("*.py"))):
+    packages = ("edge", "lambdas", "parts")
+    for path in sorted(each for package in packages for each in (ROOT / package).rglob("*.py")):
         name, tree = path.relative_to(ROOT).as_posix(), ast.parse(path.read_text())
         froms = [each for each in ast.walk(tree) if isinstance(each, ast.ImportFrom) and each.module in doors]
         given = {each.name for node in froms for each in node.names if each.name not in types}

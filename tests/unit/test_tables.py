@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from eventplane import function_settings
 from eventplane.attributes import KNOWN
 from eventplane.downlink import wire
 from eventplane.names import ATTRIBUTES, EPOCH, ORDER, ORDER_EPOCH, SEQUENCE
 from eventplane.sender import SENDER_ATTRIBUTES
-from eventplane.webhooks import SinkReach, SinkScope
+from eventplane.sinks import SinkReach, SinkScope
+from parts.webhooks.settings import WebhookSettings
 from tools.tables import attributes_table, function_settings_table
 
 
@@ -20,7 +20,7 @@ def test_every_attribute_that_the_code_knows_is_in_the_reference() -> None:
 
 def test_every_variable_that_the_stacks_write_is_in_the_reference() -> None:
     table = function_settings_table()
-    settings = function_settings.WebhookSettings(
+    settings = WebhookSettings(
         reach=SinkReach(SinkScope.INTERNET),
         webhook_secret="secret",
         webhook_origin="origin",

@@ -14,8 +14,8 @@ from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.device_reports import DISCARDED
 from eventplane.envelope import parse_event
 from eventplane.ledger import parse_ledger_text
+from eventplane.reasons import REDRIVE
 from eventplane.receipts import digest
-from eventplane.replay import REDRIVE
 from eventplane.resource_names import dead_letter_queue
 from eventplane.sqs_binding import split
 from local.control_room.tally import PATIENCE_MS, Tally

@@ -12,7 +12,7 @@ from eventplane.attributes import Attributes
 from eventplane.contract import Place
 from eventplane.dead_letter import DEAD_LETTER_TYPE, letter_id
 from eventplane.names import EPOCH, SEQUENCE, SUBSCRIBERS
-from eventplane.replay import REDRIVE
+from eventplane.reasons import REDRIVE
 from eventplane.sender import Sender
 from glue_jobs.common.attestation import open_key
 from glue_jobs.common.objects import MemoryObjects

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from eventplane.replay import REPLAY
+from eventplane.reasons import REPLAY
 from eventplane.resource_names import FIFO_SUFFIX, dead_letter_queue, queue_name
 from local.histories.cloud import ENVIRONMENT
 from local.histories.oracles.finding import Finding

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from eventplane.fleet import Device, LifecycleState
+from eventplane.device_record import Device, LifecycleState
 from local.histories.engine import START_S
 from local.histories.keys import KEEPER
 from local.histories.oracles.finding import Finding

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from eventplane.endpoints import GONE_S, LONGEST_ASKED_S
 from eventplane.names import SUBSCRIBERS
-from lambdas.http_sink.delivery import ALONE_MS, KNOWN_MS
+from eventplane.sinks import GONE_S
 from local.histories.oracles.delivered import letters
 from local.histories.oracles.finding import Finding
+from parts.webhooks.delivery import ALONE_MS, KNOWN_MS
+from parts.webhooks.endpoint_state import LONGEST_ASKED_S
 
 if TYPE_CHECKING:
     from local.histories.endpoints import Post

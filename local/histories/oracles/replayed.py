@@ -8,11 +8,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from eventplane.contract import Place
-from eventplane.replay import REPLAY, order_text
+from eventplane.reasons import REPLAY
 from eventplane.resource_names import dead_letter_queue
 from local.histories.cloud import BUCKET
 from local.histories.oracles.finding import Finding
 from operations.names import event_in_tap
+from parts.replay.order import order_text
 
 if TYPE_CHECKING:
     from local.histories.history import History

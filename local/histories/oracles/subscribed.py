@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from eventplane.contract.subscription import IN_FORCE_S
 from eventplane.contract.subscription_table import SubscriptionTable
 from eventplane.ledger import Basis
-from eventplane.replay import REDRIVE, REPLAY
+from eventplane.reasons import REDRIVE, REPLAY
 from eventplane_aws.tables import DynamoDbTables
 from local.histories.engine import START_S
 from local.histories.operators import PUBLISHED

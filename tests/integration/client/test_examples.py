@@ -26,10 +26,10 @@ from eventplane.envelope import Envelope, write_event
 from eventplane.resource_names import resource_name
 from eventplane_client import connect
 from eventplane_client.dynamodb import TABLE
-from lambdas.http_sink.request import Request, to_request
-from lambdas.http_sink.signing import signature_headers
 from local.certificates import Authority
 from local.process import Child, Supervisor
+from parts.webhooks.request import Request, to_request
+from parts.webhooks.signing import signature_headers
 from tests.eventually import eventually
 from tests.integration.edge.conftest import SECONDS, Home, RecordingCloud, wait_for
 from tests.small_contract import with_changes

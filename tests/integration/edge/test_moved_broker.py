@@ -12,19 +12,19 @@ import pytest
 
 from eventplane_client import connect, connection
 from eventplane_mqtt import PinnedCertificate
-from eventplane_mqtt.discovery import broker as discovered
 from eventplane_mqtt.mailbox import Disconnected
 from local.certificates import Authority
 from local.mosquitto import Broker, find_mosquitto
 from local.ports import free_port, is_listening
 from local.process import Child, Supervisor
+from parts.discovery import broker as discovered
 from tests.integration.edge.conftest import Home, MakeHome, RecordingCloud, event, wait_for
 from tests.unit.eventplane_mqtt.probe import Probe
 
 CHECK_EVERY_S = 0.5
 LOOK_OFTEN = f"""
 from edge.__main__ import program
-from eventplane_mqtt.discovery import broker
+from parts.discovery import broker
 broker.CHECK_EVERY_S = {CHECK_EVERY_S}
 program()
 """

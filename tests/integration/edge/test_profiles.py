@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from eventplane_mqtt.discovery.broker import choose
-from eventplane_mqtt.discovery.profile import load_profile
 from eventplane_mqtt.endpoint import BrokerAddress
 from eventplane_mqtt.mailbox import Connected
+from eventplane_mqtt.profile import load_profile
 from local.certificates import Authority
 from local.mosquitto import find_mosquitto
 from local.ports import free_port
 from local.process import Supervisor
+from parts.discovery.broker import choose
 from tests.listeners import BY_DESIGN
 from tests.odd_profiles import ODD_PROFILES, Odd
 from tests.unit.eventplane_mqtt.probe import Probe

@@ -11,9 +11,6 @@ from pathlib import Path
 import pytest
 
 from contract.loader import load_contract
-from edge.provisioning import NoAnswerError, UnreachableError
-from edge.provisioning.conversation import MqttCloud
-from edge.provisioning.exchange import Exchange
 from edge.settings import CloudSettings
 from eventplane.envelope import write_event
 from eventplane_client import connect
@@ -22,6 +19,9 @@ from local.certificates import Authority
 from local.mosquitto import Broker
 from local.ports import free_port
 from local.process import Child, Supervisor
+from parts.provisioning import NoAnswerError, UnreachableError
+from parts.provisioning.conversation import MqttCloud
+from parts.provisioning.exchange import Exchange
 from tests.endpoint import EndpointServer
 from tests.integration.edge.conftest import SECONDS, THING, RecordingCloud, wait_for
 from tests.integration.edge.provisioning_service import CREATE, CREATE_WITH_KEY, REGISTER, TEMPLATE, FakeAws

@@ -12,9 +12,9 @@ from eventplane.interest.announcement import with_interest
 from eventplane.interest.table import PARTITION, SORT, InterestTable
 from eventplane_aws.tables import DynamoDbTables
 from eventplane_client import ClientSettings, connect
-from eventplane_client.dynamodb_interest import DynamoDbInterest
+from eventplane_client.client import checked_announcement
+from eventplane_client.dynamodb_routes import DynamoDbInterest
 from eventplane_client.errors import ClosedError, InterestError, UnavailableError
-from eventplane_client.interest import checked_announcement
 from tests.dynamodb import create_table
 from tests.eventually import eventually
 from tests.fakes.aws import FakeAws

@@ -130,7 +130,7 @@ class TestImports:
             [sys.executable, "-S", "-c", CONNECTED], cwd=ROOT, capture_output=True, text=True, check=True
         )
         modules = {each.partition(".")[0] for each in result.stdout.split()}
-        ours = {"eventplane", "eventplane_client", "eventplane_mqtt"}
+        ours = {"eventplane", "eventplane_client", "eventplane_mqtt", "parts"}
         assert ours <= modules
         assert not {
             each for each in modules - set(sys.stdlib_module_names) - ours if not each.startswith("_")

@@ -25,7 +25,7 @@ from eventplane.interest import table as interest_table
 from eventplane.settings import written
 from eventplane_aws.tables import DynamoDbTables
 from eventplane_client.api_subscriptions import ApiSubscriptions
-from eventplane_client.dynamodb_subscriptions import DynamoDbSubscriptions
+from eventplane_client.dynamodb_routes import DynamoDbSubscriptions
 from eventplane_client.errors import (
     AlreadySubscribedError,
     NotSubscribedError,
@@ -33,10 +33,11 @@ from eventplane_client.errors import (
     UnavailableError,
 )
 from eventplane_client.signed_http import HttpAnswer
-from lambdas.api import subscriptions as handler
+from parts.subscriptions_api import handler
 from tests.dynamodb import create_table
 from tests.fakes.aws import FakeAws
-from tests.unit.lambdas.api.conftest import INBOXES, send
+from tests.http_api import send
+from tests.parts.subscriptions_api.conftest import INBOXES
 
 NEWS = {"exact": {"type": "org.eventplane.alarm.news.v1"}}
 

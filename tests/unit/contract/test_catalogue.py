@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from contract.catalogue import catalogue
-from contract.catalogue.picture import picture
+from contract.catalogue.page import picture
 from contract.summary import settings_text
 from eventplane.contract import Contract
 from eventplane.filters import filter_text

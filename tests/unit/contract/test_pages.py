@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from contract import pages
-from contract.pages.glossary import MEANINGS, Glossary
+from contract.pages.__init__ import MEANINGS, Glossary
 from local.audit_page.page import write_page
 from local.demo import report as demo_report
 from tests.audit_report import finding, hour, report

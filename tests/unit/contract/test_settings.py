@@ -35,9 +35,9 @@ from eventplane.contract.subscription import new_subscription, with_subscription
 from eventplane.conversation.messages import Replier, Reply, Status, write_reply
 from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.names import SENDERS
-from eventplane.registry.build import endpoint
 from eventplane.router import Router
 from operations import system
+from parts.discovery_api.build import endpoint
 from tests.packages import install
 from tests.small_contract import with_changes
 from tests.unit.contract.small import RING, document, small, written_format

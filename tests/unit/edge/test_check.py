@@ -18,13 +18,13 @@ from cryptography.hazmat.primitives.serialization import (
 from edge.certificate import seconds_left
 from edge.check import awaits_provisioning, broker_warnings, expires_soon, file_problems
 from edge.command_line import main
-from edge.provisioning.renewal import Identity
 from edge.settings import CloudSettings, HealthSettings, LocalSettings, ProvisioningSettings, Settings
 from edge.system import SYSTEM
 from eventplane_mqtt import Login, PinnedCertificate
-from eventplane_mqtt.discovery.profile import limit_warnings
 from eventplane_mqtt.endpoint import Proxy
+from eventplane_mqtt.profile import limit_warnings
 from local.certificates import Authority
+from parts.provisioning.renewal import Identity
 from tests.unit.edge.fakes import contract
 
 NOW = datetime.now(UTC)

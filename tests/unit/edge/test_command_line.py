@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
+from importlib.machinery import PathFinder
 from pathlib import Path
 
 import pytest
 
-from edge import parts
 from edge.command_line import EX_WRONG_COMMAND_LINE, main
 from edge.commands import USAGE
 from edge.daemon import _warn_of_limits
@@ -200,7 +200,7 @@ def test_a_start_warns_of_limits_in_the_profile_that_do_not_agree(
 
 @pytest.fixture
 def _no_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parts.PathFinder, "find_spec", lambda *_: None)
+    monkeypatch.setattr(PathFinder, "find_spec", lambda *_: None)
 
 
 @pytest.mark.usefixtures("_no_parts")

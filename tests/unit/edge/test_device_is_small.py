@@ -14,13 +14,14 @@ import pytest
 from eventplane.contract import Contract
 from local.certificates import Authority
 from local.ports import free_port
+from parts.imports import imported, sources
 from tests.unit.edge.fakes import contract, ordered
-from tools.import_closure import imported, sources
+from tools.device_image import device_closure
 
 ROOT = Path(__file__).parents[3]
-DEVICE = sorted(each for name in ("edge", "eventplane_mqtt") for each in (ROOT / name).rglob("*.py"))
-OURS = {"edge", "eventplane", "eventplane_mqtt"}
-EXTRAS = {"eventplane_mqtt/discovery/dns_sd.py": {"zeroconf"}}
+DEVICE = [each for name, each in device_closure().files.items() if not name.startswith("eventplane.")]
+OURS = {"edge", "eventplane", "eventplane_mqtt", "parts"}
+EXTRAS = {"parts/discovery/dns_sd.py": {"zeroconf"}}
 """What a part needs that is off by default, and a program of its own."""
 
 HEAVY = {
@@ -63,7 +64,7 @@ def test_it_needs_only_the_core_and_the_standard_library(module: Path) -> None:
 
 
 ON_DEMAND = {
-    "discovery", "provisioning", "questions", "downlink", "data_budget", "certificate", "check",
+    "questions", "downlink", "data_budget", "certificate", "check",
     "health_server", "metrics", "commands", "broker_database",
     *(f"spool.{each}" for each in ("recovery", "salvage", "log", "states")),
 }  # fmt: skip
@@ -101,7 +102,7 @@ def test_a_forwarder_loads_what_its_contract_and_settings_ask_for(tmp_path: Path
     assert "eventplane_mqtt" in found
     # A dataclass without a docstring would load `inspect`, and with it `dis` and `ast`.
     assert not found & (HEAVY | {"ssl", "dis", "inspect", "ipaddress"})
-    assert not {each for each in found if each.startswith("eventplane_mqtt.discovery")}
+    assert not {each for each in found if each.startswith("parts") or each == "eventplane_mqtt.profile"}
     assert not found & {f"edge.{each}" for each in ON_DEMAND}
     files = sources(ROOT, found)
     assert len(files) <= MOST_MODULES
@@ -122,7 +123,7 @@ def test_what_settings_ask_for_is_loaded(tmp_path: Path) -> None:
         f"[health]\nport = {free_port()}\n",
     )
     asked = ("check", "certificate", "data_budget", "health_server")
-    assert {"ssl", "eventplane_mqtt.discovery.broker", "eventplane.ordering"} <= found
+    assert {"ssl", "parts.discovery.broker", "eventplane.ordering"} <= found
     assert {f"edge.{each}" for each in asked} <= found
 
 

@@ -9,7 +9,7 @@ from eventplane import fast_reader, strict_json
 from eventplane.envelope import parse_event, sent_on, write_event
 from eventplane.errors import EnvelopeError
 from eventplane.limits import MAX_DEPTH, MAX_EVENT_BYTES, MAX_HOPS, MAX_SENT_EVENT_BYTES
-from eventplane.replay import marked
+from parts.replay.order import marked
 
 GOOD = {"specversion": "1.0", "id": "1", "source": "/homes/1/voice", "type": "org.example.help.v1"}
 

@@ -14,7 +14,15 @@ ROOT = Path(__file__).parents[3]
 @cache
 def nodes() -> list[ast.AST]:
     """Return the syntax of the files that could name a reason. Parsing all of them takes seconds."""
-    packages = ("eventplane", "edge", "lambdas", "operations", "eventplane_client", "eventplane_mqtt")
+    packages = (
+        "eventplane",
+        "edge",
+        "lambdas",
+        "operations",
+        "parts",
+        "eventplane_client",
+        "eventplane_mqtt",
+    )
     texts = (file.read_text() for package in packages for file in (ROOT / package).rglob("*.py"))
     named = (text for text in texts if any(name in text for name in ("Reason.", "Refusal(", "rejected(")))
     return [node for text in named for node in ast.walk(ast.parse(text))]

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from eventplane.contract import Ordering, Priority
 from eventplane.limits import MAX_RECEIVES
-from eventplane.replay import MAX_ORDER_RECEIVES
 from eventplane.retries import (
     DAY_S,
     FIRST_S,
@@ -23,6 +22,7 @@ from eventplane.retries import (
     URGENT_S,
     RetrySchedule,
 )
+from parts.replay.order import MAX_ORDER_RECEIVES
 from tests.plane import shipped_contract
 
 SCHEDULES = st.builds(

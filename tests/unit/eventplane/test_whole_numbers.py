@@ -12,8 +12,8 @@ from eventplane.envelope import write_event
 from eventplane_client.errors import ClientSettingsError
 from eventplane_client.settings import host_and_port
 from glue_jobs.delivery_audit.device_reports import Report, read_reports
-from lambdas.presence.recorder import UnreadableObservationError, read_presence
 from operations.letters import letter_of
+from parts.presence.recorder import UnreadableObservationError, read_presence
 
 HUGE = "9" * 5_000
 """More digits than Python converts."""

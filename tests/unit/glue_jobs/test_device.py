@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from eventplane.fleet import LifecycleState
+from eventplane.device_record import LifecycleState
 from glue_jobs.delivery_audit import device_reports
 from glue_jobs.delivery_audit.coverage import RESTS
 from glue_jobs.delivery_audit.device import MAX_FINDINGS, DeviceJudgement, judge_device, usual_ms

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from eventplane.ledger import HandoverRecord
-from eventplane.reasons import Outcome
-from eventplane.replay import REDRIVE, REPLAY
+from eventplane.reasons import REDRIVE, REPLAY, Outcome
 from eventplane.sender import PLANE
 from glue_jobs.delivery_audit.event_group import HoleCount, InboxCount, LatencyKey
 from tests.spark.small_archive import (

@@ -16,8 +16,7 @@ from eventplane.ingest import OPERATOR
 from eventplane.interest.announcement import new_announcement, with_interest
 from eventplane.ledger import SENT_BEFORE, Basis
 from eventplane.limits import MAX_HOPS
-from eventplane.reasons import Outcome, Reason
-from eventplane.replay import REDRIVE, REPLAY
+from eventplane.reasons import REDRIVE, REPLAY, Outcome, Reason
 from glue_jobs.delivery_audit.event_group import LatencyKey, ReplayRow
 from glue_jobs.delivery_audit.findings import Finding
 from tests.spark.small_archive import (

@@ -11,9 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventplane import replay
 from eventplane.ledger import SENT_BEFORE
-from glue_jobs.delivery_audit import event_group
 from glue_jobs.delivery_audit.contracts import ContractHistory, Use
 from glue_jobs.delivery_audit.event_group import LedgerRow, NotInTap, ReplayRow, TapRow
 from glue_jobs.delivery_audit.findings import Finding
@@ -122,10 +120,6 @@ def test_an_event_with_more_rows_than_are_held_is_one_finding_and_the_others_are
     assert found[0][-1].judgement.counts == alone[-1].judgement.counts
     ((_, group),) = event_groups((grouped(0, **{kind: row}) for _ in range(MAX_ROWS + 5)), ())
     assert len(group.tap) + len(group.ledger) == MAX_ROWS
-
-
-def test_the_replay_and_the_audit_mean_the_same_records() -> None:
-    assert replay.REPLAY == event_group.REPLAY
 
 
 def reordered(

@@ -36,7 +36,9 @@ def own_services() -> Iterator[None]:
     """Forget what functions were wired to: the next test has another environment."""
     yield
     for name, module in [*sys.modules.items()]:
-        if name.startswith("lambdas.") and hasattr(getattr(module, "service", None), "cache_clear"):
+        if name.startswith(("lambdas.", "parts.")) and hasattr(
+            getattr(module, "service", None), "cache_clear"
+        ):
             module.service.cache_clear()
 
 

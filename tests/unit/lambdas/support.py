@@ -22,7 +22,6 @@ from eventplane.contract.publication import (
     published,
 )
 from eventplane.contract.subscription import new_subscription
-from eventplane.endpoints import ENDPOINT
 from eventplane.envelope import Envelope, parse_event, write_event
 from eventplane.ingest import IngestFrame, frame_text
 from eventplane.interest import table as interest_table
@@ -42,7 +41,8 @@ from lambdas.router.active_contract import ActiveContract, Unseen
 from lambdas.router.dispatch import Dispatch
 from lambdas.router.engine import Engine, build_engine
 from lambdas.router.service import RouterService
-from lambdas.router.span_recorder import SpanRecorder
+from parts.tracing.recorder import SpanRecorder
+from parts.webhooks.endpoint_state import ENDPOINT
 from tests.dynamodb import create_table
 from tests.fakes.aws import FakeAws
 from tests.fakes.clock import START_MS

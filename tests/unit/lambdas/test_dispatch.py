@@ -26,9 +26,8 @@ from lambdas.common.sender import TAKEN, Acceptance, Answer, Message
 from lambdas.router import service
 from lambdas.router.dispatch import THREADS, Dispatch
 from lambdas.router.engine import build_engine
-from lambdas.router.fifo_groups import fifo_groups
 from lambdas.router.planner import Step
-from lambdas.router.service import LIMITS
+from lambdas.router.service import LIMITS, fifo_groups
 from tests.small_contract import with_changes
 from tests.unit.lambdas.support import (
     ALARM,

@@ -20,10 +20,10 @@ from lambdas.archive import ledger, tap
 from lambdas.common import queue_function as queue_function_module
 from lambdas.common.clock import system_clock
 from lambdas.common.queue_function import IN_LAMBDA, QueueReader, queue_function
-from lambdas.replay import handler as replay
 from lambdas.router import handler as router
 from lambdas.router import wiring
 from lambdas.router.active_contract import RETRY_MS
+from parts.replay import handler as replay
 from tests.dynamodb import create_table
 from tests.fakes.aws import FakeAws
 from tests.otlp import otlp_receiver
@@ -184,7 +184,8 @@ def test_a_batch_waits_until_the_contract_in_force_is_known(
 def test_the_router_exports_its_spans_where_a_collector_is_set(
     deployed: Cloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lambdas.common.span_export.PATIENCE_S", 60.0)  # on a busy machine
+    monkeypatch.setattr("parts.tracing.export.PATIENCE_S", 60.0)  # on a busy machine
+    assert router.service().process.__self__.spans is None  # type: ignore[attr-defined]
     with otlp_receiver() as receiver:
         monkeypatch.setenv("EVENTPLANE_OTLP_ENDPOINT", receiver.url)
         monkeypatch.setenv("EVENTPLANE_TRACE_SHARE", "1")

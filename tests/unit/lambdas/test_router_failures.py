@@ -19,9 +19,9 @@ from eventplane.ledger import SENT_BEFORE
 from lambdas.common import system
 from lambdas.common.aws import PATIENT, QUICK
 from lambdas.common.queue import QueueMessage
-from lambdas.router import delivery_memory, filter_time
+from lambdas.router import dispatch, filter_time
 from lambdas.router.active_contract import ActiveContract, BoundedLook, Unseen
-from lambdas.router.delivery_memory import DeliveryMemory
+from lambdas.router.dispatch import DeliveryMemory
 from lambdas.router.engine import (
     Engine,
     UnknownSourceError,
@@ -307,7 +307,7 @@ class TestCopies:
             ("2", CARE),
             ("4", CARE),
         }
-        assert delivery_memory.MAX_REMEMBERED >= 5_000
+        assert dispatch.MAX_REMEMBERED >= 5_000
 
     def test_the_memory_keeps_no_events_and_is_bounded_by_what_was_dropped_too(self, cloud: Cloud) -> None:
         memory = DeliveryMemory(most=5)

@@ -10,19 +10,19 @@ from typing import Any, Final
 import pytest
 
 from edge.forwarder import Forwarder
-from edge.provisioning.renewal import Identity, Renewal
 from eventplane.contract.subscription_table import SubscriptionTable
 from eventplane.reasons import Outcome
-from lambdas.fleet.rotation import CertificateRotation
-from lambdas.http_sink.delivery import CircuitBreaker
-from lambdas.http_sink.service import WebhookService
 from lambdas.router.active_contract import ActiveContract
 from local.histories import search
 from local.histories.history import History
 from local.histories.oracles import Finding, judged
 from local.histories.search import Told, minimized, story_of, told
 from local.histories.story import ALARMS, DOWN_S, ENDPOINTS, READERS, SENDERS, WATCH, Decision, Story
-from operations.fleet import service
+from parts.fleet import service
+from parts.fleet.rotation import CertificateRotation
+from parts.provisioning.renewal import Identity, Renewal
+from parts.webhooks.delivery import CircuitBreaker
+from parts.webhooks.service import WebhookService
 from tests.fakes.sqs import FakeQueue, FakeSqs
 from tests.plane import shipped_contract
 

@@ -10,9 +10,9 @@ from random import Random
 import pytest
 
 from eventplane.contract import Priority, compile_contract, contract_document
+from eventplane.device_record import REGISTRY
 from eventplane.downlink.table import fleet_reset
 from eventplane.envelope import parse_event, write_event
-from eventplane.fleet import REGISTRY, grouped
 from eventplane.records import Records
 from eventplane_aws.rules import LAMBDA_CHAIN
 from lambdas.common.queue import Invocation, QueueMessage
@@ -22,6 +22,7 @@ from local.histories.engine import Engine
 from local.histories.function import Function
 from local.histories.wires import Weather
 from local.histories.wiring import Wiring
+from parts.fleet.lifecycle import grouped
 from tests.plane import shipped_contract
 from tests.unit.lambdas.downlink.world import KEY_OF_PULSE, group, state
 

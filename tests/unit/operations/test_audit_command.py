@@ -13,8 +13,8 @@ from eventplane.archive_layout import AUDIT, verdict_name
 from eventplane.envelope import write_event
 from operations.cloud import Cloud
 from tests.fakes.client import ScriptedClient
+from tests.parts.probe.test_smoke import Glue, refused
 from tests.unit.operations.support import ENVIRONMENT, Plane, Run
-from tests.unit.operations.test_smoke import Glue, refused
 
 REPORT = {
     "verdict": "broken",

@@ -17,8 +17,8 @@ from eventplane.reasons import Outcome
 from eventplane.sender import Sender
 from eventplane.sqs_binding import REDRIVEN, ROUTE, hint_of, redrive_in
 from eventplane_client.ports import digest
+from operations.dead_letters import move_all
 from operations.errors import MoveFailedError, MoveUnseenError
-from operations.move_task import move_all
 from operations.reading import Reading
 from tests.fakes.client import ScriptedClient
 from tests.unit.operations.support import (

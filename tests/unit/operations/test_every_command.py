@@ -265,9 +265,9 @@ def test_a_named_profile_wins_over_keys_in_the_environment(
         seen.append((session.get_credentials().access_key, session.region_name))
         return 0
 
-    monkeypatch.setattr("operations.fleet.command._list", look)
-    monkeypatch.setattr("operations.fleet.command.fleet_of", lambda *_: None)
-    monkeypatch.setattr("operations.fleet.command.enter", lambda _: None)
+    monkeypatch.setattr("parts.fleet.command._list", look)
+    monkeypatch.setattr("parts.fleet.command.fleet_of", lambda *_: None)
+    monkeypatch.setattr("parts.fleet.command.enter", lambda _: None)
     assert run("fleet", "list", "--profile", "desk")[0] == 0
     assert run("fleet", "list")[0] == 0
     # What an option set is gone with its command.

@@ -16,7 +16,7 @@ from eventplane.ingest import IngestFrame, frame_text, parse_frame
 from eventplane.limits import MAX_SQS_ATTRIBUTES
 from eventplane.sender import Sender
 from eventplane.sqs_binding import REDRIVEN, to_message
-from operations.dead_letters_text import letter_document, letter_text
+from operations.dead_letters_command import letter_document, letter_text
 from operations.letters import Letter, read_letter
 from operations.outgoing import Outgoing, Redriving, Skipped, again, original
 from operations.queues import PlaneQueues

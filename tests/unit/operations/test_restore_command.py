@@ -8,7 +8,7 @@ from os import urandom
 
 import pytest
 
-from eventplane.fleet import FLEET_TABLE, REGISTRY, Device, LifecycleState
+from eventplane.device_record import FLEET_TABLE, REGISTRY, Device, LifecycleState
 from eventplane.interest.table import INTEREST_TABLE
 from eventplane.records import Item, Records
 from eventplane_aws.tables import DynamoDbTables

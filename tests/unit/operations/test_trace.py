@@ -21,7 +21,7 @@ from eventplane.envelope import Envelope, parse_event, write_event
 from eventplane.ledger import HandoverRecord, to_line
 from eventplane.reasons import Outcome
 from eventplane.sender import Sender
-from eventplane.tracing.context import context_of
+from eventplane.trace_context import context_of
 from operations.archive import Days
 from operations.letters import Letter, read_letter
 from operations.search import in_tap, sources_of

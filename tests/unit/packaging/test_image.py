@@ -11,12 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from edge.parts import PARTS
 from eventplane import __version__
 from eventplane.contract.canonical import FORMAT
 from tests.artifacts import assert_size_is_stated
 from tests.unit.edge.fakes import contract
-from tools.device_image import ROOT
+from tools.device_image import PARTS, ROOT
 
 pytestmark = pytest.mark.long
 
@@ -75,7 +74,7 @@ def test_it_holds_what_the_device_imports_and_nothing_else(artifact: Path) -> No
     names = zipfile.ZipFile(artifact).namelist()
     tops = {name.partition("/")[0] for name in names}
     # The client library is for services, which bring it themselves.
-    assert tops == {"edge", "eventplane", "eventplane_mqtt", "__main__.py", "manifest.json"}
+    assert tops == {"edge", "eventplane", "eventplane_mqtt", "parts", "__main__.py", "manifest.json"}
     assert not {"eventplane/ingest.py", "eventplane/sqs_binding.py"} & set(names)
 
 
@@ -101,11 +100,11 @@ def write_settings(folder: Path, table: str) -> Path:
 def test_a_part_that_is_left_out_is_not_in_it_and_the_manifest_lists_the_others(
     artifact: Path, smallest: Path
 ) -> None:
-    assert json.loads(run(artifact, "manifest").stdout)["parts"] == list(PARTS)
+    assert json.loads(run(artifact, "manifest").stdout)["parts"] == PARTS == ["provisioning", "discovery"]
     assert json.loads(run(smallest, "manifest").stdout)["parts"] == []
-    parts = tuple(module.replace(".", "/") for modules in PARTS.values() for module in modules)
-    assert [each for each in zipfile.ZipFile(artifact).namelist() if each.startswith(parts)]
-    assert not [each for each in zipfile.ZipFile(smallest).namelist() if each.startswith(parts)]
+    assert {f"parts/{each}/device.py" for each in PARTS} <= {*zipfile.ZipFile(artifact).namelist()}
+    found = [each for each in zipfile.ZipFile(smallest).namelist() if each.startswith("parts/")]
+    assert found == ["parts/__init__.py", "parts/__init__.pyc"]
 
 
 def test_a_command_or_setting_whose_part_is_left_out_is_refused_by_name(

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from edge.spool import RECENT_EVENTS
 from eventplane_client.mqtt import MAX_MESSAGE_BYTES
-from eventplane_mqtt.discovery.profile import limit_warnings
 from eventplane_mqtt.endpoint import MAX_PACKET_BYTES
+from eventplane_mqtt.profile import limit_warnings
 from local.mosquitto import PROFILE, profile_number
 from tools.device_image import PACKAGING
 

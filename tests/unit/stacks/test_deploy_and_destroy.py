@@ -14,8 +14,7 @@ from eventplane.resource_names import OtherPlaneError
 from local.deploy import DEPLOY, ROOT
 from stacks.deployment import NotConfirmedError
 from stacks.detach import attachments, detach
-from stacks.leftovers import PROTECTED, LeftoverError, remove_leftovers
-from stacks.preflight import check_owner, drift
+from stacks.preflight import PROTECTED, LeftoverError, check_owner, drift, remove_leftovers
 from tests.dynamodb import create_table
 from tests.fakes.client import ScriptedClient
 from tests.fakes.iot import FakeIot

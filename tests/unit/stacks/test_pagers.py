@@ -7,7 +7,7 @@ import pytest
 from botocore.stub import Stubber
 
 from stacks.deployment import PlannedStack
-from stacks.pagers import pager_findings
+from stacks.preflight import pager_findings
 
 TOPIC = "eventplane-prod-pages"
 ARN = f"arn:aws:sns:eu-central-1:111122223333:{TOPIC}"

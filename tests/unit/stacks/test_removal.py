@@ -9,7 +9,7 @@ import pytest
 
 from eventplane.resource_names import RETIRED_OUTPUT
 from stacks.deployment import Deployment, PlannedStack, RegionMissingError, session_in
-from stacks.removal import LeavingQueue, RemovalError, check_removals, leaving_queues
+from stacks.preflight import LeavingQueue, RemovalError, check_removals, leaving_queues
 from tests.fakes.aws import FakeAws
 from tests.fakes.client import ScriptedClient
 

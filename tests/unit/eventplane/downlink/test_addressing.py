@@ -13,10 +13,10 @@ from eventplane.downlink.addressing import MAX_AHEAD_MS, Addressed, Target, addr
 from eventplane.downlink.desired import Desired, transmission
 from eventplane.downlink.wire import RESERVED, DownlinkError
 from eventplane.envelope import parse_event
-from eventplane.fleet import grouped, made
 from eventplane.limits import MAX_DOWNLINK_EVENT_BYTES, MAX_EVENT_BYTES
 from eventplane.names import REPLY_TYPE
 from eventplane.reasons import Reason
+from parts.fleet.lifecycle import grouped, made
 from tests.unit.eventplane.downlink.events import KEY, NOW_MS, event
 
 

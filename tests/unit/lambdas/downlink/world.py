@@ -14,13 +14,13 @@ from botocore.exceptions import ClientError
 from eventplane import presence
 from eventplane.attributes import AttributeValue
 from eventplane.contract import Contract
+from eventplane.device_record import REGISTRY
 from eventplane.device_reports import ACKNOWLEDGED, STARTED, forwarder_source
 from eventplane.downlink import table as keys
 from eventplane.downlink.desired import Desired
 from eventplane.downlink.device import Acknowledgement, stored, to_data
 from eventplane.downlink.wire import Incoming, received
 from eventplane.envelope import parse_event, write_event
-from eventplane.fleet import REGISTRY, decommissioned, grouped, made
 from eventplane.function_settings import DownlinkSettings
 from eventplane.records import Records
 from eventplane.topics import device_topic
@@ -32,6 +32,7 @@ from lambdas.downlink.desired import DesiredStateWriter
 from lambdas.downlink.due import DueWork
 from lambdas.downlink.parts import Parts
 from lambdas.downlink.reconciler import Reconciled, Reconciler
+from parts.fleet.lifecycle import decommissioned, grouped, made
 from tests.dynamodb import create_desired_table, records
 from tests.fakes.aws import FakeAws
 from tests.fakes.client import ScriptedClient

@@ -1,0 +1,135 @@
+"""The delivery audit over the run: the Glue job, or a program that runs its code where there is no Glue."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+
+from botocore.exceptions import ClientError
+
+from eventplane.archive_layout import AUDIT, last_report, verdict_name
+from eventplane.errors import EventPlaneError
+from operations.cloud import Cloud, was_repeated
+from operations.patience import NotSeenError, Patience
+
+_ENDED: Final = frozenset({"SUCCEEDED", "FAILED", "STOPPED", "TIMEOUT", "ERROR", "EXPIRED"})
+_LOG_LINES: Final = 3
+
+Report = Mapping[str, Any]
+
+
+class AuditRunError(EventPlaneError):
+    """The audit's run `name` ended as `state`."""
+
+    name: str
+    state: str
+    problem: str
+    remedy: str
+    message = "the audit's run {name} ended as {state}: {problem}; {remedy}"
+
+
+@dataclass(frozen=True)
+class GlueAudit:
+    """A run of the Glue job `job` over one day, as its schedule starts it: same result, same place.
+
+    `started` gets the id of the run.
+    """
+
+    cloud: Cloud
+    job: str
+    bucket: str
+    started: Callable[[str], object]
+
+    def report(self, day: str, patience: Patience) -> Report:
+        """Run it and return its report. Raises `AuditRunError`, `NotSeenError`, botocore's errors."""
+        glue = self.cloud.client("glue")
+
+        def start() -> str | None:
+            try:
+                return str(glue.start_job_run(JobName=self.job, Arguments={"--DATE": day})["JobRunId"])
+            except glue.exceptions.ConcurrentRunsExceededException as error:
+                # The job has one run at a time: its schedule's, or ours if the answer to its start was lost.
+                return self._own_run(glue, day) if was_repeated(getattr(error, "response", {})) else None
+
+        run = patience.until(
+            start, f"the end of another run of {self.job}", "see the runs of the job in AWS Glue"
+        )
+        self.started(run)
+
+        def ended() -> Mapping[str, Any] | None:
+            found: Mapping[str, Any] = glue.get_job_run(JobName=self.job, RunId=run)["JobRun"]
+            return found if found["JobRunState"] in _ENDED else None
+
+        result = patience.until(ended, f"the end of run {run} of {self.job}", "see its log in AWS Glue")
+        if result["JobRunState"] != "SUCCEEDED":
+            problem = str(result.get("ErrorMessage", "no message"))
+            raise AuditRunError(run, result["JobRunState"], problem, f"see /aws-glue/jobs/{self.job}/error")
+        started: datetime = result["StartedOn"]
+        written: dict[str, datetime] = {}
+
+        def read(name: str) -> bytes | None:
+            try:
+                found = self.cloud.s3.get_object(Bucket=self.bucket, Key=f"{AUDIT}/{name}")
+            except ClientError as error:
+                if error.response["Error"]["Code"] == "NoSuchKey":
+                    return None
+                raise
+            written[name] = found["LastModified"]
+            body: bytes = found["Body"].read()
+            return body
+
+        document = last_report(read, day)
+        if document is None or written[verdict_name(day)] < started.replace(microsecond=0):
+            raise AuditRunError(
+                run, result["JobRunState"], "it wrote no report", f"see /aws-glue/jobs/{self.job}/output"
+            )
+        return document
+
+    def _own_run(self, glue: Any, day: str) -> str | None:
+        (newest, *_) = glue.get_job_runs(JobName=self.job, MaxResults=1)["JobRuns"]
+        return str(newest["Id"]) if newest.get("Arguments", {}).get("--DATE") == day else None
+
+    def stop(self, run: str) -> None:
+        """Stop the run if it has not ended. Raises botocore's errors."""
+        glue = self.cloud.client("glue")
+        if glue.get_job_run(JobName=self.job, RunId=run)["JobRun"]["JobRunState"] not in _ENDED:
+            glue.batch_stop_job_run(JobName=self.job, JobRunIds=[run])
+
+
+@dataclass(frozen=True)
+class CommandAudit:
+    """`command` takes the job's own `--INPUT`, `--OUTPUT` and `--DATE` and files what the job files."""
+
+    command: str
+    bucket: str
+
+    def report(self, day: str, folder: Path, patience: Patience) -> Report:
+        """Run it and return its report. Raises `AuditRunError`, `NotSeenError`."""
+        words = [*shlex.split(self.command), "--INPUT", f"s3://{self.bucket}/"]
+        words += ["--OUTPUT", str(folder), "--DATE", day]
+        try:
+            done = subprocess.run(
+                words, capture_output=True, text=True, check=False, timeout=patience.timeout_s
+            )
+        except FileNotFoundError as error:
+            raise AuditRunError(words[0], "not started", str(error), "correct --audit-command") from error
+        except subprocess.TimeoutExpired:
+            raise NotSeenError(
+                "the end of the audit's command", patience.timeout_s, "give it more by --audit-timeout"
+            ) from None
+        if done.returncode:
+            lines = " | ".join(done.stderr.splitlines()[-_LOG_LINES:])
+            raise AuditRunError(words[0], f"status {done.returncode}", lines, "correct --audit-command")
+        document = last_report(lambda name: _read(folder / name), day)
+        if document is None:
+            raise AuditRunError(words[0], "status 0", "it wrote no report", "correct --audit-command")
+        return document
+
+
+def _read(path: Path) -> bytes | None:
+    return path.read_bytes() if path.is_file() else None

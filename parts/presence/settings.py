@@ -1,0 +1,62 @@
+"""The settings of the monitor's functions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from eventplane.presence import OUTAGE, OutageLimits
+from eventplane.settings import Settings
+from eventplane.traffic import Quota
+
+
+@dataclass(frozen=True, kw_only=True)
+class PresenceLimits:
+    """When something is reported of a device, seconds but for `quiet_after_heartbeats`, what floods,
+    and what is an outage of the fleet.
+
+    `PresenceSettings` of the stacks explain each.
+    """
+
+    disconnected_after_s: float
+    connected_after_s: float
+    quiet_after_heartbeats: float
+    oldest_urgent_s: float
+    oldest_normal_s: float
+    quota: Quota
+    outage: OutageLimits = OUTAGE
+
+
+class PresenceSource(StrEnum):
+    """What a recorder reads: lifecycle messages of IoT Core, or the heartbeats of devices."""
+
+    CONNECTIONS = "connections"
+    HEARTBEATS = "heartbeats"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PresenceSettings(Settings):
+    """Settings of every function that monitors presence."""
+
+    presence_table: str
+    """The table of presence."""
+    presence_limits: PresenceLimits
+    """When something is reported of a device, and what floods."""
+    timer_queue: str
+    """The queue of the timers by which a device is judged later."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecorderSettings(PresenceSettings):
+    """Settings of the functions that record what is known of devices."""
+
+    source: PresenceSource
+    """What the function reads."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PresenceJudgeSettings(PresenceSettings):
+    """Settings of the functions that judge devices."""
+
+    outbox_queue: str
+    """The queue for reports of devices."""

@@ -1,0 +1,46 @@
+"""What the functions of presence share, by the settings that they share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from eventplane.presence import PRESENCE
+from eventplane.records import Records, Tables
+from lambdas.common.aws import client, tables
+from lambdas.common.clock import Clock, system_clock
+from lambdas.common.sqs import SqsSender
+from parts.presence.settings import PresenceSettings
+from parts.presence.table import Population, PresenceTable
+from parts.presence.timer_queue import TimerQueue
+from parts.presence.watch import Watch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """The parts; `sender` sends the monitor's events."""
+
+    table: PresenceTable
+    population: Population
+    watch: Watch
+    timers: TimerQueue
+    sender: SqsSender
+    clock: Clock
+
+
+def wired(settings: PresenceSettings) -> Parts:
+    """Return the parts that `settings` describe."""
+    return parts_of(settings, client("sqs"), tables(), system_clock)
+
+
+def parts_of(settings: PresenceSettings, sqs: Any, store: Tables, clock: Clock) -> Parts:
+    """Return the parts that `settings` describe, with a client of SQS."""
+    sender, table = SqsSender(sqs), PresenceTable(Records(store, settings.presence_table, PRESENCE))
+    return Parts(
+        table=table,
+        population=Population(table, settings.presence_limits.outage),
+        watch=Watch(settings.presence_limits),
+        timers=TimerQueue(sender, settings.timer_queue),
+        sender=sender,
+        clock=clock,
+    )

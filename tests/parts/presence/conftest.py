@@ -1,0 +1,13 @@
+"""The presence monitor in memory."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.fakes.aws import FakeAws
+from tests.parts.presence.world import World
+
+
+@pytest.fixture
+def world(fake_aws: FakeAws, monkeypatch: pytest.MonkeyPatch) -> World:
+    return World(fake_aws, monkeypatch)
