@@ -182,7 +182,7 @@ def _joined(inbox: str, facts: Iterable[Account], missing: str) -> Account:
     others = [each for each in facts if not each.is_by_reader]
     # A second copy may fail or expire: what is in the inbox is there.
     best = min(ended or others, key=_rank, default=Account(inbox, Fate.UNKNOWN, why=missing))
-    return replace(best, inbox=inbox)
+    return best if best.inbox == inbox else replace(best, inbox=inbox)
 
 
 def _rank(fact: Account) -> tuple[object, ...]:

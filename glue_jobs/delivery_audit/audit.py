@@ -562,4 +562,4 @@ def _padded(found: Iterable[Any], *names: str) -> Iterator[tuple[Any, ...]]:
 def _named(found: Iterable[Any], name: str) -> list[Any]:
     """Return the structs of this name in rows with the columns `GROUPED`."""
     place = rows.GROUPED.index(name)
-    return [rows.STRUCTS[name](row[place]) for row in found if row[place] is not None]
+    return [rows.STRUCTS[name]._make(row[place]) for row in found if row[place] is not None]

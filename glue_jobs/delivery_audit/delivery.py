@@ -425,7 +425,6 @@ def _is_unconfirmed(event: Event, rules: AuditRules) -> bool:
 
 def _of_decisions(delivery: Delivery, rules: AuditRules) -> _Found:
     first, contested = delivery.event.first, delivery.event.contested
-    rows = [each.row for each in delivery.found]
     if delivery.out:
         put = delivery.out[0]
         # Each copy that a device sends is routed, rightly.
@@ -435,19 +434,22 @@ def _of_decisions(delivery: Delivery, rules: AuditRules) -> _Found:
         if len(delivery.out) > came and (copies := delivery.copies) > came:
             yield Kind.DUPLICATE, f"{copies} copies in the inbox, of {came} that came"
         late_ms = decided_between(put).earliest_ms - put.entered_at_ms
-        if put not in contested and rules.watermark.is_late(0, late_ms):
+        if not (contested and put in contested) and rules.watermark.is_late(0, late_ms):
             yield Kind.LATE, f"{late_ms} ms after it entered"
         if any(rules.is_forbidden(row) for row in delivery.out):
             yield Kind.NOT_ALLOWED, f"{delivery.event.sender} to {_or_unknown(delivery.destination)}"
-    skews = {row: decided_between(row, is_contested=row in contested).skew_ms for row in rows}
-    if any(rules.is_stale(row) for row, skew_ms in skews.items() if not skew_ms):
+    known = list[tuple[LedgerRow, int, int]]()
+    for row in (each.row for each in delivery.found):
+        # The hash of a row takes longer than all else here.
+        is_contested = bool(contested) and row in contested
+        before_ms = first.accepted_at_ms - row.decided_at_ms if first and not is_contested else 0
+        known.append((row, decided_between(row, is_contested=is_contested).skew_ms, before_ms))
+    if any(rules.is_stale(row) for row, skew_ms, _ in known if not skew_ms):
         yield Kind.STALE_CONTRACT, f"by contract {delivery.contract_version}"
-    rows = [row for row in rows if row not in contested]
-    before_ms = {row: first.accepted_at_ms - row.decided_at_ms if first else 0 for row in rows}
-    if (most_ms := max(before_ms.values(), default=0)) > CLOCK_SLACK_MS:
+    if (most_ms := max((before_ms for *_, before_ms in known), default=0)) > CLOCK_SLACK_MS:
         yield Kind.CAUSALITY, f"decided {most_ms} ms before it was accepted"
     # What was decided before its acceptance is not explained by a clock.
-    wrong_ms = [skews[row] for row in skews if skews[row] and before_ms.get(row, 0) <= CLOCK_SLACK_MS]
+    wrong_ms = [skew_ms for _, skew_ms, before_ms in known if skew_ms and before_ms <= CLOCK_SLACK_MS]
     if wrong_ms:
         side = "ahead" if max(wrong_ms) > 0 else "behind"
         yield Kind.CLOCK_SKEW, f"the router's clock is at least {abs(max(wrong_ms))} ms {side}"

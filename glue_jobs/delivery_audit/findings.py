@@ -161,5 +161,4 @@ class Finding(NamedTuple):
 
 def worst_first(finding: Finding) -> tuple[object, ...]:
     """Return the key that sorts findings: broken promises, then missing evidence, then the rest."""
-    place = (*finding[1:8], finding.route)
-    return _ORDER[weight_of(finding.kind)], *((each is not None, each) for each in place)
+    return _ORDER[weight_of(finding.kind)], *((each is not None, each) for each in finding[1:])

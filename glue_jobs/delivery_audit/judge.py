@@ -368,7 +368,7 @@ def _count_last_hop(last: Consumption, date: str, inbox: str, into: Judgement) -
 def _time(delivery: Delivery, into: Judgement) -> None:
     """Note how long the first delivery of the event took, over each hop."""
     event, first, out = delivery.event, delivery.event.first, delivery.out[0]
-    if out in event.contested:
+    if event.contested and out in event.contested:
         return
     on = delivery.found[0].row.priority or event.ledger[0].priority, delivery.route or ""
     latencies = into.latencies

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
+from functools import partial
 from typing import Any, Final
 
 from glue_jobs.common import system
@@ -49,10 +50,7 @@ class Arguments:
 
 
 def read_arguments(argv: Sequence[str], engine: str = SPARK) -> Arguments:
-    """Return the job's parameters; Glue adds some of its own, which are ignored.
-
-    `engine` is the default one.
-    """
+    """Return the job's parameters, by default with this `engine`; those that Glue adds are ignored."""
     parser = argparse.ArgumentParser(
         prog="python -m glue_jobs.delivery_audit",
         description="Audit an archive's deliveries.",
@@ -134,10 +132,9 @@ def main(
             asked.progress(f"Spark audits more than {error.most}")
     with session():
         spark, asked = job_session(), request_of(arguments)
-        output = asked.output
         with audited(spark, asked) as audit:
-            document = file_audit(output, audit, lambda changes: write_tables(spark, audit, changes, output))
-    send_verdicts(output, str(arguments.window), arguments.outbox)
+            document = file_audit(asked.output, audit, partial(write_tables, spark, asked.output, audit))
+    send_verdicts(asked.output, str(arguments.window), arguments.outbox)
     return document
 
 

@@ -194,7 +194,7 @@ def day_of(audit: Audit) -> str | None:
     return str(audit.window) if audit.window.day else None
 
 
-def write_tables(spark: SparkSession, audit: Audit, changes: Iterable[Finding], output: Objects) -> None:
+def write_tables(spark: SparkSession, output: Objects, audit: Audit, changes: Iterable[Finding]) -> None:
     """Write all tables beneath `output`, each by `date`: those of the audit's day, or all anew.
 
     `changes` are the findings of the chain. Repeating it changes nothing. A table without a row is deleted.

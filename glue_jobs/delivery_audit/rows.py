@@ -6,7 +6,7 @@ items with one client, reason and time of acceptance. The key makes rows of one 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 from itertools import groupby
 from operator import itemgetter, or_
@@ -265,12 +265,12 @@ def of_handovers(handovers: DataFrame) -> DataFrame:
     return handovers.select(*KEY, row.alias("handover"), _bad(HANDOVERS, _unreadable()))
 
 
-STRUCTS: Final[dict[str, Callable[[Iterable[Any]], Any]]] = {
-    "tap": TapRow._make,
-    "ledger": LedgerRow._make,
-    "handover": HandoverRow._make,
-    "item": RefusedItem._make,
-    "bad": BadRow._make,
+STRUCTS: Final[dict[str, Any]] = {
+    "tap": TapRow,
+    "ledger": LedgerRow,
+    "handover": HandoverRow,
+    "item": RefusedItem,
+    "bad": BadRow,
 }
 
 MAX_ROWS: Final = 10_000
@@ -293,9 +293,9 @@ def event_groups(
         found: dict[str, list[Any]] = {name: [] for name in STRUCTS}
         beyond = 0
         for row in members:
-            for name, struct in zip(STRUCTS, row[2:], strict=True):
+            for (name, kind), struct in zip(STRUCTS.items(), row[2:], strict=True):
                 if struct is not None and len(found[name]) < MAX_ROWS:
-                    found[name].append(STRUCTS[name](struct))
+                    found[name].append(struct if struct.__class__ is kind else kind._make(struct))
                 elif struct is not None:
                     beyond += 1
         tap, ledger, handovers, items, bad = found.values()

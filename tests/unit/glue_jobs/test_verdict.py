@@ -155,6 +155,7 @@ def test_less_than_everything_is_never_written_as_everything() -> None:
 def document(**more: Any) -> dict[str, Any]:
     """A report, as far as its event needs it."""
     return {
+        "engine": "spark",
         "verdict": "open",
         "reasons": ["1 delivery without a record, which may still come."],
         "window": {"date": "2026-03-01"},
@@ -192,14 +193,15 @@ def test_the_same_report_has_the_same_event_and_another_one_another() -> None:
     assert len(keys) == 3
 
 
-def test_people_read_verdict_and_coverage_in_two_lines() -> None:
+def test_people_read_verdict_coverage_and_engine_in_a_line_each() -> None:
     report = document(reasons=["First.", "Second."], coverage=coverage(numbering=1_990, silent=1, attested=1))
     assert lines(report) == (
         "verdict:  open. First. And 1 more.",
         "coverage: 0.5 %, 10 of 2,000 device events and 1 of 2 expected devices attested by manifests",
+        "engine:   spark",
     )
     nothing = coverage(manifest=0, expected=0, attested=0)
-    assert lines(document(verdict="proven", reasons=[], coverage=nothing)) == (
+    assert lines(document(verdict="proven", reasons=[], coverage=nothing))[:2] == (
         "verdict:  proven",
         "coverage: -, 0 of 0 device events and 0 of 0 expected devices attested by manifests",
     )
