@@ -19,7 +19,7 @@ from lambdas.router.dispatch import Dispatch
 from lambdas.router.senders import Senders
 from lambdas.router.service import RouterService, TimeLimits
 from lambdas.router.wiring import Channels, engine_in_force, patience_of
-from parts import load
+from parts import has, load
 
 
 def service() -> QueueReader:
@@ -37,7 +37,8 @@ def service() -> QueueReader:
     sqs = SqsSender(client("sqs", patience))
     senders = Senders.of(channels.inboxes.values(), dict.fromkeys(SCHEMES, sqs))
     spans = None
-    if tracing := settings.tracing:  # or its code is not here
+    # Routing never waits for code that a deployment has not brought.
+    if (tracing := settings.tracing) and has("tracing", "recorder"):
         spans = load("tracing", "recorder").span_recorder(tracing, patience, threads, monotonic)
     router = RouterService(
         engine=engines.engine,

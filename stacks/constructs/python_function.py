@@ -74,7 +74,9 @@ class PythonFunction(Construct):
         if sources or needs_key(statements):
             own += allow_key(self)
         tracing = environment.tracing if draws_spans else None
-        recorder = [place("tracing", "recorder")] if tracing else []
+        # In an emulated cloud somebody may set a collector later.
+        may_record = draws_spans and (tracing or environment.is_emulated)
+        recorder = [place("tracing", "recorder")] if may_record else []
         told = {
             # In logs and spans, and in metrics; with the environment, as an account may have several.
             "POWERTOOLS_SERVICE_NAME": self.name,
