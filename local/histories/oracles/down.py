@@ -32,8 +32,8 @@ def judged(history: History) -> Iterator[Finding]:
 
 def _following(history: History) -> Iterator[Finding]:
     for thing, contract in history.contracts.items():
-        if (followed := history.homes[thing].contracts[-1][1]) != contract:
-            yield Finding("a home follows an older contract", f"{thing}: {followed.version}")
+        if (followed := history.homes[thing].contracts[-1][1].version) != contract.version:
+            yield Finding("a home follows an older contract", f"{thing}: {followed}")
     for thing, home in history.homes.items():
         for key, versions in home.states.items():
             if versions != sorted(versions):

@@ -154,7 +154,7 @@ def overwriting(self: Identity, private_key: str, certificate: str) -> Path:
 
 
 def of_any_connection(self: Forwarder, message: Any, *more: Any) -> None:
-    TAKE(self, replace(message, generation=self.links[message.link].generation), *more)
+    TAKE(self, message._replace(generation=self.links[message.link].generation), *more)
 
 
 def delivered(self: WebhookService, message: Any, event: Any, _: object) -> Any:
