@@ -71,17 +71,17 @@ PARTS: Final = {
         needed_by=(MONITOR,),
         tables=("presence",),
     ),
-    "probe": Part(
-        without="no alarm is sent on trial every minute, so a plane that loses alarms is noticed late",
-        needed_by=(CANARY,),
-        noun=("smoke", "prove a deployed environment, with a throw-away device"),
-    ),
     "fleet": Part(
         without="devices are provisioned by hand, without `eventplane fleet` and `make smoke`; no audit is "
         "`proven`, because no list says which devices should be there",
         needed_by=(DOWNLINK,),
         is_optional=True,
         noun=("fleet", "list, register, show, group, replace, quarantine or decommission devices"),
+    ),
+    "probe": Part(
+        without="no alarm is sent on trial every minute, so a plane that loses alarms is noticed late",
+        needed_by=(CANARY,),
+        noun=("smoke", "prove a deployed environment, with a throw-away device"),
     ),
     "provisioning": Part(without="a device's certificate is installed and renewed by other means"),
     "discovery": Part(without="the home's broker has a fixed address, and is not announced"),
