@@ -6,7 +6,8 @@ The core imports no part. Where a part is asked for, the core loads its modules 
 - `settings`: the settings of its functions;
 - `client`, `recorder`: what the client library and the routers use of it;
 - `command`: its noun of the command line;
-- `device`: what the forwarder's commands use of it, in a build that has it.
+- `device`: what the forwarder's commands use of it, in a build that has it;
+- `broker`, `dns_sd`: what finds the broker that a link goes to.
 
 With them comes what they import (`parts.imports`), and so no other part.
 """
