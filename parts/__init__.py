@@ -97,7 +97,7 @@ PARTS: Final = {
     ),
     "queries": Part(without="no tables for Amazon Athena", is_optional=True),
 }
-"""Each part by the name of its folder, after those that it imports."""
+"""Each part by the name of its folder."""
 
 OPTIONAL: Final = frozenset(name for name, part in PARTS.items() if part.is_optional)
 """Those that an environment may leave out."""

@@ -25,13 +25,6 @@ def test_a_part_says_on_half_a_page_what_it_is_for_and_what_to_read(readme: Path
     assert 0 < len(re.findall(r"(?m)^\d\. ", text)) <= 5
 
 
-def test_a_part_stands_after_those_that_it_imports() -> None:
-    order = [*PARTS]
-    for file in ROOT.glob("*/*.py"):
-        others = {*re.findall(r"(?m)^from parts\.(\w+)\.", file.read_text())} - {file.parent.name}
-        assert others <= {*order[: order.index(file.parent.name)]}, file
-
-
 def test_a_part_that_is_not_here_has_no_module() -> None:
     assert has("webhooks", "stack")
     assert not has("webhooks", "nothing")
