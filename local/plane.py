@@ -34,7 +34,7 @@ from local.oracle import CARERS
 from local.process import Child, Supervisor
 from local.things import Thing, provision
 from parts.fleet.lifecycle import made
-from stacks.names import inbox_url_output, outbox_url_output
+from stacks.names import url_output
 
 ROUTERS: Final = ("router-device", "router-device-urgent")
 """The functions, without their prefix, that route what devices send."""
@@ -82,8 +82,8 @@ class Plane:
     @property
     def inbox_outputs(self) -> dict[str, str]:
         """The output with the inbox queue's URL, by cloud service that the plane itself does not read for."""
-        services = self.contract.of_kind(ParticipantKind.CLOUD_SERVICE)
-        return {each.name: inbox_url_output(each.name) for each in services if each.name not in OWN_SERVICES}
+        names = (each.name for each in self.contract.of_kind(ParticipantKind.CLOUD_SERVICE))
+        return {each: url_output(each, "Inbox") for each in names if each not in OWN_SERVICES}
 
     @property
     def inboxes(self) -> dict[str, str]:
@@ -110,7 +110,7 @@ class Plane:
 
     def send_from_carers(self, text: str) -> None:
         """Put the event `text` into the outbox of the carers, which is a queue."""
-        url = self.outputs[outbox_url_output(CARERS)]
+        url = self.outputs[url_output(CARERS, "Outbox")]
         self.cloud.client("sqs").send_message(QueueUrl=url, MessageBody=text)
 
     def count_messages(self, outputs: Iterable[str], *, in_flight_only: bool = False) -> int:

@@ -29,6 +29,9 @@ _OF_PARTS = {
 }
 """The modules of parts that programs with a wheel load; what these import comes with them."""
 
+_SEVERAL = '\n__path__ = __import__("pkgutil").extend_path(__path__, __name__)\n'
+"""What a package of parts ends with: several wheels have modules in it, perhaps in folders of their own."""
+
 
 class Metadata(MetadataHookInterface):
     """Add the core in the package's own version, and its links."""
@@ -53,7 +56,8 @@ class OwnNames(BuildHookInterface):
                 for each in {*copy.rglob("*.*")} - kept:
                     each.unlink()
             for module in copy.rglob("*.py"):
-                module.write_text(renamed(module.read_text("utf-8")), "utf-8")
+                several = _SEVERAL if package == "parts" and module.name == "__init__.py" else ""
+                module.write_text(renamed(module.read_text("utf-8")) + several, "utf-8")
             own = package if package.startswith("eventplane") else f"eventplane_{package}"
             build_data["force_include"][str(copy)] = own
 

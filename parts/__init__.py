@@ -6,7 +6,8 @@ The core imports no part. Where a part is asked for, the core loads its modules 
 - `settings`: the settings of its functions;
 - `client`, `recorder`: what the client library and the routers use of it;
 - `command`: its noun of the command line;
-- `device`: what the forwarder's commands use of it, in a build that has it.
+- `device`: what the forwarder's commands use of it, in a build that has it;
+- `broker`, `dns_sd`: what finds the broker that a link goes to.
 
 With them comes what they import (`parts.imports`), and so no other part.
 """
@@ -71,17 +72,17 @@ PARTS: Final = {
         needed_by=(MONITOR,),
         tables=("presence",),
     ),
-    "probe": Part(
-        without="no alarm is sent on trial every minute, so a plane that loses alarms is noticed late",
-        needed_by=(CANARY,),
-        noun=("smoke", "prove a deployed environment, with a throw-away device"),
-    ),
     "fleet": Part(
         without="devices are provisioned by hand, without `eventplane fleet` and `make smoke`; no audit is "
         "`proven`, because no list says which devices should be there",
         needed_by=(DOWNLINK,),
         is_optional=True,
         noun=("fleet", "list, register, show, group, replace, quarantine or decommission devices"),
+    ),
+    "probe": Part(
+        without="no alarm is sent on trial every minute, so a plane that loses alarms is noticed late",
+        needed_by=(CANARY,),
+        noun=("smoke", "prove a deployed environment, with a throw-away device"),
     ),
     "provisioning": Part(without="a device's certificate is installed and renewed by other means"),
     "discovery": Part(without="the home's broker has a fixed address, and is not announced"),
@@ -96,7 +97,7 @@ PARTS: Final = {
     ),
     "queries": Part(without="no tables for Amazon Athena", is_optional=True),
 }
-"""Each part by the name of its folder, after those that it imports."""
+"""Each part by the name of its folder."""
 
 OPTIONAL: Final = frozenset(name for name, part in PARTS.items() if part.is_optional)
 """Those that an environment may leave out."""

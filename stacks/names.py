@@ -59,11 +59,6 @@ def pascal(name: str) -> str:
     return "".join(word.capitalize() for word in name.split("-"))
 
 
-def inbox_url_output(participant: str) -> str:
-    """Return the stack output that holds the URL of a cloud service's inbox queue."""
-    return f"{pascal(participant)}InboxUrl"
-
-
-def outbox_url_output(participant: str) -> str:
-    """Return the stack output that holds the URL of a cloud service's outbox queue."""
-    return f"{pascal(participant)}OutboxUrl"
+def url_output(participant: str, box: str) -> str:
+    """Return the stack output that holds the URL of the queue of a cloud service's `box` (`Inbox`)."""
+    return f"{pascal(participant)}{box}Url"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, cast
+from typing import Final, Self, cast
 
 import aws_cdk as cdk
 from constructs import Construct, IConstruct
@@ -30,6 +30,17 @@ class PlaneStack(cdk.Stack):
             termination_protection=holds_state and environment.keeps_data,
         )
         self.plane = environment
+
+
+class OneOfStack(Construct):
+    """What a stack has one of at most, called like its class."""
+
+    @classmethod
+    def of(cls, scope: Construct) -> Self:
+        """Return the one of the stack that `scope` is in."""
+        stack, id = cdk.Stack.of(scope), cls.__name__
+        found = stack.node.try_find_child(id)
+        return found if isinstance(found, cls) else cls(stack, id)
 
 
 def environment_of(construct: IConstruct) -> Environment:

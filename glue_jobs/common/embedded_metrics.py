@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Any
+
+from glue_jobs.common import system
 
 
 def add_metrics_option(parser: argparse.ArgumentParser) -> None:
@@ -18,12 +19,14 @@ def add_metrics_option(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def embedded(totals: Mapping[str, int], metrics: str | None, now: datetime) -> dict[str, Any]:
-    """Return members for a line of JSON in the log: those of `totals` that `metrics` names, as metrics."""
+def embedded(totals: Mapping[str, int], metrics: str | None) -> dict[str, Any]:
+    """Return members for a line of JSON in the log: metrics of now, those that `metrics` names."""
     if metrics is None:
         return {}
     namespace, _, names = metrics.partition(":")
     chosen = {name: totals[name] for name in names.split(",")}
     # Without dimensions: a namespace has the totals of one job.
     made = {"Namespace": namespace, "Dimensions": [[]], "Metrics": [{"Name": name} for name in chosen]}
-    return {"_aws": {"Timestamp": int(1_000 * now.timestamp()), "CloudWatchMetrics": [made]}, **chosen}
+    # Alarms on silence measure from the end of a run to that of the next.
+    now_ms = int(1_000 * system.now().timestamp())
+    return {"_aws": {"Timestamp": now_ms, "CloudWatchMetrics": [made]}, **chosen}

@@ -133,7 +133,7 @@ def main(argv: Sequence[str], now: datetime | None = None) -> dict[str, Receipt]
                 except _FAILURES as error:
                     failures[f"{folder.name}/{hour.partition}"] = str(error)
     totals = totals_of(done, failures, removed)
-    line = {"compaction_totals": totals} | embedded(totals, arguments.metrics, now)
+    line = {"compaction_totals": totals} | embedded(totals, arguments.metrics)
     sys.stdout.write(json.dumps(line) + "\n")
     if failures:
         raise CompactionError(failures)

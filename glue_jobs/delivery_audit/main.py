@@ -184,7 +184,7 @@ def _seconds(text: str) -> int:
 
 def totals_line(document: dict[str, Any], metrics: str | None) -> str:
     """One line of JSON, by which the log's readers know what the audit found, with its `metrics`."""
-    members = embedded(document["totals"], metrics, system.now()) | {
+    members = embedded(document["totals"], metrics) | {
         "audit_totals": document["totals"],
         "date": document["window"]["date"],
         "verdict": document["verdict"],

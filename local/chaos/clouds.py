@@ -313,7 +313,7 @@ class Faulty(Emulated):
     """
 
     patience_s = 1_000.0
-    """Longer than a message waits to be tried again (`lambdas/common/backoff.py`)."""
+    """Longer than a message waits to be tried again (`eventplane/retries.py`)."""
     description = "the plane as cdk deploys it, in the emulated cloud, whose AWS API fails for its functions"
 
     def __init__(self, supervisor: Supervisor, contract: Contract) -> None:

@@ -46,7 +46,7 @@ from local.players import Players
 from local.process import Supervisor
 from local.services import LISTENERS, ON_DEVICE, HomeServices, arrived_on_device
 from local.waiting import Waits
-from stacks.names import outbox_url_output
+from stacks.names import url_output
 
 _FLUSH_SECONDS: Final = 300.0
 _PATIENCE_SECONDS: Final = 90.0
@@ -189,7 +189,7 @@ def _play(
         # The notices that are due are sent, and read, before anything is counted.
         timers = ["PresenceTimersUrl"]
         waits.until_none_remain("queues empty", lambda: plane.count_messages(timers, in_flight_only=True))
-        wait_for_queues(outbox_url_output(MONITOR))
+        wait_for_queues(url_output(MONITOR, "Outbox"))
         expected = expected_by_service(plane.contract, sent.events, sent.malformed, devices=homes)
         for_cloud = sum(len(keys) for service, keys in expected.items() if service not in ON_DEVICE)
         for_homes = sum(len(expected[service]) for service in LISTENERS)

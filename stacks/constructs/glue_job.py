@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Final
 
 from aws_cdk import ArnFormat, AssetHashType, CfnOutput, Stack
@@ -77,7 +76,7 @@ class GlueJob(Construct):
             "Packages",
             path=str(ROOT / "eventplane"),
             asset_hash_type=AssetHashType.OUTPUT,
-            bundling=local_bundling(_fill),
+            bundling=local_bundling(lambda target: copy_packages(target, "eventplane", "glue_jobs")),
         )
         log_prefix = f"/aws-glue/jobs/{self.name}"
         logs = [
@@ -173,10 +172,6 @@ def _folder_markers(
     if not written:
         return []
     return [allow(["s3:PutObject"], [archive.arn_for_objects(f"{name}_$folder$") for name in written])]
-
-
-def _fill(target: Path) -> None:
-    copy_packages(target, "eventplane", "glue_jobs")
 
 
 def _object_arn(scope: Construct, asset: assets.Asset) -> str:

@@ -175,11 +175,7 @@ def _of(functions: Iterable[str], metric: str, statistic: str = "Sum") -> Iterab
     return (function_metric(each, metric, statistic) for each in functions)
 
 
-def _graph(
-    title: str,
-    metrics: Iterable[Figure],
-    objective: float | None = None,
-) -> cloudwatch.IWidget:
+def _graph(title: str, metrics: Iterable[Figure], objective: float | None = None) -> cloudwatch.IWidget:
     left = [cast("cloudwatch.IMetric", each) for each in metrics]
     lines = [cloudwatch.HorizontalAnnotation(value=objective, label="objective")] if objective else None
     return _widget(cloudwatch.GraphWidget(title=title, left=left, left_annotations=lines, width=_HALF))

@@ -17,7 +17,7 @@ from eventplane.resource_names import dead_letter_queue
 from eventplane.retries import ROUTINE
 from eventplane_aws.rules import SQS_RETENTION
 from stacks.constructs.permissions import PLAIN_HTTP, accept, allow, arn, find_key
-from stacks.plane_stack import environment_of
+from stacks.plane_stack import OneOfStack, environment_of
 
 DEAD_LETTER_RETENTION: Final = Duration.seconds(SQS_RETENTION.most)
 """The longest that SQS allows: whoever looks after the plane may be on holiday. In a standard queue it
@@ -142,20 +142,20 @@ def _encrypted_queue(scope: Construct, *, has_own_policy: bool = False) -> Calla
             **{"removal_policy": environment.removal_policy, **properties},
         )
         if not (environment.is_emulated or has_own_policy):
-            _TlsOnly.of(scope).add(queue)
+            TlsOnly.of(scope).add(queue)
         return queue
 
     return make
 
 
-class _TlsOnly(Construct):
+class TlsOnly(OneOfStack):
     """One policy for all queues of a stack: they refuse plain HTTP.
 
     A policy for each would be half of the resources of a stack, which AWS bounds.
     """
 
-    def __init__(self, stack: Stack) -> None:
-        super().__init__(stack, "TlsOnly")
+    def __init__(self, stack: Stack, id: str) -> None:
+        super().__init__(stack, id)
         self._urls: list[str] = []
         denied = iam.PolicyStatement(
             effect=iam.Effect.DENY,
@@ -171,13 +171,6 @@ class _TlsOnly(Construct):
         """Have `queue` refuse plain HTTP."""
         self._urls.append(queue.queue_url)
         self._policy.queues = self._urls
-
-    @classmethod
-    def of(cls, scope: Construct) -> _TlsOnly:
-        """Return the one of the stack that `scope` is in."""
-        stack = Stack.of(scope)
-        found = stack.node.try_find_child("TlsOnly")
-        return found if isinstance(found, _TlsOnly) else cls(stack)
 
 
 def find_queue(scope: Construct, id: str, name: str, *, is_fifo: bool = False) -> sqs.IQueue:

@@ -9,11 +9,10 @@ from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_codedeploy as codedeploy
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
-from constructs import Construct
 
 from stacks.constructs.metrics import MINUTE, Figure, computed, metric
 from stacks.constructs.permissions import accept_wildcard, allow, arn
-from stacks.plane_stack import environment_of
+from stacks.plane_stack import OneOfStack, environment_of
 
 LIVE: Final = "live"
 """The alias that queues call. It never points to $LATEST."""
@@ -34,11 +33,11 @@ _CANARIES: Final[dict[int | None, codedeploy.ILambdaDeploymentConfig]] = {
 }
 
 
-class Rollout(Construct):
+class Rollout(OneOfStack):
     """The roll-outs of one stack: its aliases, and what CodeDeploy needs to shift them."""
 
-    def __init__(self, stack: Stack) -> None:
-        super().__init__(stack, "Rollout")
+    def __init__(self, stack: Stack, id: str) -> None:
+        super().__init__(stack, id)
         self._aliases: list[tuple[lambda_.CfnAlias, bool]] = []
         self._config = _CANARIES.get(environment_of(stack).rollout_minutes)
         if self._config is not None:
@@ -55,13 +54,6 @@ class Rollout(Construct):
                 inline_policies={"permissions": self._permissions},
             )
             accept_wildcard(self._role, "cloudwatch", "alarm:*", "Alarms are only described.")
-
-    @classmethod
-    def of(cls, scope: Construct) -> Rollout:
-        """Return the one of the stack that `scope` is in."""
-        stack = Stack.of(scope)
-        found = stack.node.try_find_child("Rollout")
-        return found if isinstance(found, Rollout) else cls(stack)
 
     def release(self, function: lambda_.Function, *, name: str, is_last: bool) -> lambda_.Alias:
         """Return the alias of `function`, which is called `name`, that follows its newest version.

@@ -23,7 +23,7 @@ from local.control_room.server import BUTTONS
 from local.ports import LOOPBACK
 from local.up.folder import Running, end_leftovers
 from local.up.plane import ALARM
-from stacks.names import inbox_url_output
+from stacks.names import url_output
 from tests.browser import Page
 from tests.e2e.conftest import Desk, state
 from tests.eventually import eventually
@@ -91,7 +91,7 @@ def test_an_event_of_one_s_own_is_shown_with_what_became_of_it(
     if more:
         return
     sqs = running.cloud.client("sqs")
-    url = running.outputs[inbox_url_output("alarm-centre")]
+    url = running.outputs[url_output("alarm-centre", "Inbox")]
     messages = sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10, WaitTimeSeconds=5)["Messages"]
     assert id in {json.loads(text)["id"] for each in messages for text in split(each["Body"])}
 

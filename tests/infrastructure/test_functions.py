@@ -17,28 +17,24 @@ from tests.infrastructure.templates import (
 )
 
 
-def schedules(templates: Templates, part: str) -> list[Resource]:
-    found = [each for each in templates.of(SCHEDULE) if part in each.name]
-    assert found
+def schedule(templates: Templates, part: str) -> Resource:
+    (found,) = (each for each in templates.of(SCHEDULE) if part in each.name)
     return found
 
 
 @pytest.mark.source("K6", "P9")
 @pytest.mark.parametrize("reconciler", ["downlink-reconcile", "presence-reconcile"])
 def test_every_bucket_is_reconciled_once_a_minute(templates: Templates, reconciler: str) -> None:
-    found = schedules(templates, reconciler)
-    given = [json.loads(each.find("Target", "Input")) for each in found]
-    assert sorted(bucket for each in given for bucket in each["buckets"]) == list(range(BUCKETS))
-    assert {each.find("ScheduleExpression") for each in found} == {"rate(1 minute)"}
-    if reconciler.startswith("presence"):
-        assert [each["overdue_ms"] for each in given] == [60_000]
+    found = schedule(templates, reconciler)
+    given = json.loads(found.find("Target", "Input"))
+    assert given.pop("buckets") == list(range(BUCKETS))
+    assert given == ({"overdue_ms": 60_000} if reconciler.startswith("presence") else {})
+    assert found.find("ScheduleExpression") == "rate(1 minute)"
     # A run ends before the next begins.
-    (function,) = {templates.function_behind(each, "Target", "Arn").name for each in found}
-    assert function == f"{reconciler}r"
-    assert templates.functions[function].find("Timeout") < 60
-    for each in found:
-        role = templates.role(each, "Target", "RoleArn")
-        assert set(granted(templates, role)) == {"lambda:InvokeFunction"}
+    function = templates.function_behind(found, "Target", "Arn")
+    assert function == templates.functions[f"{reconciler}r"]
+    assert function.find("Timeout") < 60
+    assert set(granted(templates, templates.role(found, "Target", "RoleArn"))) == {"lambda:InvokeFunction"}
 
 
 def test_a_function_that_feeds_itself_has_a_bound_or_may_recur(templates: Templates) -> None:
@@ -104,9 +100,9 @@ def test_presence_functions_have_the_limits_of_their_environment(prod: Templates
 
 
 def test_uplink_interest_looks_once_a_minute_and_is_done_before_the_next(full: Templates) -> None:
-    (schedule,) = schedules(full, "uplink-interest")
-    assert (schedule.find("ScheduleExpression"), schedule.find("State")) == ("rate(1 minute)", "ENABLED")
-    called = full.function_behind(schedule, "Target", "Arn")
+    found = schedule(full, "uplink-interest")
+    assert (found.find("ScheduleExpression"), found.find("State")) == ("rate(1 minute)", "ENABLED")
+    called = full.function_behind(found, "Target", "Arn")
     assert called == full.functions["uplink-interest"]
     assert called.find("Timeout") < 60
 

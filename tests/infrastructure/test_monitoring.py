@@ -12,7 +12,6 @@ from time import time
 from typing import Any
 
 from eventplane.contract import Contract, Priority
-from glue_jobs.common import system
 from glue_jobs.common.embedded_metrics import embedded
 from glue_jobs.compaction import main as compaction
 from glue_jobs.delivery_audit.main import totals_line
@@ -312,7 +311,7 @@ def test_the_alarms_of_jobs_read_the_lines_that_they_write(dev: Templates) -> No
     audit, compacted = (metrics_of(dev.one(JOB, each)) for each in ("delivery-audit", "compaction"))
     metrics = Metrics()
     metrics.add_embedded(totals_line(document, audit))
-    metrics.add_embedded(json.dumps(embedded(failed, compacted, system.now())))
+    metrics.add_embedded(json.dumps(embedded(failed, compacted)))
     read = {
         name: metrics.within((namespace, name, frozenset()), 0, time() + 1)
         for name, namespace in alarms(dev)

@@ -168,6 +168,14 @@ def test_extras_name_all_that_is_imported(install: Install, requirement: str, pa
     install(requirement).run("python", "-c", IMPORT_ALL, *packages)
 
 
+def test_wheels_in_folders_of_their_own_are_one(wheels: dict[str, Path], tmp_path: Path) -> None:
+    for name, wheel in wheels.items():
+        zipfile.ZipFile(wheel).extractall(tmp_path / name)
+    path = os.pathsep.join(str(tmp_path / name) for name in reversed(wheels))
+    look = "import eventplane_parts.tracing.spans, eventplane_parts.discovery.device"
+    subprocess.run([sys.executable, "-S", "-c", look], env={"PYTHONPATH": path}, check=True)
+
+
 def test_the_forwarder_needs_the_core_and_no_other_package(install: Install) -> None:
     environment = install("eventplane-forwarder")
     assert environment.installed() == {"eventplane", "eventplane-forwarder"}

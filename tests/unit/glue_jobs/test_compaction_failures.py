@@ -75,11 +75,15 @@ def test_the_hours_after_one_that_failed_are_done(
 
     monkeypatch.setattr(job, "compact_hours", compact)
     monkeypatch.setattr(job, "job_session", lambda: None)
+    began = datetime(2026, 3, 2, tzinfo=UTC)
     with pytest.raises(CompactionError) as told:
-        job.main(["--INPUT", str(tmp_path), "--DATE", "all"], datetime(2026, 3, 2, tzinfo=UTC))
+        job.main(["--INPUT", str(tmp_path), "--DATE", "all", "--METRICS", "compaction:failed"], began)
     assert list(told.value.failures) == [f"tap/{HOUR.partition}"]
-    totals = json.loads(capsys.readouterr().out)["compaction_totals"]
-    assert (totals["hours"], totals["failed"]) == (1, 1)
+    line = json.loads(capsys.readouterr().out)
+    totals = line["compaction_totals"]
+    assert (totals["hours"], totals["failed"], line["failed"]) == (1, 1, 1)
+    # Of the end of the run: a longer run is not silence.
+    assert line["_aws"]["Timestamp"] > 1_000 * began.timestamp()
 
 
 RAW = [f"{HOUR.raw('tap')}/{name}.json.gz" for name in ("a", "b", "c")]
