@@ -17,7 +17,7 @@ from glue_jobs.common import system
 from glue_jobs.common.archive import Part, file_fault, has_unattested_files, lines_fault
 from glue_jobs.common.attestation import AttestationKey
 from glue_jobs.common.hours import Days, hour_of
-from glue_jobs.common.listing import PARQUET, TOGETHER, Listing, ObjectFault, whole_lines
+from glue_jobs.common.listing import PARQUET, ROW_SHARE, TOGETHER, Listing, ObjectFault, whole_lines
 from glue_jobs.common.objects import Objects
 from glue_jobs.common.parquet import UnreadableFileError, open_session, read_rows
 
@@ -34,6 +34,7 @@ archive has less."""
 
 ROW_BYTES: Final = 1_024
 _MOST: Final = MAX_READ_BYTES // 4
+_ROW: Final = f"{_MOST // ROW_SHARE >> 20} MiB in one row"
 
 # NaN is no JSON; `int` refuses it with a ValueError.
 _decode: Final = json.JSONDecoder(parse_constant=int).raw_decode
@@ -50,7 +51,7 @@ class LargeArchiveError(EventPlaneError):
     """The archive at `uri` is larger than what is read without Spark."""
 
     uri: str
-    most = f"{MAX_BYTES >> 20} MiB of objects, {MAX_READ_BYTES >> 20} MiB of text and rows"
+    most = f"{MAX_BYTES >> 20} MiB of objects, {MAX_READ_BYTES >> 20} MiB of text and rows ({_ROW})"
     message = "{uri}: Python audits {most} at most; audit it with --ENGINE spark, which needs Java 17"
 
 

@@ -97,18 +97,8 @@ def read_arguments(argv: Sequence[str], engine: str = SPARK) -> Arguments:
     known, _ = parser.parse_known_args(argv)
     as_of = known.AS_OF or system.now()
     watermark = Watermark(int(as_of.timestamp() * 1_000), known.LATENESS_S)
-    return Arguments(
-        known.INPUT,
-        known.OUTPUT,
-        known.DATE,
-        watermark,
-        known.OUTBOX,
-        known.WORK,
-        known.FLEET,
-        known.ATTESTATION_KEY,
-        known.ENGINE,
-        known.METRICS,
-    )
+    options = known.OUTBOX, known.WORK, known.FLEET, known.ATTESTATION_KEY, known.ENGINE, known.METRICS
+    return Arguments(known.INPUT, known.OUTPUT, known.DATE, watermark, *options)
 
 
 def main(

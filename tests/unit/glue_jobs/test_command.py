@@ -63,18 +63,7 @@ ALL = Arguments("a", "b", Window(), Watermark(NOON_MS, LATENESS_S), None)
 
 def test_each_parameter_is_the_one_that_it_is_called_and_glue_s_own_are_ignored() -> None:
     assert read_arguments([*MINIMAL, "--JOB_NAME", "glue's"]) == ALL
-    more = [
-        "--DATE",
-        "2026-02-28",
-        "--LATENESS_S",
-        "0",
-        "--OUTBOX",
-        "https://q",
-        "--WORK",
-        "w",
-        "--FLEET",
-        "f",
-    ]
+    more = "--DATE", "2026-02-28", "--LATENESS_S", "0", "--OUTBOX", "https://q", "--WORK", "w", "--FLEET", "f"
     assert read_arguments([*MINIMAL, *more]) == Arguments(
         "a", "b", Window(date(2026, 2, 28)), Watermark(NOON_MS, 0), "https://q", "w", "f"
     )
