@@ -52,7 +52,7 @@ class LargeArchiveError(EventPlaneError):
 
     uri: str
     most = f"{MAX_BYTES >> 20} MiB of objects, {MAX_READ_BYTES >> 20} MiB of text and rows ({_ROW})"
-    message = "{uri}: Python audits {most} at most; audit it with --ENGINE spark, which needs Java 17"
+    message = "{uri}: Python audits {most} at most; audit it with --ENGINE spark (Java 17; a bucket on Glue)"
 
 
 class Record(NamedTuple):
