@@ -7,18 +7,18 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from eventplane.archive_layout import ColumnType, Folder
+from eventplane.archive_layout import Column, ColumnType, Folder
 from eventplane.errors import EventPlaneError
 from glue_jobs.common import system
 from glue_jobs.common.archive import Part, file_fault, has_unattested_files, lines_fault
 from glue_jobs.common.attestation import AttestationKey
-from glue_jobs.common.hours import Days
-from glue_jobs.common.listing import PARQUET, TOGETHER, Listing, ObjectFault, whole_lines
-from glue_jobs.common.objects import BucketObjects, Objects, Stored
+from glue_jobs.common.hours import Days, hour_of
+from glue_jobs.common.listing import PARQUET, ROW_SHARE, TOGETHER, Listing, ObjectFault, whole_lines
+from glue_jobs.common.objects import Objects
 from glue_jobs.common.parquet import UnreadableFileError, open_session, read_rows
 
 if TYPE_CHECKING:
@@ -29,9 +29,12 @@ MAX_BYTES: Final = 32 * 2**20
 
 MAX_READ_BYTES: Final = 2**30
 """How large it is at most as it is read: its characters, and `ROW_BYTES` for each row; one object a quarter
-of that. Few bytes of gzip may be many of these. Ours: such an archive has less."""
+of that, and one row of it a `ROW_SHARE`. Few bytes of gzip or Parquet may be many of these. Ours: such an
+archive has less."""
 
 ROW_BYTES: Final = 1_024
+_MOST: Final = MAX_READ_BYTES // 4
+_ROW: Final = f"{_MOST // ROW_SHARE >> 20} MiB in one row"
 
 # NaN is no JSON; `int` refuses it with a ValueError.
 _decode: Final = json.JSONDecoder(parse_constant=int).raw_decode
@@ -48,8 +51,8 @@ class LargeArchiveError(EventPlaneError):
     """The archive at `uri` is larger than what is read without Spark."""
 
     uri: str
-    most = f"{MAX_BYTES >> 20} MiB of objects, {MAX_READ_BYTES >> 20} MiB of text and rows"
-    message = "{uri}: Python audits {most} at most; audit it with --ENGINE spark, which needs Java 17"
+    most = f"{MAX_BYTES >> 20} MiB of objects, {MAX_READ_BYTES >> 20} MiB of text and rows ({_ROW})"
+    message = "{uri}: Python audits {most} at most; audit it with --ENGINE spark (Java 17; a bucket on Glue)"
 
 
 class Record(NamedTuple):
@@ -82,9 +85,11 @@ class PlainArchive:
             self._bytes += sum(each.size for each in new)
             self._check()
             before = len(self._damaged)
-            for each, content in self._contents(new):
-                if content is not None:
-                    self._records[each.name] = [*self._of(folder, each.name, content)]
+            with system.pool(TOGETHER) as together:
+                contents = together.map(self._objects.read, (each.name for each in new))
+                for each, content in zip(new, contents, strict=True):
+                    if content is not None:
+                        self._records[each.name] = [*self._of(folder, each.name, content)]
             # Around damage others have to be read; a compaction or an erasure that ran meanwhile left others.
             if len(self._damaged) == before and all(each.name in self._records for each in new):
                 return listing
@@ -102,38 +107,28 @@ class PlainArchive:
             rows += found
         return Part.of(rows, listing, Counter(file for file, *_ in held))
 
-    def _contents(self, stored: Sequence[Stored]) -> Iterable[tuple[Stored, bytes | None]]:
-        names = [each.name for each in stored]
-        if not isinstance(self._objects, BucketObjects):
-            return zip(stored, map(self._objects.read, names), strict=True)
-        with system.pool(TOGETHER) as together:
-            return zip(stored, together.map(self._objects.read, names), strict=True)
-
     def _of(self, folder: Folder, name: str, content: bytes) -> Iterator[Record]:
         """Yield the records of an object; of a damaged one those that are certain."""
         columns = {each.name: each.type for each in folder.columns}
-        if not name.endswith(PARQUET):
-            for line in self._lines(name, content):
-                yield read_record(line, columns, _date(folder, name), name)
-        elif content:
-            try:
-                for row in read_rows(self._session, content, (*columns, "archive_file", "line_text")):
+        of_compaction = Column("archive_file"), Column("line_text")
+        try:
+            if not name.endswith(PARQUET):
+                lines, problem = whole_lines(content, _MOST)
+                if problem:
+                    self._damaged[name] = lines_fault(name, problem, len(lines))
+                self._read_bytes += sum(ROW_BYTES + len(line) for line in lines)
+                self._check()
+                for line in lines:
+                    yield read_record(line, columns, _date(folder, name), name)
+            elif content:
+                for row in read_rows(self._session, content, (*folder.columns, *of_compaction), _MOST):
                     self._read_bytes += ROW_BYTES + sum(len(each) for each in row if each.__class__ is str)
                     self._check()
                     yield _compacted_record(row, columns, folder)
-            except UnreadableFileError:
-                self._damaged[name] = file_fault(name, content)
-
-    def _lines(self, name: str, content: bytes) -> Sequence[str]:
-        try:
-            lines, problem = whole_lines(content, MAX_READ_BYTES // 4)
+        except UnreadableFileError:
+            self._damaged[name] = file_fault(name, content)
         except OverflowError as error:
             raise LargeArchiveError(self._objects.uri) from error
-        self._read_bytes += sum(ROW_BYTES + len(line) for line in lines)
-        self._check()
-        if problem:
-            self._damaged[name] = lines_fault(name, problem, len(lines))
-        return lines
 
     @cached_property
     def _session(self) -> DuckDBPyConnection:
@@ -160,8 +155,12 @@ def _compacted_record(row: Sequence[Any], columns: Mapping[str, ColumnType], fol
     """Return a row of a compacted file as a record.
 
     A line that the columns of an older file did not hold is read again: the columns may be more by now.
+    Raises `UnreadableFileError` unless it names a raw object of `folder`.
     """
     *values, file, line = row
+    hour = hour_of(file or "")
+    if hour is None or not file.startswith(f"{hour.raw(folder.name)}/"):
+        raise UnreadableFileError
     if line is None:
         return Record(tuple(values), _date(folder, file), file, None, unknown_members=False)
     read = read_record(line, columns, _date(folder, file), file)
@@ -178,11 +177,12 @@ def read_record(line: str, columns: Mapping[str, ColumnType], date: str, file: s
         return Record((None,) * len(columns), date, file, line, unknown_members=False)
     members = dict(pairs)
     values, fits = [*map(members.get, columns)], True
-    for at, (value, kind) in enumerate(zip(values, columns.values(), strict=True)):
+    for at, (name, kind) in enumerate(columns.items()):
+        value = values[at]
         if value is None or (value.__class__ is str and kind is ColumnType.TEXT and value.isascii()):
             continue
         if kind is ColumnType.TEXT:
-            values[at] = text_of(_plain(value))
+            values[at] = text_of(members_of(line)[name] if isinstance(value, tuple | list) else value)
         elif value.__class__ is not int or value not in _INT64:
             values[at], fits = None, False
     has_others = len(members) != len(pairs) or not members.keys() <= columns.keys()
@@ -211,10 +211,3 @@ def text_of(value: Any) -> str | None:
         # Half a surrogate pair is no text.
         return value if value.isascii() else value.encode("utf-8", "replace").decode()
     return None if value is None else to_json(value)
-
-
-def _plain(value: Any) -> Any:
-    """Return a value of `_decode_pairs` as `_decode` has it."""
-    if isinstance(value, tuple):
-        return {name: _plain(each) for name, each in value}
-    return [*map(_plain, value)] if isinstance(value, list) else value

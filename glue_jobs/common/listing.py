@@ -39,7 +39,12 @@ _GZIP: Final = 31
 
 _MAGIC: Final = b"\x1f\x8b"
 
+_CHUNK: Final = 2**16
 _LINE: Final = re.compile("[^\n]+")
+
+ROW_SHARE: Final = 16
+"""Of the most bytes that are read of an object one row has no more than such a part. Ours: parsed, a row of
+nothing but brackets is 25 times as large."""
 
 _HIDDEN: Final = (".", "_")
 """What the names begin with that Spark does not list."""
@@ -508,28 +513,35 @@ def whole_lines(content: bytes, most: int = sys.maxsize - 1) -> tuple[list[str],
     """Return the lines of gzip `content` that are certain, and what is wrong with it.
 
     Of an object that is cut short the lines before the cut are certain; of one whose checksum does not fit,
-    none is: nobody can say which was altered. Raises `OverflowError` if there are more than `most` bytes.
+    none is: nobody can say which was altered. Raises `OverflowError` if there are more than `most` bytes, or
+    in one line more than a `ROW_SHARE` of them.
     """
-    is_cut = False
-    text, rest, problem = b"", content, None
-    while rest and not problem:
-        reader = zlib.decompressobj(wbits=_GZIP)
+    text, at, problem, is_cut = bytearray(), 0, None, False
+    while at < len(content) and not problem:
+        reader, start, begun = zlib.decompressobj(wbits=_GZIP), at, len(text)
         try:
-            found = reader.decompress(rest, most + 1 - len(text))
+            # In chunks: each of many small members would copy all that comes behind it.
+            while at < len(content) and not reader.eof:
+                chunk = content[at : at + _CHUNK]
+                text += reader.decompress(chunk, most + 1 - len(text))
+                if len(text) > most:
+                    raise OverflowError
+                at += len(chunk) - len(reader.unused_data)
         except zlib.error:
-            is_gzip = rest.startswith(_MAGIC)
+            is_gzip = content.startswith(_MAGIC, start)
             problem = (
                 "its checksum does not fit, or it cannot be decompressed" if is_gzip else "it is not gzip"
             )
+            del text[begun:]
             break
-        text, rest = text + found, reader.unused_data
-        if len(text) > most:
-            raise OverflowError
         if not reader.eof:
-            problem, is_cut, text = "it is cut short", True, text[: text.rfind(b"\n") + 1]
+            problem, is_cut = "it is cut short", True
+            del text[text.rfind(b"\n") + 1 :]
     # One by one: of nothing but ends of lines a list would be sixty times as large.
     found_lines = (each[0] for each in _LINE.finditer(text.decode("utf-8", "replace")))
     lines = [line for line in found_lines if line.strip()]
+    if any(len(line) > most // ROW_SHARE for line in lines):
+        raise OverflowError
     # Where its end was altered, and not cut, the decoder runs on and makes lines of the checksum.
     return [line for line in lines if not is_cut or _is_json(line)], problem
 

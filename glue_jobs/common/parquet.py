@@ -8,6 +8,7 @@ from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING, Any, Final
 
 from eventplane.archive_layout import Column, ColumnType
+from glue_jobs.common.listing import ROW_SHARE
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -34,10 +35,13 @@ def open_session() -> DuckDBPyConnection:
     return duckdb.connect(config={"threads": 1, "autoinstall_known_extensions": False})
 
 
-def read_rows(session: DuckDBPyConnection, content: bytes, names: Sequence[str]) -> Iterator[tuple[Any, ...]]:
-    """Yield the rows of a file, with the columns `names`: null where it has no such column.
+def read_rows(
+    session: DuckDBPyConnection, content: bytes, columns: Sequence[Column], most: int
+) -> Iterator[tuple[Any, ...]]:
+    """Yield the rows of a file, with these `columns`: null where it has no such column.
 
-    Raises `UnreadableFileError`, maybe after some rows.
+    Raises `UnreadableFileError`, maybe after some rows, and `OverflowError` if its texts have more than
+    `most` bytes, or those of one row more than a `ROW_SHARE`.
     """
     import duckdb
 
@@ -45,10 +49,20 @@ def read_rows(session: DuckDBPyConnection, content: bytes, names: Sequence[str])
         file.write(content)
         file.flush()
         try:
-            found = session.execute("SELECT name FROM parquet_schema(?)", [file.name]).fetchall()
-            there = {name for (name,) in found}
-            columns = ", ".join(f'"{each}"' if each in there else "NULL" for each in names)
-            rows = session.execute(f"SELECT {columns} FROM read_parquet(?)", [file.name])  # noqa: S608
+            # A page that is decompressed: no compaction writes one as large.
+            session.execute(f"SET memory_limit = '{most}B'")
+            described = session.execute("DESCRIBE SELECT * FROM read_parquet(?)", [file.name]).fetchall()
+            there = {name: kind for name, kind, *_ in described}
+            if any(there.get(each.name, _TYPES[each.type]) != _TYPES[each.type] for each in columns):
+                raise UnreadableFileError
+            names = [f'"{each.name}"' if each.name in there else "NULL" for each in columns]
+            # Of few bytes there may be as many rows of a long text: they are measured before there are any.
+            bytes_of_row = " + ".join(f"COALESCE(STRLEN({each}::VARCHAR), 0)" for each in names)
+            measure = f"SELECT SUM(size), MAX(size) FROM (SELECT {bytes_of_row} AS size FROM read_parquet(?))"  # noqa: S608
+            size, largest = session.execute(measure, [file.name]).fetchall()[0]
+            if size and (size > most or largest > most // ROW_SHARE):
+                raise OverflowError
+            rows = session.execute(f"SELECT {', '.join(names)} FROM read_parquet(?)", [file.name])  # noqa: S608
             while some := rows.fetchmany(_TOGETHER):
                 yield from some
         except duckdb.Error as error:

@@ -7,5 +7,5 @@ core's filters, and compares the result with the routers' ledger. It trusts neit
 rows their key. `screen` counts what is ordinary; `judging` hands everything else, group by group, to the pure
 `judge`. `devices` gathers what each device sent, `device` judges it; `coverage` says what attests events and
 what the archive lacks. `report`, `chain` and `publication` make and file the result. `small` audits one of
-some hundred events without Spark, by rows that `plain_rows` makes.
+some 200,000 events at most without Spark, by rows that `plain_rows` makes.
 """

@@ -1,7 +1,7 @@
 """The audit itself: from an archive to what it found.
 
 What the archive has of one event is an event group, judged in Python (`judge`). Of a small archive all groups
-are judged in this process (`_InProcess`); of a large one the screen counts the events with which nothing is
+are judged in this process (`InProcess`); of a large one the screen counts the events with which nothing is
 wrong, and the executors judge the others (`_InSpark`).
 """
 

@@ -18,14 +18,7 @@ from itertools import repeat
 from struct import Struct
 from typing import Any, Final
 
-from eventplane.device_reports import (
-    DISCARDED,
-    MANIFEST,
-    SHA256,
-    SHA256_EVENT,
-    STARTED,
-    forwarder_source,
-)
+from eventplane.device_reports import DISCARDED, MANIFEST, SHA256, SHA256_EVENT, STARTED, forwarder_source
 from eventplane.errors import EnvelopeError
 from eventplane.limits import MAX_EVENT_BYTES
 from eventplane.reasons import Outcome

@@ -16,7 +16,7 @@ from glue_jobs.common import system
 from glue_jobs.common.attestation import add_key_option, open_key
 from glue_jobs.common.embedded_metrics import add_metrics_option, embedded
 from glue_jobs.common.lines import LargeArchiveError
-from glue_jobs.common.objects import open_archive, open_output
+from glue_jobs.common.objects import BucketObjects, open_archive, open_output
 from glue_jobs.common.session import job_session
 from glue_jobs.delivery_audit.audit import PYTHON, SPARK, Request, audited
 from glue_jobs.delivery_audit.publication import file_audit, send_verdicts, write_tables
@@ -97,18 +97,8 @@ def read_arguments(argv: Sequence[str], engine: str = SPARK) -> Arguments:
     known, _ = parser.parse_known_args(argv)
     as_of = known.AS_OF or system.now()
     watermark = Watermark(int(as_of.timestamp() * 1_000), known.LATENESS_S)
-    return Arguments(
-        known.INPUT,
-        known.OUTPUT,
-        known.DATE,
-        watermark,
-        known.OUTBOX,
-        known.WORK,
-        known.FLEET,
-        known.ATTESTATION_KEY,
-        known.ENGINE,
-        known.METRICS,
-    )
+    options = known.OUTBOX, known.WORK, known.FLEET, known.ATTESTATION_KEY, known.ENGINE, known.METRICS
+    return Arguments(known.INPUT, known.OUTPUT, known.DATE, watermark, *options)
 
 
 def main(
@@ -119,7 +109,7 @@ def main(
     `engine` is the default one; `session` makes Spark's where there is none, as on Glue there is.
 
     Raises `AuditError` if nothing can be said of the archive, `OutboxError` if the verdict is not sent,
-    `LargeArchiveError` if Python is to audit more than it can.
+    `LargeArchiveError` if Python is to audit more than it can, or a desk such a bucket.
     """
     arguments = read_arguments(argv, engine)
     if arguments.engine != SPARK:
@@ -127,7 +117,8 @@ def main(
         try:
             return file_small(asked, arguments.outbox)
         except LargeArchiveError as error:
-            if arguments.engine == PYTHON:
+            is_desk = session is not nullcontext  # where Spark reads no bucket
+            if arguments.engine == PYTHON or (is_desk and isinstance(asked.objects, BucketObjects)):
                 raise
             asked.progress(f"Spark audits more than {error.most}")
     with session():

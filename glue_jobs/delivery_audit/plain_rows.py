@@ -1,4 +1,4 @@
-"""The rows of `rows`, `expect` and `devices`, made in Python of `common.lines`: for some hundred events.
+"""The rows of `rows`, `expect` and `devices`, made in Python of `common.lines`.
 
 Each function is the twin of one that makes Spark's columns, and gives the same rows; a test holds them
 against each other on damaged archives. What they decide in common is decided by the core.

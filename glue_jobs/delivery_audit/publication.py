@@ -102,7 +102,7 @@ def _put(write_tables: Callable[[], None]) -> None:
     for left in reversed(range(MAX_WRITES)):
         try:
             write_tables()
-        except (PySparkException, Py4JError):
+        except (PySparkException, Py4JError, FileNotFoundError, FileExistsError):
             # Another audit of the window may be replacing the same folders.
             if not left:
                 raise

@@ -40,15 +40,7 @@ from glue_jobs.delivery_audit.errors import OutboxError
 from glue_jobs.delivery_audit.main import main, read_arguments, request_of
 from local.audits import read_report
 from tests.spark.both_ways import differences
-from tests.spark.small_archive import (
-    ALARM,
-    DAY,
-    DIARY,
-    HOUR_MS,
-    NOON_MS,
-    READING,
-    SmallArchive,
-)
+from tests.spark.small_archive import ALARM, DAY, DIARY, HOUR_MS, NOON_MS, READING, SmallArchive
 from tests.unit.glue_jobs.judging import AS_OF, FILES
 
 Audit = Callable[..., dict[str, Any]]
@@ -56,10 +48,7 @@ TABLES = {"routes", "devices", "consumers", "findings", "quarantine", "replay"}
 ROUTES = {
     "alarms": {"filter": {"exact": {"type": ALARM}}, "to": "help.inbox"},
     "readings": {"filter": {"suffix": {"type": ".reading.v1"}}, "to": "care.inbox"},
-    "severe": {
-        "filter": {"sql": "severity >= 17 OR UPPER(room) IN ('CELLAR', 'ATTIC')"},
-        "to": "care.inbox",
-    },
+    "severe": {"filter": {"sql": "severity >= 17 OR UPPER(room) IN ('CELLAR', 'ATTIC')"}, "to": "care.inbox"},
     "chosen": {
         "filter": {"all": [{"exact": {"senderdevice": "home-1"}}, {"exact": {"senderservice": "siren"}}]},
         "to": "help.inbox",

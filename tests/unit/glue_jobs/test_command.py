@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
+import boto3
 import pytest
 
 from glue_jobs.common import lines
@@ -56,6 +57,19 @@ def test_python_audits_as_much_as_it_can_hold_and_spark_more(
         main(words, AUTO, start)
 
 
+def test_a_bucket_that_is_too_large_for_a_desk_is_an_error_before_spark_starts(
+    archive: SmallArchive, aws: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive.send()
+    s3 = boto3.client("s3", region_name="us-east-1")
+    s3.create_bucket(Bucket="archive")
+    for name, body in archive.bodies().items():
+        s3.put_object(Bucket="archive", Key=name, Body=body)
+    monkeypatch.setattr(lines, "MAX_BYTES", 100)
+    with pytest.raises(LargeArchiveError, match="a bucket on Glue"):
+        main(["--INPUT", "s3://archive", "--OUTPUT", str(tmp_path)], AUTO, start)
+
+
 NOON_MS = 1_772_366_400_000
 MINIMAL = ["--INPUT", "a", "--OUTPUT", "b", "--AS_OF", "2026-03-01T12:00:00Z"]
 ALL = Arguments("a", "b", Window(), Watermark(NOON_MS, LATENESS_S), None)
@@ -63,18 +77,7 @@ ALL = Arguments("a", "b", Window(), Watermark(NOON_MS, LATENESS_S), None)
 
 def test_each_parameter_is_the_one_that_it_is_called_and_glue_s_own_are_ignored() -> None:
     assert read_arguments([*MINIMAL, "--JOB_NAME", "glue's"]) == ALL
-    more = [
-        "--DATE",
-        "2026-02-28",
-        "--LATENESS_S",
-        "0",
-        "--OUTBOX",
-        "https://q",
-        "--WORK",
-        "w",
-        "--FLEET",
-        "f",
-    ]
+    more = "--DATE", "2026-02-28", "--LATENESS_S", "0", "--OUTBOX", "https://q", "--WORK", "w", "--FLEET", "f"
     assert read_arguments([*MINIMAL, *more]) == Arguments(
         "a", "b", Window(date(2026, 2, 28)), Watermark(NOON_MS, 0), "https://q", "w", "f"
     )

@@ -172,10 +172,7 @@ FORGERIES: dict[str, tuple[set[str], tuple[_Step, ...]]] = {
         {A, FORGED},
         (World.forge, lambda w: w.write(FORGED, attest(w.other_key, FORGED, w.text(FORGED)))),
     ),
-    "changed member": (
-        {A, ERASED, TRUE},
-        (lambda w: w.forge(TRUE, attestation=w.text()["attestation"]),),
-    ),
+    "changed member": ({A, ERASED, TRUE}, (lambda w: w.forge(TRUE, attestation=w.text()["attestation"]),)),
     "other time": ({ERASED, TRUE}, (lambda w: w.edit(TRUE, erased_at_ms=7),)),
     "other object": ({A}, (lambda w: w.write(A, w.objects.read(ERASED)),)),
     "other pseudonym": ({FORGED}, (lambda w: w.edit(TRUE, FORGED),)),
@@ -221,16 +218,10 @@ FORGERIES: dict[str, tuple[set[str], tuple[_Step, ...]]] = {
         (lambda w: w.write(NEW), lambda w: publish(w.objects, TAP_FOLDER, RAW, [NEW])),
     ),
     "no receipt": ({SEALED_RAW, SEALED.published("tap")}, (lambda w: w.objects.delete([RECEIPT]),)),
-    "nothing": (
-        {SEALED_RAW, FILE},
-        (lambda w: w.objects.delete([RECEIPT, SEALED.published("tap"), FILE]),),
-    ),
+    "nothing": ({SEALED_RAW, FILE}, (lambda w: w.objects.delete([RECEIPT, SEALED.published("tap"), FILE]),)),
     "altered input": (
         {E, FILE_TOO, RAW_TOO.receipt("tap")},
-        (
-            lambda w: w.write(E, b"forged"),
-            lambda w: w.edit(RAW_TOO.receipt("tap"), inputs={E: w.digest(E)}),
-        ),
+        (lambda w: w.write(E, b"forged"), lambda w: w.edit(RAW_TOO.receipt("tap"), inputs={E: w.digest(E)})),
     ),
     "altered input and no file": (
         {E, FILE_TOO},
@@ -275,14 +266,8 @@ BEFORE_AN_AUDIT: dict[str, tuple[set[str], tuple[_Step, ...]]] = {
     "other rows": ({A}, (lambda w: w.write(A, b"forged"),)),
     "another object": ({A}, (lambda w: w.write(A, w.objects.read(B)),)),
     "before its compaction": ({A}, (lambda w: w.write(A, b"forged"), lambda w: w.compact(RAW))),
-    "before an erasure": (
-        {A},
-        (lambda w: w.write(A, b"forged"), lambda w: w.erase(FORGED, {A: b"without"})),
-    ),
-    "behind an erasure": (
-        {A},
-        (lambda w: w.erase(FORGED, {A: b"without"}), lambda w: w.write(A, b"forged")),
-    ),
+    "before an erasure": ({A}, (lambda w: w.write(A, b"forged"), lambda w: w.erase(FORGED, {A: b"without"}))),
+    "behind an erasure": ({A}, (lambda w: w.erase(FORGED, {A: b"without"}), lambda w: w.write(A, b"forged"))),
     "compacted and behind an erasure": (
         {FILE},
         (lambda w: w.erase(FORGED, {FILE: b"without"}), lambda w: w.write(FILE, b"forged")),

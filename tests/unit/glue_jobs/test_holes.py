@@ -96,10 +96,7 @@ def test_what_an_unreadable_object_lacks_is_no_second_finding() -> None:
 
 def test_each_hole_is_one_finding_with_its_extent() -> None:
     parts = archive(tap=range(3), ledger=[0, 2])
-    counts = {
-        HoleCount("ledger", hour(1).number): 250,
-        HoleCount("ledger", hour(2).number): 0,
-    }
+    counts = {HoleCount("ledger", hour(1).number): 250, HoleCount("ledger", hour(2).number): 0}
     found = list(hole_findings(parts, [fault("unreadable", 0)], counts, {hour(2).number: 4}))
     assert [(each.kind, each.hop, each.archive_file) for each in found] == [
         ("unreadable_object", "archive", "ledger/date=2026-03-01/hour=00/a.json.gz"),

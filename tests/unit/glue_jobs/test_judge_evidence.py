@@ -15,11 +15,7 @@ from eventplane.device_reports import router_source, short_digest
 from eventplane.ledger import LedgerRecord, to_line
 from eventplane.reasons import Outcome
 from eventplane.sender import PLANE
-from glue_jobs.delivery_audit.event_group import (
-    DeadLetterCount,
-    HoleCount,
-    HourCount,
-)
+from glue_jobs.delivery_audit.event_group import DeadLetterCount, HoleCount, HourCount
 from glue_jobs.delivery_audit.findings import BROKEN_KINDS, INCOMPLETE_KINDS
 from glue_jobs.delivery_audit.judge import judge
 from glue_jobs.delivery_audit.rules import MissingRows
@@ -34,15 +30,7 @@ from tests.spark.small_archive import (
     SmallArchive,
     small_contract,
 )
-from tests.unit.glue_jobs.judging import (
-    FILES,
-    at_noon,
-    groups_of,
-    hour,
-    judged,
-    nothing_is_accused,
-    rules_of,
-)
+from tests.unit.glue_jobs.judging import FILES, at_noon, groups_of, hour, judged, nothing_is_accused, rules_of
 
 NOON = NOON_MS // HOUR_MS
 

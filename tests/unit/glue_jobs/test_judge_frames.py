@@ -13,15 +13,7 @@ from eventplane.reasons import Outcome
 from glue_jobs.delivery_audit.event_group import LatencyKey
 from glue_jobs.delivery_audit.findings import INCOMPLETE_KINDS
 from glue_jobs.delivery_audit.rules import Window
-from tests.spark.small_archive import (
-    ALARM,
-    DAY,
-    HOUR_MS,
-    NOON_MS,
-    WEBHOOK,
-    SmallArchive,
-    small_contract,
-)
+from tests.spark.small_archive import ALARM, DAY, HOUR_MS, NOON_MS, WEBHOOK, SmallArchive, small_contract
 from tests.unit.glue_jobs.judging import FILES, judged, nothing_is_accused
 
 DAY_MS: Final = 24 * HOUR_MS

@@ -202,9 +202,7 @@ def test_a_handover_where_the_record_has_another_end_is_forged(archive: SmallArc
     assert {each[:2] for each in report.found()} == {("expired", "router"), ("forged", "inbox_consumer")}
 
 
-def test_a_handover_of_an_unknown_event_is_forged_unless_the_ledger_has_a_hole(
-    archive: SmallArchive,
-) -> None:
+def test_a_handover_of_an_unknown_event_is_forged_unless_the_ledger_has_a_hole(archive: SmallArchive) -> None:
     archive.send(ALARM)
     archive.hand_over()
     archive.hand_over(id="unknown", sender="help")

@@ -275,8 +275,4 @@ def test_the_canarys_alarms_are_expected_and_accuse_nobody(archive: SmallArchive
     assert judged(archive).findings == []
     alarm("lost", CANARY_CLIENT)
     (finding,) = judged(archive).findings
-    assert (finding.kind, finding.device, finding.route) == (
-        "lost",
-        CANARY_CLIENT,
-        "canary-to-canary",
-    )
+    assert (finding.kind, finding.device, finding.route) == ("lost", CANARY_CLIENT, "canary-to-canary")

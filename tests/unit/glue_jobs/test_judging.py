@@ -200,9 +200,7 @@ SENT = st.lists(st.tuples(st.sampled_from(["x", "y"]), st.integers(0, 5), st.int
 
 
 @given(SENT)
-def test_exactly_what_came_after_one_sent_later_is_overtaken(
-    sent: list[tuple[str, int, int]],
-) -> None:
+def test_exactly_what_came_after_one_sent_later_is_overtaken(sent: list[tuple[str, int, int]]) -> None:
     deliveries = [
         OrderedDelivery((stream,), number, at_ms, Finding("2026-03-01", "reordered", "router", id=str(place)))
         for place, (stream, number, at_ms) in enumerate(sent)

@@ -6,6 +6,7 @@ That a bucket lists as a folder does is tested in test_objects.py.
 from __future__ import annotations
 
 import gzip
+import random
 import zlib
 from collections.abc import Mapping
 from dataclasses import replace
@@ -299,6 +300,11 @@ def test_objects_of_several_parts_are_whole() -> None:
     assert whole_lines(WHOLE + WHOLE) == (LINES * 2, None)
     lines, problem = whole_lines(WHOLE + b"and more")
     assert (lines, bool(problem)) == (LINES, True)
+    # Of more bytes than are read at a time, of which the second part is altered at its end.
+    long = [random.Random(1).randbytes(10**5).hex()]
+    part = gzip.compress(long[0].encode(), mtime=0)
+    lines, problem = whole_lines(part + WHOLE + part[:-1] + b"0")
+    assert (lines, bool(problem)) == ([long[0] + LINES[0], *LINES[1:]], True)
 
 
 WRITER = "0" * 16

@@ -108,12 +108,7 @@ def document(audit: Audit) -> dict[str, Any]:
 
 
 def test_what_was_lost_and_what_is_pending_is_split_by_hop(document: dict[str, Any]) -> None:
-    assert document["lost_by_hop"] == {
-        "device_cloud": 5,
-        "iot_rule": 3,
-        "router": 2 + 5,
-        "inbox_consumer": 1,
-    }
+    assert document["lost_by_hop"] == {"device_cloud": 5, "iot_rule": 3, "router": 2 + 5, "inbox_consumer": 1}
     assert document["totals"]["lost"] == sum(document["lost_by_hop"].values())
     assert document["totals"]["pending"] == sum(document["pending_by_hop"].values()) == 1
     assert (document["totals"]["dead_lettered"], document["totals"]["unrecorded"]) == (4 + 1, 3)

@@ -12,10 +12,14 @@ import boto3
 import pytest
 from pyspark import SparkContext
 
+from eventplane.archive_layout import Column, ColumnType
 from eventplane.device_reports import MANIFEST, forwarder_source
 from eventplane.values import timestamp_ms
 from glue_jobs.common.attestation import open_key
+from glue_jobs.common.hours import Hour
+from glue_jobs.common.lines import LargeArchiveError
 from glue_jobs.common.objects import BucketObjects, FolderObjects, MemoryObjects, Objects
+from glue_jobs.common.parquet import file_of, open_session
 from glue_jobs.delivery_audit.audit import Request
 from glue_jobs.delivery_audit.errors import EmptyWindowError, NoArchiveError
 from glue_jobs.delivery_audit.rules import Watermark, Window
@@ -94,6 +98,47 @@ def test_lines_that_are_no_more_than_ends_of_lines_take_no_memory(bodies: dict[s
     audited(objects)
     assert tracemalloc.get_traced_memory()[1] < 8 * most
     tracemalloc.stop()
+
+
+def compacted(rows: int = 1, **row: Any) -> dict[str, bytes]:
+    """A file of equal rows of the ledger that a list names, and no receipt."""
+    hour, columns = (
+        Hour.at(NOON_MS // HOUR_MS),
+        [
+            Column(name, ColumnType.TEXT if isinstance(value, str) else ColumnType.TRUTH)
+            for name, value in row.items()
+        ],
+    )
+    name = f"{hour.compacted('ledger')}/part-0.parquet"
+    with open_session() as session:
+        body = file_of(session, columns, [[*row.values()]] * rows)
+    return {name: body, hour.published("ledger"): f"memory:/{name}\n".encode()}
+
+
+@pytest.mark.parametrize("file", [None, "elsewhere", FILES["tap"], True])
+def test_a_compacted_file_that_is_of_no_compaction_is_a_fault(bodies: dict[str, bytes], file: Any) -> None:
+    named = {} if file is None else {"archive_file": file}
+    report = audited(MemoryObjects({**bodies, **compacted(id="1", **named)}))
+    (found,) = (each for each in report["findings"] if each["kind"] == "unreadable_object")
+    assert found["archive_file"].endswith("part-0.parquet")
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {FILES["handovers"]: gzip.compress(b'{"id":[%s1]}' % (b"[]," * (6 * 2**20)))},
+        compacted(id="x" * (17 * 2**20), archive_file=FILES["ledger"]),
+        compacted(17, id="x" * (2**24 - 100), archive_file=FILES["ledger"]),
+    ],
+)
+def test_few_bytes_that_become_many_are_too_large(bodies: dict[str, bytes], other: dict[str, bytes]) -> None:
+    with pytest.raises(LargeArchiveError):
+        audited(MemoryObjects({**bodies, **other}))
+
+
+def test_a_line_of_many_brackets_is_a_row_all_the_same(bodies: dict[str, bytes]) -> None:
+    row = b'{"decided_at_ms":1,"reason":' + b'{"a":' * 700 + b"1" + b"}" * 701
+    assert audited(MemoryObjects({**bodies, FILES["handovers"]: gzip.compress(row)}))["engine"] == "python"
 
 
 def test_a_day_s_audit_sees_what_was_accepted_on_it_and_what_was_stated_may_have_come_before(

@@ -14,14 +14,7 @@ from eventplane.archive_layout import last_report
 from eventplane.envelope import parse_event
 from eventplane.names import VERDICT
 from glue_jobs.delivery_audit.findings import Kind, weight_of
-from glue_jobs.delivery_audit.verdict import (
-    digest_of,
-    lines,
-    percent,
-    revision,
-    verdict_event,
-    verdict_of,
-)
+from glue_jobs.delivery_audit.verdict import digest_of, lines, percent, revision, verdict_event, verdict_of
 from tests.plane import shipped_contract
 
 NOON_MS = 1_772_366_400_000
@@ -185,10 +178,7 @@ def test_the_event_is_what_the_contract_says_and_names_its_report() -> None:
 
 def test_the_same_report_has_the_same_event_and_another_one_another() -> None:
     assert verdict_event(filed()).json == verdict_event(filed()).json
-    others = (
-        {"watermark": {"as_of_ms": NOON_MS + 1}},
-        {"revision": {**revision(None, TOTALS), "number": 1}},
-    )
+    others = ({"watermark": {"as_of_ms": NOON_MS + 1}}, {"revision": {**revision(None, TOTALS), "number": 1}})
     keys = {verdict_event(filed(**each)).key for each in ({}, *others)}
     assert len(keys) == 3
 
