@@ -37,12 +37,12 @@ def test_the_paper_stands_beside_ours() -> None:
 
 
 def test_a_missed_aim_is_shown_with_its_reason_or_without_one() -> None:
-    figures = [figure(name, 3.0, aim=2.0, met=False) for name in ("edge_rss_idle", "rss_idle", "another")]
+    figures = [figure(name, 3.0, aim=2.0, met=False) for name in ("written", "bytes_written_per_byte", "another")]
     assert [each["name"] for each in missed({"figures": [FIGURE, *figures]})] == [
         each["name"] for each in figures
     ]
     *_, known, unknown = missed_table({"bench/edge": {**RESULT, "figures": figures[1:]}}).splitlines()
-    assert "| memory idle: 3 events (2) | Python with TLS" in known
+    assert "| bytes written per byte: 3 events (2) | events that outlast" in known
     assert unknown.endswith("| another: 3 events (2) |  |")
 
 
