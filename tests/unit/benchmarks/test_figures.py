@@ -37,7 +37,9 @@ def test_the_paper_stands_beside_ours() -> None:
 
 
 def test_a_missed_aim_is_shown_with_its_reason_or_without_one() -> None:
-    figures = [figure(name, 3.0, aim=2.0, met=False) for name in ("written", "bytes_written_per_byte", "another")]
+    figures = [
+        figure(name, 3.0, aim=2.0, met=False) for name in ("bytes", "bytes_written_per_byte", "another")
+    ]
     assert [each["name"] for each in missed({"figures": [FIGURE, *figures]})] == [
         each["name"] for each in figures
     ]
