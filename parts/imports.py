@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 import re
 import sys
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 
@@ -35,7 +36,7 @@ def closure(roots: Sequence[Path], *programs: str) -> Closure:
         if source is not None:
             files[name] = source
             waiting += [name.rpartition(".")[0]] if "." in name else []
-            waiting += _imported(roots, name, source)
+            waiting += _imported(tuple(roots), name, source)
         elif name.partition(".")[0] in sys.stdlib_module_names:
             standard.add(name)
     return Closure(dict(sorted(files.items())), frozenset(standard))
@@ -60,15 +61,18 @@ def _find(roots: Sequence[Path], name: str) -> Path | None:
     return None
 
 
-def _imported(roots: Sequence[Path], name: str, source: Path) -> Iterator[str]:
+@cache  # a plane's functions have most modules in common
+def _imported(roots: tuple[Path, ...], name: str, source: Path) -> list[str]:
     package = name if source.name == "__init__.py" else name.rpartition(".")[0]
+    found: list[str] = []
     for node in ast.walk(ast.parse(source.read_bytes())):
         if isinstance(node, ast.Import):
-            yield from (each.name for each in node.names)
+            found += (each.name for each in node.names)
         elif isinstance(node, ast.ImportFrom):
             base = package.split(".")[: -(node.level - 1) or None] if node.level else []
             start = ".".join([*base, *([node.module] if node.module else [])])
-            yield start
+            found.append(start)
             # What is imported from a package may be a module in it.
             inner = (f"{start}.{each.name}" for each in node.names)
-            yield from (each for each in inner if _find(roots, each))
+            found += (each for each in inner if _find(roots, each))
+    return found
