@@ -1,6 +1,6 @@
 """The machine's clocks and randomness. The process passes them in; parts of it take no others.
 
-The uptime is the time that the device has been running: milliseconds that nobody can set, carried on across
+The uptime is the time that the device has been running: milliseconds that cannot be set, carried on across
 restarts. A device's wall clock jumps (no battery, no network, a wrong time server), so no age and no expiry
 depends on it. Within one boot of the kernel the time since boot is exact, also through suspend and across
 restarts of the process. How long a device was switched off is unknown; it counts as 0.

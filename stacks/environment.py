@@ -109,7 +109,7 @@ class Environment:
         removal_policy: what becomes of stateful resources that leave their stack.
         rollout_minutes: how long a new version of a function gets a tenth of its queues' calls before it gets
             all, one of `ROLLOUT_MINUTES`. A version that fails meanwhile is rolled back by an alarm, which
-            costs $0.20 a month for each function. None: all calls at once, and nobody watches.
+            costs $0.20 a month for each function. None: all calls at once, without a watch.
         log_retention: how long logs are kept.
         router, device_router, urgent_router, archive_writer, ledger_writer, ingest_errors, replay,
             subscriptions_api, webhook: how the functions run; `device_router` and `urgent_router` are those

@@ -513,7 +513,7 @@ def whole_lines(content: bytes, most: int = sys.maxsize - 1) -> tuple[list[str],
     """Return the lines of gzip `content` that are certain, and what is wrong with it.
 
     Of an object that is cut short the lines before the cut are certain; of one whose checksum does not fit,
-    none is: nobody can say which was altered. Raises `OverflowError` if there are more than `most` bytes, or
+    none is: it is unknown which was altered. Raises `OverflowError` if there are more than `most` bytes, or
     in one line more than a `ROW_SHARE` of them.
     """
     text, at, problem, is_cut = bytearray(), 0, None, False

@@ -13,7 +13,7 @@ from stacks.constructs.routers import allow_contract, contract_settings
 from stacks.names import API
 from stacks.settings import FunctionSize
 
-# Nobody waits in a queue for it; the timeout is below the 30 s that API Gateway waits.
+# No queue waits for it; the timeout is below the 30 s that API Gateway waits.
 _SIZE: Final = FunctionSize(memory_mib=512, timeout_s=20)
 
 

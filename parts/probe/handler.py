@@ -155,7 +155,7 @@ class Queues:
         return Look(dead, backlog)
 
     def _urls(self) -> Iterator[str]:
-        """All queues but those for replies, which nobody has to read."""
+        """All queues but those for replies, which may stay unread."""
         pages = self._sqs.get_paginator("list_queues").paginate(
             QueueNamePrefix=self._prefix, PaginationConfig={"PageSize": _PAGE}
         )

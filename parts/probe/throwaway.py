@@ -83,7 +83,7 @@ def provision(
     """Run the command `provision` with the claim in `folder`, and return the device's certificate file.
 
     `created` gets the ids of the certificates that came on the way: it asks for another one where a
-    registration was not answered, and nobody else knows the first.
+    registration was not answered, and nothing else names the first.
     Raises `ProvisioningFailedError`, `OutputMissingError`.
     """
     pair = folder / "device.pem"
