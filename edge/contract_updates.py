@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from edge import durable
 from edge.errors import SettingProblem, SpoolError
+from edge.parts import can_load
 from edge.spool import Spool
 from eventplane.contract import Contract, ContractError, Downlink, load_compiled
 from eventplane.device_reports import CONTRACT_KEYS
@@ -60,8 +61,13 @@ def why_refused(incoming: Incoming, image: Contract) -> str | None:
         return f"the device's contract is {name!r}; send it under {contract_key(name)}"
     if incoming.is_deleted:
         return None
+    if not can_load("eventplane.contract.compiler"):  # which a device needs for what is new to it
+        return "it cannot be checked, for the program's file cannot be read; restart the forwarder"
+    from eventplane.contract import check_compiled
+
     try:
         contract = _read(incoming.event)
+        check_compiled(contract, incoming.event.source)
     except ContractError as error:
         return str(error)
     except (ValueError, zlib.error) as error:

@@ -38,11 +38,11 @@ from eventplane.contract.channels import (  # noqa: E402
 )
 from eventplane.contract.model import ParticipantKind  # noqa: E402
 from eventplane.contract.reader import Number, Word  # noqa: E402
-from eventplane.names import ATTRIBUTES  # noqa: E402
-from eventplane.reasons import OTHER, Reason  # noqa: E402
+from eventplane.reasons import Reason  # noqa: E402
 from eventplane.settings import Settings as FunctionSettings  # noqa: E402
 from eventplane.settings import variable_of as function_variable_of  # noqa: E402
 from eventplane_aws.rules import RULES as AWS_RULES  # noqa: E402
+from operations.reason_texts import explained  # noqa: E402
 from parts import PARTS, has, load  # noqa: E402
 from stacks.quotas import QUOTAS  # noqa: E402
 from tests.lost_answers.sites import call_sites, meets  # noqa: E402
@@ -54,6 +54,7 @@ from tools.settings_file import documented, meanings, settings_file  # noqa: E40
 _TABLE = re.compile(r"(<!-- table: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
+ATTRIBUTES = ROOT / "tools" / "attributes.toml"
 SETTINGS_FILE = ROOT / "edge" / "packaging" / "forwarder.toml"
 
 
@@ -136,7 +137,7 @@ def parts_table() -> str:
 def attributes_table() -> str:
     """The attributes of events that mean something: type, rule, who sets each, meaning."""
     rows = []
-    for name, (set_by, meaning) in ATTRIBUTES.items():
+    for name, (set_by, meaning) in tomllib.loads(ATTRIBUTES.read_text()).items():
         is_checked_later = name.startswith(("to", "state", "down"))
         type, refused = "", "see [downlink.md](../explanation/downlink.md)" if is_checked_later else ""
         if name in RULES:
@@ -207,8 +208,9 @@ def metrics_table() -> str:
 
 def reasons_table() -> str:
     """Why something is a dead letter, and what to do about it."""
-    rows = [[f"`{each}`", _linked(each.means), each.remedy] for each in Reason]
-    return table(["reason", "what it means", "what to do"], [*rows, ["another", *OTHER]])
+    texts = {f"`{each}`": explained(each) for each in Reason} | {"another": explained("another")}
+    rows = [[word, _linked(means), remedy] for word, (means, remedy) in texts.items()]
+    return table(["reason", "what it means", "what to do"], rows)
 
 
 def fates_table() -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from eventplane.attributes import priority_of
 from eventplane.envelope import Envelope
@@ -16,6 +16,10 @@ from eventplane.names import DOWNLINK, MONITOR
 
 if TYPE_CHECKING:
     from eventplane.retries import RetrySchedule
+
+
+REPLIES: Final = "replies"
+"""The box of the channel that brings replies to a participant that asks."""
 
 
 class ParticipantKind(StrEnum):
@@ -138,7 +142,7 @@ class Webhook:
 
     mode: WebhookMode
     timeout_s: int
-    requests_per_minute: int | None
+    requests_per_minute: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,14 +170,14 @@ class Channel:
     delivery_guarantee: DeliveryGuarantee
     priority: Priority
     ordering: Ordering
-    expiry_s: int | None
     batching_delay_ms: int
     retention_s: int
     max_receives: int
-    receipts: bool
-    when_full: WhenFull
-    webhook: Webhook | None
-    downlink: Downlink
+    expiry_s: int | None = None
+    receipts: bool = False
+    when_full: WhenFull = WhenFull.REFUSE
+    webhook: Webhook | None = None
+    downlink: Downlink = Downlink.COMMAND
     forward: Forward = Forward.ALL
     events_per_message: int = 1
     give_up_after_s: int | None = None
@@ -229,7 +233,7 @@ class Participant:
     description: str
     inbox: Channel
     outbox: Channel
-    sends: tuple[str, ...] | None
+    sends: tuple[str, ...] | None = None
     retired: bool = False
     asks: tuple[str, ...] = ()
     replies: Channel | None = None
@@ -270,10 +274,10 @@ class EventType:
 
     name: str
     description: str
-    priority: Priority | None
     schemas: Mapping[str, Mapping[str, Any]] = field(hash=False)
-    schema_check: SchemaCheck
-    downlink: Downlink | None
+    priority: Priority | None = None
+    schema_check: SchemaCheck = SchemaCheck.NONE
+    downlink: Downlink | None = None
     delivery_guarantee: DeliveryGuarantee | None = None
 
 
