@@ -25,7 +25,7 @@ class Outcome(StrEnum):
 
 
 class Reason(StrEnum):
-    """Why an event became a dead letter; `operations/reason_texts.toml` says what each means, with the remedy.
+    """Why an event became a dead letter; the texts for people are in `operations/reason_texts.toml`.
 
     A reader that refuses an event may give a word of its own, which is none of these.
     """
