@@ -41,7 +41,7 @@ class Reason(StrEnum):
     DESTINATION_GONE = "destination_gone"
     BAD_ORDER = "bad_order"
 
-    # Of readers and webhooks (docs/reference/client.md, docs/how-to/webhooks.md).
+    # Of readers and webhooks (docs/reference/client.md, parts/webhooks/how-to.md).
     IN_DOUBT = "in_doubt"
     MAX_RECEIVES = "max_receives"
     ENDPOINT_REFUSED = "endpoint_refused"

@@ -1,6 +1,6 @@
 """Write the tables of the docs that repeat what code, tests and measurements say. `--check` only compares.
 
-A table is between `<!-- table: NAME -->` and `<!-- end -->` in README.md or a Markdown file under docs/. The
+A table is between `<!-- table: NAME -->` and `<!-- end -->` in README.md or a page of the site. The
 device's file of settings and the plots of figures are written as a whole.
 """
 
@@ -47,7 +47,7 @@ from parts import PARTS, has, load  # noqa: E402
 from stacks.quotas import QUOTAS  # noqa: E402
 from tests.lost_answers.sites import call_sites, meets  # noqa: E402
 from tests.spark.damage.kinds import MEANINGS  # noqa: E402
-from tools import figures, sources  # noqa: E402
+from tools import docs_site, figures, sources  # noqa: E402
 from tools.figures import table  # noqa: E402
 from tools.settings_file import documented, meanings, settings_file  # noqa: E402
 
@@ -372,7 +372,8 @@ def main() -> int:
         return 1
     for row in missing:
         print(f'row {row} has no test; mark one that shows it with @pytest.mark.source("{row}")')
-    pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    parts = (ROOT / each for each in docs_site.PART_PAGES)
+    pages = [ROOT / "README.md", *parts, *sorted((ROOT / "docs").rglob("*.md"))]
     wanted = {file: current(file.read_text()) for file in pages}
     wanted |= {ROOT / "docs/figures" / f"{name}.svg": svg for name, svg in figures.plots(_results()).items()}
     wanted[SETTINGS_FILE] = settings_file()

@@ -73,7 +73,7 @@ def test_the_queries_over_the_archive_run_and_agree(tmp_path: Path) -> None:
     generate(tmp_path, plan, audited_contracts())
     tap, ledger = (tmp_path / "archive" / each for each in ("tap", "ledger"))
     assert {"client_id", "type", "is_copy"} <= {each.name for each in TAP_FOLDER.compacted_columns}
-    page = (ROOT / "docs/how-to/queries.md").read_text()
+    page = (ROOT / "parts/queries/how-to.md").read_text()
     blocks = re.findall(r'^```python title="\w+"\n(.*?)^```', page, re.MULTILINE | re.DOTALL)
     assert len(blocks) == 3
     subprocess.run([PYTHON, "-c", COMPACT], cwd=tmp_path, check=True)
