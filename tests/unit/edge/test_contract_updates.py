@@ -52,7 +52,7 @@ def silent() -> Contract:
 
 
 def faulty() -> dict[str, Any]:
-    """A contract that loads, and that nobody could have compiled."""
+    """A contract that loads, and that no compiler writes."""
     document = contract_document(other())
     document["participants"]["display"]["inbox"]["when_full"] = "drop_oldest"
     return document
