@@ -423,10 +423,10 @@ def test_a_damaged_or_foreign_compiled_contract_is_refused(member: str, value: o
 
 
 def test_what_comes_from_elsewhere_is_checked_as_when_it_was_compiled() -> None:
-    document = json.loads(small().canonical)
-    document["routes"]["to-desk"]["filter"] = {"sql": " OR ".join(["UPPER(subject) LIKE '%x%y%'"] * 100)}
-    loaded = load_compiled(json.dumps(document))
-    with pytest.raises(ContractError, match="steps for one event"):
+    written = json.loads(small().canonical)
+    written["participants"]["desk"]["inbox"]["when_full"] = "drop_oldest"
+    loaded = load_compiled(json.dumps(written))
+    with pytest.raises(ContractError, match=r"participants.desk.inbox.when_full: only an event"):
         check_compiled(loaded, "device.json")
     check_compiled(small(), "device.json")
 
