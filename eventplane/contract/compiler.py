@@ -14,6 +14,7 @@ from typing import Any
 from eventplane.attributes import value_problem
 from eventplane.contract.canonical import FORMAT, canonical_bytes, contract_of, place_of, refuse_newer
 from eventplane.contract.channels import read_guarantee
+from eventplane.contract.document import whole_document
 from eventplane.contract.errors import ContractError
 from eventplane.contract.filter_reader import MixedLogic, read_filter, read_interest
 from eventplane.contract.model import (
@@ -32,6 +33,7 @@ from eventplane.contract.model import (
 )
 from eventplane.contract.participants import leads_down, read_participant, with_reply_routes
 from eventplane.contract.reader import Section
+from eventplane.contract.rules import check_delays, check_guarantees, check_names
 from eventplane.limits import MAX_ORDERED_INBOXES
 from eventplane.names import DOWNLINK
 
@@ -41,29 +43,24 @@ def compile_contract(document: object, origin: str, *, is_derived: bool = False)
 
     `document` is plain data (mappings, lists, strings, numbers), `origin` the file it came from. The payload
     schemas of event types are JSON Schema documents in it, not file names. One that `is_derived` from a
-    contract in force is checked as `load_compiled` does: a rule that came later stops no router.
+    compiled contract need not keep a rule that came later, which stops no router.
     """
-    # Only a program that compiles needs these.
-    from eventplane.contract.document import whole_document
-    from eventplane.contract.rules import check_delays, check_guarantees, check_names
-
     top = Section("", document, [])
     name, participants, event_types, routes = _read(top, origin)
     if is_derived:
-        _allow_mixed_logic(top)
+        top.problems[:] = [each for each in top.problems if not isinstance(each, MixedLogic)]
     else:
         check_names(participants, top)
         check_delays(participants, top)
         check_guarantees(participants, event_types, routes, top)
-    _refuse(top, origin)
+    if top.problems:
+        raise ContractError(origin, top.problems)
     canonical = canonical_bytes(whole_document(name, participants, event_types, routes))
     return contract_of(name, participants, event_types, routes, canonical)
 
 
 def contract_document(contract: Contract) -> dict[str, Any]:
     """Return `contract` as a document of the current form, whatever format it was compiled in."""
-    from eventplane.contract.document import whole_document
-
     return whole_document(contract.name, contract.participants, contract.event_types, contract.routes)
 
 
@@ -72,10 +69,7 @@ def check_compiled(contract: Contract, origin: str) -> None:
 
     For one that comes from elsewhere: `load_compiled` checks its form alone.
     """
-    top = Section("", json.loads(contract.canonical), [])
-    _read(top, origin)
-    _allow_mixed_logic(top)
-    _refuse(top, origin)
+    compile_contract(json.loads(contract.canonical), origin, is_derived=True)
 
 
 _Parts = tuple[str, dict[str, Participant], dict[str, EventType], tuple[Route, ...]]
@@ -98,15 +92,6 @@ def _read(top: Section, origin: str) -> _Parts:
     top.finish()
     _check_whole(top, participants, routes)
     return name, participants, event_types, routes
-
-
-def _allow_mixed_logic(top: Section) -> None:
-    top.problems[:] = [each for each in top.problems if not isinstance(each, MixedLogic)]
-
-
-def _refuse(top: Section, origin: str) -> None:
-    if top.problems:
-        raise ContractError(origin, top.problems)
 
 
 def _read_format(top: Section, origin: str) -> int:
