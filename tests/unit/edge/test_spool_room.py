@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
+from base64 import b85encode
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -24,12 +26,13 @@ from tests.unit.edge.disks import (
 )
 from tests.unit.edge.spools import CLOUD, arrival, beside, cloud, fill, waiting
 
-LARGE = "x" * 20 * KIB
+LARGE = b85encode(Random(0).randbytes(16 * KIB)).decode()
+"""Hardly anything of it is left out by compression."""
 
 
 def fill_up(spool: Spool) -> int:
     """Store large events until there is no room. The number of the last one."""
-    for _ in range(DISK_BYTES // len(LARGE)):
+    for _ in range(2 * DISK_BYTES // len(LARGE)):
         try:
             spool.commit([arrival(spool.next_sequence, json=LARGE)], uptime_ms=0)
         except SpoolFullError:
