@@ -18,7 +18,7 @@ from glue_jobs.delivery_audit.device_reports import pack_events
 from glue_jobs.delivery_audit.devices import Fleet, device_hours, judge_fleet
 from glue_jobs.delivery_audit.event_group import HOUR_MS, HourCount, NotInTap
 from tests.golden_digests import SHORT
-from tests.unit.glue_jobs.home import DAY_END_MS, NOON_MS, SCOPE, Home
+from tests.unit.glue_jobs.home import DAY_END_MS, NOON_MS, SCOPE, SIREN, Home
 
 COLUMNS = (
     "client_id string, service string, source string, id string, type string, epoch string, sequence bigint, "
@@ -154,7 +154,7 @@ def test_hostile_reports_of_some_devices_change_nothing_for_the_others(spark: Sp
          short_digest(report.json.encode()))
         for client, report in hostile_reports(clients, epochs, 200, random)
     ]  # fmt: skip
-    scope = Scope(SCOPE.uplinks, SCOPE.watermark_ms, end_ms=DAY_END_MS)
+    scope = Scope(SCOPE.uplinks, SCOPE.watermark_ms, {SIREN: True}, end_ms=DAY_END_MS)
     said = [
         _of_others(judge_fleet(device_hours(tap, [load_contract()]), scope, is_small=is_small), clients)
         for tap in (spark.createDataFrame(rows, COLUMNS), spark.createDataFrame([*rows, *hostile], COLUMNS))
