@@ -230,6 +230,11 @@ class Decider:
         return [each.address for each in self._destinations(event)]
 
     @property
+    def contract_version(self) -> str:
+        """The version of the contract by which it decides."""
+        return self._contract.version
+
+    @property
     def destinations(self) -> list[str]:
         """Every address that a delivery of the device can have, the uplink's first."""
         routed = (route.destination for route in self._contract.routes_at(Place.DEVICE))

@@ -93,14 +93,15 @@ def manifest(
     interval_s: float,
     *,
     pending: Mapping[str, Iterable[int]] | None = None,
+    contract: str | None = None,
     is_final: bool = False,
 ) -> Envelope:
     """Return the report of what was stored since the last manifest, also where that is nothing.
 
     `acknowledged_to` has for each destination the number up to which no delivery is pending; a destination
-    that is not in it is stated without one. `pending` has the lowest `STATED_PENDING` numbers that are. The
-    next manifest is due after `interval_s` seconds, unless the forwarder stops and stores nothing behind it
-    (`is_final`).
+    that is not in it is stated without one. `pending` has the lowest `STATED_PENDING` numbers that are. All
+    was decided by the version `contract` (None: it is not known, or changed meanwhile). The next manifest is
+    due after `interval_s` seconds, unless the forwarder stops and stores nothing behind it (`is_final`).
     """
     stated = [{**asdict(each), "digest": f"{each.digest or 0:032x}"} for each in statements]
     for each in stated:
@@ -114,6 +115,7 @@ def manifest(
         # Without it the audit compares no digests.
         **({} if any(each.digest is None for each in statements) else {"key_digest": SHA256_EVENT}),
         "statements": stated,
+        **({"contract": contract} if contract else {}),
     }
     return heading.write(MANIFEST, {**data, "final": True} if is_final else data)
 
@@ -171,6 +173,8 @@ class Reporter:
         self._not_before = now
         self._last_due_at = now + first_report_s
         self._is_last = False
+        self._contract = ""
+        self._is_by_one_contract = False
 
     def deadline(self) -> float:
         """Return when the next report is due."""
@@ -184,6 +188,8 @@ class Reporter:
     def due(self, decider: Decider, number: SequenceNumber, now: float) -> Reports:
         """Return what to store now, numbered from `number` on."""
         made = Reports()
+        if decider.contract_version != self._contract:
+            self._contract, self._is_by_one_contract = decider.contract_version, False
         if now < self.deadline():
             return made
         counted = dict(number.counted)
@@ -213,7 +219,8 @@ class Reporter:
             to = {name: min(numbers, default=next_sequence) - 1 for name, numbers in pending.items()}
             write = partial(manifest, statements=statements, acknowledged_to=to, interval_s=every_s)
             listed = islice((each for each in pending.items() if each[1]), MOST_LISTED)
-            add(partial(write, pending=dict(listed), is_final=self._is_last))
+            contract = self._contract if self._is_by_one_contract else None
+            add(partial(write, pending=dict(listed), contract=contract, is_final=self._is_last))
         if now >= self._heartbeat_at and not self._is_last:
             made.heartbeat = True
             every_s = self._settings.heartbeat_s
@@ -234,6 +241,7 @@ class Reporter:
             self._losses_left = bool(self._spool.loss_reports())
         if made.manifest:
             self._manifest_at = now + self._settings.manifest_interval_s
+            self._is_by_one_contract = True
         if made.heartbeat:
             self._heartbeat_at = now + self._settings.heartbeat_s
 

@@ -283,7 +283,7 @@ class HomeStatement:
 class Manifest:
     """A manifest about `epoch`, its `statements` of uplinks that stored something, in the order of numbers.
 
-    `homes` are those of all other destinations.
+    `homes` are those of all other destinations. All was decided by the version `contract` (None: unknown).
 
     All up to number `acknowledged_to` was acknowledged or given up (None: not stated). The next manifest is
     due after `interval_ms`, milliseconds, unless the forwarder stopped with this one (`is_final`).
@@ -298,6 +298,7 @@ class Manifest:
     acknowledged_to: int | None
     interval_ms: int
     is_final: bool = False
+    contract: str | None = None
     contradiction: str | None = None
 
     @property
@@ -522,6 +523,7 @@ _SHAPES: Final[Mapping[str, _Reader]] = {
         {
             "interval_s": lambda value: _number(value, 1),
             "key_digest": _name,
+            "contract": _name,
             "final": _one_of(False, True),
         },
     ),
@@ -570,6 +572,7 @@ def _manifest(read: DeviceReports, report: Report, data: dict[str, Any], uplinks
             else None,
             1_000 * min(data.get("interval_s", USUAL_INTERVAL_S), _LONGEST_INTERVAL_S),
             data.get("final", False),
+            data.get("contract"),
             _self_contradiction(data["statements"], report.sequence),
         )
     )

@@ -141,6 +141,29 @@ def test_a_statement_that_contradicts_itself_accuses_nobody(changed: dict[str, A
     assert counts(judged) == {}
 
 
+@pytest.mark.parametrize(
+    ("story", "lost"),
+    [
+        ("send 2 due=v1, send 1 due=v1 home=taken, send 1, keep 2 home=taken", [1, 2]),
+        # It is within the stated range, but one more than is counted: which one, nobody knows.
+        ("send 1 home=taken due=v1, send 1 due=v1, send 1 home=taken due=v1", [None]),
+        ("send 2 due=v1 home=taken", []),
+        # The device did not follow that contract, or does not say.
+        ("send 2 due=v2", []),
+    ],
+)
+def test_what_the_device_sends_up_and_does_not_store_for_the_home_is_lost(
+    story: str, lost: list[int | None]
+) -> None:
+    judged = Home().live(f"{story}, {LATER}").judged(HOMES)
+    assert at_home(judged) == [("lost", "e1", each) for each in lost]
+    assert counts(judged).get("lost", 0) == len(lost)
+    unsaid = Home().live(f"{story}, manifest contract=, wait 13").judged(HOMES)
+    assert at_home(unsaid) == []
+    young = Home().live(f"{story}, manifest").judged(replace(HOMES, watermark_ms=0))
+    assert at_home(young) == []
+
+
 def test_numbers_that_are_stated_twice_count_once() -> None:
     home = Home().live("send 1 home=waits, manifest, wait 1, send 1 home=waits")
     home._at_home.insert(0, 1)
