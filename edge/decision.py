@@ -97,6 +97,7 @@ class Decider:
         interest: Interest,
     ) -> None:
         self._contract = contract
+        self.version = contract.version
         self._router = Router(contract, Place.DEVICE)
         self._rights = SendingRights(contract)
         self._own_sender = Sender(service=contract.device.name)
@@ -228,11 +229,6 @@ class Decider:
     def addresses(self, event: Envelope) -> list[str]:
         """Return where the routes of the device lead `event`, also where no reader wants it."""
         return [each.address for each in self._destinations(event)]
-
-    @property
-    def contract_version(self) -> str:
-        """The version of the contract by which it decides."""
-        return self._contract.version
 
     @property
     def destinations(self) -> list[str]:

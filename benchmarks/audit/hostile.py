@@ -99,7 +99,7 @@ def honest(client: str, epoch: str, number: int, random: Random) -> Envelope:
             return reports.discarded(heading, [ended], {})
     names = "device.outbox", "siren.inbox"
     stated = [Manifest(each, first, last, last - first + 1, random.getrandbits(128)) for each in names]
-    pending = {"siren.inbox": range(last + 1, last + random.randrange(2, 50), 2)}
+    pending = {"siren.inbox": [*range(last + 1, last + random.randrange(2, 50), 2)]}
     return reports.manifest(heading, stated, dict.fromkeys(names, last), 3_600, pending=pending)
 
 

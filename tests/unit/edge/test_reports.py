@@ -161,7 +161,7 @@ def test_a_manifest_states_how_far_each_destination_had_acknowledged(make: MakeD
     device.turn(after=1.1e6)
     (second,) = device.waiting(type=MANIFEST)
     # The alarm is number 7.
-    for manifest, number, to, pending in ((first, "8", 1, [[2, 6]]), (second, "9", 8, None)):
+    for manifest, number, to, pending in ((first, "8", 1, [2, 3, 4, 5, 6]), (second, "9", 8, None)):
         assert manifest.attributes["devicesequence"] == number.zfill(12)
         stated = device.statement(manifest)
         assert (stated["acknowledged_to"], stated.get("pending")) == (to, pending)

@@ -208,7 +208,7 @@ class Home:
         heading = self._heading()
         heading = Heading(thing or heading.thing, epoch or heading.epoch, heading.number, heading.time)
         to |= {UPLINK: acknowledged_to} if acknowledged_to is not None else {}
-        pending = {SIREN: self.waiting[:STATED_PENDING]} if lists else {}
+        pending = {SIREN: self.waiting[: STATED_PENDING // 2]} if lists else {}
         statements = [Manifest(UPLINK, **stated), siren]
         report = reports.manifest(
             heading, statements, to, 3_600, pending=pending, contract=contract, is_final=final

@@ -15,6 +15,7 @@ from glue_jobs.delivery_audit.home import HOME
 from tests.unit.glue_jobs.home import SCOPE, SIREN, Home, steps
 
 HOMES = replace(SCOPE, homes={SIREN: True}, lateness_ms=HOUR_MS)
+MOST = STATED_PENDING // 2
 HOUR = "manifest, wait 1"
 LATER = ", ".join([HOUR] * 13)
 
@@ -64,11 +65,11 @@ def at_home(judged: DeviceJudgement) -> list[tuple[Any, ...]]:
             [],
             {"stated": 2, "receipt": 2},
         ),
-        # Behind the hundredth number nothing is known.
+        # Behind the last number of a full list nothing is known.
         (
-            f"send {STATED_PENDING + 5} home=waits, {LATER}",
-            list(range(1, STATED_PENDING + 1)),
-            {"stated": STATED_PENDING + 5, "lost": STATED_PENDING, "unattested": 5},
+            f"send {MOST + 5} home=waits, {LATER}",
+            list(range(1, MOST + 1)),
+            {"stated": MOST + 5, "lost": MOST, "unattested": 5},
         ),
     ],
 )
@@ -124,9 +125,9 @@ def test_of_a_damaged_store_what_was_saved_and_still_waits_is_lost(saved: bool, 
 @pytest.mark.parametrize(
     "changed",
     [
-        {"pending": [[2, 1]]},
-        {"pending": [[1, 9]]},
-        {"pending": [[1, 1]], "acknowledged_to": 1},
+        {"pending": [2, 1]},
+        {"pending": [1, 9]},
+        {"pending": [1], "acknowledged_to": 1},
         {"count": 9},
     ],
     ids=["reversed", "of the future", "ended as well", "more than numbers"],
@@ -174,7 +175,8 @@ def test_numbers_that_are_stated_twice_count_once() -> None:
 
 def test_a_judgement_takes_time_linear_in_what_is_stated() -> None:
     def taken(hours: int) -> int:
-        home = Home().live(", ".join([f"send 1 home=waits, expire 1 of={SIREN}, manifest"] * hours))
+        story = ["send 50 home=waits", *[f"send 1 home=taken, expire 1 of={SIREN}, manifest"] * hours]
+        home = Home().live(", ".join(story))
         rows = home.gathered()
         return steps(lambda: judge_device(rows, HOMES))
 
