@@ -65,7 +65,6 @@ class Trouble(IntEnum):
     NEWER_MANIFEST = 11
     COUNTS_MORE = 12
     DEAF_HOME = 13
-    SKIPS_HOME = 14
 
 
 SKEWS_MS: Final = {Trouble.CLOCK_AHEAD: 2 * HOUR_MS, Trouble.CLOCK_BEHIND: -3 * HOUR_MS}
@@ -204,7 +203,7 @@ class Generator:
 
     def _device(self, number: int) -> Device:
         client, skew_ms = _client(number), SKEWS_MS.get(self._trouble(number), 0)
-        is_older = bool(number % 2) and self._trouble(number) not in (Trouble.DEAF_HOME, Trouble.SKIPS_HOME)
+        is_older = bool(number % 2) and self._trouble(number) is not Trouble.DEAF_HOME
         device = Device(client, self._reporter, self._destinations, self._random, skew_ms, is_older=is_older)
         if skew_ms:
             self._truth.add(Truth(Kind.CLOCK_SKEW, Hop.DEVICE_CLOUD, client, detail=str(skew_ms)))
@@ -228,9 +227,9 @@ class Generator:
         kind, restated = _CHANGES.get(trouble, (None, None)) if is_middle else (None, None)
         discards = trouble is Trouble.DISCARDS and hour == (6 if self._plan.holes else 1)
         is_quiet = hour in self._plan.quiet
-        is_deaf = trouble is Trouble.DEAF_HOME and not is_quiet
-        skips = trouble is Trouble.SKIPS_HOME and not is_quiet
-        weights = [max(each, 3) for each in self._weights] if is_deaf else self._weights
+        hears_nothing = trouble is Trouble.DEAF_HOME and not is_quiet
+        skips, is_deaf = hears_nothing and hour % 2 == 0, hears_nothing and hour % 2 == 1
+        weights = [max(each, 3) for each in self._weights] if hears_nothing else self._weights
         news = _News(
             device,
             hour_ms,
