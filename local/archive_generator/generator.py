@@ -229,7 +229,7 @@ class Generator:
         is_quiet = hour in self._plan.quiet
         hears_nothing = trouble is Trouble.DEAF_HOME and not is_quiet
         skips, is_deaf = hears_nothing and hour % 2 == 0, hears_nothing and hour % 2 == 1
-        weights = [max(each, 3) for each in self._weights] if hears_nothing else self._weights
+        weights = [max(each, 6) for each in self._weights] if hears_nothing else self._weights
         news = _News(
             device,
             hour_ms,
