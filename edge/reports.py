@@ -21,6 +21,7 @@ from eventplane.device_reports import (
     MANIFEST,
     SHA256_EVENT,
     STARTED,
+    STATED_PENDING,
     forwarder_source,
 )
 from eventplane.envelope import Envelope, write_event
@@ -85,24 +86,30 @@ def manifest(
     acknowledged_to: Mapping[str, int],
     interval_s: float,
     *,
+    pending: Mapping[str, Sequence[int]] | None = None,
+    contract: str | None = None,
     is_final: bool = False,
 ) -> Envelope:
     """Return the report of what was stored since the last manifest, also where that is nothing.
 
-    `acknowledged_to` has for each destination the number up to which no delivery is pending
-    (`Spool.acknowledged_to`); a destination that is not in it is stated without one. The next manifest is due
-    after `interval_s` seconds, unless the forwarder stops and stores nothing behind it (`is_final`).
+    `acknowledged_to` has for each destination the number up to which no delivery is pending; a destination
+    that is not in it is stated without one. `pending` has the lowest numbers that are. All was decided by the
+    version `contract` (None: unknown, or several). The next manifest is due after `interval_s` s, unless
+    the forwarder stops and stores nothing behind it (`is_final`).
     """
     stated = [{**asdict(each), "digest": f"{each.digest or 0:032x}"} for each in statements]
     for each in stated:
         if each["destination"] in acknowledged_to:
             each["acknowledged_to"] = acknowledged_to[each["destination"]]
+        if numbers := (pending or {}).get(each["destination"]):
+            each["pending"] = numbers
     data = {
         "epoch": heading.epoch,
         "interval_s": math.ceil(interval_s),
         # Without it the audit compares no digests.
         **({} if any(each.digest is None for each in statements) else {"key_digest": SHA256_EVENT}),
         "statements": stated,
+        **({"contract": contract} if contract else {}),
     }
     return heading.write(MANIFEST, {**data, "final": True} if is_final else data)
 
@@ -160,19 +167,17 @@ class Reporter:
         self._not_before = now
         self._last_due_at = now + first_report_s
         self._is_last = False
+        self._versions = {"": True}  # of the contract since the last manifest; unknown before the start
 
     def deadline(self) -> float:
         """Return when the next report is due."""
-        due = [self._manifest_at, self._heartbeat_at]
-        if self._started_due:
-            due.append(self._not_before)
-        if self._has_losses:
-            due.append(self._losses_due_at())
-        return max(self._not_before, min(due))
+        due = min(self._manifest_at, self._heartbeat_at, self._losses_due_at())
+        return self._not_before if self._started_due else max(self._not_before, due)
 
     def due(self, decider: Decider, number: SequenceNumber, now: float) -> Reports:
         """Return what to store now, numbered from `number` on."""
         made = Reports()
+        self._versions[decider.version] = True
         if now < self.deadline():
             return made
         counted = dict(number.counted)
@@ -190,16 +195,18 @@ class Reporter:
             add(lambda heading: started(heading, self._spool.origin))
         # Unwanted deliveries are no loss: they are reported with the next loss, or with the manifest.
         is_time = now >= self._manifest_at and bool(self._counts.not_stored)
-        if is_time or (self._has_losses and now >= self._losses_due_at()):
+        if is_time or now >= self._losses_due_at():
             made.losses, made.not_stored = True, dict(self._counts.not_stored)
             add(lambda heading: discarded(heading, self._spool.loss_reports(), made.not_stored))
         if now >= self._manifest_at:
             made.manifest = True
             statements = self._manifests(decider.destinations)
-            names = (each.destination for each in statements)
-            acknowledged_to = {name: self._spool.acknowledged_to(name) for name in names}
-            every_s, is_final = self._settings.manifest_interval_s, self._is_last
-            add(lambda heading: manifest(heading, statements, acknowledged_to, every_s, is_final=is_final))
+            names, most = [each.destination for each in statements], STATED_PENDING // len(statements)
+            pending = {name: self._spool.first_pending(name, max(1, most)) for name in names}
+            to = {name: min(each, default=self._spool.next_sequence) - 1 for name, each in pending.items()}
+            contract = decider.version if len(self._versions) == 1 else None
+            more: Any = {"pending": pending, "contract": contract, "is_final": self._is_last}
+            add(lambda heading: manifest(heading, statements, to, self._settings.manifest_interval_s, **more))
         if now >= self._heartbeat_at and not self._is_last:
             made.heartbeat = True
             every_s = self._settings.heartbeat_s
@@ -220,6 +227,7 @@ class Reporter:
             self._losses_left = bool(self._spool.loss_reports())
         if made.manifest:
             self._manifest_at = now + self._settings.manifest_interval_s
+            self._versions = dict([self._versions.popitem()])  # what came with it is in the next one
         if made.heartbeat:
             self._heartbeat_at = now + self._settings.heartbeat_s
 
@@ -255,9 +263,7 @@ class Reporter:
         last = 0 if newest == BEFORE_EVERYTHING else newest
         return Manifest(destination, last + 1, last, 0, 0)
 
-    @property
-    def _has_losses(self) -> bool:
-        return self._losses_left or self._counts.unreported > 0
-
     def _losses_due_at(self) -> float:
+        if not self._losses_left and not self._counts.unreported:
+            return math.inf
         return self._not_before if self._counts.unreported >= MANY_LOSSES else self._losses_at

@@ -36,6 +36,10 @@ SHA256_EVENT = "sha256-event"
 """The `key_digest` of a manifest whose digests are sums of `event_digest` of the events."""
 
 
+STATED_PENDING = 1_000
+"""Most pending numbers that a manifest states: of each destination an equal part, the lowest ones."""
+
+
 def forwarder_source(thing: str) -> str:
     """Return the `source` of the reports of the device `thing`."""
     return f"/devices/{thing}/forwarder"

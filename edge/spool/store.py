@@ -230,16 +230,13 @@ class Spool:
         oldest = self.read(destination, rank, BEFORE_EVERYTHING, 1)
         return oldest[0].stored_ms if oldest else None
 
-    def acknowledged_to(self, destination: str) -> int:
-        """Return the number up to which no delivery to `destination` is pending.
+    def first_pending(self, destination: str, most: int) -> list[int]:
+        """Return the lowest `most` numbers pending for `destination`; negative ones are of salvaged events.
 
-        Each of them was acknowledged, or ended otherwise and is counted by `loss_reports`. Negative while
-        salvaged events are pending.
+        Each delivery before them was acknowledged, or ended otherwise and is counted by `loss_reports`.
         """
-        queues = [each for each in self._queues if each.destination == destination]
         with self._reading():
-            first = self._deliveries.first_pending(queues)
-        return (self.next_sequence if first is None else first) - 1
+            return self._deliveries.first_pending(most, destination)
 
     def destinations(self) -> list[str]:
         """Return every destination that ever had a delivery."""
@@ -405,7 +402,7 @@ class Spool:
         self.counted = read_counters(db)
         if self._queues.pending() != device.pending:
             raise DamagedRowError("the number of pending deliveries")
-        self._first = self._deliveries.first_pending(self._queues) or self.next_sequence
+        (self._first,) = self._deliveries.first_pending() or [self.next_sequence]
         self.space = Space(path, db, *self._capacities, self._queues.pending)
 
     def _last_commit(self) -> files.CommitNote:

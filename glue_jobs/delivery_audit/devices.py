@@ -45,6 +45,7 @@ from glue_jobs.delivery_audit.device_reports import EVENT_BYTES
 from glue_jobs.delivery_audit.errors import FleetListError
 from glue_jobs.delivery_audit.event_group import HOUR_MS, HourCount, NotInTap
 from glue_jobs.delivery_audit.findings import Finding, worst_first
+from glue_jobs.delivery_audit.home import HOME
 from glue_jobs.delivery_audit.judging import MAX_FINDINGS
 from glue_jobs.delivery_audit.rows import is_own_report
 from glue_jobs.delivery_audit.rules import LAST_MS, Window
@@ -76,8 +77,8 @@ class Fleet:
     `found` are all findings, in this process or in Spark; `findings` are the worst of them, `kinds` counts
     them by kind and hop. `totals` are sums of `COUNTS` and the number of `devices`. `worst` are rows of
     `DEVICE`, `hours` those of the worst by hour. `holes` counts events without a record in the tap by hour
-    (counted from 1970), `recovered` those of them that the ledger has, by day, route and destination. `days`
-    is the table.
+    (counted from 1970), `recovered` those of them that the ledger has, by day, route and destination. `homes`
+    counts events by inbox on devices and `HOME`. `days` is the table.
     """
 
     totals: Counter[str] = field(default_factory=Counter)
@@ -90,6 +91,7 @@ class Fleet:
     holes: Counter[int] = field(default_factory=Counter)
     recovered: Counter[tuple[str, str, str | None]] = field(default_factory=Counter)
     silences: Counter[tuple[int, bool]] = field(default_factory=Counter)
+    homes: Counter[tuple[str, str]] = field(default_factory=Counter)
     days: list[Any] | RDD[Any] = field(default_factory=list)
 
     def coverage(self, fleet: str | None, cloud_events: int) -> Coverage:
@@ -101,11 +103,12 @@ class Fleet:
             devices={name: self.standings[name] for name in ("expected", *map(str, Standing))},
             fleet=fleet,
             cloud_events=cloud_events,
+            home={name: self.totals[f"home_{name}"] for name in HOME},
         )
 
     def add(self, other: Fleet) -> Fleet:
         """Add what is in `other`, and keep the worst of both."""
-        for name in ("totals", "standings", "kinds", "holes", "recovered", "silences"):
+        for name in ("totals", "standings", "kinds", "holes", "recovered", "silences", "homes"):
             getattr(self, name).update(getattr(other, name))
         for name in ("findings", "worst", "hours"):
             getattr(self, name).extend(getattr(other, name))
@@ -181,6 +184,7 @@ def device_hours(tap: DataFrame, contracts: Sequence[Contract]) -> DataFrame:
     quickest = sf.when(travel.isNotNull(), sf.struct(travel, "accepted_at_ms", "file"))
     is_report = sf.col("report").isNotNull()
     is_erased = sf.col("client_id").startswith(ERASED)
+    is_due = is_numbered & (sf.col("due_at_home") != "") & ~best_effort
     report = ("accepted_at_ms", "file", "type", "source", "id", "epoch", "sequence", "report")
     return (
         sent.withColumn("is_numbered", is_numbered)
@@ -199,6 +203,7 @@ def device_hours(tap: DataFrame, contracts: Sequence[Contract]) -> DataFrame:
             sf.min(quickest).alias("quickest"),
             sf.count(travel).alias("samples"),
             sf.collect_list(sf.when(is_report, sf.struct(*report))).alias("reports"),
+            sf.collect_list(sf.when(is_due, sf.struct("sequence", "due_at_home"))).alias("due"),
             sf.max("accepted_at_ms").alias("last_ms"),
             sf.coalesce(sf.max(is_erased | (is_report & is_own_report())), sf.lit(False)).alias("is_vouched"),
         )
@@ -426,7 +431,9 @@ def _judgements(
 def _of_others(judged: DeviceJudgement) -> DeviceJudgement:
     """Return the judgement of a device of which an erasure left what is needed to judge others."""
     findings = [each for each in judged.findings if each.device != judged.client_id]
-    return judged._replace(standing=None, findings=findings, days=[], epochs=[], hours=[], silences=[])
+    return judged._replace(
+        standing=None, findings=findings, days=[], epochs=[], hours=[], silences=[], homes=Counter()
+    )
 
 
 def _summary(judgements: Iterable[DeviceJudgement]) -> Fleet:
@@ -434,7 +441,7 @@ def _summary(judgements: Iterable[DeviceJudgement]) -> Fleet:
     for each in judgements:
         one = Fleet(findings=each.findings, holes=each.holes, recovered=each.recovered)
         one.kinds = Counter((found.kind, found.hop) for found in each.findings)
-        one.silences = Counter(each.silences)
+        one.silences, one.homes = Counter(each.silences), each.homes
         one.worst, one.hours = each.epochs, each.hours
         for row in one.worst:
             one.totals.update({name: row[name] for name in COUNTS})
