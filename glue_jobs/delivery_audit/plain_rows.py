@@ -31,9 +31,8 @@ from glue_jobs.common.archive import REPORTS
 from glue_jobs.common.lines import Record, members_of, text_of, to_json
 from glue_jobs.delivery_audit.cesql import NOT_ATTRIBUTES
 from glue_jobs.delivery_audit.claims import HourRow
-from glue_jobs.delivery_audit.contracts import ContractHistory
+from glue_jobs.delivery_audit.contracts import ContractHistory, best_effort_names
 from glue_jobs.delivery_audit.device_reports import pack_events
-from glue_jobs.delivery_audit.devices import best_effort_names
 from glue_jobs.delivery_audit.event import IMPOSSIBLE_TIME, MAX_TEXT, MISSING_MEMBER, UNREADABLE
 from glue_jobs.delivery_audit.event_group import (
     HOUR_MS,
@@ -332,8 +331,19 @@ def _written_ms(record: Record, archived_at_ms: int | None) -> int:
     return timestamp_ms(f"{record.date}T00:00:00Z")
 
 
-def device_hours(tap: Iterable[TappedRow], contracts: Sequence[Contract]) -> list[tuple[Any, ...]]:
-    """Return what each client sent in an epoch and an hour, as `devices.device_hours` does."""
+class Sent(NamedTuple):
+    """What a client sent in an epoch and an hour; with the last time of acceptance, Unix milliseconds.
+
+    `is_vouched` is whether a report of the device itself came with it, or an erasure took that away.
+    """
+
+    hour: HourRow
+    last_ms: int
+    is_vouched: bool
+
+
+def device_hours(tap: Iterable[TappedRow], contracts: Sequence[Contract]) -> list[Sent]:
+    """Return what each client sent in an epoch and an hour, as `rows.device_hours` does."""
     is_any, services, types = best_effort_names(contracts)
 
     def is_best_effort(row: TapRow) -> bool:
@@ -352,7 +362,7 @@ def _device_hour(
     key: tuple[str, str | None, int, bool],
     sent: Sequence[tuple[TapRow, str | None]],
     is_best_effort: Callable[[TapRow], bool],
-) -> tuple[Any, ...]:
+) -> Sent:
     client_id, epoch, _, within = key
     events, others, unread, quickest = [], set[int](), set[tuple[str | None, int, int]](), []
     best_effort = 0
@@ -387,7 +397,8 @@ def _device_hour(
         reports,
     )
     last_ms = max(row.accepted_at_ms for row, _ in sent)
-    return *hour, last_ms, client_id.startswith(ERASED) or any(each[3] == own for each in reports)
+    is_vouched = client_id.startswith(ERASED) or any(each[3] == own for each in reports)
+    return Sent(hour, last_ms, is_vouched)
 
 
 def _signed(word: bytes) -> int:

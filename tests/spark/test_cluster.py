@@ -28,9 +28,7 @@ PLAN = Plan(600, hours=6, events_an_hour=20, fault_every=12)
 
 SCRIPT = """
 import sys
-from glue_jobs.delivery_audit import audit
 from glue_jobs.delivery_audit.main import main
-audit.SMALL_BYTES = 0  # the executors judge
 main(sys.argv[1:])
 """
 
