@@ -90,8 +90,8 @@ FOUND: Final[Mapping[str, list[Column]]] = {
 
 _FOLDERS: Final = (TAP_FOLDER, LEDGER_FOLDER, HANDOVERS_FOLDER)
 
-Found = Mapping[str, Any]
-"""What was found, by the kinds of `FOUND`: rows as the engine holds them, lists or tables of Spark."""
+Found = Any
+"""What was found, by the kinds of `FOUND` as keys: lists of rows, or Spark's tables (`large.FoundTable`)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -116,13 +116,13 @@ class Devices(Protocol):
     def hours_not_in_tap(self) -> Collection[int]:
         """Return the hours, counted from 1970, of what the ledger alone has."""
 
-    def judged(self, scope: Scope, absent: Collection[int]) -> tuple[Fleet, Mapping[str, Any]]:
+    def judged(self, scope: Scope, absent: Collection[int]) -> tuple[Fleet, Any]:
         """Judge each device, and return besides what was found of events and devices (`audit.Found`)."""
 
 
 def judge_fleet(
     devices: Devices, scope: Scope, *, absent: Collection[int] = (), held: Mapping[int, int] | None = None
-) -> tuple[Fleet, Mapping[str, Any]]:
+) -> tuple[Fleet, Any]:
     """Judge every device.
 
     `absent` are hours, counted from 1970, between the first and the last of the tap's objects that have none

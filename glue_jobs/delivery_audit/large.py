@@ -30,7 +30,7 @@ from glue_jobs.common.hours import Days
 from glue_jobs.common.listing import Listing
 from glue_jobs.common.session import size_shuffles
 from glue_jobs.delivery_audit import rows
-from glue_jobs.delivery_audit.audit import FOUND, SPARK, Audit, Found, Read, Request, audit, plain
+from glue_jobs.delivery_audit.audit import FOUND, SPARK, Audit, Read, Request, audit, plain
 from glue_jobs.delivery_audit.cesql import AttributeColumns
 from glue_jobs.delivery_audit.claims import HourRow, Sender, judged_with, readers_of
 from glue_jobs.delivery_audit.completeness import Scope
@@ -73,13 +73,12 @@ class FoundTable:
         for row in self.table.select(_SUM).where(sf.col(_SUM).isNotNull()).collect():
             yield CPickleSerializer().loads(row[0])
 
-    def found(self) -> Found:
-        """Return what was found, by kind."""
-        return {kind: self.table.where(sf.col(kind).isNotNull()).select(f"{kind}.*") for kind in FOUND}
+    def __getitem__(self, kind: str) -> DataFrame:
+        """Return what was found of a kind."""
+        return self.table.where(sf.col(kind).isNotNull()).select(f"{kind}.*")
 
-    def added_to(self, before: Found) -> Found:
-        """Return it with what was found before."""
-        return {kind: before[kind].union(rows) for kind, rows in self.found().items()}
+    def __add__(self, other: FoundTable) -> FoundTable:
+        return FoundTable(self.table.union(other.table))
 
 
 @contextmanager
@@ -182,14 +181,14 @@ class SparkEngine:
         )
 
     def _devices(
-        self, hours: DataFrame, found: Found, counts: Counts, registry: Listed | None
+        self, hours: DataFrame, found: FoundTable, counts: Counts, registry: Listed | None
     ) -> SparkDevices:
         kept = self._tables.settled(hours.coalesce(_tasks(self.spark)))
         return SparkDevices(kept, self._tables.found, found, counts, registry)
 
     def _screened(
         self, tap: DataFrame, ledger: DataFrame, handovers: DataFrame, task: Task
-    ) -> Callable[[Rules], tuple[Judged, Found]]:
+    ) -> Callable[[Rules], tuple[Judged, FoundTable]]:
         self._request.progress("screening")
         rules, inboxes = task.rules, task.inboxes
         ids = [(each,) for each in task.given_up]
@@ -198,22 +197,23 @@ class SparkEngine:
         screen = Screened.of(self._tables.settled(made), inboxes)
         return partial(self._judged, screen, rows.grouped(tap, ledger, handovers), task)
 
-    def _judged(self, screen: Screened, grouped: DataFrame, task: Task, rules: Rules) -> tuple[Judged, Found]:
+    def _judged(
+        self, screen: Screened, grouped: DataFrame, task: Task, rules: Rules
+    ) -> tuple[Judged, FoundTable]:
         """Judge what is suspect, and samples of what is not. Holes change no shape: it is screened once."""
         self._request.progress(f"judging {screen.suspects:,} events")
         samples = frozenset(each.sample for each in screen.common.values())
         first = replace(
             task, rules=rules, samples=samples, overtaken=screen.overtaken, counted=screen.counted
         )
-        judged, by_sample, kept = self._judge(first, grouped, screen.first_keys())
-        found = kept.found()
+        judged, by_sample, found = self._judge(first, grouped, screen.first_keys())
         if others := screen.add(judged, by_sample):
             number = sum(screen.common[each].count for each in others)
             self._request.progress(f"judging {number:,} events more, as their samples are not ordinary")
             again = replace(task, rules=rules, overtaken={})
-            more, _, kept = self._judge(again, grouped, screen.keys_of(others))
+            more, _, others_found = self._judge(again, grouped, screen.keys_of(others))
             judged.add(more)
-            found = kept.added_to(found)
+            found += others_found
         return judged, found
 
     def _judge(
@@ -251,13 +251,11 @@ class SparkDevices:
         self,
         hours: DataFrame,
         keep: Callable[[RDD[Any]], FoundTable],
-        found: Found,
+        found: FoundTable,
         counts: Counts,
         registry: Listed | None,
     ) -> None:
         self._spark = hours.sparkSession
-        # Two rounds of all cores: a device takes milliseconds, a task tens of them.
-        self._tasks = 2 * self._spark.sparkContext.defaultParallelism
         self._hours = hours
         self._keep = keep
         self._found = found
@@ -280,7 +278,7 @@ class SparkDevices:
         hours = self._found["not_in_tap"].select(sf.floor(sf.col("entered_at_ms") / HOUR_MS)).distinct()
         return {row[0] for row in hours.collect()}
 
-    def judged(self, scope: Scope, absent: Collection[int]) -> tuple[Fleet, Found]:
+    def judged(self, scope: Scope, absent: Collection[int]) -> tuple[Fleet, FoundTable]:
         """Judge each device, and return besides what was found of events and devices."""
         counts = self._counts
         hours = self._hours.withColumn("owner", sf.col("client_id"))
@@ -307,14 +305,14 @@ class SparkDevices:
         listed = listed.withColumnRenamed("thing", "owner")
         rows = rows.unionByName(listed, allowMissingColumns=True)
         # Sorted and not gathered into lists: of a device with most of all events one hour at a time is held.
-        sorted_rows = rows.repartition(self._tasks, "owner").sortWithinPartitions("owner")
+        sorted_rows = rows.repartition(_tasks(self._spark), "owner").sortWithinPartitions("owner")
         kept = self._keep(
             sorted_rows.rdd.mapPartitions(lambda each: _made(each, counts.value, scope, absent))
         )
         fleet = Fleet()
         for each in kept.sums():
             fleet.add(each)
-        return fleet.keep_worst(), kept.added_to(self._found)
+        return fleet.keep_worst(), self._found + kept
 
 
 def _made(

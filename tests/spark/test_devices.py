@@ -85,7 +85,7 @@ def of_both(
     sent = [Sent(HourRow(*row[:-2]), *row[-2:]) for row in hours.collect()]
     alone = PlainDevices(sent, {"finding": [], "not_in_tap": [*strays]}, counts or {}, registry)
     small = judge_fleet(alone, scope, absent=absent)
-    together = SparkDevices(hours, tables.found, found.found(), counts or {}, registry)
+    together = SparkDevices(hours, tables.found, found, counts or {}, registry)
     fleet, rows = judge_fleet(together, scope, absent=absent)
     return [small, (fleet, {kind: [*map(tuple, rows[kind].collect())] for kind in ("finding", "day")})]
 
