@@ -1,4 +1,4 @@
-"""The rows of `rows`, `expect` and `devices`, made in Python of `common.lines`.
+"""The rows of `rows` and `expect`, made in Python of `common.lines`.
 
 Each function is the twin of one that makes Spark's columns, and gives the same rows; a test holds them
 against each other on damaged archives. What they decide in common is decided by the core.
@@ -67,7 +67,7 @@ class TappedRow(NamedTuple):
 
 
 def ledger_rows(records: Iterable[Record], window: Window, number: Number) -> list[Grouped]:
-    """Return the ledger's rows, as `rows.of_ledger` does."""
+    """Return the ledger's rows, as `rows.grouped` does."""
     made = []
     for record in records:
         within = _is_within(record, record.values[1], window)
@@ -80,7 +80,7 @@ def ledger_rows(records: Iterable[Record], window: Window, number: Number) -> li
 
 
 def handover_rows(records: Iterable[Record], window: Window, number: Number) -> list[Grouped]:
-    """Return the handovers of events, as `rows.of_handovers` does."""
+    """Return the handovers of events, as `rows.grouped` does."""
     made = []
     for record in records:
         within = window.day is None or record.date == str(window)
