@@ -78,7 +78,7 @@ def differences(spark: SparkSession, folder: Path, events: int, seed: int) -> li
     severities = part.rows.select(sf.col("index").alias("place"), severity)
     by_spark = {
         row.place: row
-        for row in read.join(severities, "place").select("place", *_COLUMNS, "unread", "fault").collect()
+        for row in read.join(severities, "place").select("place", *_COLUMNS, "unread", "bad").collect()
     }
     return [
         (text, core, tuple(by_spark[place]))
@@ -114,8 +114,8 @@ def by_core(text: str) -> tuple[Any, ...] | None:
 def _agree(core: tuple[Any, ...] | None, row: Any) -> bool:
     """Return whether both read the same; of what is no event Spark has to say that it cannot read it."""
     if core is None:
-        return row.unread is not None or row.fault is not None
-    return row.fault is None and core == tuple(row[name] for name in (*_COLUMNS, "unread"))
+        return row.unread is not None or row.bad is not None
+    return row.bad is None and core == tuple(row[name] for name in (*_COLUMNS, "unread"))
 
 
 def generated(events: int, seed: int) -> Iterator[str]:

@@ -12,9 +12,9 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
-from operator import add, or_
+from operator import or_
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple, TypeVar, get_type_hints
+from typing import Any, Final, NamedTuple, TypeVar, get_args, get_type_hints
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
@@ -31,7 +31,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from eventplane.archive_layout import COMPACTED, DIGEST, TAP_ATTRIBUTES, Column, ColumnType, Folder
+from eventplane.archive_layout import COMPACTED, TAP_ATTRIBUTES, Column, ColumnType, Folder
 from eventplane.attributes import STRINGS
 from eventplane.device_reports import DISCARDED, MANIFEST, STARTED
 from eventplane.ledger import TAP
@@ -326,8 +326,8 @@ def file_fault(name: str, content: bytes) -> ObjectFault:
 
 def columns_of(row: type[NamedTuple]) -> list[Column]:
     """Return the columns of rows of texts and whole numbers, by their annotations."""
-    hints = get_type_hints(row).items()
-    return [Column(name, ColumnType.WHOLE_NUMBER if kind is int else ColumnType.TEXT) for name, kind in hints]
+    kinds = ((name, {kind, *get_args(kind)}) for name, kind in get_type_hints(row).items())
+    return [Column(name, ColumnType.WHOLE_NUMBER if int in of else ColumnType.TEXT) for name, of in kinds]
 
 
 def struct_of(columns: Iterable[Column]) -> StructType:
@@ -349,8 +349,7 @@ def records(lines: DataFrame, folder: Folder) -> DataFrame:
     names = [each.name for each in folder.columns]
     record = sf.from_json("value", row_of(folder), {**_PARSE_ONCE, "columnNameOfCorruptRecord": CORRUPT})
     read = lines.select("value", "file", record.alias("record"))
-    # Not by `|`: what comes twice within one of its sides is worked out whatever the other side is.
-    has_others = sf.when(_is_as_written(folder), sf.lit(False)).otherwise(~_has_exactly_the_columns(folder))
+    has_others = ~_has_exactly_the_columns(folder)
     line = _no_record(folder, sf.when(has_others, sf.col("value")))
     return read.select(
         *(sf.col("record")[name].alias(name) for name in names),
@@ -374,44 +373,6 @@ def _no_record(folder: Folder, text: SparkColumn) -> SparkColumn:
 def line_text() -> SparkColumn:
     """Return the line of `records` where the columns do not hold all of it: so nothing is lost."""
     return sf.when(sf.col("line").isNotNull() | sf.col("unknown_members"), sf.col("value"))
-
-
-def _is_as_written(folder: Folder) -> SparkColumn:
-    """Whether the columns give the line again if they are written as the archive's writers write them.
-
-    Then they hold every member of it, each of which is there once; false says nothing. Of the event, which
-    has many characters to escape, its length suffices: another member would make the line longer.
-    """
-    columns = folder.columns if folder.name != TAP else [each for each in folder.columns if each != DIGEST]
-    parts = [
-        sf.concat(sf.lit(f'{"," if place else "{"}"{each.name}":'), _written(each))
-        for place, each in enumerate(columns)
-    ]
-    line, end = sf.col("value"), sf.lit("}")
-    if folder.name != TAP:
-        return sf.coalesce(line == sf.concat(*parts, end), sf.lit(False))
-    place = [each.name for each in columns].index(_EVENT)
-    before = sf.concat(*parts[:place], sf.lit(f',"{_EVENT}":"'))
-    after = sf.concat(sf.lit('"'), *parts[place + 1 :], end)
-    event = sf.col("record")[_EVENT]
-    escapes = reduce(add, (sf.octet_length(event) - _bytes_without(event, each) for each in '"\\'))
-    length = sf.octet_length(before) + sf.octet_length(event) + escapes + sf.octet_length(after)
-    # What is not UTF-8 is read as this character, which is longer.
-    is_utf8 = ~event.contains("\ufffd")
-    is_equal = line.startswith(before) & line.endswith(after) & (sf.octet_length(line) == length) & is_utf8
-    return sf.coalesce(is_equal, sf.lit(False))
-
-
-def _written(column: Column) -> SparkColumn:
-    """The value of a member as the writers write it, unless it has a character to escape."""
-    value = sf.col("record")[column.name]
-    is_text = column.type is ColumnType.TEXT
-    text = sf.concat(sf.lit('"'), value, sf.lit('"')) if is_text else value.cast("string")
-    return sf.coalesce(text, sf.lit("null"))
-
-
-def _bytes_without(text: SparkColumn, character: str) -> SparkColumn:
-    return sf.octet_length(sf.replace(text, sf.lit(character), sf.lit("")))
 
 
 def _has_exactly_the_columns(folder: Folder) -> SparkColumn:

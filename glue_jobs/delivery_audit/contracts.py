@@ -207,6 +207,32 @@ def stale_uses(usages: Sequence[Usage]) -> frozenset[tuple[str, int]]:
     return frozenset(left_over | behind)
 
 
+def best_effort_names(contracts: Sequence[Contract]) -> tuple[bool, set[str], set[str]]:
+    """Return of what a device need not store every event: of all, of which services, of which types.
+
+    Where a route of the device declares it, its filter decided: what has no number is believed to be such.
+    """
+    services, types, is_any = set[str](), set[str](), False
+    for contract in contracts:
+        uplink = contract.device.outbox
+        leading = [each for each in contract.routes_at(Place.DEVICE) if each.destination == uplink.address]
+        is_any |= any(
+            DeliveryGuarantee.BEST_EFFORT in (each.delivery_guarantee, uplink.delivery_guarantee)
+            for each in leading
+        )
+        services |= {
+            name
+            for name, each in contract.participants.items()
+            if any(channel.delivery_guarantee is DeliveryGuarantee.BEST_EFFORT for channel in each.channels)
+        }
+        types |= {
+            each.name
+            for each in contract.event_types.values()
+            if each.delivery_guarantee is DeliveryGuarantee.BEST_EFFORT
+        }
+    return is_any, services, types
+
+
 def _returns(used: Collection[int]) -> dict[int, int]:
     """Return for each interval since a version came back, after `LOOK_BACK` without it, when it did."""
     found: dict[int, int] = {}

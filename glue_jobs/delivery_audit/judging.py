@@ -42,6 +42,14 @@ Key = tuple[int, int]
 Row = Finding | ReplayRow | BadRow | NotInTap
 """What is found row by row, without a bound: a day without a tap has millions of `NotInTap`."""
 
+KINDS: Final[Mapping[type[Any], str]] = {
+    Finding: "finding",
+    ReplayRow: "replay",
+    BadRow: "bad",
+    NotInTap: "not_in_tap",
+}
+"""The words for what is found."""
+
 
 class OrderedDelivery(NamedTuple):
     """The first delivery of an event into an inbox that promises order, times in Unix milliseconds.
@@ -380,8 +388,8 @@ def ledger_hours(
     return LedgerHours(frozenset(map(Hour.at, entered)), frozenset(hour for hour in folders if hour))
 
 
-def unreadable_hours(rows: Iterable[BadRow]) -> Iterator[tuple[str, Hour]]:
-    """Return the archives and hours of lines that cannot be read and name no event."""
-    for row in rows:
-        if (row.source is None or row.id is None) and (hour := hour_of(row.file)):
-            yield row.archive, hour
+def unreadable_hours(names: Iterable[tuple[str, str]]) -> Iterator[tuple[str, Hour]]:
+    """Return the archives and hours of objects with these names."""
+    for archive, name in names:
+        if hour := hour_of(name):
+            yield archive, hour

@@ -18,7 +18,8 @@ from glue_jobs.common.embedded_metrics import add_metrics_option, embedded
 from glue_jobs.common.lines import LargeArchiveError
 from glue_jobs.common.objects import BucketObjects, open_archive, open_output
 from glue_jobs.common.session import job_session
-from glue_jobs.delivery_audit.audit import PYTHON, SPARK, Request, audited
+from glue_jobs.delivery_audit.audit import PYTHON, SPARK, Request
+from glue_jobs.delivery_audit.large import audited
 from glue_jobs.delivery_audit.publication import file_audit, send_verdicts, write_tables
 from glue_jobs.delivery_audit.rules import LATENESS_S, Watermark, Window
 from glue_jobs.delivery_audit.small import file_small

@@ -1,4 +1,4 @@
-"""The rows of `rows`, `expect` and `devices`, made in Python of `common.lines`.
+"""The rows of `rows` and `expect`, made in Python of `common.lines`.
 
 Each function is the twin of one that makes Spark's columns, and gives the same rows; a test holds them
 against each other on damaged archives. What they decide in common is decided by the core.
@@ -32,9 +32,8 @@ from glue_jobs.common.archive import REPORTS
 from glue_jobs.common.lines import Record, members_of, text_of, to_json
 from glue_jobs.delivery_audit.cesql import NOT_ATTRIBUTES
 from glue_jobs.delivery_audit.claims import HourRow
-from glue_jobs.delivery_audit.contracts import ContractHistory
+from glue_jobs.delivery_audit.contracts import ContractHistory, best_effort_names
 from glue_jobs.delivery_audit.device_reports import pack_events
-from glue_jobs.delivery_audit.devices import best_effort_names
 from glue_jobs.delivery_audit.event import IMPOSSIBLE_TIME, MAX_TEXT, MISSING_MEMBER, UNREADABLE
 from glue_jobs.delivery_audit.event_group import (
     HOUR_MS,
@@ -74,7 +73,7 @@ class TappedRow(NamedTuple):
 
 
 def ledger_rows(records: Iterable[Record], window: Window, number: Number) -> list[Grouped]:
-    """Return the ledger's rows, as `rows.of_ledger` does."""
+    """Return the ledger's rows, as `rows.grouped` does."""
     made = []
     for record in records:
         within = _is_within(record, record.values[1], window)
@@ -87,7 +86,7 @@ def ledger_rows(records: Iterable[Record], window: Window, number: Number) -> li
 
 
 def handover_rows(records: Iterable[Record], window: Window, number: Number) -> list[Grouped]:
-    """Return the handovers of events, as `rows.of_handovers` does."""
+    """Return the handovers of events, as `rows.grouped` does."""
     made = []
     for record in records:
         within = window.day is None or record.date == str(window)
@@ -349,8 +348,19 @@ def _written_ms(record: Record, archived_at_ms: int | None) -> int:
     return timestamp_ms(f"{record.date}T00:00:00Z")
 
 
-def device_hours(tap: Iterable[TappedRow], contracts: Sequence[Contract]) -> list[tuple[Any, ...]]:
-    """Return what each client sent in an epoch and an hour, as `devices.device_hours` does."""
+class Sent(NamedTuple):
+    """What a client sent in an epoch and an hour; with the last time of acceptance, Unix milliseconds.
+
+    `is_vouched` is whether a report of the device itself came with it, or an erasure took that away.
+    """
+
+    hour: HourRow
+    last_ms: int
+    is_vouched: bool
+
+
+def device_hours(tap: Iterable[TappedRow], contracts: Sequence[Contract]) -> list[Sent]:
+    """Return what each client sent in an epoch and an hour, as `rows.device_hours` does."""
     is_any, services, types = best_effort_names(contracts)
 
     def is_best_effort(row: TapRow) -> bool:
@@ -369,7 +379,7 @@ def _device_hour(
     key: tuple[str, str | None, int, bool],
     sent: Sequence[tuple[TapRow, str | None, str]],
     is_best_effort: Callable[[TapRow], bool],
-) -> tuple[Any, ...]:
+) -> Sent:
     client_id, epoch, _, within = key
     events, others, unread, quickest = [], set[int](), set[tuple[str | None, int, int]](), []
     best_effort = 0
@@ -408,7 +418,8 @@ def _device_hour(
         due,
     )
     last_ms = max(row.accepted_at_ms for row, *_ in sent)
-    return *hour, last_ms, client_id.startswith(ERASED) or any(each[3] == own for each in reports)
+    is_vouched = client_id.startswith(ERASED) or any(each[3] == own for each in reports)
+    return Sent(hour, last_ms, is_vouched)
 
 
 def _signed(word: bytes) -> int:

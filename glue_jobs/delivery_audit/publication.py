@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Callable, Iterable, Sequence
-from enum import StrEnum
 from functools import partial
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
@@ -13,9 +12,8 @@ from urllib.parse import urlsplit
 import boto3
 from botocore.exceptions import BotoCoreError, ClientError
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-from pyspark import RDD
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from eventplane.archive_layout import (
@@ -36,15 +34,12 @@ from eventplane.errors import EnvelopeError
 from eventplane.reasons import REPLAY
 from eventplane.sqs_binding import send_request
 from glue_jobs.common import system
-from glue_jobs.common.archive import columns_of, struct_of
+from glue_jobs.common.archive import struct_of
 from glue_jobs.common.objects import Objects
-from glue_jobs.common.session import local_rows
-from glue_jobs.delivery_audit.audit import Audit
+from glue_jobs.delivery_audit.audit import FOUND, Audit, plain
 from glue_jobs.delivery_audit.chain import Chain, History, inventory_name
 from glue_jobs.delivery_audit.errors import OutboxError
-from glue_jobs.delivery_audit.event_group import BadRow, ReplayRow
 from glue_jobs.delivery_audit.findings import Finding
-from glue_jobs.delivery_audit.judging import Row
 from glue_jobs.delivery_audit.report import report
 from glue_jobs.delivery_audit.rules import date_of
 from glue_jobs.delivery_audit.verdict import trend_row
@@ -156,42 +151,55 @@ def _region(queue_url: str) -> str | None:
 
 
 class Table(NamedTuple):
-    """A table of an audit: its columns, of which `date` is the first, and its rows, a list or an RDD."""
+    """A table of an audit: its columns, of which `date` is the first, and its rows.
+
+    It also has what was found of a `kind` (`Audit.found`), with the columns that `shaped` gives that.
+    """
 
     columns: Sequence[Column]
-    rows: Any
+    rows: list[tuple[Any, ...]]
+    kind: str | None = None
 
 
 def tables(audit: Audit, changes: Iterable[Finding]) -> dict[str, Table]:
     """Return all tables of an audit by their names; `changes` are the findings of the chain."""
-    # The folder of an object may be of another day, whose table is not this audit's.
-    put = partial(_values, day_of(audit), date_of(audit.watermark.as_of_ms))
-
-    def found(kind: type[Row], columns: Sequence[Column], others: Sequence[Row] = ()) -> Table:
-        rows, shaped = audit.found[kind], partial(put, [each.name for each in columns])
-        if isinstance(rows, RDD):
-            return Table(columns, rows.union(rows.context.parallelize(others, 1)).map(shaped))
-        return Table(columns, [*map(shaped, (*rows, *others))])
 
     def figures(rows: Iterable[dict[str, Any]], folder: Folder) -> Table:
         columns = _columns(folder)
-        return Table(columns, [tuple(row.get(each.name) for each in columns) for row in rows])
+        # An enumeration's member is a text in Python alone.
+        return Table(columns, [tuple(plain(row.get(each.name)) for each in columns) for row in rows])
 
-    quarantine, replay = _columns(AUDIT_QUARANTINE_FOLDER), columns_of(ReplayRow)
+    findings = Table(_columns(FINDINGS_FOLDER), [], "finding")
+    others = [shaped(audit, findings, each) for each in (*audit.others, *changes)]
     is_bad, is_owed = audit.figures.quarantine, audit.figures.to_replay
+    quarantine = Table(_columns(AUDIT_QUARANTINE_FOLDER), [], "bad" if is_bad else None)
     return {
         _name(AUDIT_ROUTES_FOLDER): figures(audit.figures.routes, AUDIT_ROUTES_FOLDER),
-        _name(AUDIT_DEVICES_FOLDER): Table(_columns(AUDIT_DEVICES_FOLDER), audit.fleet.days),
+        _name(AUDIT_DEVICES_FOLDER): Table(_columns(AUDIT_DEVICES_FOLDER), [], "day"),
         _name(AUDIT_CONSUMERS_FOLDER): figures(audit.figures.consumers, AUDIT_CONSUMERS_FOLDER),
-        _name(FINDINGS_FOLDER): found(Finding, _columns(FINDINGS_FOLDER), [*audit.others, *changes]),
-        _name(AUDIT_QUARANTINE_FOLDER): found(BadRow, quarantine) if is_bad else Table(quarantine, []),
-        REPLAY: found(ReplayRow, replay) if is_owed else Table(replay, []),
+        _name(FINDINGS_FOLDER): findings._replace(rows=others),
+        _name(AUDIT_QUARANTINE_FOLDER): quarantine,
+        REPLAY: Table(FOUND["replay"], [], "replay" if is_owed else None),
     }
+
+
+def shaped(audit: Audit, table: Table, found: Sequence[Any]) -> tuple[Any, ...]:
+    """Return a row that was found, of the table's kind, with the table's columns."""
+    names = (each.name for each in FOUND[str(table.kind)])
+    members = dict(zip(names, map(plain, found), strict=True))
+    # The folder of an object may be of another day, whose table is not this audit's.
+    members["date"] = day_of(audit) or members["date"] or _no_day(audit)
+    members.setdefault("archive_file", members.get("file"))
+    return tuple(members.get(each.name) for each in table.columns)
 
 
 def day_of(audit: Audit) -> str | None:
     """Return the day whose tables an audit replaces; None: of all days."""
     return str(audit.window) if audit.window.day else None
+
+
+def _no_day(audit: Audit) -> str:
+    return date_of(audit.watermark.as_of_ms)
 
 
 def write_tables(spark: SparkSession, output: Objects, audit: Audit, changes: Iterable[Finding]) -> None:
@@ -202,19 +210,15 @@ def write_tables(spark: SparkSession, output: Objects, audit: Audit, changes: It
     made = tables(audit, changes)
     with system.pool(len(made)) as together:
         # Each is a small job of many waits.
-        list(together.map(lambda name: _write(spark, output, name, made[name], day_of(audit)), made))
+        list(together.map(lambda name: _write(spark, output, name, made[name], audit), made))
 
 
-def _write(spark: SparkSession, output: Objects, name: str, made: Table, day: str | None) -> None:
-    """Put a table at `name` by its column `date`: one `day` of it, or (None) all anew.
+def _write(spark: SparkSession, output: Objects, name: str, made: Table, audit: Audit) -> None:
+    """Put a table at `name` by its column `date`: the audit's day of it, or all anew.
 
     It is Parquet, or of `REPLAY` one row of JSON a line, with gzip.
     """
-    schema, table = struct_of(made.columns), None
-    if isinstance(made.rows, RDD):
-        table = spark.createDataFrame(made.rows, schema, verifySchema=False)
-    elif made.rows:
-        table = local_rows(spark, made.rows, schema)
+    table, day = table_of(spark, audit, made), day_of(audit)
     # A dynamic overwrite replaces only partitions for which there are rows.
     if table is None or (day is not None and table.where(sf.col("date") == day).isEmpty()):
         output.clear(name if day is None else f"{name}/date={day}")
@@ -227,17 +231,23 @@ def _write(spark: SparkSession, output: Objects, name: str, made: Table, day: st
     writer.option("partitionOverwriteMode", mode).save(f"{output.uri}/{name}")
 
 
+def table_of(spark: SparkSession, audit: Audit, made: Table) -> DataFrame | None:
+    """Return the rows of a table of a large audit in Spark, None where it has none."""
+    if not (made.rows or made.kind):
+        return None
+    table = spark.createDataFrame(made.rows, struct_of(made.columns), verifySchema=False)
+    if made.kind is None:
+        return table
+    found = audit.found[made.kind]
+    found = found.withColumn("date", sf.coalesce(sf.lit(day_of(audit)), "date", sf.lit(_no_day(audit))))
+    if "file" in found.columns:
+        found = found.withColumn("archive_file", sf.col("file"))
+    kept = found.select(*(each for each in table.columns if each in found.columns))
+    return table.unionByName(kept, allowMissingColumns=True)
+
+
 def _name(folder: Folder) -> str:
     return folder.name.removeprefix(f"{AUDIT}/")
-
-
-def _values(day: str | None, none: str, names: Sequence[str], row: Any) -> tuple[Any, ...]:
-    """A row that was found, with the columns `names`."""
-    members = row._asdict()
-    members["date"] = day or members["date"] or none
-    members.setdefault("archive_file", members.get("file"))
-    # An enumeration's member is a text in Python alone.
-    return tuple(str(value) if isinstance(value, StrEnum) else value for value in map(members.get, names))
 
 
 def _columns(folder: Folder) -> Sequence[Column]:

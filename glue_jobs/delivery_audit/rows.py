@@ -17,18 +17,18 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
 from eventplane.attributes import SEVERITY_NUMBERS
-from eventplane.contract import DeliveryGuarantee
+from eventplane.contract import Contract, DeliveryGuarantee
 from eventplane.dead_letter import DEAD_LETTER_TYPE, LETTER_ID_DIGITS
 from eventplane.device_reports import forwarder_source
 from eventplane.envelope import ROUTER_HOPS
 from eventplane.guarantee import DELIVERY_GUARANTEE
 from eventplane.ledger import HANDOVERS, LEDGER, TAP
 from eventplane.limits import MAX_SENT_EVENT_BYTES
-from eventplane.names import EPOCH, SEQUENCE
+from eventplane.names import CANARY_CLIENTS, EPOCH, ERASED, SEQUENCE
 from eventplane.reasons import REPLAY, Outcome
-from eventplane.sender import PLANE, SENDER_DEVICE, SENDER_SERVICE
+from eventplane.sender import PLANE, PLANE_CLIENT, SENDER_DEVICE, SENDER_SERVICE
 from glue_jobs.common.values import timestamp_ms, whole_number
-from glue_jobs.delivery_audit.contracts import INTERVAL_MS
+from glue_jobs.delivery_audit.contracts import INTERVAL_MS, best_effort_names
 from glue_jobs.delivery_audit.event import (
     CLOCK_SLACK_MS,
     IMPOSSIBLE_TIME,
@@ -81,14 +81,12 @@ READ_ATTRIBUTES: Final = (
 """What the audit itself wants to know of an event, besides what the filters look at."""
 
 
-def tap_rows(
-    rows: DataFrame, window: Window, routes: Column, due_at_home: Column, keys: DataFrame | None = None
-) -> DataFrame:
-    """Return the tap's rows with the key, `within` and the members of `TapRow`, which has the `routes`.
+def tap_rows(rows: DataFrame, window: Window, routes: Column, due_at_home: Column) -> DataFrame:
+    """Return the tap's rows with the key and the members of `TapRow`, which has the `routes`.
 
-    `fault` is why it is not known what a row is about, else null; `refusal` is not null for what is no event.
-    `report` is the text of a device's report, `due_at_home` is `expect.due_at_home`. With `keys`, only rows
-    that have one of these.
+    `bad` is a row that cannot be judged as `BadRow`; `refusal` is not null for what is no event, which is the
+    `RefusedItem` `item` in the window. `report` is the text of a device's report,
+    `due_at_home` is `expect.due_at_home`.
     """
     texts, stated = sf.col("texts"), sf.col("digest")
     source, id, sequence = texts["source"], texts["id"], texts[SEQUENCE]
@@ -149,15 +147,33 @@ def tap_rows(
     }
     kept = [name for name in TapRow._fields if name not in members]
     extra = ["date", "refusal", "original_base64", "report", "line"]
-    keyed = _with_keys(rows, sf.when(refusal.isNotNull(), sf.xxhash64(*item)), source, id, keys)
+    is_refused = sf.col("fault").isNull() & is_item & sf.col("within")
+    refused = {
+        "place": sf.col("place"),
+        "digest": sf.sha2("original_base64", 256),
+        "client_id": sf.col("client_id"),
+        "reason": refusal,
+        "accepted_at_ms": sf.col("accepted_at_ms"),
+        "file": sf.col("file"),
+    }
+    keyed = _with_keys(rows, sf.when(refusal.isNotNull(), sf.xxhash64(*item)), source, id)
     # As columns, so that each is worked out once.
-    return keyed.withColumns({f"read_{name}": value for name, value in read.items()}).select(
+    made = keyed.withColumns({f"read_{name}": value for name, value in read.items()}).select(
         *KEY,
         *kept,
         *(column.alias(name) for name, column in members.items()),
         *extra,
         fault.alias("fault"),
         due_at_home.alias("due_at_home"),
+    )
+    return made.select(
+        *KEY,
+        *TapRow._fields,
+        "refusal",
+        "report",
+        "due_at_home",
+        sf.when(is_refused, sf.struct(*(each.alias(name) for name, each in refused.items()))).alias("item"),
+        _bad(TAP, sf.col("fault"), BAD_MEMBERS),
     )
 
 
@@ -167,25 +183,25 @@ def severity(texts: Mapping[str, Column] | Column) -> Column:
     return sf.when(number >= SEVERITY_NUMBERS[0], number)
 
 
-def ledger_rows(rows: DataFrame, window: Window, keys: DataFrame | None = None) -> DataFrame:
-    """Return the ledger's rows with the key and the members of `LedgerRow`."""
+def ledger_rows(rows: DataFrame, window: Window) -> DataFrame:
+    """Return the ledger's rows with the key, the members of `LedgerRow`, and `bad` as in `tap_rows`."""
     item = sf.lit("item"), sf.col("client_id"), sf.col("reason"), sf.col("entered_at_ms")
     is_item = sf.when(sf.col("id") == "", sf.xxhash64(*item))
     found = rows.withColumn("within", _within("entered_at_ms", window))
-    keyed = _with_keys(found, is_item, sf.col("source"), sf.col("id"), keys)
-    return keyed.select(*KEY, *LedgerRow._fields, "date", "line")
+    keyed = _with_keys(found, is_item, sf.col("source"), sf.col("id"))
+    return keyed.select(*KEY, *LedgerRow._fields, _bad(LEDGER, _unreadable()))
 
 
-def handover_rows(rows: DataFrame, window: Window, keys: DataFrame | None = None) -> DataFrame:
-    """Return the handovers of events with the key and the members of `HandoverRow`."""
+def handover_rows(rows: DataFrame, window: Window) -> DataFrame:
+    """Return the handovers of events with the key, the members of `HandoverRow`, and `bad`."""
     found = rows.where(~sf.col("id").eqNullSafe("")).withColumn("within", _in_folder(window))
-    keyed = _with_keys(found, None, sf.col("source"), sf.col("id"), keys)
-    return keyed.select(*KEY, *HandoverRow._fields, "date", "line")
+    keyed = _with_keys(found, None, sf.col("source"), sf.col("id"))
+    return keyed.select(*KEY, *HandoverRow._fields, _bad(HANDOVERS, _unreadable()))
 
 
 def summary(ledger: DataFrame) -> DataFrame:
     """Return few rows, like the ledger's of the window, that name every contract, time, channel and hour."""
-    is_record = sf.col("within") & sf.col("line").isNull()
+    is_record = sf.col("within") & sf.col("bad").isNull()
     is_record &= _is_time("decided_at_ms") & _is_time("entered_at_ms")
     groups = {
         "entered_at_ms": sf.floor(sf.col("entered_at_ms") / HOUR_MS) * HOUR_MS,
@@ -213,19 +229,23 @@ def is_by_wrong_clock() -> Column:
     return sf.coalesce(is_ahead | (decided < earliest - CLOCK_SLACK_MS), sf.lit(False))
 
 
-def dead_letters(ledger: DataFrame) -> DataFrame:
-    """Return the ids of the dead letters of the plane's own that somebody received, each once."""
+def dead_letters() -> Column:
+    """Return the ids of the dead letters of the plane's own that somebody received, of the ledger's rows."""
     is_own = (sf.col("type") == DEAD_LETTER_TYPE) & (sf.col("sender") == PLANE)
-    return ledger.where(is_own & (sf.col("outcome") == Outcome.DELIVERED)).select("id").distinct()
+    return sf.collect_set(sf.when(is_own & (sf.col("outcome") == Outcome.DELIVERED), sf.col("id")))
 
 
-def letters_of_readers(ledger: DataFrame) -> DataFrame:
-    """Return the last row of each dead letter that a service in the cloud wrote and somebody received."""
+def letters_of_readers() -> Column:
+    """Return the ledger's rows of dead letters that a service in the cloud wrote and somebody received."""
     is_letter = (sf.col("type") == DEAD_LETTER_TYPE) & (sf.col("outcome") == Outcome.DELIVERED)
     is_readers = (sf.col("sender") != PLANE) & ~sf.col("sender").contains("/")
-    is_whole = sf.col("line").isNull() & (sf.col("decided_at_ms") + sf.col("entered_at_ms")).isNotNull()
-    last = sf.max_by(sf.struct(*LedgerRow._fields), sf.struct("decided_at_ms", "file")).alias("last")
-    return ledger.where(is_letter & is_readers & is_whole).groupBy("id", "sender").agg(last).select("last.*")
+    return sf.collect_set(sf.when(is_letter & is_readers, sf.struct(*LedgerRow._fields)))
+
+
+def nameless_hours() -> Column:
+    """Return the folders of hours with rows that cannot be judged and name no event."""
+    is_nameless = sf.col("bad").isNotNull() & (sf.col("bad.source").isNull() | sf.col("bad.id").isNull())
+    return sf.collect_set(sf.when(is_nameless, sf.substring_index("file", "/", 3)))
 
 
 def letter_ids() -> Column:
@@ -240,33 +260,90 @@ def is_own_report() -> Column:
     return sf.col("source").eqNullSafe(sf.concat(sf.lit(before), "client_id", sf.lit(after)))
 
 
-def good(tap: DataFrame) -> DataFrame:
-    """Return the rows of `tap_rows` that are events and can be judged."""
-    return tap.where(sf.col("fault").isNull() & sf.col("refusal").isNull())
+def device_hours(tap: DataFrame, contracts: Sequence[Contract]) -> DataFrame:
+    """Return a row for each client, epoch and hour of acceptance, in the window and beside it: `HourRow`.
 
-
-def of_tap(tap: DataFrame) -> DataFrame:
-    """Return what `event_groups` takes of the tap."""
-    is_good, is_item = sf.col("fault").isNull(), sf.col("refusal").isNotNull()
-    item = "place", sf.sha2("original_base64", 256), "client_id", "refusal", "accepted_at_ms", "file"
-    return tap.select(
-        *KEY,
-        sf.when(is_good & ~is_item, sf.struct(*TapRow._fields)).alias("tap"),
-        sf.when(is_good & is_item & sf.col("within"), sf.struct(*item)).alias("item"),
-        _bad(TAP, sf.col("fault"), BAD_MEMBERS),
+    What no device sent is left out. `is_vouched` is whether a report of the device itself came with it, or
+    an erasure took that away.
+    """
+    sent = tap.where(~sf.col("client_id").isin(PLANE_CLIENT, *CANARY_CLIENTS))
+    is_numbered = sf.col("epoch").isNotNull() & sf.col("sequence").isNotNull()
+    service = sf.coalesce("service", sf.lit(""))
+    # As `eventplane.device_reports.key_digest`, of which 64 bits fit into a column.
+    key = sf.sha2(sf.concat_ws("\n", service, "source", "id"), 256)
+    by_rule = sf.substring(key, 17, 16), sf.col("digest")
+    digests = [
+        sf.coalesce(sf.conv(each, 16, -10).cast("bigint"), sf.lit(0)).alias(name)
+        for name, each in zip(("by_key", "by_text"), by_rule, strict=True)
+    ]
+    other = sf.col("within") & ~is_numbered
+    # One of the two is there: the other cannot be read.
+    is_unread = sf.col("epoch").isNotNull() != sf.col("sequence").isNotNull()
+    best_effort = _is_best_effort(contracts)
+    other_key = sf.when(other & ~best_effort, digests[0])
+    travel = sf.when(sf.col("within"), sf.col("accepted_at_ms") - sf.col("recorded_at_ms"))
+    quickest = sf.when(travel.isNotNull(), sf.struct(travel.alias("travel_ms"), "accepted_at_ms", "file"))
+    is_report = sf.col("report").isNotNull()
+    is_erased = sf.col("client_id").startswith(ERASED)
+    is_due = is_numbered & (sf.col("due_at_home") != "") & ~best_effort
+    report = ("accepted_at_ms", "file", "type", "source", "id", "epoch", "sequence", "report")
+    return (
+        sent.withColumn("is_numbered", is_numbered)
+        .groupBy(
+            "client_id",
+            sf.when(is_numbered, sf.col("epoch")).alias("epoch"),
+            sf.floor(sf.col("accepted_at_ms") / HOUR_MS).alias("hour"),
+            "within",
+        )
+        .agg(
+            _packed(sf.collect_list(sf.when(is_numbered, _digits("sequence", *digests)))).alias("events"),
+            _packed(sf.collect_set(_digits(other_key, *[sf.lit(0)] * len(digests)))).alias("others"),
+            sf.count_if(other & best_effort).alias("best_effort"),
+            sf.collect_set(sf.when(is_unread, sf.struct("epoch", *digests))).alias("unread"),
+            sf.min(sf.struct("accepted_at_ms", "file")).alias("first"),
+            sf.min(quickest).alias("quickest"),
+            sf.count(travel).alias("samples"),
+            sf.collect_list(sf.when(is_report, sf.struct(*report))).alias("reports"),
+            sf.collect_list(sf.when(is_due, sf.struct("sequence", "due_at_home"))).alias("due"),
+            sf.max("accepted_at_ms").alias("last_ms"),
+            sf.coalesce(sf.max(is_erased | (is_report & is_own_report())), sf.lit(False)).alias("is_vouched"),
+        )
     )
 
 
-def of_ledger(ledger: DataFrame) -> DataFrame:
-    """Return what `event_groups` takes of the ledger."""
-    row = sf.when(sf.col("line").isNull(), sf.struct(*LedgerRow._fields))
-    return ledger.select(*KEY, row.alias("ledger"), _bad(LEDGER, _unreadable()))
+def _digits(*words: Column | str) -> Column:
+    """Return 16 hexadecimal digits for each word of 64 bits; null where one is null."""
+    return sf.concat(*(sf.lpad(sf.hex(each), 16, "0") for each in words))
 
 
-def of_handovers(handovers: DataFrame) -> DataFrame:
-    """Return what `event_groups` takes of the handovers."""
-    row = sf.when(sf.col("line").isNull(), sf.struct(*HandoverRow._fields))
-    return handovers.select(*KEY, row.alias("handover"), _bad(HANDOVERS, _unreadable()))
+def _packed(events: Column) -> Column:
+    """Return events, each as its `_digits`, as `device_reports.pack_events` packs them."""
+    return sf.unhex(sf.concat_ws("", sf.array_sort(events)))
+
+
+def _is_best_effort(contracts: Sequence[Contract]) -> Column:
+    """Return whether a device need not have stored the event, and so has not numbered it."""
+    is_any, services, types = best_effort_names(contracts)
+    if is_any:
+        return sf.lit(True)
+    by_contract = sf.col("service").isin(*services) | sf.col("type").isin(*types)
+    return sf.coalesce(sf.col("asks_best_effort") | by_contract, sf.lit(False))
+
+
+def is_event() -> Column:
+    """Return whether a row of `tap_rows` is an event that can be judged."""
+    return sf.col("bad").isNull() & sf.col("refusal").isNull()
+
+
+def grouped(tap: DataFrame, ledger: DataFrame, handovers: DataFrame) -> DataFrame:
+    """Return the rows of all tables with the columns `GROUPED`, which `event_groups` takes."""
+    of_tap = sf.when(is_event(), sf.struct(*TapRow._fields)).alias("tap")
+    tables = [tap.select(*KEY, of_tap, "item", "bad")]
+    for name, table in (("ledger", ledger), ("handover", handovers)):
+        row = sf.when(sf.col("bad").isNull(), sf.struct(*STRUCTS[name]._fields)).alias(name)
+        tables.append(table.select(*KEY, row, "bad"))
+    union = reduce(lambda one, two: one.unionByName(two, allowMissingColumns=True), tables)
+    return union.select(*GROUPED)
 
 
 STRUCTS: Final[dict[str, Any]] = {
@@ -299,7 +376,7 @@ def event_groups(
         for row in members:
             for (name, kind), struct in zip(STRUCTS.items(), row[2:], strict=True):
                 if struct is not None and len(found[name]) < MAX_ROWS:
-                    found[name].append(struct if struct.__class__ is kind else kind._make(struct))
+                    found[name].append(struct if struct.__class__ is kind else kind(**struct.asDict()))
                 elif struct is not None:
                     beyond += 1
         tap, ledger, handovers, items, bad = found.values()
@@ -335,10 +412,8 @@ def _member(line: Column, name: str) -> Column:
     return sf.get_json_object(sf.concat(sf.lit('{"text":'), found, sf.lit("}")), "$.text")
 
 
-def _with_keys(
-    rows: DataFrame, item: Column | None, source: Column, id: Column, wanted: DataFrame | None
-) -> DataFrame:
-    """Rows with the two halves of the key, all or those that are `wanted`.
+def _with_keys(rows: DataFrame, item: Column | None, source: Column, id: Column) -> DataFrame:
+    """Rows with the two halves of the key.
 
     A row that names no event has a key of its own; an `item` has one that is not null.
     """
@@ -350,9 +425,7 @@ def _with_keys(
     made = [sf.when(nobody, own).otherwise(half) for half, own in zip(halves, alone, strict=True)]
     if item is not None:
         made = [sf.coalesce(item, half) for half in made]
-    keyed = rows.withColumns(dict(zip(KEY, made, strict=True)))
-    # Before anything else is worked out for them.
-    return keyed if wanted is None else keyed.join(wanted, [*KEY], "left_semi")
+    return rows.withColumns(dict(zip(KEY, made, strict=True)))
 
 
 def _within(time: str, window: Window) -> Column:

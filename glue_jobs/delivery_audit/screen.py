@@ -10,12 +10,12 @@ something to show.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
-from typing import Any, Final
+from typing import Final
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
@@ -28,16 +28,16 @@ from eventplane.sender import PLANE, PLANE_CLIENT
 from glue_jobs.delivery_audit.contracts import INTERVAL_MS, ContractHistory
 from glue_jobs.delivery_audit.event import CLOCK_SLACK_MS, LONGEST_DECISION_MS
 from glue_jobs.delivery_audit.event_group import (
+    AccountCount,
     InboxCount,
     Judgement,
-    LatencyKey,
     RouteCount,
     RowCount,
     Verdict,
 )
 from glue_jobs.delivery_audit.findings import Span
 from glue_jobs.delivery_audit.judging import Judged, Key
-from glue_jobs.delivery_audit.rows import KEY, is_by_wrong_clock, is_own_report, letter_ids
+from glue_jobs.delivery_audit.rows import KEY, is_by_wrong_clock, is_event, is_own_report, letter_ids
 from glue_jobs.delivery_audit.rules import DAY_MS, LAST_MS, Watermark
 
 RARE: Final = 64
@@ -62,7 +62,7 @@ def screened(
     history: ContractHistory,
     watermark: Watermark,
     inboxes: Collection[str],
-    given_up: Collection[str] = (),
+    given_up: DataFrame | None = None,
 ) -> DataFrame:
     """Return one row for each key with `is_plain`, its `shape`, and its times in Unix milliseconds.
 
@@ -70,7 +70,7 @@ def screened(
     when it was accepted or entered, `decided_ms` when it was decided; `recorded_ms`, `handed_over_ms` (how
     long the last hop took) as far as known. For `inboxes` that promise order: `stream` and `sent` tell what
     has to be in order, `first_0` and so on when it was first put into each. No event is plain whose reader
-    wrote one of the dead letters `given_up`, by id.
+    wrote one of the dead letters `given_up`, by its id `letter`.
     """
     ordered = sorted(inboxes)
     parts = (
@@ -136,13 +136,12 @@ def screened(
     )
 
 
-def _with_letters(ledger: DataFrame, given_up: Collection[str]) -> DataFrame:
+def _with_letters(ledger: DataFrame, given_up: DataFrame | None) -> DataFrame:
     """Add to the rows whether one of these dead letters is about their event."""
-    if not given_up:
+    if given_up is None:
         return ledger.withColumn("is_given_up", sf.lit(False))
-    ids = ledger.sparkSession.createDataFrame([(each,) for each in sorted(given_up)], "letter string")
-    known = ids.withColumn("is_given_up", sf.lit(True))
-    return ledger.withColumn("letter", letter_ids()).join(sf.broadcast(known), "letter", "left")
+    known = given_up.withColumn("is_given_up", sf.lit(True))
+    return ledger.withColumn("letter", letter_ids()).join(known, "letter", "left")
 
 
 def _number(column: Column | None, name: str) -> Column:
@@ -171,8 +170,7 @@ def _tap(rows: DataFrame, watermark: Watermark, ordered: Collection[str]) -> Dat
     is_plane = client == PLANE_CLIENT
     sender = sf.when(is_plane, sf.lit(PLANE)).otherwise(sf.concat(client, sf.lit("/"), service))
     odd = _any(
-        sf.col("fault").isNotNull(),
-        sf.col("refusal").isNotNull(),
+        ~is_event(),
         sf.col("is_redacted"),
         sf.col("unknown_members"),
         sf.col("unread").isNotNull(),
@@ -231,7 +229,7 @@ def _ledger(
         Outcome.UNROUTED, Outcome.NO_INTEREST
     )
     odd = _any(
-        sf.col("line").isNotNull(),
+        sf.col("bad").isNotNull(),
         sf.col("unknown_members"),
         sf.col("contract_version").isNull() | sf.col("type").isNull() | (sf.col("id") == ""),
         ~sf.col("within"),
@@ -259,7 +257,7 @@ def _ledger(
         *("entered_by", "contract_version", "type", "priority", "route", "destination", "outcome", "reason"),
     ]
     # As in `judging.is_sent`.
-    is_whole = entered.isNotNull() & sf.col("line").isNull()
+    is_whole = entered.isNotNull() & sf.col("bad").isNull()
     is_sent = is_whole & (outcome == Outcome.DELIVERED) & ~sf.col("reason").eqNullSafe(SENT_BEFORE)
     # As in `judging.has_order`.
     has_order = sf.col("within") & is_time & ~is_by_wrong_clock()
@@ -288,7 +286,7 @@ def _ledger(
 def _handovers(rows: DataFrame, ordered: Collection[str]) -> DataFrame:
     decided, entered = sf.col("decided_at_ms"), sf.col("entered_at_ms")
     odd = _any(
-        sf.col("line").isNotNull(),
+        sf.col("bad").isNotNull(),
         sf.col("unknown_members"),
         ~decided.between(0, LAST_MS) | ~entered.between(0, LAST_MS),
         sf.col("outcome") != Outcome.DELIVERED,
@@ -310,9 +308,9 @@ def _handovers(rows: DataFrame, ordered: Collection[str]) -> DataFrame:
     )
 
 
-def _any(*conditions: Column) -> Column:
+def _any(*conditions: Column | bool) -> Column:
     """Whether one holds; null if one is unknown and none holds."""
-    return reduce(or_, conditions)
+    return reduce(or_, (each if isinstance(each, Column) else sf.lit(each) for each in conditions))
 
 
 def _digest() -> Column:
@@ -334,48 +332,61 @@ def _is_stale(history: ContractHistory) -> Column:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A shape of plain events: how many there are, the `sample`'s key, and times, Unix milliseconds."""
+    """A shape of plain events: how many there are, the `sample`'s key, and times, Unix milliseconds.
+
+    `latencies` counts by `Span` and milliseconds.
+    """
 
     count: int
     sample: Key
     at_ms: tuple[int, int]
     first_decided_ms: int
+    latencies: Counter[tuple[str, int]]
 
 
 @dataclass(frozen=True)
 class Screened:
     """The events of `screened`, kept, and their common shapes.
 
-    `overtaken` are the deliveries that came after one that was sent later (`judging.Task`).
+    `overtaken` are the deliveries that came after one that was sent later (`judging.Task`), `counted` the
+    keys of plain events of common shapes among those.
     """
 
     events: DataFrame
     common: Mapping[int, Shape]
     overtaken: Mapping[Key, Mapping[str, int]]
+    counted: frozenset[Key]
     suspects: int
 
     @classmethod
     def of(cls, events: DataFrame, inboxes: Collection[str]) -> Screened:
         """Find the shapes of `events`, which are kept somewhere."""
-        found = (
-            events.groupBy(sf.when(sf.col("is_plain"), sf.col("shape")).alias("shape"))
-            .agg(
-                sf.count(sf.lit(1)).alias("count"),
-                sf.min(KEY[0]).alias("first"),
-                sf.min_by(KEY[1], KEY[0]).alias("second"),
-                sf.min("at_ms").alias("least"),
-                sf.max("at_ms").alias("greatest"),
-                sf.min("decided_ms").alias("decided"),
-            )
-            .collect()
-        )
+        latencies, shapes, suspects = defaultdict[int, Counter[tuple[str, int]]](Counter), [], 0
+        for row in _shapes(events).collect():
+            if row.span is not None:
+                latencies[row.shape][row.span, row.ms] = row["count"]
+            elif row.shape is None or row["count"] < RARE:
+                suspects += row["count"]
+            else:
+                shapes.append(row)
         common = {
-            row.shape: Shape(row["count"], (row.first, row.second), (row.least, row.greatest), row.decided)
-            for row in found
-            if row.shape is not None and row["count"] >= RARE
+            row.shape: Shape(
+                row["count"],
+                (row.first, row.second),
+                (row.least, row.greatest),
+                row.decided,
+                latencies[row.shape],
+            )
+            for row in shapes
         }
-        suspects = sum(row["count"] for row in found if row.shape not in common)
-        return cls(events, common, _overtaken(events, sorted(inboxes)), suspects)
+        overtaken, counted = defaultdict[Key, dict[str, int]](dict), set[Key]()
+        for place, inbox in enumerate(sorted(inboxes)):
+            for row in _overtaken(events, f"first_{place}").collect():
+                key = row.key, row.second_key
+                overtaken[key][inbox] = row.earlier_ms
+                if row.is_plain and row.shape in common:
+                    counted.add(key)
+        return cls(events, common, dict(overtaken), frozenset(counted), suspects)
 
     def first_keys(self) -> DataFrame:
         """The keys to judge first: those of suspects, of samples, and of what was overtaken."""
@@ -387,57 +398,58 @@ class Screened:
         """The keys of the plain events of some shapes."""
         return self.events.where(sf.col("is_plain") & sf.col("shape").isin([*shapes])).select(*KEY)
 
-    def counted(self) -> frozenset[Key]:
-        """The keys of plain events of common shapes among those that were overtaken."""
-        if not self.overtaken:
-            return frozenset()
-        known = self.events.join(sf.broadcast(_frame(self.events, self.overtaken)), [*KEY], "left_semi")
-        rows = known.where(sf.col("is_plain") & sf.col("shape").isin([*self.common])).select(*KEY).collect()
-        return frozenset((row[0], row[1]) for row in rows)
-
     def add(self, judged: Judged, samples: Mapping[Key, Judged]) -> list[int]:
         """Add the common shapes to `judged` by their samples; return those that are not ordinary."""
-        good, spans = dict[int, Shape](), dict[int, _Spans]()
+        others = []
         for shape, each in self.common.items():
             sample = samples[each.sample]
             if not _is_ordinary(sample.judgement):
+                others.append(shape)
                 continue
-            good[shape] = each
-            spans[shape] = _spans(sample.judgement)
+            of_sample = Counter(sample.judgement.latencies)
             sample.judgement.latencies.clear()
             judged.judgement.add(sample.judgement, times=each.count)
             accepted = each.at_ms if sample.accepted_ms else ()
             judged.note_times(accepted, dict.fromkeys(sample.first_decided_ms, each.first_decided_ms))
-        for row in self._latencies(good):
-            for priority, route in spans[row.shape].get(row.span, ()):
-                judged.judgement.latencies[LatencyKey(row.span, priority, route, row.ms)] += row["count"]
-        return [shape for shape in self.common if shape not in good]
+            for key, times in of_sample.items():
+                for (span, ms), count in each.latencies.items():
+                    if span == key.span:
+                        judged.judgement.latencies[key._replace(ms=ms)] += times * count
+        return others
 
-    def _latencies(self, shapes: Collection[int]) -> Iterator[Any]:
-        at, decided, recorded = sf.col("at_ms"), sf.col("decided_ms"), sf.col("recorded_ms")
-        spans = {
-            Span.DEVICE_TO_CLOUD: at - recorded,
-            Span.CLOUD_TO_INBOX: decided - at,
-            Span.DEVICE_TO_INBOX: decided - recorded,
-            Span.INBOX_TO_CONSUMER: sf.col("handed_over_ms"),
-        }
-        taken = sf.array(
-            *(sf.struct(sf.lit(str(span)).alias("span"), ms.alias("ms")) for span, ms in spans.items())
+
+def _shapes(events: DataFrame) -> DataFrame:
+    """Count the events of each shape, and by shape how often each `span` took how many `ms`.
+
+    What is not plain has no shape; where `span` is null events are counted.
+    """
+    at, decided, recorded = sf.col("at_ms"), sf.col("decided_ms"), sf.col("recorded_ms")
+    spans = {
+        Span.DEVICE_TO_CLOUD: at - recorded,
+        Span.CLOUD_TO_INBOX: decided - at,
+        Span.DEVICE_TO_INBOX: decided - recorded,
+        Span.INBOX_TO_CONSUMER: sf.col("handed_over_ms"),
+    }
+    itself = sf.struct(sf.lit(None).cast("string").alias("span"), sf.lit(None).cast("long").alias("ms"))
+    taken = (sf.struct(sf.lit(str(span)).alias("span"), ms.alias("ms")) for span, ms in spans.items())
+    counted = events.select(
+        sf.when(sf.col("is_plain"), sf.col("shape")).alias("shape"),
+        *(*KEY, "at_ms", "decided_ms"),
+        sf.inline(sf.array(itself, *taken)),
+    )
+    is_counted = sf.col("span").isNull() | (sf.col("shape") + sf.col("ms")).isNotNull()
+    return (
+        counted.where(is_counted)
+        .groupBy("shape", "span", "ms")
+        .agg(
+            sf.count(sf.lit(1)).alias("count"),
+            sf.min(KEY[0]).alias("first"),
+            sf.min_by(KEY[1], KEY[0]).alias("second"),
+            sf.min("at_ms").alias("least"),
+            sf.max("at_ms").alias("greatest"),
+            sf.min("decided_ms").alias("decided"),
         )
-        plain = self.events.where(sf.col("is_plain") & sf.col("shape").isin([*shapes]))
-        counted = plain.select("shape", sf.inline(taken)).where(sf.col("ms").isNotNull())
-        return iter(counted.groupBy("shape", "span", "ms").count().collect())
-
-
-_Spans = dict[str, list[tuple[str | None, str]]]
-
-
-def _spans(sample: Judgement) -> _Spans:
-    """Over which spans the events of a shape have a latency, with priority and route."""
-    found: defaultdict[str, list[tuple[str | None, str]]] = defaultdict(list)
-    for key, count in sample.latencies.items():
-        found[key.span] += [(key.priority, key.route)] * count
-    return found
+    )
 
 
 def _is_ordinary(sample: Judgement) -> bool:
@@ -445,26 +457,20 @@ def _is_ordinary(sample: Judgement) -> bool:
     if sample.findings or sample.replay or sample.quarantine or sample.not_in_tap:
         return False
     return all(
-        isinstance(key, RowCount)
+        isinstance(key, RowCount | AccountCount)
         or (isinstance(key, RouteCount | InboxCount) and key.measure not in _EXTRAORDINARY)
         for key in sample.counts
     )
 
 
-def _overtaken(events: DataFrame, inboxes: Sequence[str]) -> dict[Key, dict[str, int]]:
-    """By key and inbox: the time of a delivery that was sent later and came earlier."""
-    found: defaultdict[Key, dict[str, int]] = defaultdict(dict)
-    for place, inbox in enumerate(inboxes):
-        is_known = (sf.col(f"first_{place}") != _UNKNOWN) & sf.col("stream").isNotNull()
-        delivered = events.where(is_known & sf.col("sent").isNotNull()).select(
-            *KEY, "stream", (-sf.col("sent")).alias("before"), sf.col(f"first_{place}").alias("delivered_ms")
-        )
-        # From the last to the first: so the least that came later is known from row to row.
-        later = Window.partitionBy("stream").orderBy("before").rangeBetween(Window.unboundedPreceding, -1)
-        seen = delivered.withColumn("earlier_ms", sf.min("delivered_ms").over(later))
-        for row in seen.where(sf.col("earlier_ms") < sf.col("delivered_ms")).collect():
-            found[row[0], row[1]][inbox] = row.earlier_ms
-    return dict(found)
+def _overtaken(events: DataFrame, first: str) -> DataFrame:
+    """Return the events whose delivery at `first` is after `earlier_ms`, that of one that was sent later."""
+    is_known = (sf.col(first) != _UNKNOWN) & sf.col("stream").isNotNull() & sf.col("sent").isNotNull()
+    # From the last to the first: so the least that came later is known from row to row.
+    later = Window.partitionBy("stream").orderBy("before").rangeBetween(Window.unboundedPreceding, -1)
+    delivered = events.where(is_known).withColumn("before", -sf.col("sent"))
+    seen = delivered.withColumn("earlier_ms", sf.min(first).over(later))
+    return seen.where(sf.col("earlier_ms") < sf.col(first)).select(*KEY, "is_plain", "shape", "earlier_ms")
 
 
 def _frame(like: DataFrame, keys: Iterable[Key]) -> DataFrame:

@@ -1,4 +1,4 @@
-"""The audit of a small archive without Spark: the decisions of `audit`, on rows that Python has read.
+"""The audit of a small archive without Spark, on rows that Python has read.
 
 For archives of up to some 200,000 events. All rows are held in memory.
 """
@@ -8,32 +8,57 @@ from __future__ import annotations
 import gc
 import gzip
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
+from operator import itemgetter
 from typing import Any
 
-from eventplane.archive_layout import Column
-from eventplane.contract import Contract
+from eventplane.archive_layout import Column, Folder
+from eventplane.ledger import HANDOVERS, LEDGER, TAP
 from eventplane.reasons import REPLAY
-from glue_jobs.common.archive import Part
+from glue_jobs.common.attestation import AttestationKey
+from glue_jobs.common.hours import Days
 from glue_jobs.common.lines import PlainArchive, to_json
+from glue_jobs.common.listing import Listing
 from glue_jobs.common.objects import Objects
 from glue_jobs.common.parquet import file_of, open_session
 from glue_jobs.delivery_audit import plain_rows
-from glue_jobs.delivery_audit.audit import PYTHON, Audit, InProcess, Request, Run
-from glue_jobs.delivery_audit.contracts import ContractHistory
-from glue_jobs.delivery_audit.event_group import BadRow
+from glue_jobs.delivery_audit.audit import (
+    FOUND,
+    PYTHON,
+    Audit,
+    Found,
+    Read,
+    Request,
+    audit,
+)
+from glue_jobs.delivery_audit.claims import HourRow, Sender, judged_with, readers_of
+from glue_jobs.delivery_audit.completeness import Scope
+from glue_jobs.delivery_audit.device import DeviceRows
+from glue_jobs.delivery_audit.device_reports import EVENT_BYTES
+from glue_jobs.delivery_audit.devices import Counts, Fleet, Listed, judge_devices, summary
+from glue_jobs.delivery_audit.event_group import HOUR_MS, NotInTap
 from glue_jobs.delivery_audit.findings import Finding
-from glue_jobs.delivery_audit.publication import day_of, file_audit, send_verdicts, tables
-from glue_jobs.delivery_audit.rules import Window
+from glue_jobs.delivery_audit.judging import KINDS, Judged, Task, judge_rows, received_dead_letters
+from glue_jobs.delivery_audit.publication import (
+    Table,
+    day_of,
+    file_audit,
+    send_verdicts,
+    shaped,
+    tables,
+)
+from glue_jobs.delivery_audit.rows import GROUPED
+from glue_jobs.delivery_audit.rules import Rules
 
 
 def audit_small(request: Request) -> Audit:
-    """Audit what the request asks for, whose `work` and `screens` do not matter.
+    """Audit what the request asks for, whose `work` does not matter.
 
-    Raises `LargeArchiveError`, and what `audit.audited` raises.
+    Raises `LargeArchiveError`, and what `audit.audit` raises.
     """
-    return Run(PlainArchive(request.objects), request, lambda _: InPython(request.progress)).audit()
+    return audit(PlainEngine(request), request)
 
 
 def file_small(request: Request, outbox: str | None = None) -> dict[str, Any]:
@@ -44,21 +69,21 @@ def file_small(request: Request, outbox: str | None = None) -> dict[str, Any]:
     # Of millions of rows none is in a cycle: to look for some takes a tenth of the time.
     gc.disable()
     try:
-        audit = audit_small(request)
+        made = audit_small(request)
     finally:
         gc.enable()
-    document = file_audit(request.output, audit, partial(write_tables, request.output, audit))
+    document = file_audit(request.output, made, partial(write_tables, request.output, made))
     send_verdicts(request.output, str(request.window), outbox)
     return document
 
 
-def write_tables(output: Objects, audit: Audit, changes: Iterable[Finding]) -> None:
+def write_tables(output: Objects, made: Audit, changes: Iterable[Finding]) -> None:
     """Write all tables beneath `output`, as `publication.write_tables` does with Spark."""
-    day = day_of(audit)
+    day = day_of(made)
     with open_session() as session:
-        for name, table in tables(audit, changes).items():
+        for name, table in tables(made, changes).items():
             by_date = defaultdict[str, list[tuple[Any, ...]]](list)
-            for date, *row in table.rows:
+            for date, *row in rows_of(made, table):
                 by_date[date].append(tuple(row))
             for folder in [name] if day is None else [f"{name}/date={each}" for each in {day, *by_date}]:
                 output.clear(folder)
@@ -71,6 +96,12 @@ def write_tables(output: Objects, audit: Audit, changes: Iterable[Finding]) -> N
                     output.write(f"{place}.parquet", file_of(session, columns, rows))
 
 
+def rows_of(made: Audit, table: Table) -> list[tuple[Any, ...]]:
+    """Return the rows of a table; of a small audit alone."""
+    found = made.found[table.kind] if table.kind else ()
+    return [*table.rows, *(shaped(made, table, each) for each in found)]
+
+
 def _lines_of(columns: Sequence[Column], rows: Iterable[tuple[Any, ...]]) -> bytes:
     """Return the rows as lines of JSON, without members that are null, as Spark writes them."""
     names = [each.name for each in columns]
@@ -80,32 +111,112 @@ def _lines_of(columns: Sequence[Column], rows: Iterable[tuple[Any, ...]]) -> byt
     return gzip.compress("".join(f"{to_json(each)}\n" for each in members).encode(), mtime=0)
 
 
-class InPython(InProcess):
-    """The events of a small archive, read and judged in this process."""
+class PlainEngine:
+    """Reads the archive in this process, and holds all of it."""
 
-    engine = PYTHON
+    name = PYTHON
 
-    def __init__(self, progress: Callable[[str], None]) -> None:
-        super().__init__(progress)
+    def __init__(self, request: Request) -> None:
+        self._request = request
+        self._archive = PlainArchive(request.objects)
         self._numbers: dict[Any, int] = {}
 
-    def ledger(self, part: Part, window: Window) -> Any:
-        return plain_rows.ledger_rows(part.rows, window, self._number)
+    def listed(self, folder: Folder, days: Days, key: AttestationKey) -> Listing:
+        """List what a folder holds of some days."""
+        return self._archive.listed(folder, days, key)
 
-    def handovers(self, part: Part, window: Window) -> Any:
-        return plain_rows.handover_rows(part.rows, window, self._number)
+    def read(self, listings: Mapping[str, Listing], history_of: Callable[..., Any]) -> Read:
+        """Read all folders; `history_of` takes `Read.decisions`, and returns `Read.history` and `faults`."""
+        parts = {each: self._archive.read(listings[each]) for each in (LEDGER, HANDOVERS, TAP)}
+        window, number = self._request.window, self._number
+        table = plain_rows.ledger_rows(parts[LEDGER].rows, window, number)
+        decisions = [row for row in _structs(table, "ledger") if row]
+        history, faults = history_of(decisions)
+        routes = plain_rows.expected_routes(history)
+        tap = plain_rows.tap_rows(parts[TAP].rows, window, routes, number)
+        table += [each.grouped for each in tap]
+        table += plain_rows.handover_rows(parts[HANDOVERS].rows, window, number)
+        bad = (row for row in _structs(table, "bad") if row)
+        return Read(
+            parts,
+            decisions,
+            history,
+            faults,
+            received_dead_letters(decisions),
+            decisions,
+            [(row.archive, row.file) for row in bad if None in (row.source, row.id)],
+            partial(self._screened, table),
+            partial(self._devices, plain_rows.device_hours(tap, history.contracts)),
+        )
 
-    def tap(self, read: Callable[..., Part], window: Window, history: ContractHistory) -> Any:
-        return plain_rows.tap_rows(read().rows, window, plain_rows.expected_routes(history), self._number)
+    def _devices(self, sent: Sequence[plain_rows.Sent], *known: Any) -> PlainDevices:
+        return PlainDevices(sent, *known)
 
-    def device_hours(self, tap: Any, contracts: Sequence[Contract]) -> Any:
-        return plain_rows.device_hours(tap, contracts)
+    def _screened(self, table: list[plain_rows.Grouped], task: Task) -> Callable[[Rules], Any]:
+        """Judge all events: this takes as long as to find those with which nothing is wrong."""
+        self._request.progress(f"judging {len(table):,} rows")
+        table.sort(key=itemgetter(0, 1))
 
-    def nameless(self, tap: Any, handovers: Any) -> list[BadRow]:
-        return super().nameless([each.grouped for each in tap], handovers)
+        def judged(rules: Rules) -> tuple[Judged, Found]:
+            found: dict[str, list[Any]] = {kind: [] for kind in FOUND}
+            judged = Judged()
+            for each in judge_rows(replace(task, rules=rules), table):
+                if isinstance(each, Judged):
+                    judged = each
+                else:
+                    found[KINDS[each.__class__]].append(each)
+            return judged, found
 
-    def _take(self, table: Any, *_: Any) -> None:
-        self._rows += table
+        return judged
 
     def _number(self, key: Any) -> int:
         return self._numbers.setdefault(key, len(self._numbers))
+
+
+def _structs(table: Iterable[plain_rows.Grouped], name: str) -> Iterator[Any]:
+    """Return the structs of this name in rows with the columns `GROUPED`."""
+    return map(itemgetter(GROUPED.index(name)), table)
+
+
+class PlainDevices:
+    """The devices of a small archive: `sent` has the rows of `plain_rows.device_hours`."""
+
+    def __init__(
+        self, sent: Sequence[plain_rows.Sent], found: Found, counts: Counts, registry: Listed | None
+    ) -> None:
+        self._sent = sent
+        self._found = found
+        self._counts = counts
+        self._listed = {thing: state for thing, *state in registry or ()}
+
+    def senders(self) -> Iterator[Sender]:
+        """Return who sent in which epoch."""
+        for hour, last_ms, is_vouched in self._sent:
+            least_ms = hour.quickest[0] if hour.quickest else None
+            numbers = len(hour.events) // EVENT_BYTES
+            yield Sender(hour.client_id, hour.epoch, is_vouched, hour.first[0], numbers, least_ms, last_ms)
+
+    def hours_not_in_tap(self) -> Collection[int]:
+        """Return the hours, counted from 1970, of what the ledger alone has."""
+        return {row.entered_at_ms // HOUR_MS for row in self._found["not_in_tap"]}
+
+    def judged(self, scope: Scope, absent: Collection[int]) -> tuple[Fleet, Found]:
+        """Judge each device, and return besides what was found of events and devices."""
+        hours, strays = defaultdict[str, list[HourRow]](list), defaultdict[str, list[NotInTap]](list)
+        readers = readers_of(scope.owners)
+        for hour, *_ in self._sent:
+            epoch = hour.epoch or ""
+            for owner in judged_with(hour.client_id, scope.owners.get(epoch, ()), readers.get(epoch, ())):
+                hours[owner].append(hour)
+        for row in self._found["not_in_tap"]:
+            strays[row.client_id or ""].append(row)
+        counts, listed = self._counts, self._listed
+        gathered = (
+            DeviceRows(each, hours[each], strays[each], counts.get(each, ()), *listed.get(each, ()))
+            for each in sorted({*hours, *strays, *listed})
+        )
+        judgements = [*judge_devices(gathered, scope, absent)]
+        findings = [each for judgement in judgements for each in judgement.findings]
+        days = [day for judgement in judgements for day in judgement.days]
+        found = {**self._found, "finding": [*self._found["finding"], *findings], "day": days}
+        return summary(judgements), found

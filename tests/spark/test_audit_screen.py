@@ -17,8 +17,8 @@ from eventplane.ledger import LEDGER
 from eventplane.reasons import Outcome
 from glue_jobs.common.attestation import open_key
 from glue_jobs.common.objects import open_archive, open_output
-from glue_jobs.delivery_audit import audit as module
-from glue_jobs.delivery_audit.audit import Request, audited
+from glue_jobs.delivery_audit.audit import Request
+from glue_jobs.delivery_audit.large import audited
 from glue_jobs.delivery_audit.rules import Watermark, Window
 from glue_jobs.delivery_audit.small import audit_small
 from local.archive_generator.contracts import audited_contracts
@@ -60,10 +60,10 @@ def give_up(archive: Path) -> None:
 # What is settled meets an object that cannot be read after others were settled. Where objects that are gone
 # held less than is missing, events are judged in two rounds, and screened once.
 @pytest.mark.parametrize(
-    "damages", ["", DAMAGED, "more_lost_than_gone"], ids=["faults", "damages, settled", "two rounds"]
+    "damages", ["", DAMAGED, "more_lost_than_gone"], ids=["faults", "damages", "two rounds"]
 )
 def test_the_result_with_and_without_the_screen_is_the_same(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damages: str
+    spark: SparkSession, tmp_path: Path, damages: str
 ) -> None:
     plan = Plan(6_000, fault_every=0, trouble_every=0, rows=60) if damages else Plan(6_000, fault_every=20)
     generate(tmp_path, plan, audited_contracts())
@@ -74,11 +74,12 @@ def test_the_result_with_and_without_the_screen_is_the_same(
     window = Window(date.fromisoformat(DAY) if damages else None)
     folders = (open_archive(str(tmp_path / "archive")), *(open_output(str(tmp_path / each)) for each in "ow"))
 
-    asked = Request(*folders, window, Watermark(AS_OF_MS), open_key(None), screens=True)
+    said = list[str]()
+    asked = Request(*folders, window, Watermark(AS_OF_MS), open_key(None), progress=said.append)
     expected = result(audit_small(asked))
-    assert damages or "bug, by" in str(expected["Finding"])
-    if damages:
-        monkeypatch.setattr(module, "SMALL_BYTES", 0)
+    assert damages or "bug, by" in str(expected["finding"])
     with audited(spark, asked) as audit:
         assert result(audit) == expected
+    # What is not damaged is counted, and not judged one by one.
+    assert damages or not any("not ordinary" in each for each in said)
     assert not any((tmp_path / "w").rglob("*.parquet"))

@@ -17,7 +17,7 @@ from typing import Any
 import pyspark
 from pyspark.sql import SparkSession
 
-from glue_jobs.delivery_audit.main import main
+from glue_jobs.delivery_audit import main as job
 from local.archive_generator.contracts import audited_contracts
 from local.archive_generator.generator import Plan, generate
 from stacks.bundling import copy_packages
@@ -25,14 +25,6 @@ from stacks.bundling import copy_packages
 AS_OF = ("--DATE", "all", "--AS_OF", "2026-04-01T00:00:00Z")
 
 PLAN = Plan(600, hours=6, events_an_hour=20, fault_every=12)
-
-SCRIPT = """
-import sys
-from glue_jobs.delivery_audit import audit
-from glue_jobs.delivery_audit.main import main
-audit.SMALL_BYTES = 0  # the executors judge
-main(sys.argv[1:])
-"""
 
 SETTINGS = {
     "spark.master": "local-cluster[2,1,1024]",
@@ -62,13 +54,12 @@ def submit(folder: Path, *words: str) -> None:
     """Run the audit in `folder` as Glue does, by two executors."""
     copy_packages(folder / "packages", "eventplane", "glue_jobs")
     packages = shutil.make_archive(str(folder / "packages"), "zip", folder / "packages")
-    script, log = folder / "script.py", folder / "log"
-    script.write_text(SCRIPT)
+    script, log = shutil.copy(job.__file__, folder), folder / "log"
     log.mkdir()
     home = spark_home(folder / "spark")
     settings = {**SETTINGS, "spark.eventLog.dir": log.as_uri()}
     options = [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
-    command = [str(home / "bin" / "spark-submit"), *options, "--py-files", packages, str(script), *words]
+    command = [str(home / "bin" / "spark-submit"), *options, "--py-files", packages, script, *words]
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     environment |= {"SPARK_HOME": str(home), "PYSPARK_PYTHON": sys.executable}
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
@@ -101,7 +92,7 @@ def test_two_executors_find_what_one_process_finds(spark: SparkSession, tmp_path
     generate(tmp_path, PLAN, audited_contracts())
     archive = str(tmp_path / "archive")
     alone, together = tmp_path / "alone", tmp_path / "together"
-    main(["--INPUT", archive, "--OUTPUT", str(alone), *AS_OF])
+    job.main(["--INPUT", archive, "--OUTPUT", str(alone), *AS_OF])
     cluster = tmp_path / "cluster"
     cluster.mkdir()
     submit(cluster, "--INPUT", archive, "--OUTPUT", str(together), "--WORK", str(tmp_path / "work"), *AS_OF)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -13,10 +15,15 @@ from contract import load_contract
 from eventplane.device_reports import key_digest, short_digest
 from eventplane.names import CANARY_CLIENTS, EPOCH, SEQUENCE
 from eventplane.sender import PLANE_CLIENT
+from glue_jobs.delivery_audit.claims import HourRow
 from glue_jobs.delivery_audit.completeness import Scope
 from glue_jobs.delivery_audit.device_reports import pack_events
-from glue_jobs.delivery_audit.devices import Fleet, device_hours, judge_fleet
-from glue_jobs.delivery_audit.event_group import HOUR_MS, HourCount, NotInTap
+from glue_jobs.delivery_audit.devices import Counts, Fleet, Listed, judge_fleet
+from glue_jobs.delivery_audit.event_group import HOUR_MS, NotInTap
+from glue_jobs.delivery_audit.large import SparkDevices, Tables, found_row
+from glue_jobs.delivery_audit.plain_rows import Sent
+from glue_jobs.delivery_audit.rows import device_hours
+from glue_jobs.delivery_audit.small import PlainDevices
 from tests.golden_digests import SHORT
 from tests.unit.glue_jobs.home import DAY_END_MS, NOON_MS, SCOPE, SIREN, Home
 
@@ -58,27 +65,39 @@ def fleet_of(spark: SparkSession) -> DataFrame:
     return spark.createDataFrame([*(each.tap() for each in events), *others], COLUMNS)
 
 
-def test_the_driver_and_the_executors_judge_alike(spark: SparkSession) -> None:
-    tap = fleet_of(spark)
+def of_both(
+    spark: SparkSession,
+    folder: Path,
+    tap: DataFrame,
+    scope: Scope,
+    *,
+    strays: Sequence[NotInTap] = (),
+    registry: Listed | None = None,
+    counts: Counts | None = None,
+    absent: Collection[int] = (),
+) -> list[tuple[Fleet, Mapping[str, list[Any]]]]:
+    """Return what is known of all devices if they are judged in this process, and by the executors."""
+    tables = Tables(spark, f"{folder}/{len([*folder.iterdir()])}")
+    hours = device_hours(tap, [load_contract()])
+    found = tables.found(
+        spark.sparkContext.parallelize([found_row("not_in_tap", each) for each in strays], 1)
+    )
+    sent = [Sent(HourRow(*row[:-2]), *row[-2:]) for row in hours.collect()]
+    alone = PlainDevices(sent, {"finding": [], "not_in_tap": [*strays]}, counts or {}, registry)
+    small = judge_fleet(alone, scope, absent=absent)
+    together = SparkDevices(hours, tables.found, found, counts or {}, registry)
+    fleet, rows = judge_fleet(together, scope, absent=absent)
+    return [small, (fleet, {kind: [*map(tuple, rows[kind].collect())] for kind in ("finding", "day")})]
+
+
+def test_the_driver_and_the_executors_judge_alike(spark: SparkSession, tmp_path: Path) -> None:
     registry = [(name, "provisioned", 0) for name in ("home-1", "home-2", "home-9")]
-    judged = [
-        judge_fleet(
-            device_hours(tap, [load_contract()]),
-            Scope(
-                SCOPE.uplinks, SCOPE.watermark_ms, end_ms=DAY_END_MS, gone=frozenset({NOON_MS // HOUR_MS + 5})
-            ),
-            not_in_tap=rows,
-            counts={HourCount("late", "home-1", NOON_MS // HOUR_MS): 1},
-            registry=registry,
-            is_small=is_small,
-        )
-        for rows, is_small in (
-            ([NOBODY], True),
-            (spark.sparkContext.parallelize([NOBODY], 2), False),
-        )
-    ]
-    small, large = judged
-    assert _plain(small) == _plain(large)
+    gone = frozenset({NOON_MS // HOUR_MS + 5})
+    scope = Scope(SCOPE.uplinks, SCOPE.watermark_ms, end_ms=DAY_END_MS, gone=gone, has_fleet=True)
+    counts = {"home-1": [("late", NOON_MS // HOUR_MS, 1)]}
+    more = {"strays": [NOBODY], "registry": registry, "counts": counts}
+    (small, found), (large, others) = of_both(spark, tmp_path, fleet_of(spark), scope, **more)
+    assert (small, _plain(found)) == (large, _plain(others))
     assert small.standings == {"attested": 1, "partly": 1, "silent": 1, "unregistered": 4, "expected": 3}
     assert [(each.kind, each.device) for each in sorted(small.findings, key=lambda each: each.kind)] == [
         ("contradiction", None),
@@ -93,14 +112,8 @@ def test_the_driver_and_the_executors_judge_alike(spark: SparkSession) -> None:
     assert coverage.share == pytest.approx(59 / 61)
 
 
-def _plain(fleet: Fleet) -> tuple[Any, ...]:
-    days = sorted(map(tuple, _days(fleet)), key=str)
-    found = sorted(fleet.findings, key=str)
-    return fleet.totals, fleet.standings, found, fleet.worst, fleet.hours, fleet.holes, fleet.recovered, days
-
-
-def _days(fleet: Fleet) -> list[Any]:
-    return fleet.days if isinstance(fleet.days, list) else fleet.days.collect()
+def _plain(found: Mapping[str, list[Any]]) -> list[str]:
+    return sorted(str([str(value) for value in each]) for kind in ("finding", "day") for each in found[kind])
 
 
 def test_the_digests_are_those_of_the_forwarder(spark: SparkSession) -> None:
@@ -117,7 +130,7 @@ def test_the_digests_are_those_of_the_forwarder(spark: SparkSession) -> None:
 
 
 def test_an_hour_without_a_tap_object_is_a_hole_if_most_devices_miss_something_there(
-    spark: SparkSession,
+    spark: SparkSession, tmp_path: Path
 ) -> None:
     """The review: tap, ledger and handovers of an hour gone: 5 of 250 are called lost by the devices."""
     homes = [Home(f"home-{number}", f"e{number}") for number in range(3)]
@@ -131,15 +144,16 @@ def test_an_hour_without_a_tap_object_is_a_hole_if_most_devices_miss_something_t
     tap = spark.createDataFrame([each.tap() for home in homes for each in home.events], COLUMNS)
     alone = spark.createDataFrame([each.tap() for each in homes[0].events], COLUMNS)
     scope = Scope(SCOPE.uplinks, SCOPE.watermark_ms)
-    for is_small in (True, False):
-        fleet = judge_fleet(device_hours(tap, [load_contract()]), scope, absent=absent, is_small=is_small)
+    for fleet, _ in of_both(spark, tmp_path, tap, scope, absent=absent):
         assert (fleet.findings, fleet.holes) == ([], {absent[0]: 9})
-        # One device alone may have lost it.
-        lone = judge_fleet(device_hours(alone, [load_contract()]), scope, absent=absent, is_small=is_small)
+    # One device alone may have lost it.
+    for lone, _ in of_both(spark, tmp_path, alone, scope, absent=absent):
         assert "lost" in {each.kind for each in lone.findings}
 
 
-def test_hostile_reports_of_some_devices_change_nothing_for_the_others(spark: SparkSession) -> None:
+def test_hostile_reports_of_some_devices_change_nothing_for_the_others(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     """The review: one report of one device ends the audit of all. `make audit-hostile` is the large."""
     random = Random(1)
     homes = [Home(f"home-{number}", f"e{number}") for number in range(5)]
@@ -156,17 +170,15 @@ def test_hostile_reports_of_some_devices_change_nothing_for_the_others(spark: Sp
     ]  # fmt: skip
     scope = Scope(SCOPE.uplinks, SCOPE.watermark_ms, {SIREN: True}, end_ms=DAY_END_MS)
     said = [
-        _of_others(judge_fleet(device_hours(tap, [load_contract()]), scope, is_small=is_small), clients)
+        _of_others(fleet, found, clients)
         for tap in (spark.createDataFrame(rows, COLUMNS), spark.createDataFrame([*rows, *hostile], COLUMNS))
-        for is_small in (True, False)
+        for fleet, found in of_both(spark, tmp_path, tap, scope)
     ]
     assert said[0]
     assert said == said[:1] * 4
 
 
-def _of_others(fleet: Fleet, clients: list[str]) -> list[str]:
+def _of_others(fleet: Fleet, found: Mapping[str, list[Any]], clients: list[str]) -> list[str]:
     """Return what is said of the devices that are none of `clients`."""
-    days = _days(fleet)
-    found = fleet.found if isinstance(fleet.found, list) else fleet.found.collect()
-    told = [*map(tuple, days), *found, *(tuple(each.items()) for each in [*fleet.worst, *fleet.hours])]
-    return sorted(text for text in map(str, told) if not any(f"'{each}'" in text for each in clients))
+    told = [*_plain(found), *(str(tuple(each.items())) for each in [*fleet.worst, *fleet.hours])]
+    return sorted(text for text in told if not any(f"'{each}'" in text for each in clients))

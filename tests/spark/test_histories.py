@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from contract import load_contract
-from glue_jobs.common.objects import FolderObjects
+from glue_jobs.common.objects import open_output
 from local.histories.history import History
 from local.histories.oracles.audited import request_of
 from local.histories.search import story_of
@@ -19,7 +19,7 @@ from tests.spark.both_ways import differences
 @pytest.mark.parametrize("seed", [1, 9, 19], ids=["broken disk", "sent again", "heavy"])
 def test_spark_and_python_find_the_same_in_a_history(spark: SparkSession, tmp_path: Path, seed: int) -> None:
     request = request_of(History(story_of(seed), load_contract()).run())
-    archive = FolderObjects(tmp_path)
+    archive, work = (open_output(str(tmp_path / each)) for each in ("archive", "work"))
     for each in request.objects.beneath(""):
         archive.write(each.name, request.objects.read(each.name) or b"")
-    assert differences(spark, replace(request, objects=archive)) == {}
+    assert differences(spark, replace(request, objects=archive, work=work)) == {}
