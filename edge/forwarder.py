@@ -7,11 +7,12 @@ acknowledges and sends. So only what is on the disk is acknowledged, and no dest
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import groupby
 from operator import attrgetter
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from edge.commit import GroupCommit
 from edge.components import Components, Dependencies
@@ -23,7 +24,7 @@ from edge.parts import can_load
 from edge.planning import Batch, Plan
 from edge.reports import FIRST_REPORT_S, Heartbeat
 from edge.settings import Settings
-from edge.spool import Spool, foreign_sessions_of
+from edge.spool import Spool, foreign_sessions_of, left_sessions_of
 from edge.system import System
 from edge.uplink import AckResult, Uplink
 from edge.without_disk import DiskWatch
@@ -46,6 +47,9 @@ few payloads; a longer backlog goes after the next start."""
 
 _MOST_RECEIPTS = 1000
 """Receipts in one message: about 100 KB."""
+
+FOREIGN_S: Final = 120.0
+"""How long the broker's database may have deleted sessions, seconds: 4 times its `autosave_interval`."""
 
 
 class Stop:
@@ -108,6 +112,7 @@ class Forwarder:
         self._components = self._over(spool)
         self._group_commit = GroupCommit()
         self._next: Reload | None = None
+        self._foreign_until = math.inf
         self._stopping = False
 
     @property
@@ -134,6 +139,10 @@ class Forwarder:
     def turn(self, messages: Sequence[Message]) -> None:
         """Commit what `messages` bring, acknowledge it, and send what is pending."""
         now = self._system.monotonic()
+        if now >= self._foreign_until:
+            self._foreign_until = math.inf
+            with suppress(OSError):
+                left_sessions_of(self.settings.spool).unlink()
         if (spool := self.disk.open_again(now)) is not None:
             self._replace(spool)
             self._contract_came()  # one that came down may be stored
@@ -298,10 +307,11 @@ class Forwarder:
 
     def _leave_foreign_sessions(self) -> None:
         """Connect anew once both sessions are deleted in which the broker had messages of another thing."""
-        urgent = self.links[LinkName.URGENT]
+        urgent, spool = self.links[LinkName.URGENT], self.settings.spool
         if self._local.up and urgent.up:
             with suppress(OSError):  # there is none, or the next connection tries again
-                foreign_sessions_of(self.settings.spool).unlink()
+                foreign_sessions_of(spool).replace(left_sessions_of(spool))
+                self._foreign_until = self._system.monotonic() + FOREIGN_S
                 self._local.leave()
                 urgent.leave()
 

@@ -1,7 +1,7 @@
 """The durable store in front of everything that leaves the device."""
 
 from edge.spool.database import read_backlog
-from edge.spool.files import foreign_sessions_of
+from edge.spool.files import foreign_sessions_of, left_sessions_of
 from edge.spool.records import (
     BEFORE_EVERYTHING,
     Delivery,
@@ -32,5 +32,6 @@ __all__ = [
     "SpoolOrigin",
     "StoredEvent",
     "foreign_sessions_of",
+    "left_sessions_of",
     "read_backlog",
 ]

@@ -55,6 +55,9 @@ readable_of = partial(beside, suffix=".salvage")
 foreign_sessions_of = partial(beside, suffix=".foreign")
 """The path of a file that is there while the home's broker may hold sessions of another thing."""
 
+left_sessions_of = partial(beside, suffix=".foreign-left")
+"""The path of that file once the broker has deleted them, but may have them again after a power cut."""
+
 
 class CommitNote(NamedTuple):
     """What the spool of an epoch had after its last commit, or after one before.
@@ -186,6 +189,8 @@ def take_over(path: Path, thing: str, capacity_bytes: int, system: System) -> st
     left by an earlier version. Its owner is unknown, so it stays, even if that file finds no room.
     """
     owner, said, file = "", "", beside(path, ".owner")
+    with contextlib.suppress(FileNotFoundError):
+        left_sessions_of(path).replace(foreign_sessions_of(path))
     with contextlib.suppress(FileNotFoundError):
         owner, _, said = file.read_text(encoding="utf-8", errors="replace").partition("\n")
     if owner == thing:

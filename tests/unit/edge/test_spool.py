@@ -16,6 +16,7 @@ from edge.spool import (
     Discard,
     Spool,
     foreign_sessions_of,
+    left_sessions_of,
     read_backlog,
     tables,
 )
@@ -225,6 +226,10 @@ def test_a_spool_of_another_thing_is_kept_and_nothing_of_it_is_sent(
         assert "of 'home-1'" in spool.origin.damage
         assert foreign_sessions_of(path).exists()
         spool.commit([arrival(1)], uptime_ms=0)
+    # The broker deleted them, and its power went before it had written that down.
+    foreign_sessions_of(path).replace(left_sessions_of(path))
+    with Spool(path, SYSTEM, thing="home-2"):
+        assert foreign_sessions_of(path).exists()
     full.add(".owner")
     for own in ("home-2", None, "home-3"):
         with Spool(path, SYSTEM, thing=own) as spool:
