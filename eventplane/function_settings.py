@@ -7,7 +7,7 @@ field is its meaning in docs/reference/settings.md.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from eventplane.contract import Priority
 from eventplane.settings import Settings
@@ -87,10 +87,12 @@ class RouterSettings(ContractSettings):
 
 @dataclass(frozen=True)
 class LedgerWriterSettings(Settings):
-    """Settings of the function that archives the routers' decisions."""
+    """Settings of the function that archives the routers' decisions, and readers' receipts."""
 
     archive_bucket: str
     """The archive's bucket."""
+    receipts_of: Mapping[str, str] = field(default_factory=dict)
+    """The inbox that the receipts of a queue are about, by the name of the queue."""
 
 
 @dataclass(frozen=True, kw_only=True)

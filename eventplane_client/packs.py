@@ -12,7 +12,7 @@ from typing import NamedTuple
 from eventplane.envelope import Envelope
 from eventplane.errors import EnvelopeError
 from eventplane.sqs_binding import split
-from eventplane_client.ports import Message, Transport
+from eventplane_client.ports import Message, Receipts, Transport
 
 _log = logging.getLogger(__name__)
 
@@ -73,6 +73,10 @@ class UnpackingTransport:
     @property
     def keeps_refused(self) -> bool:
         return self._transport.keeps_refused
+
+    @property
+    def receipts(self) -> Receipts | None:
+        return self._transport.receipts
 
     @property
     def is_filled(self) -> bool:

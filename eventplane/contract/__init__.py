@@ -6,6 +6,7 @@ form, which the device image, the functions and the audit load with `load_compil
 
 from eventplane.contract.compiler import compile_contract, contract_document, load_compiled
 from eventplane.contract.model import (
+    ALL_PERCENT,
     AddressScope,
     Channel,
     Contract,
@@ -28,6 +29,7 @@ from eventplane.contract.model import (
 from eventplane.contract.reader import ContractError, ContractFormatError, Problem
 
 __all__ = [
+    "ALL_PERCENT",
     "AddressScope",
     "Channel",
     "Contract",

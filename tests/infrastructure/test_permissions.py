@@ -70,7 +70,12 @@ FUNCTIONS = {
         ("s3:GetObject", "/tap/*"),
         ("sqs:SendMessage", "presence"),
     ],
-    "ledger-writer": [(CONSUME, "ledger"), *_LEDGER],
+    "ledger-writer": [
+        (CONSUME, "ledger alarm-centre-receipts"),
+        *_LEDGER,
+        *_HANDOVERS,
+        ("s3:PutObject", "/quarantine/*"),
+    ],
     "ingest-errors": [(CONSUME, "ingest-errors"), ("sqs:SendMessage", "ingest ingest-urgent tap")],
     "presence-connections": [(CONSUME, "presence"), *_PRESENCE],
     "presence-heartbeats": [(CONSUME, "presence-monitor-inbox"), *_PRESENCE],

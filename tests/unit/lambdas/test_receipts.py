@@ -1,0 +1,305 @@
+"""Receipts from the router's request to the archive: what a reader did with each event of its inbox."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from contract import load_contract
+from eventplane.batch import pack
+from eventplane.contract import Contract, ContractError
+from eventplane.envelope import Envelope
+from eventplane.ledger import HandoverRecord, to_line
+from eventplane.reader_receipts import ENDS, ReaderReceiptError, is_asked, read_receipt
+from eventplane.reasons import Outcome
+from eventplane_client import Mode
+from eventplane_client.errors import NothingThereError, UnhandleableError
+from eventplane_client.functions import handles_events
+from eventplane_client.inbox import Inbox
+from eventplane_client.memory_filter import Memory, MemoryFilter
+from eventplane_client.sqs import SqsTransport
+from lambdas.archive.receipts import ReceiptWriter
+from lambdas.common.archive import Archive
+from tests.fakes.aws import FakeAws
+from tests.fakes.faults import FailingClient
+from tests.small_contract import with_changes
+from tests.unit.lambdas.support import (
+    ALARM,
+    BUCKET,
+    NOW_MS,
+    READING,
+    Cloud,
+    LambdaContext,
+    event,
+    frame,
+    invocation,
+    message,
+    with_route,
+)
+
+READER, INBOX = "alarm-centre", "alarm-centre.inbox"
+QUEUE = "eventplane-test-alarm-centre-receipts"
+VISIBILITY_S = 60
+
+
+def contract_with(**inbox: Any) -> Contract:
+    return with_changes(load_contract(), {"participants/alarm-centre/inbox": {"priority": "urgent", **inbox}})
+
+
+class Desk:
+    """The alarm centre behind a router whose contract asks for receipts; `memory` is its filter's."""
+
+    def __init__(self, aws: FakeAws, **inbox: Any) -> None:
+        readings = with_route(contract_with(receipts=True, **inbox), "readings", to=INBOX, type=READING)
+        self.cloud = Cloud(aws, readings)
+        self.sqs, self.memory = aws.sqs, Memory()
+        self.url, _ = (self.cloud.queue(f"eventplane-test-{READER}-{box}") for box in ("inbox", "outbox"))
+        self.cloud.queues[INBOX] = self.url
+        self.receipts = str(self.sqs.create_queue(QueueName=QUEUE)["QueueUrl"])
+
+    def route(self, *ids: str, **attributes: Any) -> None:
+        """Let a device's alarms come into the inbox."""
+        self.send([event(each, ALARM, **attributes) for each in ids])
+
+    def send(self, events: list[Envelope]) -> None:
+        assert not self.cloud.route(message("m", frame(pack(events))))
+
+    def transport(self, sqs: Any = None) -> SqsTransport:
+        return SqsTransport.find(READER, "test", sqs or self.sqs, max_receives=1_000)
+
+    def inbox(self, sqs: Any = None, mode: Mode = Mode.EXACTLY_ONCE) -> Inbox:
+        return Inbox(
+            READER, self.transport(sqs), MemoryFilter(self.memory), mode=mode, on_notice=lambda _: None
+        )
+
+    def stated(self) -> list[tuple[str, str, str | None]]:
+        """What the receipts in the queue say: id, outcome, reason."""
+        lines = [json.loads(line) for body in self.sqs.bodies(self.receipts) for line in body.split("\n")]
+        return [(each["id"], each["outcome"], each["reason"]) for each in lines]
+
+
+def test_a_receipt_goes_from_the_reader_to_the_archive(fake_aws: FakeAws) -> None:
+    desk = Desk(fake_aws)
+    desk.route("1")
+    with desk.inbox() as inbox:
+        received = inbox.receive(0)
+        fake_aws.clock.advance(0.25)
+        received.ack()
+    writer = ReceiptWriter(
+        archive=Archive(fake_aws.s3, BUCKET, lambda size: bytes(size)),
+        clock=fake_aws.clock,
+        inboxes={QUEUE: INBOX},
+    )
+    (body,) = desk.sqs.take(desk.receipts)
+    sent = replace(message("m", body), queue=QUEUE, sent_at_ms=fake_aws.clock())
+    assert not writer.process([sent], invocation())
+    (row,) = desk.cloud.lines("handovers/")
+    names = ("channel", "id", "outcome", "reason", "status", "sender", "attempt")
+    assert [row[name] for name in names] == [INBOX, "1", "delivered", None, None, "home-1/", 1]
+    assert row["contract_version"] == desk.cloud.contract.version
+    assert row["route"] in {each.name for each in desk.cloud.contract.routes}
+    assert row["entered_at_ms"] <= row["decided_at_ms"] <= sent.sent_at_ms
+
+
+def test_each_end_has_its_outcome(fake_aws: FakeAws) -> None:
+    desk = Desk(fake_aws)
+    desk.route("handled", "bad")
+    desk.route("late", time="2026-01-01T00:00:00Z", expirytime="2026-01-01T00:00:05Z")
+    fake_aws.clock.advance(60)
+    with desk.inbox() as inbox:
+        for received in inbox.receive_batch(10, 0):
+            if received.event.id == "bad":
+                received.nack(UnhandleableError("no_such_home", "nobody lives there"))
+            else:
+                received.ack()
+    assert sorted(desk.stated()) == [
+        ("bad", "dead_lettered", "no_such_home"),
+        ("handled", "delivered", None),
+        ("late", "expired", None),
+    ]
+
+
+@pytest.mark.lost_answers
+def test_without_its_receipt_an_event_comes_again_and_is_not_handled_twice(fake_aws: FakeAws) -> None:
+    desk = Desk(fake_aws)
+    desk.route("1")
+    with desk.inbox(FailingClient(fake_aws.sqs, "send_message")) as inbox:
+        inbox.receive(0).ack()
+    assert len(fake_aws.sqs.bodies(desk.url)) == 1
+    fake_aws.clock.advance(VISIBILITY_S)
+    with desk.inbox() as inbox, pytest.raises(NothingThereError):
+        inbox.receive(0)
+    assert desk.stated() == [("1", "delivered", "settled_before")]
+    assert fake_aws.sqs.bodies(desk.url) == []
+
+
+def test_where_no_queue_is_deployed_events_are_handled_all_the_same(
+    fake_aws: FakeAws, caplog: pytest.LogCaptureFixture
+) -> None:
+    desk = Desk(fake_aws)
+    fake_aws.sqs.delete_queue(QueueUrl=desk.receipts)
+    desk.route("1")
+    with desk.inbox() as inbox:
+        inbox.receive(0).ack()
+    assert fake_aws.sqs.bodies(desk.url) == []
+    assert "deploy the contract" in caplog.text
+
+
+def test_a_function_sends_the_receipts_of_a_batch_as_one_message(fake_aws: FakeAws) -> None:
+    desk = Desk(fake_aws)
+    desk.route("1", "2", "3")
+
+    def batch() -> dict[str, Any]:
+        found = fake_aws.sqs.receive_message(
+            QueueUrl=desk.url, MaxNumberOfMessages=10, MessageAttributeNames=["All"], AttributeNames=["All"]
+        )
+        return {
+            "Records": [
+                {
+                    "messageId": each["MessageId"],
+                    "receiptHandle": each["ReceiptHandle"],
+                    "eventSourceARN": "arn:aws:sqs:us-east-1:000000000000:inbox",
+                    "body": each["Body"],
+                    "attributes": each["Attributes"],
+                    "messageAttributes": {
+                        name: {"stringValue": value["StringValue"]}
+                        for name, value in each["MessageAttributes"].items()
+                    },
+                }
+                for each in found["Messages"]
+            ]
+        }
+
+    def function(sqs: Any) -> Any:
+        wiring = (desk.transport(sqs), lambda _: MemoryFilter(desk.memory))
+        return handles_events(READER, "test", wiring=lambda: wiring)(lambda _: None)
+
+    given = batch()
+    kept = function(FailingClient(fake_aws.sqs, "send_message"))(given, LambdaContext())
+    assert len(kept["batchItemFailures"]) == 3
+    assert function(fake_aws.sqs)(given, LambdaContext()) == {"batchItemFailures": []}
+    assert len(fake_aws.sqs.bodies(desk.receipts)) == 1
+    assert {each[1:] for each in desk.stated()} == {("delivered", "settled_before")}
+
+
+def test_a_packed_message_has_one_message_of_receipts(fake_aws: FakeAws) -> None:
+    desk = Desk(fake_aws, priority="normal", events_per_message=50)
+    events = [event(str(each), READING) for each in range(20)]
+    desk.send(events)
+    with desk.inbox() as inbox:
+        for _ in events:
+            inbox.receive(0).ack()
+    assert len(desk.stated()) == 20
+    assert len(fake_aws.sqs.bodies(desk.receipts)) < 20
+
+
+def test_a_share_of_the_events_has_receipts(fake_aws: FakeAws) -> None:
+    desk = Desk(fake_aws, receipts_percent=30)
+    ids = [str(each) for each in range(60)]
+    desk.route(*ids)
+    with desk.inbox(mode=Mode.AT_MOST_ONCE) as inbox:
+        got = [inbox.receive(0).event for _ in ids]
+    asked = sorted(each.id for each in got if is_asked(each.source, each.id, 30))
+    assert sorted(id for id, *_ in desk.stated()) == asked
+    assert 0 < len(asked) < 60
+
+
+@given(st.integers(1, 99))
+def test_the_share_is_about_what_was_asked_for(percent: int) -> None:
+    asked = sum(is_asked("/homes/1", str(each), percent) for each in range(2_000))
+    assert abs(asked - 20 * percent) < 120
+
+
+RECEIPT = HandoverRecord(
+    decided_at_ms=NOW_MS,
+    entered_at_ms=NOW_MS - 5,
+    channel=INBOX,
+    contract_version="c" * 16,
+    source="/homes/1",
+    id="1",
+    type=ALARM,
+    outcome=Outcome.DELIVERED,
+    reason=None,
+    status=None,
+    attempt=1,
+    message_id="m",
+    route="alarms",
+    sender="home-1",
+)
+
+
+def test_a_valid_receipt_is_read_as_written() -> None:
+    line = to_line(RECEIPT)
+    assert read_receipt(line, INBOX) == RECEIPT
+    assert read_receipt(line[:-1] + ',"of_a_newer_version":1}', INBOX) == RECEIPT
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        {"channel": "family-app.inbox"},
+        {"outcome": "lost"},
+        {"status": 200},
+        {"attempt": True},
+        {"attempt": -1},
+        {"decided_at_ms": 10**20},
+        {"sender": None},
+        {"id": 7},
+        {"source": "x" * 200_000},
+    ],
+    ids=lambda members: next(iter(members)),
+)
+def test_what_is_no_receipt_of_its_reader_goes_to_the_quarantine(
+    fake_aws: FakeAws, members: dict[str, Any]
+) -> None:
+    bad = json.dumps({**asdict(RECEIPT), **members})
+    with pytest.raises(ReaderReceiptError):
+        read_receipt(bad, INBOX)
+    cloud = Cloud(fake_aws, load_contract())
+    writer = ReceiptWriter(
+        archive=Archive(fake_aws.s3, BUCKET, lambda size: bytes(size)),
+        clock=fake_aws.clock,
+        inboxes={QUEUE: INBOX},
+    )
+    sent = replace(message("m", f"{bad}\n{to_line(RECEIPT)}"), queue=QUEUE)
+    assert not writer.process([sent], invocation())
+    assert [row["id"] for row in cloud.lines("handovers/")] == ["1"]
+    assert [row["reason"] for row in cloud.lines("quarantine/")] == ["not_a_receipt"]
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=9),
+    lambda each: st.lists(each, max_size=3) | st.dictionaries(st.text(max_size=5), each, max_size=3),
+    max_leaves=5,
+)
+
+
+@given(st.text() | st.dictionaries(st.sampled_from(sorted(asdict(RECEIPT))), JSON).map(
+    lambda changed: json.dumps({**asdict(RECEIPT), **changed})
+))  # fmt: skip
+def test_any_line_is_a_receipt_or_has_a_named_error(line: str) -> None:
+    try:
+        receipt = read_receipt(line, INBOX)
+    except ReaderReceiptError:
+        return
+    assert receipt.channel == INBOX
+    assert receipt.outcome in ENDS
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "problem"),
+    [
+        ("presence-monitor/inbox/receipts", True, "a function of the plane"),
+        ("carers/inbox", {"receipts_percent": 50}, "set `receipts: true`"),
+        ("alarm-centre/inbox", {"receipts": True, "transport": "nats"}, "over nats"),
+        ("alarm-centre/inbox", {"receipts": True, "webhook": {"timeout_s": 5}}, "recorded in any case"),
+    ],
+)
+def test_receipts_are_refused_where_nobody_leaves_any(path: str, value: object, problem: str) -> None:
+    with pytest.raises(ContractError, match=problem):
+        with_changes(load_contract(), {f"participants/{path}": value})
