@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
+from itertools import islice
 from typing import Any, NamedTuple
 
 from edge.counts import Counts, NotStored
@@ -13,6 +15,7 @@ from edge.errors import SpoolError
 from edge.pressure import ROOM
 from edge.settings import Settings
 from edge.spool import BEFORE_EVERYTHING, LossReport, Manifest, Spool, SpoolOrigin, StoredEvent
+from edge.spool.tables import merged
 from eventplane.contract import Priority
 from eventplane.device_reports import (
     DISCARDED,
@@ -21,6 +24,7 @@ from eventplane.device_reports import (
     MANIFEST,
     SHA256_EVENT,
     STARTED,
+    STATED_PENDING,
     forwarder_source,
 )
 from eventplane.envelope import Envelope, write_event
@@ -37,6 +41,9 @@ nothing new was stored: a restart loop must not fill the spool with that."""
 
 DISK_FAILED_SEVERITY = 21
 """FATAL in the CloudEvents severity extension: routers treat it as urgent under any contract."""
+
+MOST_LISTED = 10
+"""Of so many destinations a manifest lists what is pending, so that it fits an event."""
 
 HEARTBEAT_LIFETIMES = 2
 """After so many intervals a heartbeat expires: newer ones say more."""
@@ -85,18 +92,22 @@ def manifest(
     acknowledged_to: Mapping[str, int],
     interval_s: float,
     *,
+    pending: Mapping[str, Iterable[int]] | None = None,
     is_final: bool = False,
 ) -> Envelope:
     """Return the report of what was stored since the last manifest, also where that is nothing.
 
-    `acknowledged_to` has for each destination the number up to which no delivery is pending
-    (`Spool.acknowledged_to`); a destination that is not in it is stated without one. The next manifest is due
-    after `interval_s` seconds, unless the forwarder stops and stores nothing behind it (`is_final`).
+    `acknowledged_to` has for each destination the number up to which no delivery is pending; a destination
+    that is not in it is stated without one. `pending` has the lowest `STATED_PENDING` numbers that are. The
+    next manifest is due after `interval_s` seconds, unless the forwarder stops and stores nothing behind it
+    (`is_final`).
     """
     stated = [{**asdict(each), "digest": f"{each.digest or 0:032x}"} for each in statements]
     for each in stated:
         if each["destination"] in acknowledged_to:
             each["acknowledged_to"] = acknowledged_to[each["destination"]]
+        if numbers := (pending or {}).get(each["destination"]):
+            each["pending"] = merged((number, number) for number in numbers)
     data = {
         "epoch": heading.epoch,
         "interval_s": math.ceil(interval_s),
@@ -196,10 +207,13 @@ class Reporter:
         if now >= self._manifest_at:
             made.manifest = True
             statements = self._manifests(decider.destinations)
-            names = (each.destination for each in statements)
-            acknowledged_to = {name: self._spool.acknowledged_to(name) for name in names}
-            every_s, is_final = self._settings.manifest_interval_s, self._is_last
-            add(lambda heading: manifest(heading, statements, acknowledged_to, every_s, is_final=is_final))
+            names = [each.destination for each in statements]
+            pending = {name: self._spool.first_pending(name, STATED_PENDING) for name in names}
+            next_sequence, every_s = self._spool.next_sequence, self._settings.manifest_interval_s
+            to = {name: min(numbers, default=next_sequence) - 1 for name, numbers in pending.items()}
+            write = partial(manifest, statements=statements, acknowledged_to=to, interval_s=every_s)
+            listed = islice((each for each in pending.items() if each[1]), MOST_LISTED)
+            add(partial(write, pending=dict(listed), is_final=self._is_last))
         if now >= self._heartbeat_at and not self._is_last:
             made.heartbeat = True
             every_s = self._settings.heartbeat_s

@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from eventplane.account import Fate
+from glue_jobs.delivery_audit.home import HOME
 from local.audit_page.page import COLUMNS
 
 HOUR_MS = 3_600_000
@@ -64,6 +65,7 @@ def report(*findings: dict[str, Any], **more: Any) -> dict[str, Any]:
         ],
         3,
     )
+    at_home = {**dict.fromkeys(HOME, 0), "stated": 3, "receipt": 2, "broker": 1}
     quantiles = {"p50_ms": -3, "p95_ms": 5, "p99_ms": 6.5, "max_ms": 9}
     return {
         "format": 3,
@@ -78,6 +80,7 @@ def report(*findings: dict[str, Any], **more: Any) -> dict[str, Any]:
             "devices": {"expected": 2, "attested": 2, "partly": 0, "silent": 0, "unregistered": 0},
             "fleet": "fleet/date=1970-01-01/hour=00/snapshot.json.gz",
             "cloud_events": 0,
+            "home": at_home,
         },
         "window": {"date": "all", "first_accepted_ms": HOUR_MS, "last_accepted_ms": 2 * HOUR_MS},
         "watermark": {"as_of_ms": 3 * HOUR_MS, "lateness_s": 0, "watermark_ms": 3 * HOUR_MS},
@@ -89,8 +92,17 @@ def report(*findings: dict[str, Any], **more: Any) -> dict[str, Any]:
         "flow": [],
         "contract_versions": [{"name": "small", "version": "abc"}],
         "totals": {**dict.fromkeys(TOTALS.split(), 0), "lost": lost, "findings": lost},
-        "lost_by_hop": {"device_cloud": 0, "iot_rule": 0, "router": lost, "inbox_consumer": 0},
-        "pending_by_hop": {"device_cloud": 0, "iot_rule": 0, "router": 0, "inbox_consumer": 0},
+        "homes": [{"inbox": "call.inbox", **at_home}],
+        "lost_by_hop": {
+            "device_inbox": 0,
+            "device_cloud": 0,
+            "iot_rule": 0,
+            "router": lost,
+            "inbox_consumer": 0,
+        },
+        "pending_by_hop": dict.fromkeys(
+            ("device_inbox", "device_cloud", "iot_rule", "router", "inbox_consumer"), 0
+        ),
         "latency": [{"hop": "cloud_to_inbox", "priority": "urgent", "samples": 4, **quantiles}],
         "devices": [],
         "kinds": [{"kind": "lost", "hop": "router", "count": lost, "weight": "broken"}] if lost else [],

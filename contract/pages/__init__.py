@@ -30,7 +30,7 @@ MEANINGS: Final = {
     "expected": "The deliveries that the contract's routes demand for the events that were accepted.",
     "explained": "Numbers that are missing because the device itself reported the event as discarded.",
     "forwarder": "The program on a device that stores events and sends them to IoT Core.",
-    "hop": "One step of an event's way: device to cloud, IoT Core's rule, router, inbox to consumer.",
+    "hop": "One step of an event's way: device to home or cloud, IoT Core's rule, router, inbox to consumer.",
     "inbox": "The queue, or MQTT topic, from which a participant reads its events.",
     "ledger": "The routers' record of each decision and delivery, in the archive.",
     "manifest": "A device's own statement of the numbers that it sent, by which the audit finds what is "

@@ -321,10 +321,10 @@ class Deliveries:
         if queue.head != queue.tail and queue.tail > after:
             raise DamagedRowError(f"the list of what is pending behind {after}")
 
-    def first_pending(self, queues: Iterable[PendingQueue]) -> int | None:
-        """Return the lowest sequence that is pending in `queues`, None when nothing is."""
-        oldest = (islice(self.read(each, BEFORE_EVERYTHING), 1) for each in queues if each.pending)
-        return min((sequence for found in oldest for sequence, *_ in found), default=None)
+    def first_pending(self, queues: Iterable[PendingQueue], most: int = 1) -> list[int]:
+        """Return the lowest sequences that are pending in `queues`, in order, `most` of them at most."""
+        oldest = (islice(self.read(each, BEFORE_EVERYTHING), most) for each in queues if each.pending)
+        return sorted(sequence for found in oldest for sequence, *_ in found)[:most]
 
     def _read_batch(self, last: int) -> tuple[int, dict[int, str]]:
         if self._read_last != last:

@@ -229,16 +229,15 @@ class Spool:
         oldest = self.read(destination, rank, BEFORE_EVERYTHING, 1)
         return oldest[0].stored_ms if oldest else None
 
-    def acknowledged_to(self, destination: str) -> int:
-        """Return the number up to which no delivery to `destination` is pending.
+    def first_pending(self, destination: str, most: int) -> list[int]:
+        """Return the lowest numbers that are pending for `destination`, in order, `most` of them at most.
 
-        Each of them was acknowledged, or ended otherwise and is counted by `loss_reports`. Negative while
-        salvaged events are pending.
+        Each delivery before them was acknowledged, or ended otherwise and is counted by `loss_reports`.
+        Negative numbers are of salvaged events.
         """
         queues = [each for each in self._queues if each.destination == destination]
         with self._reading():
-            first = self._deliveries.first_pending(queues)
-        return (self.next_sequence if first is None else first) - 1
+            return self._deliveries.first_pending(queues, most)
 
     def destinations(self) -> list[str]:
         """Return every destination that ever had a delivery."""
@@ -403,7 +402,7 @@ class Spool:
         self.counted = read_counters(db)
         if self._queues.pending() != device.pending:
             raise DamagedRowError("the number of pending deliveries")
-        self._first = self._deliveries.first_pending(self._queues) or self.next_sequence
+        (self._first,) = self._deliveries.first_pending(self._queues) or [self.next_sequence]
         self.space = Space(path, db, *self._capacities, self._queues.pending)
 
     def _last_commit(self) -> files.CommitNote:

@@ -321,6 +321,8 @@ class Run:
             Scope(
                 frozenset(history.uplinks),
                 self._request.watermark.ms,
+                history.homes,
+                1_000 * self._request.watermark.lateness_s,
                 end_ms=window.span_ms[1] + 1 if window.day else None,
                 gone=gone_hours(damaged, self._parts[TAP]),
                 damaged=frozenset(each.number for each in damaged.get(TAP, ())),

@@ -127,6 +127,8 @@ class JudgedStatement:
 class Scope:
     """What the judgement of every device depends on. Times are Unix milliseconds.
 
+    `homes` are the inboxes on devices, and whether their readers confirm each event. What is pending there is
+    lost if it is so by a manifest that came `lateness_ms` after the one that states it.
     `end_ms` is the window's end, None for an audit of all days, which ends with `last_ms`, the last
     acceptance of the fleet. `gone` are hours counted from 1970 of which the tap has nothing though devices
     sent, `damaged` those in which it may lack records. `owners` are the devices that claim an epoch by
@@ -137,6 +139,8 @@ class Scope:
 
     uplinks: frozenset[str]
     watermark_ms: int
+    homes: Mapping[str, bool] = field(default_factory=dict)
+    lateness_ms: int = 0
     end_ms: int | None = None
     gone: frozenset[int] = frozenset()
     damaged: frozenset[int] = frozenset()
@@ -337,7 +341,7 @@ class Completeness:
                 (each, after)
                 for each in counting
                 if each.span
-                and self._is_own(each)
+                and self.is_own(each)
                 and (after := placed[each]) is not None
                 and self._is_gap(epoch, after, each.span[0])
             ]
@@ -409,13 +413,10 @@ class Completeness:
         self._in_view[epoch] = unseen if is_known else [each for each in unseen if each[0] >= first_seen]
 
     def _given_up(self) -> Iterator[tuple[Discard, list[Range]]]:
-        """Yield what the device gave up, each number once, whatever it says how often."""
-        done: dict[str, int] = {}
-        for each in sorted(self.reports.discards, key=lambda each: (each.epoch, each.span)):
-            first = max(each.span[0], done.get(each.epoch, -_FAR) + 1)
-            done[each.epoch] = max(first - 1, each.span[1])
+        """Yield what the device gave up, of which the tap has nothing."""
+        for each, span in each_once(self.reports.discards):
             # What was given up for want of an answer may have arrived.
-            if pieces := clipped(self._unseen.get(each.epoch, []), (first, each.span[1])):
+            if pieces := clipped(self._unseen.get(each.epoch, []), span):
                 yield each, pieces
 
     def _given_up_by_epoch(self) -> dict[str, list[Range]]:
@@ -427,7 +428,7 @@ class Completeness:
     def _judge(self) -> Iterator[JudgedStatement]:
         for epoch, manifests in self.manifests.items():
             explanations, to = self._explanations.get(epoch, []), self._acknowledged_to(manifests)
-            for manifest in filter(self._is_own, manifests):
+            for manifest in filter(self.is_own, manifests):
                 for each in manifest.statements:
                     unseen = clipped(self._in_view[epoch], each.span)
                     # Of the numbers in between, those that it does not count had no route to the cloud.
@@ -437,10 +438,15 @@ class Completeness:
                     is_open = manifest.report.accepted_at_ms > self.scope.watermark_ms
                     yield JudgedStatement(manifest, each, missing, explained, is_open, unseen, pieces, to)
 
-    def _is_own(self, manifest: Manifest) -> bool:
+    def is_own(self, manifest: Manifest) -> bool:
         """Return whether it is judged here, and not with the other client id of its store."""
         share = self._shares.get(manifest.epoch)
         return share is None or share.client_id == manifest.report.client_id
+
+    def is_end(self, manifest: Manifest) -> bool:
+        """Return whether the forwarder stopped with the manifest and sent nothing behind it."""
+        last = self.seen[manifest.epoch].ranges[-1][1] if manifest.epoch in self.seen else manifest.sequence
+        return manifest.is_final and last <= manifest.sequence
 
     def _acknowledged_to(self, manifests: Iterable[Manifest]) -> int:
         """Return up to which number all was acknowledged, by the last manifest of an epoch that states it."""
@@ -557,6 +563,17 @@ class Completeness:
                 hour = self._gone_hour(epoch, span)
                 if hour is not None:
                     self.holes[hour] += length([span]) - len(taken)
+
+
+def each_once(discards: Iterable[Discard]) -> Iterator[tuple[Discard, Range]]:
+    """Yield what a device gave up, each number of a destination once, whatever it says how often."""
+    done: dict[tuple[str, str], int] = {}
+    for each in sorted(discards, key=lambda each: (each.epoch, each.span)):
+        key = each.epoch, each.destination
+        first = max(each.span[0], done.get(key, -_FAR) + 1)
+        if first <= each.span[1]:
+            done[key] = each.span[1]
+            yield each, (first, each.span[1])
 
 
 def _numbers_of(reports: Iterable[Report]) -> dict[str, list[int]]:

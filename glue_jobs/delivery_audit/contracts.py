@@ -9,7 +9,7 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Final
 
-from eventplane.contract import Channel, Contract, load_compiled
+from eventplane.contract import Channel, Contract, ParticipantKind, load_compiled
 from eventplane.errors import EventPlaneError
 from eventplane.ledger import CONTRACTS
 from glue_jobs.common.listing import ObjectFault
@@ -65,6 +65,14 @@ class ContractHistory:
     def uplinks(self) -> list[str]:
         """The channels over which events come from devices; those that the tap sees."""
         return sorted({contract.device.outbox.address for contract in self.contracts})
+
+    @property
+    def homes(self) -> dict[str, bool]:
+        """The inboxes on the device, and whether by every contract their readers confirm each event."""
+        kind = ParticipantKind.DEVICE_SERVICE
+        inboxes = [each.inbox for contract in self.contracts for each in contract.of_kind(kind)]
+        confirmed = dict.fromkeys((each.address for each in inboxes), True)
+        return confirmed | {each.address: False for each in inboxes if not each.receipts}
 
     @property
     def inboxes(self) -> list[Channel]:

@@ -138,7 +138,8 @@ class Coverage:
     `events` counts by `RESTS`. Of the numbered, `awaiting` are so young that the next manifest of their
     device need not be there yet. `best_effort` events were promised by nobody and are not among them.
     `devices` counts by `Standing`, and those `expected`. `fleet` names the list of expected devices, None
-    without one. `cloud_events` entered in the cloud and rest on the ledger alone.
+    without one. `cloud_events` entered in the cloud and rest on the ledger alone. `home` counts events for
+    inboxes on devices by `home.HOME`.
     """
 
     events: Mapping[str, int]
@@ -147,6 +148,7 @@ class Coverage:
     devices: Mapping[str, int]
     fleet: str | None
     cloud_events: int
+    home: Mapping[str, int]
 
     @property
     def share(self) -> float | None:
@@ -155,6 +157,13 @@ class Coverage:
         if total:
             return self.events["manifest"] / total
         return 0.0 if self.devices["expected"] else None
+
+    @property
+    def home_share(self) -> float | None:
+        """The share of events for inboxes on devices of which manifests say how they ended; None of none."""
+        stated = self.home["stated"]
+        unknown = sum(self.home[name] for name in ("pending", "unattested", "unstated"))
+        return (stated - unknown) / stated if stated else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from eventplane.device_record import LifecycleState
 from eventplane.device_reports import MANIFEST, key_digest
 from eventplane.reasons import Outcome
 from glue_jobs.delivery_audit.claims import Claims, HourRow, reports_of, seen_in
-from glue_jobs.delivery_audit.completeness import Arrival, Completeness, Life, Scope, new_lives
+from glue_jobs.delivery_audit.completeness import Arrival, Completeness, Life, Scope, each_once, new_lives
 from glue_jobs.delivery_audit.coverage import RESTS, Attestation, Standing
 from glue_jobs.delivery_audit.device_reports import (
     DIGESTS,
@@ -34,6 +34,7 @@ from glue_jobs.delivery_audit.device_reports import (
 )
 from glue_jobs.delivery_audit.event_group import HOUR_MS, NotInTap
 from glue_jobs.delivery_audit.findings import Finding, Hop, Kind
+from glue_jobs.delivery_audit.home import HOME, judge_homes
 from glue_jobs.delivery_audit.rules import date_of
 
 TOLERANCE_MS: Final = 10_000
@@ -58,7 +59,7 @@ STATED: Final = (
 )  # fmt: skip
 """Counts of a day by what manifests and reports of the day state."""
 
-COUNTS: Final = (*STATED, *RESTS, "awaiting", "best_effort")
+COUNTS: Final = (*STATED, *RESTS, "awaiting", "best_effort", *(f"home_{each}" for each in HOME))
 
 DEVICE: Final = tuple(each.name for each in AUDIT_DEVICES_FOLDER.columns)
 """One device's epoch. `events` counts different numbers, `first` and `last` are the least and the greatest,
@@ -67,8 +68,9 @@ DEVICE: Final = tuple(each.name for each in AUDIT_DEVICES_FOLDER.columns)
 `first`, `last` and `gaps` null. What manifests state: numbered events that are `stated`; those `missing` from
 the tap, of which the device gave up the `explained`, the tap has a hole for the `unrecorded`, the `pending`
 are too young to be judged and the `lost` are lost, `acknowledged_lost` of them after IoT Core had
-acknowledged them; events `not_stored`. What the events rest on: `coverage.Coverage`. `skew_ms` is what the
-clock is ahead (null: unknown), `coverage` the device's `Standing`."""
+acknowledged them; events `not_stored`. `home_` stands before counts of `HOME`, for all inboxes on the device.
+What the events rest on: `coverage.Coverage`. `skew_ms` is what the clock is ahead (null: unknown), `coverage`
+the device's `Standing`."""
 
 _ZEROS: Final = dict.fromkeys(("events", "tap_copies", *COUNTS), 0)
 
@@ -95,7 +97,7 @@ class DeviceJudgement(NamedTuple):
     `days` are rows of `date` and `DEVICE`, `epochs` of `DEVICE` over all days, `hours` what came in each hour
     of acceptance on all hops. `holes` counts events without a record in the tap by hour (counted from 1970),
     `recovered` those of them that the ledger has by day, route and destination. `silences` are hours that the
-    device's numbers surround, with whether something is missing there.
+    device's numbers surround, with whether something is missing there. `homes` counts by inbox and `HOME`.
     """
 
     client_id: str
@@ -108,6 +110,7 @@ class DeviceJudgement(NamedTuple):
     holes: Counter[int]
     recovered: Counter[tuple[str, str, str | None]]
     silences: list[tuple[int, bool]]
+    homes: Counter[tuple[str, str]]
 
 
 def judge_device(rows: DeviceRows, scope: Scope, absent: Collection[int] = ()) -> DeviceJudgement:
@@ -148,6 +151,7 @@ def _not_judged(rows: DeviceRows, scope: Scope, error: Exception) -> DeviceJudge
         Counter(),
         Counter(),
         [],
+        Counter(),
     )
 
 
@@ -210,6 +214,8 @@ class _Device:
         shares = {epoch: claims.share for epoch, claims in self._claims.items()}
         self._completeness = Completeness(self._seen, self._reports, arrivals, scope, shares)
         self._attestation = Attestation(self._completeness)
+        homes = judge_homes(self._completeness, lambda epoch: bool(self._attestation.awaiting(epoch)))
+        self._homes = [each for each in homes if each.manifest.report.within]
         self._within = {each.hour for each in self._hours if each.within}
         self._days = self._count_days()
         self._one_by_one = MAX_NUMBERED
@@ -233,6 +239,7 @@ class _Device:
             holes,
             self._recovered(alone),
             list(self._completeness.silences(absent)),
+            self._by_home(),
         )
 
     # Counts.
@@ -253,6 +260,11 @@ class _Device:
                 day = days[_date_of_hour(each.hour), None]
                 day["events"] += each.best_effort
                 day["best_effort"] += each.best_effort
+        self._count_stated(days)
+        self._count_copies(days)
+        return days
+
+    def _count_stated(self, days: _Days) -> None:
         for judged in self._completeness.judged:
             if judged.manifest.report.within:
                 day = days[judged.manifest.report.date, judged.manifest.epoch]
@@ -265,8 +277,10 @@ class _Device:
         for refused in self._reports.not_stored:
             if refused.report.within:
                 days[refused.report.date, refused.report.epoch]["not_stored"] += refused.count
-        self._count_copies(days)
-        return days
+        for home in self._homes:
+            day = days[home.manifest.report.date, home.manifest.epoch]
+            for name, count in home.counts.items():
+                day[f"home_{name}"] += count
 
     def _count_numbered(self, epoch: str, seen: SeenNumbers, days: _Days) -> None:
         attested = self._completeness.attested(epoch)
@@ -298,6 +312,12 @@ class _Device:
             if measure == "tap_copies" and _date_of_hour(hour) in largest:
                 largest[_date_of_hour(hour)]["tap_copies"] += count
 
+    def _by_home(self) -> Counter[tuple[str, str]]:
+        found: Counter[tuple[str, str]] = Counter()
+        for each in self._homes:
+            found.update({(each.inbox, name): count for name, count in each.counts.items()})
+        return found
+
     def _epochs(self, days: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         by_epoch: dict[str | None, dict[str, Any]] = {}
         for day in days:
@@ -326,6 +346,9 @@ class _Device:
                 counted = hours[judged.manifest.report.accepted_at_ms // HOUR_MS]
                 counted["pending" if judged.open else "lost"] += judged.unexplained
                 counted["unrecorded"] += judged.unrecorded
+        for home in self._homes:
+            at = home.manifest.report.accepted_at_ms // HOUR_MS
+            hours[at].update({name: home.counts[name] for name in ("lost", "pending")})
         return [
             {
                 "client_id": self._client_id,
@@ -382,6 +405,7 @@ class _Device:
 
     def _findings(self, alone: Collection[tuple[str, ...]]) -> Iterator[Finding]:
         yield from self._lost()
+        yield from self._lost_at_home()
         yield from self._given_up()
         for manifest, after in self._completeness.missing_manifests:
             # One that is missing may still come, as what it states may.
@@ -433,6 +457,12 @@ class _Device:
                 why = f"{discard.reason}, reported by {discard.report.id}"
                 for span in self._spans(pieces):
                     yield self._numbered(Kind(discard.outcome), discard.report, discard.epoch, span, why)
+        for discard, whole in each_once(self._reports.home_discards):
+            if discard.report.within and discard.destination in self._scope.homes:
+                why = f"{discard.reason}, reported by {discard.report.id}"
+                for span in self._spans([whole]):
+                    kind, to = Kind(discard.outcome), discard.destination
+                    yield self._numbered(kind, discard.report, discard.epoch, span, why, Hop.DEVICE_INBOX, to)
         for each in self._reports.not_stored:
             if each.report.within:
                 detail = f"{each.count} not stored: {each.reason}, from {each.channel}"
@@ -458,6 +488,14 @@ class _Device:
                     yield self._finding(Kind.LOST, report, hop=hop, epoch=epoch, detail=detail)
                 for span in self._spans(numbers):
                     yield self._numbered(Kind.LOST, report, epoch, span, why, hop)
+
+    def _lost_at_home(self) -> Iterator[Finding]:
+        """Report what waits for a service on the device, and nobody takes."""
+        for each in self._homes:
+            report, epoch = each.manifest.report, each.manifest.epoch
+            why = f"stated by manifest {report.id}, and still pending by {each.by and each.by.report.id}"
+            for span in self._spans(each.lost):
+                yield self._numbered(Kind.LOST, report, epoch, span, why, Hop.DEVICE_INBOX, each.inbox)
 
     def _foreign(self) -> Iterator[Finding]:
         """Report clients that sent in one epoch and had no store in common."""
@@ -525,11 +563,19 @@ class _Device:
         return self._finding(kind, report, detail=detail, **named)
 
     def _numbered(
-        self, kind: Kind, report: Report, epoch: str, span: Range, detail: str, hop: Hop = Hop.DEVICE_CLOUD
+        self,
+        kind: Kind,
+        report: Report,
+        epoch: str,
+        span: Range,
+        detail: str,
+        hop: Hop = Hop.DEVICE_CLOUD,
+        inbox: str | None = None,
     ) -> Finding:
         first, last = span
         several = f"numbers {first} to {last}; " if last > first else ""
-        return self._finding(kind, report, hop=hop, epoch=epoch, sequence=first, detail=several + detail)
+        named = {"epoch": epoch, "sequence": first, "destination": inbox}
+        return self._finding(kind, report, hop=hop, detail=several + detail, **named)
 
     def _finding(
         self, kind: Kind, place: Report | Life, *, hop: Hop = Hop.DEVICE_CLOUD, detail: str, **more: Any

@@ -14,11 +14,19 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import merge
-from itertools import repeat
+from itertools import chain, repeat
 from struct import Struct
 from typing import Any, Final
 
-from eventplane.device_reports import DISCARDED, MANIFEST, SHA256, SHA256_EVENT, STARTED, forwarder_source
+from eventplane.device_reports import (
+    DISCARDED,
+    MANIFEST,
+    SHA256,
+    SHA256_EVENT,
+    STARTED,
+    STATED_PENDING,
+    forwarder_source,
+)
 from eventplane.errors import EnvelopeError
 from eventplane.limits import MAX_EVENT_BYTES
 from eventplane.reasons import Outcome
@@ -258,8 +266,24 @@ class Statement:
 
 
 @dataclass(frozen=True, slots=True)
+class HomeStatement:
+    """What a manifest states for one inbox on the device: `count` events with numbers within `span`.
+
+    The numbers `pending` are all of those up to `told_to` that have not ended. None: not stated.
+    """
+
+    inbox: str
+    span: Range
+    count: int
+    pending: tuple[Range, ...] | None
+    told_to: int
+
+
+@dataclass(frozen=True, slots=True)
 class Manifest:
     """A manifest about `epoch`, its `statements` of uplinks that stored something, in the order of numbers.
+
+    `homes` are those of all other destinations.
 
     All up to number `acknowledged_to` was acknowledged or given up (None: not stated). The next manifest is
     due after `interval_ms`, milliseconds, unless the forwarder stopped with this one (`is_final`).
@@ -270,6 +294,7 @@ class Manifest:
     sequence: int
     epoch: str
     statements: tuple[Statement, ...]
+    homes: tuple[HomeStatement, ...]
     acknowledged_to: int | None
     interval_ms: int
     is_final: bool = False
@@ -295,10 +320,11 @@ class Birth:
 
 @dataclass(frozen=True, slots=True)
 class Discard:
-    """The device gave up the numbers `span` of `epoch`."""
+    """The device gave up the numbers `span` of `epoch` for one destination."""
 
     report: Report
     epoch: str
+    destination: str
     span: Range
     outcome: str
     reason: str
@@ -319,6 +345,7 @@ class NotStored:
 class DeviceReports:
     """All that a device reports, births by epoch; the last three have what does not count, and why.
 
+    `discards` are of uplinks, `home_discards` of inboxes on the device.
     `forged` are in the name of another device. `not_understood` are those of a newer version, damaged ones,
     and all beyond the bounds; of a manifest with digests of an unknown rule all else counts. `contradictions`
     exclude themselves or each other.
@@ -327,6 +354,7 @@ class DeviceReports:
     manifests: list[Manifest] = field(default_factory=list)
     births: dict[str, Birth] = field(default_factory=dict)
     discards: list[Discard] = field(default_factory=list)
+    home_discards: list[Discard] = field(default_factory=list)
     not_stored: list[NotStored] = field(default_factory=list)
     forged: list[tuple[Report, str]] = field(default_factory=list)
     not_understood: list[tuple[Report, str]] = field(default_factory=list)
@@ -390,7 +418,9 @@ def _read(report: Report, spent: Counter[str]) -> dict[str, Any]:
         raise ValueError(f"it is not strict JSON ({error.reason})") from error
     data: dict[str, Any] = _SHAPES[report.type](event.get("data") if isinstance(event, dict) else None)
     lists = [each for each in data.values() if isinstance(each, list)]
-    entries = sum(map(len, lists)) + sum(len(each["ranges"]) for each in data.get("deliveries") or ())
+    lists += [each["ranges"] for each in data.get("deliveries") or ()]
+    lists += [each["pending"] for each in data.get("statements") or () if "pending" in each]
+    entries = sum(map(len, lists))
     if entries > MAX_REPORT_ENTRIES:
         raise ValueError(f"more than {MAX_REPORT_ENTRIES:,} entries")
     spent["entries"] += entries
@@ -472,7 +502,7 @@ def _members(required: Mapping[str, _Reader], optional: Mapping[str, _Reader] | 
 
 _STATEMENT = _members(
     {"destination": _name, "first": _number, "last": _number, "count": _number},
-    {"acknowledged_to": _number, "digest": _name},
+    {"acknowledged_to": _number, "digest": _name, "pending": _list(_range)},
 )
 _DELIVERY = _members(
     {
@@ -533,25 +563,43 @@ def _manifest(read: DeviceReports, report: Report, data: dict[str, Any], uplinks
                     key=lambda each: each.span,
                 )
             ),
+            tuple(_home_statement(each) for each in data["statements"] if each["destination"] not in uplinks),
             # It reports nothing of itself, nor of what came later.
             min(*acknowledged, report.sequence - 1)
             if acknowledged and len(acknowledged) == len(stated)
             else None,
             1_000 * min(data.get("interval_s", USUAL_INTERVAL_S), _LONGEST_INTERVAL_S),
             data.get("final", False),
-            _self_contradiction(stated),
+            _self_contradiction(data["statements"], report.sequence),
         )
     )
 
 
-def _self_contradiction(stated: Sequence[Mapping[str, Any]]) -> str | None:
+def _self_contradiction(stated: Sequence[Mapping[str, Any]], sequence: int) -> str | None:
     if len({each["destination"] for each in stated}) < len(stated):
         return "it states one destination several times"
     for each in stated:
         first, last, count = each["first"], each["last"], each["count"]
         if not 0 <= count <= last - first + 1 or (count == 0 and last >= first):
             return f"it counts {count} events with the numbers {first} to {last}"
+        pending = each.get("pending", ())
+        ends = [each.get("acknowledged_to", -MOST), *chain.from_iterable(pending), sequence - 1]
+        if pending and (ends != sorted(ends) or ends[0] == ends[1]):
+            return f"it states numbers up to {ends[0]} as ended, and {list(pending)[:3]} as pending"
     return None
+
+
+def _home_statement(stated: Mapping[str, Any]) -> HomeStatement:
+    pending, told_to = tuple(merged(stated.get("pending", ()))), MOST
+    if (to := stated.get("acknowledged_to")) is not None and not pending:
+        # The next number is pending, or none: forwarders up to 0.3.0 do not state the others.
+        pending, told_to = ((to + 1, to + 1),), to + 1
+    elif length(pending) >= STATED_PENDING:
+        told_to = pending[-1][1]
+    span = stated["first"], stated["last"]
+    return HomeStatement(
+        stated["destination"], span, stated["count"], None if to is None else pending, told_to
+    )
 
 
 def _statement(stated: dict[str, Any], rule: str | None) -> Statement:
@@ -575,16 +623,12 @@ def _started(read: DeviceReports, report: Report, data: dict[str, Any], _: Colle
 
 
 def _discarded(read: DeviceReports, report: Report, data: dict[str, Any], uplinks: Collection[str]) -> None:
-    given_up = [
-        discard
-        for each in data.get("deliveries") or ()
-        if each["destination"] in uplinks
-        for discard in _discards(read, report, each)
-    ]
+    given_up = [discard for each in data.get("deliveries") or () for discard in _discards(read, report, each)]
     counted = data.get("not_stored") or ()
     if any(each.get("count", 0) < 0 for each in (*counted, *(data.get("deliveries") or ()))):
         raise _ContradictionError("it counts fewer than no events")
-    read.discards += given_up
+    for each in given_up:
+        (read.discards if each.destination in uplinks else read.home_discards).append(each)
     read.not_stored += [
         NotStored(report, each["channel"], each["type"][:_MAX_NAME], each["reason"], each["count"])
         for each in counted
@@ -604,7 +648,7 @@ def _discards(read: DeviceReports, report: Report, ended: dict[str, Any]) -> Ite
             epoch = birth.lost_epoch if birth else None
         if epoch is not None:
             span = (first + shift, last + shift)
-            yield Discard(report, epoch, span, ended["outcome"], ended["reason"])
+            yield Discard(report, epoch, ended["destination"], span, ended["outcome"], ended["reason"])
 
 
 _BY_TYPE: Final = {MANIFEST: _manifest, STARTED: _started, DISCARDED: _discarded}

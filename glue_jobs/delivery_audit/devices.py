@@ -45,6 +45,7 @@ from glue_jobs.delivery_audit.device_reports import EVENT_BYTES
 from glue_jobs.delivery_audit.errors import FleetListError
 from glue_jobs.delivery_audit.event_group import HOUR_MS, HourCount, NotInTap
 from glue_jobs.delivery_audit.findings import Finding, worst_first
+from glue_jobs.delivery_audit.home import HOME
 from glue_jobs.delivery_audit.judging import MAX_FINDINGS
 from glue_jobs.delivery_audit.rows import is_own_report
 from glue_jobs.delivery_audit.rules import LAST_MS, Window
@@ -76,8 +77,8 @@ class Fleet:
     `found` are all findings, in this process or in Spark; `findings` are the worst of them, `kinds` counts
     them by kind and hop. `totals` are sums of `COUNTS` and the number of `devices`. `worst` are rows of
     `DEVICE`, `hours` those of the worst by hour. `holes` counts events without a record in the tap by hour
-    (counted from 1970), `recovered` those of them that the ledger has, by day, route and destination. `days`
-    is the table.
+    (counted from 1970), `recovered` those of them that the ledger has, by day, route and destination. `homes`
+    counts events by inbox on devices and `HOME`. `days` is the table.
     """
 
     totals: Counter[str] = field(default_factory=Counter)
@@ -90,6 +91,7 @@ class Fleet:
     holes: Counter[int] = field(default_factory=Counter)
     recovered: Counter[tuple[str, str, str | None]] = field(default_factory=Counter)
     silences: Counter[tuple[int, bool]] = field(default_factory=Counter)
+    homes: Counter[tuple[str, str]] = field(default_factory=Counter)
     days: list[Any] | RDD[Any] = field(default_factory=list)
 
     def coverage(self, fleet: str | None, cloud_events: int) -> Coverage:
@@ -101,11 +103,12 @@ class Fleet:
             devices={name: self.standings[name] for name in ("expected", *map(str, Standing))},
             fleet=fleet,
             cloud_events=cloud_events,
+            home={name: self.totals[f"home_{name}"] for name in HOME},
         )
 
     def add(self, other: Fleet) -> Fleet:
         """Add what is in `other`, and keep the worst of both."""
-        for name in ("totals", "standings", "kinds", "holes", "recovered", "silences"):
+        for name in ("totals", "standings", "kinds", "holes", "recovered", "silences", "homes"):
             getattr(self, name).update(getattr(other, name))
         for name in ("findings", "worst", "hours"):
             getattr(self, name).extend(getattr(other, name))
@@ -426,7 +429,9 @@ def _judgements(
 def _of_others(judged: DeviceJudgement) -> DeviceJudgement:
     """Return the judgement of a device of which an erasure left what is needed to judge others."""
     findings = [each for each in judged.findings if each.device != judged.client_id]
-    return judged._replace(standing=None, findings=findings, days=[], epochs=[], hours=[], silences=[])
+    return judged._replace(
+        standing=None, findings=findings, days=[], epochs=[], hours=[], silences=[], homes=Counter()
+    )
 
 
 def _summary(judgements: Iterable[DeviceJudgement]) -> Fleet:
@@ -434,7 +439,7 @@ def _summary(judgements: Iterable[DeviceJudgement]) -> Fleet:
     for each in judgements:
         one = Fleet(findings=each.findings, holes=each.holes, recovered=each.recovered)
         one.kinds = Counter((found.kind, found.hop) for found in each.findings)
-        one.silences = Counter(each.silences)
+        one.silences, one.homes = Counter(each.silences), each.homes
         one.worst, one.hours = each.epochs, each.hours
         for row in one.worst:
             one.totals.update({name: row[name] for name in COUNTS})

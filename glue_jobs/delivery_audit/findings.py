@@ -9,6 +9,8 @@ from typing import Final, NamedTuple
 class Hop(StrEnum):
     """A stretch of the way, at the end of which somebody answers for the event. Findings name one."""
 
+    DEVICE_INBOX = "device_inbox"
+    """From the device's store to a service beside it; seen by what its manifests state."""
     DEVICE_CLOUD = "device_cloud"
     """From the device's store to acceptance by IoT Core, which is where the tap sees it."""
     IOT_RULE = "iot_rule"

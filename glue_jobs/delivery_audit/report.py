@@ -21,6 +21,7 @@ from glue_jobs.delivery_audit.event_group import (
 )
 from glue_jobs.delivery_audit.figures import ROUTE_COUNTS, Rows
 from glue_jobs.delivery_audit.findings import Finding, Hop, Kind, Span, weight_of, worst_first
+from glue_jobs.delivery_audit.home import HOME
 from glue_jobs.delivery_audit.judging import MAX_FINDINGS
 from glue_jobs.delivery_audit.verdict import revision, trend_row, unattested, verdict_of
 
@@ -90,7 +91,8 @@ def report(audit: Audit, chain: Chain, changes: Sequence[Finding], trend: Rows) 
         "acknowledged_lost": lost[Hop.IOT_RULE],
         "pending": sum(pending.values()),
     }
-    coverage = {"share": audit.coverage.share, **asdict(audit.coverage)}
+    shares = {"share": audit.coverage.share, "home_share": audit.coverage.home_share}
+    coverage = {**shares, **asdict(audit.coverage)}
     verdict = verdict_of(totals, kinds, coverage)
     totals |= {"unattested": unattested(coverage), "incomplete": verdict.missing}
     measured = latency(audit.judged.judgement.latencies)
@@ -127,6 +129,10 @@ def report(audit: Audit, chain: Chain, changes: Sequence[Finding], trend: Rows) 
         "accounts": audit.figures.accounts,
         "by_destination": audit.figures.by_destination,
         "consumers": audit.figures.consumers,
+        "homes": [
+            {"inbox": inbox, **{name: audit.fleet.homes[inbox, name] for name in HOME}}
+            for inbox in sorted({inbox for inbox, _ in audit.fleet.homes})
+        ],
         "latency": [
             {name: row[name] for name in row if name != "route"} for row in measured if row["route"] is None
         ],
@@ -154,6 +160,7 @@ def _by_hop(audit: Audit, routes: Rows) -> tuple[dict[Hop, int], dict[Hop, int]]
     fleet, figures = audit.fleet.totals, audit.figures
     lost, pending = (
         {
+            Hop.DEVICE_INBOX: fleet[f"home_{name}"],
             Hop.DEVICE_CLOUD: fleet[name],
             Hop.IOT_RULE: 0,
             # A refused item without a record has vanished as much as a lost event.

@@ -61,6 +61,21 @@ def attested(coverage: Members) -> str:
     return f"{events['manifest']:,} of {_count(sum(events.values()), 'device event')}{unseen}"
 
 
+def at_home(home: Members) -> str:
+    """Return how many events for inboxes on devices ended, and by whose word."""
+    words = {
+        "receipt": "confirmed by their readers",
+        "broker": "taken by the broker",
+        "explained": "given up by the device",
+        "lost": "lost",
+        "pending": "pending",
+        "unattested": "of which no manifest says how they ended",
+        "unstated": "of forwarders that never say how they ended",
+    }
+    parts = [f"{home[name]:,} {word}" for name, word in words.items() if home[name]]
+    return f"{_count(home['stated'], 'event')} for inboxes on devices: {', '.join(parts)}"
+
+
 def _broken(totals: Members, kinds: list[Members]) -> Iterator[str]:
     if totals["lost"]:
         hops = sorted({str(row["hop"]) for row in kinds if row["kind"] == Kind.LOST})
@@ -75,6 +90,8 @@ def _uncovered(coverage: Members) -> Iterator[str]:
     devices = coverage["devices"]
     if unattested(coverage):
         yield f"{attested(coverage)} attested by manifests: coverage {percent(coverage['share'])}."
+    if unknown := coverage["home"]["unattested"]:
+        yield f"{_count(unknown, 'event')} for inboxes on devices, of which no manifest says how they ended."
     for standing, sentence in _STANDINGS.items():
         if devices[standing]:
             yield f"{_count(devices[standing], 'device')} {sentence}."
@@ -126,8 +143,8 @@ def percent(share: float) -> str:
     return "100 %" if share >= 1 else f"{min(100 * share, 99.9):.1f} %"
 
 
-def lines(document: Members) -> tuple[str, str, str]:
-    """Return the verdict, the coverage and the engine of a report, a line each, for people."""
+def lines(document: Members) -> tuple[str, ...]:
+    """Return verdict, coverage, what became of events in homes, and engine of a report, a line each."""
     reasons, coverage = document["reasons"], document["coverage"]
     more = f" And {len(reasons) - 1} more." if len(reasons) > 1 else ""
     devices = coverage["devices"]
@@ -136,6 +153,7 @@ def lines(document: Members) -> tuple[str, str, str]:
         f"verdict:  {document['verdict']}{f'. {reasons[0]}{more}' if reasons else ''}",
         f"coverage: {share}, {attested(coverage)} and "
         f"{devices['attested']:,} of {_count(devices['expected'], 'expected device')} attested by manifests",
+        *([f"homes:    {at_home(coverage['home'])}"] if coverage["home"]["stated"] else []),
         f"engine:   {document['engine']}",
     )
 

@@ -96,6 +96,8 @@ class Device:
         self.epoch = f"{self._random.getrandbits(64):016x}"
         self.sequence = 0
         self._stated = {name: _Stated() for name in self._destinations}
+        self.pending: dict[str, list[int]] = {name: [] for name in self._destinations}
+        """What nobody takes, by destination: the lowest numbers first."""
 
     def next_number(self) -> int:
         """Return the number of the next event to `store`."""
@@ -133,22 +135,23 @@ class Device:
         The one that `is_final` is the last. Its data is what `change` makes of it.
         """
         stated = [each.close(name) for name, each in self._stated.items()]
-        acknowledged = {} if self.is_older else dict.fromkeys(self._destinations, self.sequence)
-        heading, every_s = self._heading(at_ms), HOUR_MS / 1_000
-        report = reports.manifest(heading, stated, acknowledged, every_s, is_final=is_final)
+        to = {name: min(numbers, default=self.sequence + 1) - 1 for name, numbers in self.pending.items()}
+        heading, every_s, pending = self._heading(at_ms), HOUR_MS / 1_000, self.pending
+        to = {} if self.is_older else to
+        report = reports.manifest(heading, stated, to, every_s, pending=pending, is_final=is_final)
         return self._numbered(heading.write(report.type, change(report.data())) if change else report)
 
-    def discarded(self, at_ms: int, ended: dict[Outcome, list[int]]) -> Envelope:
-        """The report that events, by their numbers, ended on the device."""
+    def discarded(self, at_ms: int, ended: dict[tuple[str, Outcome], list[int]]) -> Envelope:
+        """The report that events for a destination, by their numbers, ended on the device."""
         tallies = [
             LossReport(
-                self._destinations[0],
+                destination,
                 outcome,
                 _REASONS[outcome],
                 len(sequences),
                 tuple((each, each) for each in sequences),
             )
-            for outcome, sequences in ended.items()
+            for (destination, outcome), sequences in ended.items()
         ]
         return self._numbered(reports.discarded(self._heading(at_ms), tallies, {}))
 

@@ -64,6 +64,7 @@ class Trouble(IntEnum):
     UNREGISTERED = 10
     NEWER_MANIFEST = 11
     COUNTS_MORE = 12
+    DEAF_HOME = 13
 
 
 SKEWS_MS: Final = {Trouble.CLOCK_AHEAD: 2 * HOUR_MS, Trouble.CLOCK_BEHIND: -3 * HOUR_MS}
@@ -97,6 +98,8 @@ _SURE_MS: Final = 54 * 60_000
 which may have a hole."""
 _ALTER: Final = (altered_alike, altered_in_the_tap)
 """What somebody does to the first events of an hour of a device whose events are altered."""
+_AT_HOME: Final = (Kind.LOST, Kind.EXPIRED, Kind.LOST, None, Kind.LOST, Kind.DROPPED)
+"""What becomes of events for services in a home in which most wait in vain; None: they are taken."""
 _ENDED: Final = {3: Outcome.EXPIRED, 7: Outcome.DROPPED, 9: Outcome.DEAD_LETTERED}
 """What a device that discards ends itself, by its place in the hour."""
 
@@ -132,9 +135,10 @@ class Plan:
 class _News:
     """What a device sends in one hour, by the flows that were `chosen`.
 
-    Faults can be planted if the device `is_sound`. Some events it `discards` itself; with `vanishes` others
-    are lost without a trace, and with `alters` others are altered in the archive. `neighbour` is another
-    device that could bring one of its events.
+    Faults can be planted if the device `is_sound`. Some events it `discards` itself; where it `is_deaf` most
+    events for services beside it wait in vain; with `vanishes` others are lost without a trace, and with
+    `alters` others are altered in the archive. `neighbour` is another device that could bring one of its
+    events.
     """
 
     device: Device
@@ -144,6 +148,7 @@ class _News:
     chosen: list[Flow]
     is_sound: bool
     discards: bool
+    is_deaf: bool
     vanishes: bool
     alters: bool
     neighbour: str | None
@@ -167,6 +172,7 @@ class Generator:
         self._faults = deque(each for each in FAULTS if each.name not in plan.without)
         self._extras = cycle([*WAYS, *WAYS, "refused", "vanished"])
         self._extra_is_due = False
+        self._at_home = cycle(_AT_HOME)
         self.unseen = 0
         self._since_fault = self._numbers = self._frames = self.events = 0
         uplink, self._reporter = contracts[0].device.outbox.address, contracts[0].device.name
@@ -196,7 +202,7 @@ class Generator:
 
     def _device(self, number: int) -> Device:
         client, skew_ms = _client(number), SKEWS_MS.get(self._trouble(number), 0)
-        is_older = bool(number % 2)
+        is_older = bool(number % 2) and self._trouble(number) is not Trouble.DEAF_HOME
         device = Device(client, self._reporter, self._destinations, self._random, skew_ms, is_older=is_older)
         if skew_ms:
             self._truth.add(Truth(Kind.CLOCK_SKEW, Hop.DEVICE_CLOUD, client, detail=str(skew_ms)))
@@ -220,17 +226,20 @@ class Generator:
         kind, restated = _CHANGES.get(trouble, (None, None)) if is_middle else (None, None)
         discards = trouble is Trouble.DISCARDS and hour == (6 if self._plan.holes else 1)
         is_quiet = hour in self._plan.quiet
+        is_deaf = trouble is Trouble.DEAF_HOME and not is_quiet
+        weights = [max(each, 3) for each in self._weights] if is_deaf else self._weights
         news = _News(
             device,
             hour_ms,
             routing,
             self._lines[is_later],
-            chosen=self._random.choices(self._flows, self._weights, k=max(1, self._plan.events_an_hour - 1)),
+            chosen=self._random.choices(self._flows, weights, k=max(1, self._plan.events_an_hour - 1)),
             # An event that no manifest states cannot be missed; a digest does not cover unseen numbers.
             is_sound=not (
                 device.skew_ms or discards or states_nothing or loses or alters or restated or is_quiet
             ),
             discards=discards,
+            is_deaf=is_deaf,
             vanishes=states_nothing and not is_quiet,
             alters=alters,
             neighbour=self._neighbour(number),
@@ -255,10 +264,10 @@ class Generator:
         other = number ^ 1
         return None if other >= self._plan.devices or self._trouble(other) else _client(other)
 
-    def _send(self, news: _News) -> dict[Outcome, list[int]]:
-        """Write an hour's events; returns the numbers of those that the device ended itself."""
+    def _send(self, news: _News) -> dict[tuple[str, Outcome], list[int]]:
+        """Write an hour's events; returns the numbers of those that the device gave up, by destination."""
         device, hour_ms, routing, lines = news.device, news.hour_ms, news.routing, news.lines
-        ended: dict[Outcome, list[int]] = {}
+        ended: dict[tuple[str, Outcome], list[int]] = {}
         kept: set[int] = set()
         earlier: dict[str, str] = {}
         frame_of = self._frames
@@ -283,9 +292,10 @@ class Generator:
                 place % FRAME,
                 states_acknowledged=not device.is_older,
             )
+            self._end_at_home(news, lines[flow].on_device, ended)
             if news.discards and place in _ENDED:
                 outcome = _ENDED[place]
-                ended.setdefault(outcome, []).append(number)
+                ended.setdefault((self._destinations[0], outcome), []).append(number)
                 self._truth.add(Truth(Kind(outcome), Hop.DEVICE_CLOUD, device.client, device.epoch, number))
                 continue
             if news.vanishes and place % 5 == _VANISHES:
@@ -314,6 +324,21 @@ class Generator:
                 self._objects.add(*row)
         self._frames += -(-len(news.chosen) // FRAME)
         return ended
+
+    def _end_at_home(
+        self, news: _News, destinations: list[str], ended: dict[tuple[str, Outcome], list[int]]
+    ) -> None:
+        """Let most events for services beside a device that is deaf wait, or be given up."""
+        device = news.device
+        for inbox in destinations if news.is_deaf else ():
+            if inbox != self._destinations[0] and (kind := next(self._at_home)):
+                is_given_up = kind is not Kind.LOST
+                numbers = (
+                    ended.setdefault((inbox, Outcome(kind)), []) if is_given_up else device.pending[inbox]
+                )
+                numbers.append(device.sequence)
+                where = device.client, device.epoch, device.sequence
+                self._truth.add(Truth(kind, Hop.DEVICE_INBOX, *where, destination=inbox))
 
     def _is_due(self) -> bool:
         return bool(self._plan.fault_every) and self._since_fault >= self._plan.fault_every

@@ -26,6 +26,7 @@ COVERAGE: Final = "coverage"
 PLANTED: Final = frozenset(
     f"{kind} {hop}"
     for hop, kinds in {
+        "device_inbox": "lost expired dropped",
         "device_cloud": "lost duplicate expired dropped late forged two_senders missing_manifest "
         "epoch_change clock_skew dead_lettered manifest_mismatch foreign_epoch reused_id contradiction "
         "not_understood",

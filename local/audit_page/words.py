@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from glue_jobs.delivery_audit.verdict import attested
+from glue_jobs.delivery_audit.verdict import at_home, attested
 
 HOPS: Final = {
+    "device_inbox": "device to a service in the home",
     "device_cloud": "device to cloud",
     "iot_rule": "IoT Core's rule",
     "router": "router",
@@ -87,7 +88,9 @@ def covered(coverage: Mapping[str, Any]) -> str:
         fleet = "No list says which devices should be there."
     else:
         fleet = f"{count(devices['attested'])} of {count(devices['expected'])} expected devices are attested."
-    return f"{attested(coverage)} are attested by manifests: {share(coverage['share'])}. {fleet}"
+    home = coverage.get("home", {})
+    homes = f" {at_home(home)}." if home.get("stated") else ""
+    return f"{attested(coverage)} are attested by manifests: {share(coverage['share'])}. {fleet}{homes}"
 
 
 def reason(sentence: str) -> str:

@@ -69,6 +69,7 @@ def judged(history: History) -> Iterator[Finding]:
         for each in history.ledger
         if each["reason"] == REDRIVE
     }
+    yield from _at_home(audit, history)
     found, known = {*_found(audit)} - again, {*_known(history), *_by_readers(history)} - again
     if _cut_off(history):  # no manifest states what such a device sent last
         found, known = ({each for each in both if each[0] != "unattested"} for both in (found, known))
@@ -90,6 +91,21 @@ def _found(audit: Audit) -> Iterator[Statement]:
         yield from (("inbox", str(each["inbox"]), fate, str(counts[fate])) for fate in _FATES if counts[fate])
     for each in audit.findings:
         yield from _of_finding(each)
+
+
+def _at_home(audit: Audit, history: History) -> Iterator[Finding]:
+    """Compare how many events a home's services took by the audit with how many they got.
+
+    A state that a newer one replaced has ended as well.
+    """
+    states = (versions for home in history.homes.values() for versions in home.states.values())
+    replaced = sum(len(versions) - 1 for versions in states)
+    for inbox in audit.history.homes:
+        taken = sum(audit.fleet.homes[inbox, name] for name in ("receipt", "broker"))
+        name = inbox.partition(".")[0]
+        got = sum(len(home.services[name].handled) for home in history.homes.values())
+        if taken > got + replaced:
+            yield Finding("the audit says that homes took what they never got", f"{inbox}: {taken} of {got}")
 
 
 def _of_finding(found: Found) -> Iterator[Statement]:
@@ -121,6 +137,8 @@ def _known(history: History) -> Iterator[Statement]:
     were_put = put(history)
     lost = [*_not_sent(history, arrived), *_not_put(history, arrived, were_put)]
     yield from lost
+    for epoch, number in discarded(history, at_home=True):
+        yield _GIVEN_UP, str(Hop.DEVICE_INBOX), epoch, str(number)
     fates = Counter(_in_inboxes(history, arrived, were_put))
     # Of one event on two routes to an inbox there is one account.
     fates.update((each[-1], _FATE_OF[Kind(each[0])]) for each in {*lost} if each[1] == Hop.ROUTER)

@@ -128,15 +128,15 @@ def letters_about(history: History, *, ever: bool = False) -> Iterator[tuple[tup
             yield (about.source, about.id), letter
 
 
-def discarded(history: History) -> set[tuple[str, int]]:
-    """The numbers that devices reported as not sent to the cloud, by epoch."""
+def discarded(history: History, *, at_home: bool = False) -> set[tuple[str, int]]:
+    """The numbers that devices reported as not sent to the cloud, or to services in the home, by epoch."""
     found: set[tuple[str, int]] = set()
     for body in history.cloud.sqs.bodies(history.cloud.inboxes["operations.inbox"]):
         event = parse_event(body)
         if event.type == DISCARDED:
             epoch = str(event.attributes[EPOCH])
             for tally in event.data()["deliveries"]:
-                if tally["destination"] == history.contract.device.outbox.address:
+                if (tally["destination"] != history.contract.device.outbox.address) == at_home:
                     found |= {
                         (epoch, each) for first, last in tally["ranges"] for each in range(first, last + 1)
                     }

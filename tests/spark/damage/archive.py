@@ -23,7 +23,7 @@ DAY_MS: Final = 1_772_323_200_000
 
 DEVICE_PREFIX: Final = "org.eventplane.device."
 MANIFEST: Final = DEVICE_PREFIX + "manifest.v1"
-READING, CLIMATE = "org.example.reading.v1", "org.example.climate.v1"
+ALARM, READING, CLIMATE = "org.example.alarm.v1", "org.example.reading.v1", "org.example.climate.v1"
 
 
 class Archive:
@@ -227,12 +227,13 @@ def change_report(archive: Archive, row: Row, change: Callable[[Any], Any]) -> d
     return {"device": row["client_id"], "id": members["id"], "sequence": number_of(row)}
 
 
-def stating(**members: Any) -> Callable[[Any], Any]:
-    """Return the change of a manifest's data that gives its first statement other members."""
+def stating(place: int = 0, **members: Any) -> Callable[[Any], Any]:
+    """Return the change of a manifest's data that gives one of its statements other members."""
 
     def change(data: Any) -> Any:
-        first, *others = data["statements"]
-        return {**data, "statements": [{**first, **members}, *others]}
+        stated = [*data["statements"]]
+        stated[place] = {**stated[place], **members}
+        return {**data, "statements": stated}
 
     return change
 

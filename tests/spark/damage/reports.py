@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from tests.spark.damage.archive import (
+    ALARM,
     CLIMATE,
     DAY_MS,
     DEVICE_PREFIX,
@@ -29,7 +30,7 @@ from tests.spark.damage.archive import (
     to_line,
     with_event,
 )
-from tests.spark.damage.expected import BROKEN, INCOMPLETE, PROVEN, Expected, Fact, kind
+from tests.spark.damage.expected import BROKEN, INCOMPLETE, NOTHING_LOST, PROVEN, Expected, Fact, kind
 
 WITHOUT_MANIFEST: Final = ("partly",)
 
@@ -108,6 +109,33 @@ def acknowledged_back(archive: Archive) -> Expected:
     """A manifest takes back what the ones before state as acknowledged."""
     row = manifest_of(archive, archive.devices()[4], 6)
     return _incomplete("contradiction", change_report(archive, row, stating(acknowledged_to=1)))
+
+
+def _waits(archive: Archive, hours: int) -> tuple[str, int]:
+    """Let an alarm wait at home by all manifests of some `hours`; return its device and number."""
+    device = archive.devices()[2]
+    number, row = next(each for each in sent(archive, device).items() if event(each[1])["type"] == ALARM)
+    first = (row["accepted_at_ms"] - DAY_MS) // HOUR_MS
+    for hour in range(first, min(first + hours, 24)):
+        at_home = stating(1, acknowledged_to=number - 1, pending=[[number, number]])
+        change_report(archive, manifest_of(archive, device, hour), at_home)
+    return device, number
+
+
+@kind
+def nobody_at_home(archive: Archive) -> Expected:
+    """An alarm waits for the siren of a home until the day ends."""
+    device, number = _waits(archive, 24)
+    known = {"device": device, "sequence": number, "destination": "siren.inbox"}
+    fact = Fact("lost", ("device_inbox",), known)
+    return Expected((BROKEN,), (fact,), totals={**NOTHING_LOST, "lost": 1}, unseen=0)
+
+
+@kind
+def late_at_home(archive: Archive) -> Expected:
+    """An alarm waits for the siren of a home for four hours, and then it rings."""
+    _waits(archive, 4)
+    return Expected((PROVEN,), unseen=0)
 
 
 @kind

@@ -34,6 +34,7 @@ from glue_jobs.delivery_audit.claims import HourRow
 from glue_jobs.delivery_audit.completeness import Scope
 from glue_jobs.delivery_audit.device import DeviceRows, judge_device
 from glue_jobs.delivery_audit.device_reports import pack_events
+from glue_jobs.delivery_audit.event_group import HOUR_MS
 from tests.plane import shipped_contract
 from tests.unit.edge.fakes import ALARM, DEAD_LETTER, READING, Device, MakeDevice, contract, event
 
@@ -52,6 +53,7 @@ ALL = [
         [Manifest("device.outbox", 1, 9, 9, 255), Manifest("call.inbox", 1, 0, 0, 0)],
         {"device.outbox": 7},
         3_600.0,
+        pending={"device.outbox": [8, 9]},
     ),
     reports.manifest(HEADING, [Manifest("device.outbox", 1, 9, 9, 255)], {}, 60.5, is_final=True),
     reports.heartbeat(HEADING, 300.0, {"uptime_s": 12, "contract": "v"}),
@@ -157,9 +159,11 @@ def test_a_manifest_states_how_far_each_destination_had_acknowledged(make: MakeD
     device.acknowledge_all()
     device.turn(after=1.1e6)
     (second,) = device.waiting(type=MANIFEST)
-    for manifest, number, acknowledged_to in ((first, "8", 1), (second, "9", 8)):
+    # The alarm is number 7.
+    for manifest, number, to, pending in ((first, "8", 1, [[2, 6]]), (second, "9", 8, None)):
         assert manifest.attributes["devicesequence"] == number.zfill(12)
-        assert device.statement(manifest)["acknowledged_to"] == acknowledged_to
+        stated = device.statement(manifest)
+        assert (stated["acknowledged_to"], stated.get("pending")) == (to, pending)
 
 
 def test_an_event_that_the_cloud_refused_is_reported_as_ended(make: MakeDevice) -> None:
@@ -271,6 +275,31 @@ def test_the_audit_counts_what_a_manifest_states_as_acknowledged(
     hour = HourRow("thing", device.spool.epoch, 0, True, events, b"", 0, [], (0, "tap/1"), None, 0, [report])
     judged = judge_device(DeviceRows("thing", [hour]), Scope(frozenset({"device.outbox"}), 1))
     assert [(each.hop, each.sequence) for each in judged.findings] == [(hop, 3)]
+
+
+def test_the_audit_finds_the_alarm_that_nobody_in_the_home_took(make: MakeDevice) -> None:
+    """The review: the emergency call in the home was stated, and not judged."""
+    device = make()
+    device.send(event("fire", ALARM))  # number 2
+    device.confirm()
+    device.send(event("fall", ALARM), event("again", ALARM))
+    device.turn(after=1.1e6)
+    device.turn(after=1.1e6)
+    rows = []
+    for hour, manifest in enumerate(device.waiting(type=MANIFEST)):
+        number, epoch = int(str(manifest.attributes["devicesequence"])), device.spool.epoch
+        named = hour * HOUR_MS, "tap/1", MANIFEST, manifest.source, manifest.id, epoch, number
+        digest = int.from_bytes(event_digest(manifest.json.encode())[8:], "big")
+        events, first, report = pack_events([(number, 0, digest)]), (0, "tap/1"), (*named, manifest.json)
+        rows.append(HourRow("thing", epoch, hour, True, events, b"", 0, [], first, None, 0, [report]))
+    scope = Scope(
+        frozenset({"device.outbox"}), 9 * HOUR_MS, {"call.inbox": True, "display.inbox": False}, HOUR_MS
+    )
+    judged = judge_device(DeviceRows("thing", rows), scope)
+    at_home = [each for each in judged.findings if each.hop == "device_inbox"]
+    assert [(each.kind, each.sequence) for each in at_home] == [("lost", 3), ("lost", 4)]
+    assert {each.destination for each in at_home} == {"call.inbox"}
+    assert judged.homes["call.inbox", "receipt"] == 1
 
 
 def test_the_largest_report_fits_an_event() -> None:

@@ -47,6 +47,8 @@ KNOWN = {
         "not_stored skew_ms",
         "acknowledged_lost",
         "unrecorded manifest numbering tap nothing awaiting best_effort coverage",
+        "home_stated home_receipt home_broker home_explained home_lost home_pending home_unattested "
+        "home_unstated",
     ],
     "audit/consumers": [
         "channel expected delivered dead_lettered pending lost duplicated",

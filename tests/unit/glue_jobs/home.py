@@ -17,6 +17,7 @@ from eventplane.device_reports import (
     MANIFEST,
     SHA256,
     SHA256_EVENT,
+    STATED_PENDING,
     event_digest,
     forwarder_source,
     key_digest,
@@ -32,6 +33,7 @@ from glue_jobs.delivery_audit.device_reports import RULES, pack_events
 from glue_jobs.delivery_audit.event_group import HOUR_MS, NotInTap
 
 UPLINK = "device.outbox"
+SIREN = "siren.inbox"
 NOON_MS = 1_772_366_400_000
 """2026-03-01T12:00:00Z"""
 DAY_END_MS = NOON_MS + 12 * HOUR_MS
@@ -97,6 +99,8 @@ class Home:
         self.events: list[Event] = []
         self.not_in_tap: list[NotInTap] = []
         self._stored: list[Event] = []
+        self._at_home: list[int] = []
+        self.waiting: list[int] = []
         self._manifests = 0
 
     def live(self, story: str) -> Home:
@@ -114,7 +118,9 @@ class Home:
             elif word == "wait":
                 self.wait(float(rest[0]))
             elif word == "expire":
-                self.discarded(Outcome.EXPIRED, (number, number))
+                self.discarded(Outcome.EXPIRED, (number, number), **more)
+            elif word == "take":
+                self.waiting.remove(number)
             elif word == "manifest":
                 self.manifest(**more)
             elif word == "simple":
@@ -135,15 +141,19 @@ class Home:
         under: str | None = None,
         altered: bool = False,
         readable: bool = True,
+        home: str = "",
     ) -> None:
         """Store events; the ledger has those that only it has.
 
-        Of `altered` ones the tap has other data. The number of some is not `readable`.
+        Of `altered` ones the tap has other data. The number of some is not `readable`. In the `home` the
+        siren has `taken` them or they `wait`.
         """
         for _ in range(count):
             self.number += 1
             key = "voice", f"//{self.client_id}", f"{self.epoch}-{self.number}"
             event = self._event(key)
+            self._at_home += [self.number] if home else []
+            self.waiting += [self.number] if home == "waits" else []
             if uplink:
                 self._stored.append(event)
             if tap:
@@ -173,22 +183,30 @@ class Home:
         epoch: str | None = None,
         thing: str | None = None,
         along: int = 0,
+        lists: bool = True,
         **changed: Any,
     ) -> None:
         """State what was stored since the last one; `epoch`, `thing` and `changed` members lie.
 
-        `along` so many events are stored with it, before it, which the next one states.
+        `along` so many events are stored with it, before it, which the next one states. It `lists` what
+        waits in the home, unless its forwarder is an older one.
         """
         numbers = [each.number or 0 for each in self._stored]
         first, last = (numbers[0], numbers[-1]) if numbers else (self.number + 1, self.number)
         digest = sum(int.from_bytes(each.digest(rule), "big") for each in self._stored) % DIGESTS
         stated = {"first": first, "last": last, "count": len(numbers), "digest": digest, **changed}
         self._stored.clear()
+        home = self._at_home or [self.number + 1, self.number]
+        siren = Manifest(SIREN, home[0], home[-1], len(self._at_home), 0)
+        self._at_home = []
+        to = {SIREN: min(self.waiting, default=self.number + 1) - 1}
         self.send(along)
         heading = self._heading()
         heading = Heading(thing or heading.thing, epoch or heading.epoch, heading.number, heading.time)
-        to = {UPLINK: acknowledged_to} if acknowledged_to is not None else {}
-        report = reports.manifest(heading, [Manifest(UPLINK, **stated)], to, 3_600, is_final=final)
+        to |= {UPLINK: acknowledged_to} if acknowledged_to is not None else {}
+        pending = {SIREN: self.waiting[:STATED_PENDING]} if lists else {}
+        statements = [Manifest(UPLINK, **stated), siren]
+        report = reports.manifest(heading, statements, to, 3_600, pending=pending, is_final=final)
         data = report.data() | {"key_digest": rule}
         if older:
             data = {name: data[name] for name in ("epoch", "statements")}
@@ -207,8 +225,8 @@ class Home:
         kind: Any = birth
         self._report(reports.started(self._heading(), SpoolOrigin(kind, lost_epoch=lost_epoch)))
 
-    def discarded(self, outcome: Outcome, *ranges: tuple[int, int]) -> None:
-        tally = LossReport(UPLINK, outcome, "because", 1, ranges)
+    def discarded(self, outcome: Outcome, *ranges: tuple[int, int], of: str = UPLINK) -> None:
+        tally = LossReport(of, outcome, "because", 1, ranges)
         self._report(reports.discarded(self._heading(), [tally], {}))
 
     def refused(self, channel: str, count: int) -> None:
@@ -228,6 +246,7 @@ class Home:
     def begin(self, epoch: str) -> None:
         self.epoch, self.number = epoch, 0
         self._stored.clear()
+        self._at_home, self.waiting = [], []
 
     def gathered(self, state: str | None = None, since_ms: int = 0, day_only: bool = False) -> DeviceRows:
         hours: dict[tuple[str, str | None, int], list[Event]] = defaultdict(list)

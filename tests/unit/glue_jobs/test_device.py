@@ -818,7 +818,7 @@ def test_a_device_that_cannot_be_judged_is_named_and_ends_nothing() -> None:
 
 @pytest.mark.parametrize(
     ("bound", "most", "beyond"),
-    [("MAX_HOUR_REPORTS", 3, 2), ("MAX_HOUR_BYTES", 1_400, 2), ("MAX_HOUR_ENTRIES", 3, 2)],
+    [("MAX_HOUR_REPORTS", 3, 2), ("MAX_HOUR_BYTES", 1_700, 2), ("MAX_HOUR_ENTRIES", 6, 2)],
 )
 def test_reports_beyond_the_bound_of_an_hour_are_one_finding(
     monkeypatch: pytest.MonkeyPatch, bound: str, most: int, beyond: int

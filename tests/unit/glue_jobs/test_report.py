@@ -28,6 +28,7 @@ from glue_jobs.delivery_audit.event_group import (
 )
 from glue_jobs.delivery_audit.figures import Figures
 from glue_jobs.delivery_audit.findings import Finding
+from glue_jobs.delivery_audit.home import HOME
 from glue_jobs.delivery_audit.judging import Judged
 from glue_jobs.delivery_audit.report import latency, report
 from glue_jobs.delivery_audit.rules import Watermark, Window
@@ -69,7 +70,17 @@ def audit() -> Audit:
     judged.judgement.counts.update(counts)
     judged.judgement.latencies[LatencyKey("cloud_to_inbox", "urgent", "alarms", 40)] = 7
     fleet = Fleet(
-        totals=Counter(lost=8, acknowledged_lost=3, devices=2, manifest=9, numbering=1, pending=1),
+        totals=Counter(
+            lost=8,
+            acknowledged_lost=3,
+            devices=2,
+            manifest=9,
+            numbering=1,
+            pending=1,
+            home_stated=9,
+            home_lost=2,
+        ),
+        homes=Counter({("siren.inbox", "stated"): 9, ("siren.inbox", "lost"): 2}),
         standings=Counter(expected=2, attested=1, partly=1),
     )
     nothing: Any = None  # what was read is not looked at again
@@ -108,7 +119,8 @@ def document(audit: Audit) -> dict[str, Any]:
 
 
 def test_what_was_lost_and_what_is_pending_is_split_by_hop(document: dict[str, Any]) -> None:
-    assert document["lost_by_hop"] == {"device_cloud": 5, "iot_rule": 3, "router": 2 + 5, "inbox_consumer": 1}
+    by_device = {"device_inbox": 2, "device_cloud": 5, "iot_rule": 3}
+    assert document["lost_by_hop"] == {**by_device, "router": 2 + 5, "inbox_consumer": 1}
     assert document["totals"]["lost"] == sum(document["lost_by_hop"].values())
     assert document["totals"]["pending"] == sum(document["pending_by_hop"].values()) == 1
     assert (document["totals"]["dead_lettered"], document["totals"]["unrecorded"]) == (4 + 1, 3)
@@ -116,7 +128,9 @@ def test_what_was_lost_and_what_is_pending_is_split_by_hop(document: dict[str, A
 
 def test_the_verdict_has_its_reasons_and_what_it_rests_on(document: dict[str, Any]) -> None:
     assert document["verdict"] == "broken"
-    assert document["reasons"][0] == "16 events lost on the way: router."
+    assert document["reasons"][0] == "18 events lost on the way: router."
+    assert document["homes"] == [{"inbox": "siren.inbox", **dict.fromkeys(HOME, 0), "stated": 9, "lost": 2}]
+    assert (document["coverage"]["home"]["lost"], document["coverage"]["home_share"]) == (2, 1.0)
     assert document["coverage"]["share"] == 0.9
     assert document["coverage"]["devices"]["partly"] == 1
     assert document["coverage"]["cloud_events"] == 6

@@ -14,6 +14,7 @@ from eventplane.archive_layout import last_report
 from eventplane.envelope import parse_event
 from eventplane.names import VERDICT
 from glue_jobs.delivery_audit.findings import Kind, weight_of
+from glue_jobs.delivery_audit.home import HOME
 from glue_jobs.delivery_audit.verdict import digest_of, lines, percent, revision, verdict_event, verdict_of
 from tests.plane import shipped_contract
 
@@ -26,6 +27,7 @@ COVERED = {
     "devices": {"expected": 2, "attested": 2, "partly": 0, "silent": 0, "unregistered": 0},
     "fleet": "fleet/date=2026-03-01/hour=00/snapshot.json.gz",
     "cloud_events": 3,
+    "home": dict.fromkeys(HOME, 0),
 }
 
 
@@ -41,6 +43,7 @@ def coverage(awaiting: int = 0, fleet: str | None = "fleet/x", **counts: int) ->
         "awaiting": awaiting,
         "fleet": fleet,
         "share": events["manifest"] / whole if whole else None,
+        "home": {name: counts.get(name, 0) for name in HOME},
     }
 
 
@@ -101,6 +104,13 @@ def kind(name: str, count: int = 1, hop: str = "router") -> dict[str, Any]:
             coverage(silent=1),
             "incomplete",
             ("1 device expected, and without a message in the window.",),
+        ),
+        (
+            {},
+            [],
+            coverage(stated=3, receipt=1, unattested=2),
+            "incomplete",
+            ("2 events for inboxes on devices, of which no manifest says how they ended.",),
         ),
         (
             {},
@@ -188,6 +198,12 @@ def test_people_read_verdict_coverage_and_engine_in_a_line_each() -> None:
     assert lines(report) == (
         "verdict:  open. First. And 1 more.",
         "coverage: 0.5 %, 10 of 2,000 device events and 1 of 2 expected devices attested by manifests",
+        "engine:   spark",
+    )
+    at_home = lines({**report, "coverage": coverage(stated=7_004, receipt=7_000, broker=1, lost=3)})
+    assert at_home[2:] == (
+        "homes:    7,004 events for inboxes on devices: 7,000 confirmed by their readers, "
+        "1 taken by the broker, 3 lost",
         "engine:   spark",
     )
     nothing = coverage(manifest=0, expected=0, attested=0)

@@ -68,4 +68,5 @@ def test_the_verdict_and_its_coverage_come_first_and_nothing_from_elsewhere(
     banner = text[: text.index("<h2>")]
     assert verdict in banner
     assert "10 of 10 device events are attested by manifests: 100 %." in banner
+    assert "3 events for inboxes on devices: 2 confirmed by their readers, 1 taken by the broker." in banner
     assert not re.search(r"<(?:script|link|img)[^>]+(?:src|href)=", text.split("<script>")[0])

@@ -1,0 +1,148 @@
+"""Device to home: what a device stored for services beside it, and how that ended. No Spark.
+
+A manifest states for each inbox on the device how many events were stored, up to which number none is
+pending, and which numbers still are. What is pending long after it was stored nobody took.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from glue_jobs.delivery_audit.completeness import Completeness
+from glue_jobs.delivery_audit.device_reports import (
+    SALVAGE_SHIFT,
+    HomeStatement,
+    Manifest,
+    Range,
+    clipped,
+    length,
+    merged,
+    without,
+)
+
+HOME: Final = ("stated", "receipt", "broker", "explained", "lost", "pending", "unattested", "unstated")
+"""Counts of events for inboxes on the device. Of the `stated`, a reader confirmed the `receipt`, the broker
+took the `broker`, the device gave up the `explained`, and nobody took the `lost`. The `pending` are too young
+to be judged. Of the `unattested` no later manifest says how they ended; the forwarder of the `unstated` never
+does."""
+
+_NONE: Final = dict.fromkeys(HOME, 0)
+
+_Stated = Mapping[tuple[str, str], Sequence[tuple[Manifest, HomeStatement]]]
+"""The statements of an epoch for an inbox, in order."""
+
+
+class JudgedHome(NamedTuple):
+    """What a `manifest` states for one `inbox`, counted by `HOME`; by the manifest `by` the `lost` wait."""
+
+    manifest: Manifest
+    inbox: str
+    counts: Mapping[str, int]
+    lost: Sequence[Range] = ()
+    by: Manifest | None = None
+
+
+class _Word(NamedTuple):
+    """The newest manifest that says what is `pending`: of all numbers up to `to`."""
+
+    manifest: Manifest
+    pending: Sequence[Range]
+    to: int
+
+
+def judge_homes(completeness: Completeness, awaits: Callable[[str], bool]) -> Iterator[JudgedHome]:
+    """Judge what the device stored for inboxes of its own.
+
+    `awaits` returns whether another manifest of an epoch may still come.
+    """
+    homes, stated = completeness.scope.homes, _stated(completeness)
+    ended: dict[tuple[str, str], list[Range]] = defaultdict(list)
+    for each in completeness.reports.home_discards:
+        ended[each.epoch, each.destination].append(each.span)
+    heirs = {each.lost_epoch: each.epoch for each in completeness.reports.births.values()}
+    for (epoch, inbox), statements in stated.items():
+        word = _last_word(statements)
+        if word and epoch in heirs:
+            word = _of_heir(word, _last_word(stated.get((heirs[epoch], inbox), ())))
+        given_up = merged(ended[epoch, inbox])
+        for manifest, statement in statements:
+            if not statement.count or not completeness.is_own(manifest):
+                continue
+            if word is None:
+                counts = _NONE | {"stated": statement.count, "unstated": statement.count}
+                yield JudgedHome(manifest, inbox, counts)
+                continue
+            counts, pending = _counted(statement, word, given_up)
+            counts["receipt" if homes[inbox] else "broker"] = counts.pop("taken")
+            verdict, left = _verdict_on_pending(completeness, manifest, word, awaits), counts.pop("left")
+            if verdict != "lost":
+                left += counts["unattested"]
+                counts["unattested"] = 0
+            counts[verdict] = left
+            yield JudgedHome(manifest, inbox, counts, pending if verdict == "lost" else (), word.manifest)
+
+
+def _stated(completeness: Completeness) -> _Stated:
+    """Return what manifests state; numbers that an earlier one states too are a contradiction."""
+    found: dict[tuple[str, str], list[tuple[Manifest, HomeStatement]]] = defaultdict(list)
+    last: dict[tuple[str, str], int] = {}
+    for epoch, manifests in completeness.manifests.items():
+        for manifest in manifests:
+            for each in manifest.homes:
+                key, (first, end) = (epoch, each.inbox), each.span
+                if each.inbox not in completeness.scope.homes:
+                    continue
+                if each.count and first <= last.get(key, first - 1):
+                    why = f"an earlier manifest states numbers from {first} on for {each.inbox} too"
+                    completeness.contradictions.append((manifest.report, why))
+                    continue
+                if each.count:
+                    last[key] = end
+                found[key].append((manifest, each))
+    return found
+
+
+def _counted(
+    statement: HomeStatement, word: _Word, given_up: Sequence[Range]
+) -> tuple[dict[str, int], Sequence[Range]]:
+    """Return how many events were taken, given up, are left, or unattested; and the numbers left."""
+    span, pending = statement.span, clipped(word.pending, statement.span)
+    left = min(statement.count, length(pending))
+    ended = clipped(given_up, span)
+    explained = min(statement.count - left, length(ended))
+    untold = without([(max(span[0], word.to + 1), span[1])], [*pending, *ended])
+    unattested = min(statement.count - left - explained, length(untold))
+    taken = statement.count - left - explained - unattested
+    counts = {"stated": statement.count, "taken": taken, "explained": explained, "left": left}
+    return {**_NONE, **counts, "unattested": unattested}, pending
+
+
+def _verdict_on_pending(
+    completeness: Completeness, manifest: Manifest, word: _Word, awaits: Callable[[str], bool]
+) -> str:
+    """Return what is said of an event that one manifest states, and that is pending by the last word."""
+    at_ms, scope = manifest.report.accepted_at_ms, completeness.scope
+    if at_ms > scope.watermark_ms:
+        return "pending"
+    waited_ms = word.manifest.report.accepted_at_ms - at_ms
+    if waited_ms >= scope.lateness_ms or completeness.is_end(word.manifest):
+        return "lost"
+    return "pending" if awaits(word.manifest.epoch) else "unattested"
+
+
+def _last_word(statements: Sequence[tuple[Manifest, HomeStatement]]) -> _Word | None:
+    for manifest, statement in reversed(statements):
+        if statement.pending is not None:
+            return _Word(manifest, statement.pending, min(statement.told_to, manifest.sequence - 1))
+    return None
+
+
+def _of_heir(word: _Word, heir: _Word | None) -> _Word:
+    """Return what is known of a damaged store: what the next one saved of it has negative numbers there."""
+    to = word.pending[0][0] - 1 if word.pending else word.to
+    if heir is None:
+        return _Word(word.manifest, (), to)
+    saved = [(first + SALVAGE_SHIFT, last + SALVAGE_SHIFT) for first, last in heir.pending if last < 0]
+    return _Word(heir.manifest, saved, to)
