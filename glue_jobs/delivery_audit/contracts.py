@@ -84,6 +84,12 @@ class ContractHistory:
         """The addresses of the inboxes that are webhooks."""
         return frozenset(each.address for each in self.inboxes if each.webhook)
 
+    @property
+    def readers(self) -> dict[str, int]:
+        """The inboxes whose readers leave receipts, and how long a queue keeps an event for them, ms."""
+        asked = sorted((each.retention_s, each.address) for each in self.inboxes if each.asks_for_receipts)
+        return {address: 1_000 * retention_s for retention_s, address in asked}
+
     def is_stale(self, version: str, decided_at_ms: int) -> bool:
         """Return whether a version had long had a successor in force when a router decided by it."""
         return bool(self.stale) and (version, decided_at_ms // INTERVAL_MS) in self.stale

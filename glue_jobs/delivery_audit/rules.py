@@ -15,6 +15,7 @@ from eventplane.contract import Contract, DeliveryGuarantee, Place, SchemaCheck
 from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.guarantee import channel_expiry_ms, guarantee_of_type
 from eventplane.plane_types import DEVICE_REPORTS
+from eventplane.reader_receipts import is_asked
 from eventplane.reasons import Outcome, Reason
 from eventplane.sender import parse_sender
 from eventplane.sending import SendingRights
@@ -195,6 +196,11 @@ class ContractRules:
             name: channel_expiry_ms(contract.device.outbox, contract.channel(route.destination))
             for name, route in self._routes.items()
         }
+        self._receipts = {
+            each.inbox.address: each.inbox.receipts_percent
+            for each in contract.participants.values()
+            if each.inbox.asks_for_receipts
+        }
         self._may_send: dict[tuple[bool, str, str], bool] = {}
         self._best_effort: dict[tuple[str, str | None, bool], bool] = {}
 
@@ -216,6 +222,10 @@ class ContractRules:
     def worth_ms(self, route: str) -> int | None:
         """Return how long an event on `route` is worth delivering, milliseconds; None for ever."""
         return self._worth_ms.get(route)
+
+    def asks_for_receipt(self, inbox: str, source: str, id: str) -> bool:
+        """Return whether the reader of `inbox` leaves a receipt of the event with these names."""
+        return is_asked(source, id, self._receipts.get(inbox, 0))
 
     def may_send(self, row: LedgerRow) -> bool:
         """Return whether the row's sender may send such an event; true where it names no sender or type."""
@@ -260,8 +270,10 @@ class AuditRules:
         self.uplinks = frozenset(history.uplinks)
         # By the newest contract that has the route.
         self.destinations = {route.name: route.destination for each in contracts for route in each.routes}
-        self.patience_ms: dict[str, int] = {}
-        """Inboxes that are webhooks, and for how long each goes on trying, milliseconds."""
+        self.readers = history.readers
+        self.patience_ms = dict(self.readers)
+        """Inboxes of which each event's end is recorded, and how long that may take, milliseconds: as long as
+        a webhook goes on trying, and as a queue keeps what a reader has to take."""
         self._webhook_worth_ms: dict[str, int] = {}
         for each in history.inboxes:
             if each.webhook is None or each.give_up_after_s is None:

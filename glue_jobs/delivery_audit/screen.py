@@ -76,7 +76,7 @@ def screened(
     parts = (
         _tap(tap, watermark, ordered),
         _ledger(_with_letters(ledger, given_up), history, watermark, ordered),
-        _handovers(handovers, ordered),
+        _handovers(handovers, history.readers, ordered),
     )
     # All columns are whole numbers, so that the aggregation is compiled and needs no objects.
     rows = reduce(DataFrame.unionByName, parts).repartition(*KEY)
@@ -256,6 +256,7 @@ def _ledger(
         client.isNull(),
         service,
         is_own_report(),
+        _owes_receipt(history, watermark),
         *("entered_by", "contract_version", "type", "priority", "route", "destination", "outcome", "reason"),
     ]
     # As in `judging.is_sent`.
@@ -285,14 +286,30 @@ def _ledger(
     )
 
 
-def _handovers(rows: DataFrame, ordered: Collection[str]) -> DataFrame:
+def _owes_receipt(history: ContractHistory, watermark: Watermark) -> Column:
+    """Whether a receipt of the row's delivery has to be there, as `delivery._is_seen` has it."""
+    share = sf.crc32(sf.concat(sf.col("source"), sf.lit("\n"), sf.col("id")).cast("binary")) % 100
+    asked = [
+        (sf.col("contract_version") == contract.version)
+        & (sf.col("destination") == inbox)
+        & (share < contract.channel(inbox).receipts_percent)
+        & (sf.col("decided_at_ms") + kept_ms <= watermark.ms)
+        for contract in history.contracts
+        for inbox, kept_ms in history.readers.items()
+        if inbox.partition(".")[0] in contract.participants and contract.channel(inbox).asks_for_receipts
+    ]
+    return sf.coalesce(_any(sf.lit(False), *asked), sf.lit(False))
+
+
+def _handovers(rows: DataFrame, readers: Collection[str], ordered: Collection[str]) -> DataFrame:
     decided, entered = sf.col("decided_at_ms"), sf.col("entered_at_ms")
+    is_program = sf.col("status").isNull() & sf.col("channel").isin(*readers)
     odd = _any(
         sf.col("line").isNotNull(),
         sf.col("unknown_members"),
         ~decided.between(0, LAST_MS) | ~entered.between(0, LAST_MS),
         sf.col("outcome") != Outcome.DELIVERED,
-        ~sf.col("status").between(200, 299) | (sf.col("attempt") < 1),
+        ~(sf.col("status").between(200, 299) | is_program) | (sf.col("attempt") < 1),
         sf.col("type") == DEAD_LETTER_TYPE,
         decided < entered,
     )
@@ -312,7 +329,8 @@ def _handovers(rows: DataFrame, ordered: Collection[str]) -> DataFrame:
 
 def _any(*conditions: Column) -> Column:
     """Whether one holds; null if one is unknown and none holds."""
-    return reduce(or_, conditions)
+    # Without a lateness one of them is a plain bool.
+    return reduce(or_, map(sf.lit, conditions))
 
 
 def _digest() -> Column:

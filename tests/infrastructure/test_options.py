@@ -19,9 +19,7 @@ SECRET = "AWS::SecretsManager::Secret"
 def test_options_move_no_data(dev: Templates, full: Templates) -> None:
     data = (QUEUE, "AWS::S3::Bucket", "AWS::DynamoDB::Table")
     gone = {each.name for each in dev.of(*data) if str(each) not in full.ids()}
-    # In `full` a webhook posts to the alarm centre, and NATS carries the inbox of care-analytics.
-    gone_queues = ("care-analytics-inbox", "alarm-centre-receipts")
-    assert gone == {f"{each}{end}" for each in gone_queues for end in ("", "-dlq")}
+    assert gone == {"care-analytics-inbox", "care-analytics-inbox-dlq"}
 
 
 def test_a_webhook_adds_a_function_its_mapping_and_its_key(full: Templates) -> None:

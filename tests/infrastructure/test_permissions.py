@@ -70,12 +70,7 @@ FUNCTIONS = {
         ("s3:GetObject", "/tap/*"),
         ("sqs:SendMessage", "presence"),
     ],
-    "ledger-writer": [
-        (CONSUME, "ledger alarm-centre-receipts"),
-        *_LEDGER,
-        *_HANDOVERS,
-        ("s3:PutObject", "/quarantine/*"),
-    ],
+    "ledger-writer": [(CONSUME, "ledger"), *_LEDGER],
     "ingest-errors": [(CONSUME, "ingest-errors"), ("sqs:SendMessage", "ingest ingest-urgent tap")],
     "presence-connections": [(CONSUME, "presence"), *_PRESENCE],
     "presence-heartbeats": [(CONSUME, "presence-monitor-inbox"), *_PRESENCE],

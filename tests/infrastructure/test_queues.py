@@ -97,7 +97,7 @@ def test_the_urgent_lane_has_executions_of_its_own_in_production(prod: Templates
 
 PLANES_OWN = (
     "connections device-inbox downlink-inbox downlink-work ingest ingest-errors ingest-urgent ledger tap "
-    "presence presence-monitor-inbox presence-timers replay subscribers-inbox alarm-centre-receipts"
+    "presence presence-monitor-inbox presence-timers replay subscribers-inbox"
 )
 
 
@@ -113,7 +113,6 @@ def test_every_source_queue_has_a_bounded_mapping_and_only_services_share_a_func
         for name, each in templates.mappings.items()
     }
     assert {readers.pop(each) for each in outboxes} == {"router-services"}
-    assert readers.pop("alarm-centre-receipts") == readers["ledger"]
     assert len({*readers.values()}) == len(readers)
 
 
