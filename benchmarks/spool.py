@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from time import perf_counter, process_time
 
+from benchmarks.edge.sink import event
 from benchmarks.results import Figure
 from benchmarks.runner import Benchmark
 from edge.spool import Delivery, Spool, StoredEvent
@@ -71,9 +72,8 @@ def opening(_: Namespace) -> Iterator[Figure]:
 
 def _store(spool: Spool, count: int, done: list[Delivery]) -> list[Delivery]:
     first = spool.next_sequence
-    text = "x" * _EVENT_BYTES
     arrivals = [
-        StoredEvent(n, 1, text, {_DESTINATION: None}, os.urandom(KEY_BYTES))
+        StoredEvent(n, 1, event(n, _EVENT_BYTES).decode(), {_DESTINATION: None}, os.urandom(KEY_BYTES))
         for n in range(first, first + count)
     ]
     spool.commit(arrivals, done, uptime_ms=0)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from eventplane.attributes import Attributes
 from eventplane.cesql import lint
 from eventplane.contract.channels import is_default
+from eventplane.contract.errors import Problem
 from eventplane.contract.model import (
     AddressScope,
     Contract,
@@ -25,7 +26,6 @@ from eventplane.contract.model import (
 )
 from eventplane.contract.participants import reply_routes
 from eventplane.contract.possibilities import Takes, can_match, needed, of_type, possible
-from eventplane.contract.reader import Problem
 from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.filters import All, Any, Filter, Not, Sql, to_document
 from eventplane.names import OWN_SERVICES, REPLY_TYPE, SUBSCRIBERS

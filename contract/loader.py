@@ -25,6 +25,7 @@ from eventplane.contract import (
     ContractError,
     ContractFormatError,
     Problem,
+    check_compiled,
     compile_contract,
     load_compiled,
 )
@@ -69,7 +70,9 @@ def load_checked(path: Path) -> tuple[Contract, list[Problem]]:
     try:
         raw = _content(path, _MOST_CONTRACT)
         if path.suffix == ".json":
-            return load_compiled(raw, str(path)), []
+            contract = load_compiled(raw, str(path))
+            check_compiled(contract, str(path))
+            return contract, []
         document, problems = _read_yaml(raw.decode(), BoundedLoader)
     except OSError as error:
         raise _failure(

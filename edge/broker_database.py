@@ -30,10 +30,11 @@ _VERSION: Final = 6
 """What 2.0 and 2.1 write. They also read 5, whose heads are shorter: that of 1.6, before an upgrade."""
 
 _CONFIGURATION, _MESSAGE = 1, 2
+_NUMBER: Final = b"\x08"
 _STOPPED_AT: Final = _HEADER.size + _CHUNK.size + 8
 """Where the file has whether it was written at a stop: behind the last number of a message."""
 _CHUNKS: Final = {
-    _CONFIGURATION: (Struct(">16x"), 0),
+    _CONFIGURATION: (Struct(">9x1s6x"), 0),  # how many bytes the number of a message has
     _MESSAGE: (Struct(">16xI2x3H4x"), 1),  # message: payload, client, user name, topic
     3: (Struct(">10xH4x"), 1),  # message of a client: client
     4: (Struct(">8x"), 0),  # retained message
@@ -100,6 +101,9 @@ def _was_stopped(database: Path) -> bool:
 def _fits(file: BinaryIO, kind: int, length: int) -> bool:
     head, needed = _CHUNKS[kind]
     lengths = _read(file, head, (length,) * 4)
+    if kind == _CONFIGURATION:
+        # With another number of bytes, as zeros have, the broker does not start.
+        return length >= head.size and lengths == (_NUMBER,)
     left = length - head.size - sum(lengths)
     if left < 0 or not all(lengths[len(lengths) - needed :]):
         return False

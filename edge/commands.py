@@ -80,7 +80,7 @@ def _check(options: Options) -> None:
     from edge.system import SYSTEM
 
     settings, now = _load(options), SYSTEM.now()
-    contract = read_contract(settings.contract)
+    contract = read_contract(settings.contract, is_new=True)
     problems = check.file_problems(settings, now)
     if isinstance(contract, SettingProblem):
         raise SettingsError([contract, *problems])

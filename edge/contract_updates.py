@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from edge import durable
 from edge.errors import SettingProblem, SpoolError
+from edge.parts import can_load
 from edge.spool import Spool
 from eventplane.contract import Contract, ContractError, Downlink, load_compiled
 from eventplane.device_reports import CONTRACT_KEYS
@@ -60,8 +61,10 @@ def why_refused(incoming: Incoming, image: Contract) -> str | None:
         return f"the device's contract is {name!r}; send it under {contract_key(name)}"
     if incoming.is_deleted:
         return None
+    if not can_load("eventplane.contract.compiler"):  # which a device needs for what is new to it
+        return "it cannot be checked, for the program's file cannot be read; restart the forwarder"
     try:
-        contract = _read(incoming.event)
+        contract = _read(incoming.event, is_new=True)
     except ContractError as error:
         return str(error)
     except (ValueError, zlib.error) as error:
@@ -105,10 +108,13 @@ def active_contract(
     return ActiveContract(found, found, delivered)
 
 
-def read_contract(file: Path) -> Contract | SettingProblem:
-    """Return the contract in `file`, or why it cannot be used."""
+def read_contract(file: Path, *, is_new: bool = False) -> Contract | SettingProblem:
+    """Return the contract in `file`, or why it cannot be used.
+
+    One that `is_new` is checked as when it was compiled: a running forwarder has no memory for that.
+    """
     try:
-        return _load(file.read_bytes(), str(file))
+        return _load(file.read_bytes(), str(file), is_new)
     except ContractError as error:
         return SettingProblem("contract", str(error), "compile it again (eventplane contract compile)")
     except OSError as error:
@@ -173,7 +179,7 @@ def _lost_alarms(image: Contract, contract: Contract) -> str | None:
     return f"it takes alarms away: {named}{more}; {problems[0].remedy}"
 
 
-def _read(event: Envelope) -> Contract:
+def _read(event: Envelope, *, is_new: bool = False) -> Contract:
     """Return the contract in `event`. Raises `ContractError`; `ValueError` or `zlib.error` for other data."""
     data = event.data()
     if isinstance(data, bytes):
@@ -181,12 +187,16 @@ def _read(event: Envelope) -> Contract:
         compiled = unpacking.decompress(data, MOST_BYTES)
         if not unpacking.eof:
             raise ValueError(f"not all of a gzip file, or more than {MOST_BYTES} bytes in it")
-        return _load(compiled, event.source)
-    return _load(json.dumps(data), event.source)
+        return _load(compiled, event.source, is_new)
+    return _load(json.dumps(data), event.source, is_new)
 
 
-def _load(compiled: bytes | str, origin: str) -> Contract:
+def _load(compiled: bytes | str, origin: str, is_new: bool) -> Contract:
     """Return a contract without the payloads' schemas, which the cloud checks. Raises `ContractError`."""
     contract = load_compiled(compiled, origin)
+    if is_new:
+        from eventplane.contract import check_compiled
+
+        check_compiled(contract, origin)
     types = {name: replace(each, schemas={}) for name, each in contract.event_types.items()}
     return replace(contract, event_types=MappingProxyType(types))

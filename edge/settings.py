@@ -30,13 +30,10 @@ from edge.settings_reader import (
     whole,
     word,
 )
-from eventplane.contract.channels import NUMBERS
-from eventplane.limits import MAX_BATCH_EVENTS, MAX_EVENT_BYTES, MAX_PAYLOAD_BYTES
+from eventplane.limits import MAX_BATCH_EVENTS, MAX_BATCHING_DELAY_MS, MAX_EVENT_BYTES, MAX_PAYLOAD_BYTES
 from eventplane.topics import CLAIM_CLIENT_PREFIX, RENEWAL_CLIENT_PREFIX, basic_ingest_topic, device_topic
 from eventplane_mqtt import Endpoint, Login, TlsFiles
 from eventplane_mqtt.endpoint import Proxy, is_on_this_device
-
-_LONGEST_DELAY_MS = NUMBERS["batching_delay_ms"].high
 
 _LONGEST_PROVISIONED = 128 - max(len(CLAIM_CLIENT_PREFIX), len(RENEWAL_CLIENT_PREFIX))
 """Characters of a name that, behind either prefix, is a client id of AWS IoT."""
@@ -163,7 +160,7 @@ class CloudSettings:
     """Largest payload of a publish."""
     batch_events: int = whole(250, 1, MAX_BATCH_EVENTS, "events")
     """Most events in a publish."""
-    longest_delay_ms: int = whole(_LONGEST_DELAY_MS, 0, _LONGEST_DELAY_MS, "milliseconds")
+    longest_delay_ms: int = whole(MAX_BATCHING_DELAY_MS, 0, MAX_BATCHING_DELAY_MS, "milliseconds")
     """Upper bound for the contract's `batching_delay_ms`."""
 
     @property

@@ -7,20 +7,29 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from enum import StrEnum
+from typing import Any, Final, Self
 
 from eventplane.contract import Contract
 from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.names import DOWNLINK, SUBSCRIBERS
-from eventplane.reasons import REDRIVE, REPLAY, Explained, Outcome
+from eventplane.reasons import REDRIVE, REPLAY, Outcome
 from eventplane.sender import PLANE, THE_PLANE, Sender
 
 EVERY_INBOX: Final = ""
 """The inbox of an account of the event as a whole: of each inbox, or of an event that is for none."""
 
 
-class Fate(Explained):
-    """What became of an event at an inbox. The best is first."""
+class Fate(StrEnum):
+    """What became of an event at an inbox, with what the word `means`. The best is first."""
+
+    means: str
+
+    def __new__(cls, word: str, means: str) -> Self:
+        member = str.__new__(cls, word)
+        member._value_ = word
+        member.means = means
+        return member
 
     HANDLED = "handled", "The inbox's reader handled it, and a record shows that."
     GIVEN_UP = "given up", "It was in the inbox, and its reader, or its queue, made a dead letter of it."

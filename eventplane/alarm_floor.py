@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import Final
 
+from eventplane.contract.errors import Problem
 from eventplane.contract.model import (
     Channel,
     Contract,
@@ -31,7 +32,6 @@ from eventplane.contract.model import (
     WhenFull,
 )
 from eventplane.contract.possibilities import of_type, possible
-from eventplane.contract.reader import Problem
 from eventplane.filters import All, Any, Exact, Filter, Not, Prefix
 from eventplane.names import CANARY_ALARM
 from eventplane.sender import Sender

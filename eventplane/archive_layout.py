@@ -315,8 +315,8 @@ LEDGER_FOLDER: Final = Folder(
 HANDOVERS_FOLDER: Final = Folder(
     name=HANDOVERS,
     version=3,
-    row="how a webhook handled an event, the consumer's receipt: `HandoverRecord`",
-    written_by="the functions of webhooks and of subscribers",
+    row="how a webhook, or a reader that leaves receipts, ended an event: `HandoverRecord`",
+    written_by="the functions of webhooks and of subscribers; the ledger writer, of receipts",
     columns=_columns(HandoverRecord),
     compaction=Compaction(identity=_names(HandoverRecord), order=("source", "id", "decided_at_ms")),
 )

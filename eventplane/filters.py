@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+from typing import Any as Anything
 
 from eventplane.attributes import Attributes, attribute_text
 from eventplane.limits import MAX_FILTER_STEPS
@@ -122,6 +123,28 @@ def to_document(filter: Filter) -> dict[str, object]:
     if isinstance(filter, All | Any):
         return {type(filter).__name__.lower(): [to_document(each) for each in filter.filters]}
     return {type(filter).__name__.lower(): {filter.attribute: filter.value}}
+
+
+def from_document(document: dict[str, Anything]) -> Filter:
+    """Return the filter that `to_document` has written. Raises `CesqlParseError`, ValueError and the like."""
+    ((dialect, body),) = document.items()
+    if dialect in COMPARISONS:
+        ((attribute, value),) = body.items()
+        if not isinstance(value, str):
+            raise TypeError(f"{value!r:.100} is no text")
+        return COMPARISONS[dialect](attribute, value)
+    if dialect in COMBINATIONS and body:
+        return COMBINATIONS[dialect](tuple(map(from_document, body)))
+    if dialect == "not":
+        return Not(from_document(body))
+    if dialect != "sql":
+        raise ValueError(f"{dialect!r} is no filter, or an empty one")
+    from eventplane.cesql import missing_functions, parse
+
+    expression = parse(body)
+    if missing := missing_functions(expression):
+        raise ValueError(missing[0].message)
+    return Sql(expression)
 
 
 def attribute_names(filter: Filter) -> frozenset[str]:

@@ -130,6 +130,9 @@ evaluates them, goes over a plan a hundred times at most, each level takes some,
 MAX_RECEIVES = 1_000
 """Most receives of a message before its dead-letter queue gets it (Amazon SQS quotas, `maxReceiveCount`)."""
 
+MAX_BATCHING_DELAY_MS = 300_000
+"""Longest time that an event waits on a device for others in its frame, milliseconds. Ours."""
+
 DAY_S = 86_400
 """Seconds of a day; after so many an urgent event that cannot be delivered is given up. Ours."""
 

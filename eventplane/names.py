@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Final
 
 # The participants that are functions or jobs of this plane: nobody else reads their inboxes.
@@ -64,80 +63,6 @@ SUSPECTED: Final = "org.eventplane.device.suspected.v1"
 
 REPLAYED_TIME: Final = "replayedtime"
 """The attribute that marks a copy: when it was sent again, RFC 3339."""
-
-# What each attribute of an event is for; the rules of their values are `eventplane.attributes.RULES`, and
-# `eventplane.downlink.addressing` for those of events for devices.
-
-_SENDER: Final = "the sender"
-_ASKER: Final = "the program that asks or replies"
-_DEVICE: Final = "the device"
-_COUNTER: Final = "the device; the client library of a cloud service"
-_ROUTER: Final = "the cloud's router"
-_HOP: Final = "the device; the downlink"
-_FIRST_HOP: Final = "the first hop of the plane"
-_REPLAY: Final = "the replay"
-_DOWNLINK: Final = "the downlink"
-_DEAD_LETTER: Final = "the writer of a dead letter"
-
-ATTRIBUTES: Final[Mapping[str, tuple[str, str]]] = {
-    "specversion": (_SENDER, "The version of CloudEvents."),
-    "id": (_SENDER, "Identifies the event, together with its sender and its `source`."),
-    "source": (_SENDER, "The context of the event. A claim: the sender is what the transport says."),
-    "type": (_SENDER, "What happened; routes, `sends` and priorities go by it."),
-    "subject": (_SENDER, "What of the source the event is about."),
-    "time": (_SENDER, "When it happened. A device adds its own where an `expirytime` has none."),
-    "datacontenttype": (_SENDER, "The media type of the data; absent: JSON."),
-    "dataschema": (_SENDER, "The schema of the data, checked where the contract has a `schema_check`."),
-    "severitynumber": (_SENDER, "Gives the priority that the contract leaves open."),
-    "severitytext": (_SENDER, "Carried."),
-    "expirytime": (_SENDER, "Minus `time`: the lifetime, after which the event is not delivered."),
-    "deliveryguarantee": (_SENDER, "Delivers the event at best effort, wherever it goes."),
-    "partitionkey": (_SENDER, "The message group of a FIFO queue."),
-    "sequence": (_SENDER, "Carried."),
-    "traceparent": (_SENDER, "The span in which the event began (W3C Trace Context)."),
-    "tracestate": (_SENDER, "Carried."),
-    "recordedtime": (_SENDER, "When the event was recorded; the audit measures latency from it."),
-    "replyto": (_ASKER, "The participant that asks."),
-    "replydevice": (_ASKER, "The device that asks; a reply from the cloud goes down to it."),
-    "correlationid": (_ASKER, "Identifies the request."),
-    "causationid": (_ASKER, "Of a reply: the `id` of the request."),
-    "todevice": (_SENDER, "The device that an event is for; `*` is every device."),
-    "togroup": (_SENDER, "The group of devices that an event is for."),
-    "statekey": (_SENDER, "The key of a state: `kind/namespace/name`."),
-    "stateversion": (_SENDER, "Grows with every change of the state."),
-    "stateuid": (_SENDER, "The incarnation of the state's object."),
-    "statedelete": (_SENDER, "Whether the state's object is gone."),
-    "senderdevice": (
-        _FIRST_HOP,
-        "The sending device: the MQTT client id of its certificate.",
-    ),
-    "senderservice": (_FIRST_HOP, "The sending participant: the owner of the outbox."),
-    "deviceepoch": (_DEVICE, "One life of the device's spool."),
-    "devicesequence": (_DEVICE, "The event's number within the epoch, from 1 without gaps."),
-    "orderin": (_COUNTER, "The event's positions in inboxes that keep an order."),
-    "orderepoch": (_COUNTER, "Of a cloud service: the epoch in which positions count."),
-    "routerhops": (_ROUTER, "How often the event was sent on; stops loops."),
-    "senttime": (
-        _HOP,
-        "The present by the clock of the event's `time` when the hop sent it. The router takes it off.",
-    ),
-    "uptimelimit": (
-        _DEVICE,
-        "In the inbox of a service on the device: the uptime, ms, at which it expires, and of which boot.",
-    ),
-    "deliverby": (_ROUTER, "When it expires, by the clock of the cloud's queues. A sender's is ignored."),
-    REPLAYED_TIME: (_REPLAY, "Marks a copy that was sent again, and when."),
-    "deadletterreason": (_DEAD_LETTER, "The reason of a dead letter, for filters."),
-    "downkind": (_DOWNLINK, "Whether it is a state or a command."),
-    "downkey": (_DOWNLINK, "The key, within which the newest wins or the order holds."),
-    "downuid": (_DOWNLINK, "The incarnation of the key."),
-    "downreset": (_DOWNLINK, "The number of the key's last reset; compared before the version."),
-    "downversion": (_DOWNLINK, "The version of the state."),
-    "downdelete": (_DOWNLINK, "Whether the state is a tombstone."),
-    "downorder": (_DOWNLINK, "The position of a command within its key."),
-    "downfence": (_DOWNLINK, "The fencing token: raised when a device has lost its state."),
-}
-"""By name: what sets it, and what it is for."""
 
 # The attributes by which senders number events: devices for the audit, all for the order of inboxes.
 

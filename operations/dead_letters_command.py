@@ -12,7 +12,6 @@ from typing import Any, Final
 
 from eventplane.account import Account
 from eventplane.ledger import TAP
-from eventplane.reasons import explained
 from operations import system, text
 from operations.archive import add_days, check_days, days_of, is_folder, say_damaged
 from operations.archived_letters import archived_letters
@@ -35,6 +34,7 @@ from operations.mover import Moved
 from operations.places import Choice, Place, inbox_place, place_of, read_choice, waiting_letters
 from operations.queues import PlaneQueues
 from operations.reading import UNSEEN
+from operations.reason_texts import explained
 
 _SENDERS: Final = 3
 """Most senders that a line of the table names."""

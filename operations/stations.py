@@ -91,12 +91,13 @@ def _decided(record: Record, what: str, account: Account | None) -> Station:
 
 
 def handed_over(record: Record) -> Station:
-    """Return how a webhook's endpoint ended the event."""
+    """Return how the reader of an inbox ended the event: a webhook's endpoint, or a program by its receipt."""
     account = by_reader(record)
     facts = {name: record.get(name) for name in ("route", "reason", "status", "attempt")}
     facts |= {"contract": record["contract_version"], "message": record["message_id"]}
-    where = f"webhook of {record['channel']}"
-    return Station(record["decided_at_ms"], where, account.fate, facts, account)
+    where = f"reader of {record['channel']}"
+    what = f"taken by {account.by}" if account.fate is Fate.HANDLED else account.fate
+    return Station(record["decided_at_ms"], where, what, facts, account)
 
 
 def waiting(letter: Letter, contract: Contract) -> Station:

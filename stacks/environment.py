@@ -136,7 +136,7 @@ class Environment:
         certificate_grace_s: seconds that a certificate stays valid after a connection with its successor.
         certificate_max_age_days: age at which devices renew their certificates, days, as their setting
             `provisioning.max_age_days` has it. A renewal before half of it raises an alarm.
-        tracing: where the functions tell the spans of events to (docs/how-to/tracing.md); None: nowhere.
+        tracing: where the functions tell the spans of events to (parts/tracing/how-to.md); None: nowhere.
         protocols: those that packages add, for the inboxes that the contract gives to them.
         parts: what the plane has besides what the contract's participants need (`has`).
     """

@@ -1,8 +1,9 @@
 """Fit the repository's pages into the documentation site; MkDocs calls the functions named `on_...`.
 
-On the site, the Markdown files of the repository's root are pages, and a link from a page to a source file
-leads to a copy of that file. A link to a folder becomes plain text, one to docs/figures.json leads to a page
-of all figures. Scripts come from node_modules (package.json), so that the site loads nothing from elsewhere.
+On the site, the Markdown files of the repository's root and of parts are pages, and a link from a page to a
+source file leads to a copy of that file. A link to a folder becomes plain text, one to docs/figures.json
+leads to a page of all figures. Scripts come from node_modules (package.json), so that the site loads nothing
+from elsewhere.
 """
 
 from __future__ import annotations
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
 ROOT: Final = Path(__file__).resolve().parent.parent
 DOCS: Final = "docs/"
 ROOT_PAGES: Final = ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
+PART_PAGES: Final = tuple(
+    sorted(str(each.relative_to(ROOT)) for each in ROOT.glob("parts/*/*.md") if each.name != "README.md")
+)
+"""The pages that parts have in their folders, by kind: `how-to.md`, `reference.md`, `explanation.md`."""
 STYLE: Final = ROOT / "contract" / "pages" / "style.css"
 """The stylesheet of the project's pages; the site takes its colours (docs/stylesheets/site.css)."""
 COLOURS: Final = "stylesheets/colours.css"
@@ -47,14 +52,14 @@ def site_path(path: str) -> str | None:
     if path.startswith(DOCS):
         # A missing page keeps its link, so that the strict build reports it.
         return path.removeprefix(DOCS)
-    if path in ROOT_PAGES:
+    if path in (*ROOT_PAGES, *PART_PAGES):
         return path.lower()
     return "index.md" if path == "README.md" else f"source/{path}.txt"
 
 
 def repository_path(place: str) -> str:
     """Return the file of the repository behind the page at `place` of the site."""
-    return next((each for each in ROOT_PAGES if each.lower() == place), DOCS + place)
+    return next((each for each in (*ROOT_PAGES, *PART_PAGES) if each.lower() == place), DOCS + place)
 
 
 def linked(text: str, path: str) -> list[str]:
@@ -96,11 +101,11 @@ def _resolved(target: str, path: str) -> str:
 
 
 def on_files(files: Files, config: Any) -> Files:
-    """Add the root's pages, the files that pages link, the page of all figures, and the project's colours."""
+    """Add pages of root and parts, what pages link, the page of all figures, and the project's colours."""
     # MkDocs is in the environment of `make docs` only, and tests of the rest need none.
     from mkdocs.structure.files import File
 
-    for name in ROOT_PAGES:
+    for name in (*ROOT_PAGES, *PART_PAGES):
         if (ROOT / name).is_file():
             files.append(File.generated(config, name.lower(), content=(ROOT / name).read_text()))
     sources = {

@@ -1,6 +1,6 @@
 """Write the tables of the docs that repeat what code, tests and measurements say. `--check` only compares.
 
-A table is between `<!-- table: NAME -->` and `<!-- end -->` in README.md or a Markdown file under docs/. The
+A table is between `<!-- table: NAME -->` and `<!-- end -->` in README.md or a page of the site. The
 device's file of settings and the plots of figures are written as a whole.
 """
 
@@ -38,22 +38,23 @@ from eventplane.contract.channels import (  # noqa: E402
 )
 from eventplane.contract.model import ParticipantKind  # noqa: E402
 from eventplane.contract.reader import Number, Word  # noqa: E402
-from eventplane.names import ATTRIBUTES  # noqa: E402
-from eventplane.reasons import OTHER, Reason  # noqa: E402
+from eventplane.reasons import Reason  # noqa: E402
 from eventplane.settings import Settings as FunctionSettings  # noqa: E402
 from eventplane.settings import variable_of as function_variable_of  # noqa: E402
 from eventplane_aws.rules import RULES as AWS_RULES  # noqa: E402
+from operations.reason_texts import explained  # noqa: E402
 from parts import PARTS, has, load  # noqa: E402
 from stacks.quotas import QUOTAS  # noqa: E402
 from tests.lost_answers.sites import call_sites, meets  # noqa: E402
 from tests.spark.damage.kinds import MEANINGS  # noqa: E402
-from tools import figures, sources  # noqa: E402
+from tools import docs_site, figures, sources  # noqa: E402
 from tools.figures import table  # noqa: E402
 from tools.settings_file import documented, meanings, settings_file  # noqa: E402
 
 _TABLE = re.compile(r"(<!-- table: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
+ATTRIBUTES = ROOT / "tools" / "attributes.toml"
 SETTINGS_FILE = ROOT / "edge" / "packaging" / "forwarder.toml"
 
 
@@ -136,7 +137,7 @@ def parts_table() -> str:
 def attributes_table() -> str:
     """The attributes of events that mean something: type, rule, who sets each, meaning."""
     rows = []
-    for name, (set_by, meaning) in ATTRIBUTES.items():
+    for name, (set_by, meaning) in tomllib.loads(ATTRIBUTES.read_text()).items():
         is_checked_later = name.startswith(("to", "state", "down"))
         type, refused = "", "see [downlink.md](../explanation/downlink.md)" if is_checked_later else ""
         if name in RULES:
@@ -207,8 +208,9 @@ def metrics_table() -> str:
 
 def reasons_table() -> str:
     """Why something is a dead letter, and what to do about it."""
-    rows = [[f"`{each}`", _linked(each.means), each.remedy] for each in Reason]
-    return table(["reason", "what it means", "what to do"], [*rows, ["another", *OTHER]])
+    texts = {f"`{each}`": explained(each) for each in Reason} | {"another": explained("another")}
+    rows = [[word, _linked(means), remedy] for word, (means, remedy) in texts.items()]
+    return table(["reason", "what it means", "what to do"], rows)
 
 
 def fates_table() -> str:
@@ -370,7 +372,8 @@ def main() -> int:
         return 1
     for row in missing:
         print(f'row {row} has no test; mark one that shows it with @pytest.mark.source("{row}")')
-    pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    parts = (ROOT / each for each in docs_site.PART_PAGES)
+    pages = [ROOT / "README.md", *parts, *sorted((ROOT / "docs").rglob("*.md"))]
     wanted = {file: current(file.read_text()) for file in pages}
     wanted |= {ROOT / "docs/figures" / f"{name}.svg": svg for name, svg in figures.plots(_results()).items()}
     wanted[SETTINGS_FILE] = settings_file()

@@ -127,7 +127,7 @@ def flow(site: Site) -> list[Figure]:
             2.0,
             higher_is_better=False,
             note=f"to storage, per byte of event; {EVENTS} x {SIZE} B as fast as they are taken: the uplink "
-            "falls behind, so events outlast the log and are written twice (see make bench-spool)",
+            "falls behind, so events outlast the log and are written twice, in compressed batches",
         ),
         Figure("flow", EVENTS / took, "events/s", note="service to Mosquitto, spool and cloud"),
         Figure("flow_cpu", used * 1e6 / EVENTS, "ms/1000", note="CPU milliseconds per 1,000 events"),

@@ -23,8 +23,11 @@ from edge.spool.records import SpoolOrigin
 from edge.system import UptimeClock
 from eventplane.randomness import RandomBytes
 
-FORMAT: Final = 7
-"""Version of the tables, in SQLite's `user_version`; 0 is an empty file."""
+FORMAT: Final = 8
+"""Version of the tables, in SQLite's `user_version`; 0 is an empty file. In 7 no batch is compressed."""
+
+OLDEST_FORMAT: Final = 7
+"""The oldest one that is read."""
 
 PAGE_BYTES = 512
 """Measured: a commit of one event writes half of what it does with 1024, a bulk the same."""
@@ -301,13 +304,20 @@ def has_tables(path: Path, db: sqlite3.Connection) -> bool:
     ]
     if found == 0 and not tables:
         return False
-    if 0 < found < FORMAT:
+    if 0 < found < OLDEST_FORMAT:
         raise SpoolCorruptError(
             path, f"its format is {found}, of an earlier version, which is not read any more"
         )
-    if found != FORMAT or tables != list(SCHEMA):
+    if not OLDEST_FORMAT <= found <= FORMAT or tables != list(SCHEMA):
         raise SpoolCorruptError(path, f"its {len(tables)} tables of format {found} are not those of a spool")
     return True
+
+
+def upgrade(db: sqlite3.Connection) -> None:
+    """Have programs that cannot read what is written from now on refuse tables of an older format."""
+    (found,) = db.execute("PRAGMA user_version").fetchone()
+    if found < FORMAT:
+        db.execute(f"PRAGMA user_version = {FORMAT}")
 
 
 @contextlib.contextmanager

@@ -31,6 +31,7 @@ from edge.spool.database import (
     named_errors,
     new_epoch,
     transaction,
+    upgrade,
 )
 from edge.spool.deliveries import Deliveries, PendingQueues
 from edge.spool.files import finish_recovery, marker_of, take_over
@@ -347,6 +348,7 @@ class Spool:
                     clock = UptimeClock(self._system.uptime)
                     with transaction(self._db):
                         create(self._db, SpoolOrigin("created", said), clock, announced.epoch)
+                upgrade(self._db)
                 self._load(path)
                 _check_commits(note, self._device)
             # A process that was killed may have left a commit, or a name, that a power cut still undoes; what

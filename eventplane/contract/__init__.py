@@ -4,7 +4,10 @@
 form, which the device image, the functions and the audit load with `load_compiled`.
 """
 
-from eventplane.contract.compiler import compile_contract, contract_document, load_compiled
+from typing import TYPE_CHECKING, Any
+
+from eventplane.contract.canonical import load_compiled
+from eventplane.contract.errors import ContractError, ContractFormatError, Problem
 from eventplane.contract.model import (
     ALL_PERCENT,
     AddressScope,
@@ -26,7 +29,9 @@ from eventplane.contract.model import (
     WebhookMode,
     WhenFull,
 )
-from eventplane.contract.reader import ContractError, ContractFormatError, Problem
+
+if TYPE_CHECKING:
+    from eventplane.contract.compiler import check_compiled, compile_contract, contract_document
 
 __all__ = [
     "ALL_PERCENT",
@@ -51,7 +56,17 @@ __all__ = [
     "Webhook",
     "WebhookMode",
     "WhenFull",
+    "check_compiled",
     "compile_contract",
     "contract_document",
     "load_compiled",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Load the compiler, which a program that only loads contracts need not hold."""
+    if name not in __all__:
+        raise AttributeError(name)
+    from eventplane.contract import compiler
+
+    return getattr(compiler, name)

@@ -24,7 +24,7 @@ from eventplane.contract.model import (
     WhenFull,
 )
 from eventplane.contract.reader import Number, Section, Word
-from eventplane.limits import DAY_S, MAX_BATCH_EVENTS, MAX_RECEIVES, UNSETTLED
+from eventplane.limits import DAY_S, MAX_BATCH_EVENTS, MAX_BATCHING_DELAY_MS, MAX_RECEIVES, UNSETTLED
 from eventplane.names import OWN_SERVICES
 
 TRANSPORTS = {
@@ -85,7 +85,7 @@ NUMBERS = {
     "batching_delay_ms": Number(
         0,
         0,
-        300_000,
+        MAX_BATCHING_DELAY_MS,
         "milliseconds",
         "of an outbox on a device: how long an event that is not urgent may wait in the device's store, so "
         "that one frame carries several ([device.md](device.md#gathering))",

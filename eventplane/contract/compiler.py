@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
 from eventplane.attributes import value_problem
-from eventplane.contract.canonical import FORMAT, canonical_bytes, version_of
+from eventplane.contract.canonical import FORMAT, canonical_bytes, contract_of, place_of, refuse_newer
 from eventplane.contract.channels import read_guarantee
+from eventplane.contract.document import whole_document
+from eventplane.contract.errors import ContractError
 from eventplane.contract.filter_reader import MixedLogic, read_filter, read_interest
 from eventplane.contract.model import (
+    REPLIES,
     Contract,
     Downlink,
     EventType,
@@ -29,13 +31,9 @@ from eventplane.contract.model import (
     SchemaCheck,
     Transport,
 )
-from eventplane.contract.participants import (
-    REPLIES,
-    leads_down,
-    read_participant,
-    with_reply_routes,
-)
-from eventplane.contract.reader import ContractError, ContractFormatError, Problem, Section
+from eventplane.contract.participants import leads_down, read_participant, with_reply_routes
+from eventplane.contract.reader import Section
+from eventplane.contract.rules import check_delays, check_guarantees, check_names
 from eventplane.limits import MAX_ORDERED_INBOXES
 from eventplane.names import DOWNLINK
 
@@ -45,71 +43,36 @@ def compile_contract(document: object, origin: str, *, is_derived: bool = False)
 
     `document` is plain data (mappings, lists, strings, numbers), `origin` the file it came from. The payload
     schemas of event types are JSON Schema documents in it, not file names. One that `is_derived` from a
-    contract in force is checked as `load_compiled` does: a rule that came later stops no router.
+    compiled contract need not keep a rule that came later, which stops no router.
     """
-    # Only a program that compiles needs these.
-    from eventplane.contract.document import whole_document
-    from eventplane.contract.rules import check_delays, check_guarantees, check_names
-
     top = Section("", document, [])
     name, participants, event_types, routes = _read(top, origin)
     if is_derived:
-        _allow_mixed_logic(top)
+        top.problems[:] = [each for each in top.problems if not isinstance(each, MixedLogic)]
     else:
         check_names(participants, top)
         check_delays(participants, top)
         check_guarantees(participants, event_types, routes, top)
-    _refuse(top, origin)
+    if top.problems:
+        raise ContractError(origin, top.problems)
     canonical = canonical_bytes(whole_document(name, participants, event_types, routes))
-    return _contract(name, participants, event_types, routes, canonical)
+    return contract_of(name, participants, event_types, routes, canonical)
 
 
 def contract_document(contract: Contract) -> dict[str, Any]:
     """Return `contract` as a document of the current form, whatever format it was compiled in."""
-    from eventplane.contract.document import whole_document
-
     return whole_document(contract.name, contract.participants, contract.event_types, contract.routes)
 
 
-def load_compiled(compiled: bytes | str, origin: str = "compiled contract") -> Contract:
-    """Return the contract of a canonical form, with the version it was compiled with.
+def check_compiled(contract: Contract, origin: str) -> None:
+    """Check a loaded `contract` as it was when it was compiled. Raises `ContractError` with every problem.
 
-    The version is the hash of the text: settings of later formats have their defaults in the contract, and do
-    not change the version of an old one. Raises `ContractError` when it is damaged,
-    `ContractFormatError` when a newer program wrote it.
+    For one that comes from elsewhere: `load_compiled` checks its form alone.
     """
-    try:
-        document = json.loads(compiled)
-        canonical = canonical_bytes(document)
-    except (ValueError, RecursionError) as error:
-        raise ContractError(
-            origin, [Problem("(document)", f"not JSON: {error}", "compile the contract again")]
-        ) from error
-    top = Section("", document, [])
-    parts = _read(top, origin)
-    _allow_mixed_logic(top)
-    _refuse(top, origin)
-    return _contract(*parts, canonical)
+    compile_contract(json.loads(contract.canonical), origin, is_derived=True)
 
 
 _Parts = tuple[str, dict[str, Participant], dict[str, EventType], tuple[Route, ...]]
-
-
-def _contract(
-    name: str,
-    participants: dict[str, Participant],
-    event_types: dict[str, EventType],
-    routes: tuple[Route, ...],
-    canonical: bytes,
-) -> Contract:
-    return Contract(
-        name=name,
-        version=version_of(canonical),
-        canonical=canonical,
-        participants=MappingProxyType(participants),
-        event_types=MappingProxyType(event_types),
-        routes=routes,
-    )
 
 
 def _read(top: Section, origin: str) -> _Parts:
@@ -131,23 +94,11 @@ def _read(top: Section, origin: str) -> _Parts:
     return name, participants, event_types, routes
 
 
-def _allow_mixed_logic(top: Section) -> None:
-    top.problems[:] = [each for each in top.problems if not isinstance(each, MixedLogic)]
-
-
-def _refuse(top: Section, origin: str) -> None:
-    if top.problems:
-        raise ContractError(origin, top.problems)
-
-
 def _read_format(top: Section, origin: str) -> int:
     found = top.raw("format")
-    if isinstance(found, int) and not isinstance(found, bool):
-        if found > FORMAT:
-            # Other faults would be faults by rules that this contract does not follow.
-            raise ContractFormatError(origin, found, FORMAT)
-        if found >= 1:
-            return found
+    refuse_newer(found, origin)  # other faults would be faults by rules that this contract does not follow
+    if isinstance(found, int) and not isinstance(found, bool) and found >= 1:
+        return found
     top.fault("format", f"{found!r} is not a known format", f"write `format: {FORMAT}`")
     return FORMAT
 
@@ -172,9 +123,9 @@ def _place_of(destination: str, section: Section, participants: Mapping[str, Par
         section.fault("to", f"participant {participant!r} is unknown", f"declare it, or use one of: {known}")
         return Place.CLOUD
     writable = "outbox" if target.kind is ParticipantKind.DEVICE and box == "outbox" else "inbox"
+    place = place_of(box, target.kind)
     if box == REPLIES and target.replies is not None:
-        # Whether it is the compiler's own is checked once all routes are known.
-        return Place.CLOUD if target.kind is ParticipantKind.CLOUD_SERVICE else Place.DEVICE
+        return place  # whether it is the compiler's own is checked once all routes are known
     if box != writable:
         section.fault(
             "to",
@@ -185,17 +136,14 @@ def _place_of(destination: str, section: Section, participants: Mapping[str, Par
         section.fault(
             "to", f"{participant!r} is retired", "remove the route, or `retired` from the participant"
         )
-    if target.kind is ParticipantKind.CLOUD_SERVICE:
-        return Place.CLOUD
-    if target.kind is ParticipantKind.DEVICE and box == "inbox":
-        if DOWNLINK in participants and not leads_down(participants):
-            section.fault(
-                "to",
-                f"{DOWNLINK!r}, which brings events there, is retired",
-                "remove the route, or `retired` from the participant",
-            )
-        return Place.CLOUD
-    return Place.DEVICE
+    is_downlink = target.kind is ParticipantKind.DEVICE and box == "inbox"
+    if is_downlink and DOWNLINK in participants and not leads_down(participants):
+        section.fault(
+            "to",
+            f"{DOWNLINK!r}, which brings events there, is retired",
+            "remove the route, or `retired` from the participant",
+        )
+    return place
 
 
 def _check_whole(top: Section, participants: Mapping[str, Participant], routes: tuple[Route, ...]) -> None:

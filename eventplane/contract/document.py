@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict
 from itertools import chain
-from typing import Any
+from typing import Any, Final
 
 from eventplane.contract.model import (
     ALL_PERCENT,
@@ -74,6 +74,13 @@ def _is_of_format_7(channel: Channel) -> bool:
     return channel.is_added_protocol or is_sorted_by_reader
 
 
+_OF_FORMAT_2: Final = (
+    "transport", "delivery_guarantee", "priority", "ordering", "expiry_s", "batching_delay_ms", "retention_s",
+    "max_receives", "receipts", "when_full",
+)  # fmt: skip
+"""The settings of a channel that are always written."""
+
+
 def _participant(participant: Participant) -> dict[str, Any]:
     document: dict[str, Any] = {
         "kind": participant.kind,
@@ -96,18 +103,7 @@ def _participant(participant: Participant) -> dict[str, Any]:
 
 
 def _channel(channel: Channel) -> dict[str, Any]:
-    document: dict[str, Any] = {
-        "transport": channel.transport,
-        "delivery_guarantee": channel.delivery_guarantee,
-        "priority": channel.priority,
-        "ordering": channel.ordering,
-        "expiry_s": channel.expiry_s,
-        "batching_delay_ms": channel.batching_delay_ms,
-        "retention_s": channel.retention_s,
-        "max_receives": channel.max_receives,
-        "receipts": channel.receipts,
-        "when_full": channel.when_full,
-    }
+    document: dict[str, Any] = {name: getattr(channel, name) for name in _OF_FORMAT_2}
     if channel.webhook:
         # Where formats 3 to 8 have it.
         document["webhook"] = {**asdict(channel.webhook), "give_up_after_s": channel.give_up_after_s}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from eventplane.attributes import name_problem
-from eventplane.contract.reader import Problem
+from eventplane.contract.errors import Problem
 from eventplane.filters import COMBINATIONS, COMPARISONS, DIALECTS, All, Any, Filter, Not, Sql, steps_problem
 
 MAX_FILTER_DEPTH = 16

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 ALL_PERCENT: Final = 100
 """A share of all, percent."""
 
+REPLIES: Final = "replies"
+"""The box of the channel that brings replies to a participant that asks."""
+
 
 class ParticipantKind(StrEnum):
     """Where a participant lives: the device itself, a service on it, or a service in the cloud."""
@@ -142,7 +145,7 @@ class Webhook:
 
     mode: WebhookMode
     timeout_s: int
-    requests_per_minute: int | None
+    requests_per_minute: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,14 +174,14 @@ class Channel:
     delivery_guarantee: DeliveryGuarantee
     priority: Priority
     ordering: Ordering
-    expiry_s: int | None
     batching_delay_ms: int
     retention_s: int
     max_receives: int
-    receipts: bool
-    when_full: WhenFull
-    webhook: Webhook | None
-    downlink: Downlink
+    expiry_s: int | None = None
+    receipts: bool = False
+    when_full: WhenFull = WhenFull.REFUSE
+    webhook: Webhook | None = None
+    downlink: Downlink = Downlink.COMMAND
     forward: Forward = Forward.ALL
     events_per_message: int = 1
     give_up_after_s: int | None = None
@@ -241,7 +244,7 @@ class Participant:
     description: str
     inbox: Channel
     outbox: Channel
-    sends: tuple[str, ...] | None
+    sends: tuple[str, ...] | None = None
     retired: bool = False
     asks: tuple[str, ...] = ()
     replies: Channel | None = None
@@ -282,10 +285,10 @@ class EventType:
 
     name: str
     description: str
-    priority: Priority | None
     schemas: Mapping[str, Mapping[str, Any]] = field(hash=False)
-    schema_check: SchemaCheck
-    downlink: Downlink | None
+    priority: Priority | None = None
+    schema_check: SchemaCheck = SchemaCheck.NONE
+    downlink: Downlink | None = None
     delivery_guarantee: DeliveryGuarantee | None = None
 
 

@@ -6,12 +6,11 @@ The compiler writes the routes of replies into the compiled form; routers, ledge
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
-from typing import Final
 
+from eventplane.contract.canonical import replies_channel
 from eventplane.contract.channels import read_channel
 from eventplane.contract.filter_reader import read_filter
-from eventplane.contract.model import AddressScope, Channel, Participant, ParticipantKind, Place, Route
+from eventplane.contract.model import REPLIES, AddressScope, Participant, ParticipantKind, Place, Route
 from eventplane.contract.reader import Section
 from eventplane.filters import All, Exact, Filter
 from eventplane.names import DOWNLINK, REPLY_TO, REPLY_TYPE
@@ -105,22 +104,6 @@ def read_participant(name: str, section: Section) -> Participant:
         section.fault("retired", f"a {kind} has no queues that could hold events", "just remove it")
     section.finish()
     return participant
-
-
-REPLIES: Final = "replies"
-"""The name of the channel."""
-
-REPLY_RETENTION_S: Final = 600
-"""How long a reply is kept for the asker, seconds: twice what a request waits by default."""
-
-
-def replies_channel(participant: str, kind: ParticipantKind) -> Channel:
-    """Return the channel of replies to `participant`, which has no settings."""
-    channel = read_channel(participant, kind, Section(REPLIES, {}, []))
-    if kind is ParticipantKind.DEVICE_SERVICE:
-        # Mosquitto acknowledges from memory: a reply that it lost is repeated while somebody may wait.
-        return replace(channel, receipts=True, expiry_s=REPLY_RETENTION_S)
-    return replace(channel, retention_s=REPLY_RETENTION_S)
 
 
 def with_reply_routes(

@@ -18,10 +18,10 @@ from typing import Any, Final
 
 from eventplane.contract.canonical import canonical_bytes
 from eventplane.contract.compiler import compile_contract
+from eventplane.contract.errors import ContractError, Problem
 from eventplane.contract.filter_reader import MixedLogic, read_filter
 from eventplane.contract.model import Contract, Participant, ParticipantKind, Route
 from eventplane.contract.possibilities import can_match, needed
-from eventplane.contract.reader import ContractError, Problem
 from eventplane.filters import steps, to_document
 from eventplane.limits import MAX_CHEAP_STEPS, MAX_PARTICIPANT_STEPS
 from eventplane.names import SUBSCRIBERS

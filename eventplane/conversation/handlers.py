@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from eventplane.contract import Contract, ParticipantKind, Place, Priority
-from eventplane.contract.participants import REPLIES, leads_down
+from eventplane.contract.model import REPLIES
+from eventplane.contract.participants import leads_down
 from eventplane.conversation.messages import Replier
 from eventplane.downlink.wire import ALL
 from eventplane.envelope import Envelope

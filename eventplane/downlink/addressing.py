@@ -6,8 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from eventplane.attributes import AttributeValue
+from eventplane.attributes import KNOWN, AttributeValue
 from eventplane.contract import Downlink
+from eventplane.dead_letter import REASON_ATTRIBUTE
 from eventplane.downlink.desired import Message
 from eventplane.downlink.wire import (
     ALL,
@@ -23,13 +24,19 @@ from eventplane.downlink.wire import (
 from eventplane.envelope import Envelope
 from eventplane.guarantee import expires_at_ms
 from eventplane.limits import MAX_DOWNLINK_EVENT_BYTES
-from eventplane.names import REPLY_TYPE
+from eventplane.names import EPOCH, REPLY_TYPE, SEQUENCE
 from eventplane.reasons import Reason
 from eventplane.topics import is_device_name, is_group_name
 from eventplane.values import timestamp_ms
 
 MAX_AHEAD_MS: Final = 24 * 60 * 60 * 1_000
 """How far a state's version may be ahead of the clock when it is read as Unix milliseconds: a day. Ours."""
+
+ADDRESSING: Final = ("todevice", "togroup", "statekey", "stateversion", "stateuid", "statedelete")
+"""The attributes by which a sender says for which devices an event is."""
+
+ATTRIBUTES: Final = KNOWN | {EPOCH, SEQUENCE, REASON_ATTRIBUTE, *RESERVED, *ADDRESSING}
+"""Every attribute that means something to the plane."""
 
 
 @dataclass(frozen=True, slots=True)

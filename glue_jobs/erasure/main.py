@@ -16,9 +16,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from eventplane.archive_layout import ERASURES
+from eventplane.downlink.addressing import ATTRIBUTES
 from eventplane.errors import EventPlaneError
 from eventplane.ledger import CONTRACTS
-from eventplane.names import ATTRIBUTES
 from glue_jobs.common import system
 from glue_jobs.common.archive import Archive
 from glue_jobs.common.attestation import add_attest_option, add_key_option, attest_old, open_key

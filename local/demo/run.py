@@ -29,7 +29,7 @@ from eventplane.sender import Sender
 from local.consumers import Consumers, ReceivedEvent
 from local.demo.deletion import audit_twice
 from local.demo.faults import Faults, RepairedFault
-from local.demo.presence import Notice, cut_off, judging, missing, notified_services
+from local.demo.lost_connection import Notice, cut_off, judging, missing, notified_services
 from local.demo.report import ALARM_CENTRE, alarms, print_table, write_page
 from local.demo.senders import send_as_carers, send_without_forwarder
 from local.demo.summary import summarise

@@ -11,8 +11,8 @@ from lambdas.common.log import logger
 from lambdas.common.metrics import Metric, count, metrics
 from lambdas.common.queue import Context
 from lambdas.common.queue_function import at_init
-from parts.presence.fleet_watch import FleetWatch
 from parts.presence.judge import RESERVE_MS, Judge
+from parts.presence.outage import FleetWatch
 from parts.presence.settings import PresenceJudgeSettings
 from parts.presence.wiring import Parts, wired
 

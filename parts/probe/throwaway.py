@@ -44,7 +44,7 @@ class ProvisioningFailedError(EventPlaneError):
     log: str
     message = (
         "the device's provisioning {ended}: {lines}; see the log of the function provisioning-hook, and "
-        "docs/how-to/fleet.md for each refusal"
+        "parts/fleet/how-to.md for each refusal"
     )
 
     @property

@@ -73,7 +73,7 @@ class SubscriptionsApi:
     def _answer(self, request: Request) -> Response:
         found = _PATH.fullmatch(request.path)
         if found is None:
-            raise errors.NotFoundError("there is nothing here; see docs/reference/subscriptions-api.md")
+            raise errors.NotFoundError("there is nothing here; see parts/subscriptions_api/reference.md")
         participant, id, key = found.groups()
         methods = METHODS[KEY if key else SUBSCRIPTION if id else COLLECTION]
         if request.method not in methods:

@@ -290,5 +290,5 @@ class Consents:
 
 
 def _no_consent(message: str) -> InvalidError:
-    remedy = "let the endpoint answer OPTIONS as docs/reference/subscriptions-api.md says"
+    remedy = "let the endpoint answer OPTIONS as parts/subscriptions_api/reference.md says"
     return InvalidError("the sink does not consent; see `problems`", [Problem("sink", message, remedy)])

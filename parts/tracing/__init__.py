@@ -1,1 +1,1 @@
-"""The trace of one event: a span for each hop, with ids that every hop computes (docs/how-to/tracing.md)."""
+"""The trace of one event: a span for each hop, with ids that every hop computes (parts/tracing/how-to.md)."""

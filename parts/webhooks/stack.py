@@ -155,7 +155,7 @@ def _secret(scope: Construct, id: str, participant: str) -> str:
         "Secret",
         secret_name=name,
         encryption_key=find_key(scope),
-        description=f"Signs what is posted to {participant} (docs/how-to/webhooks.md)",
+        description=f"Signs what is posted to {participant} (parts/webhooks/how-to.md)",
         generate_secret_string=secretsmanager.SecretStringGenerator(
             # Not `exclude_punctuation`, which the emulator does not know.
             password_length=_KEY_CHARACTERS,
@@ -163,7 +163,7 @@ def _secret(scope: Construct, id: str, participant: str) -> str:
         ),
         removal_policy=environment.removal_policy,
     )
-    accept(secret, "SMG4", "The receiver has the same key: rotate it with them (docs/how-to/webhooks.md).")
+    accept(secret, "SMG4", "The receiver has the same key: rotate it with them (parts/webhooks/how-to.md).")
     return name
 
 

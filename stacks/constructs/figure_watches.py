@@ -136,13 +136,13 @@ def _of_fleet(environment: Environment) -> Iterator[Watch]:
     yield Watch(
         name=environment.resource_name("provisioning-hook-taken"),
         metric=figure(environment, "fleet", "RegistrationRefused", reason="taken"),
-        remedy="Somebody with the claim wanted to be a device that is in service. See docs/how-to/fleet.md.",
+        remedy="Somebody with the claim wanted to be a device that is in service. See parts/fleet/how-to.md.",
     )
     yield Watch(
         name=environment.resource_name("key-suspected"),
         metric=figure(environment, "fleet", "KeySuspected"),
         remedy="Somebody besides a device may hold its key. The log line 'a key may be stolen' names it, and "
-        "so does the event device.suspected.v1 in operations.inbox. See docs/how-to/fleet.md.",
+        "so does the event device.suspected.v1 in operations.inbox. See parts/fleet/how-to.md.",
     )
 
 
@@ -169,7 +169,7 @@ def _of_presence(environment: Environment) -> Iterator[Watch]:
         metric=figure(environment, "presence", "TimersLate"),
         periods=3,
         remedy="Notices come later than is promised, or timers were lost: see the age of the queue "
-        "presence-timers, its dead letters, and the functions' throttles. See docs/explanation/presence.md.",
+        "presence-timers, its dead letters, and the functions' throttles. See parts/presence/explanation.md.",
     )
     yield Watch(
         name=environment.resource_name("presence-flooding"),

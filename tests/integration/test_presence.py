@@ -17,7 +17,7 @@ from eventplane.envelope import Envelope, write_event
 from eventplane.names import CONNECTED, NOTICE, QUIET, RECOVERED
 from eventplane.topics import basic_ingest_topic
 from local.cloud import CloudEndpoint
-from local.demo.presence import judging
+from local.demo.lost_connection import judging
 from local.plane import Plane
 from local.things import Thing, provision
 from tests.eventually import eventually

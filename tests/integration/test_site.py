@@ -21,7 +21,7 @@ from tests.browser import Page
 ROOT = Path(__file__).parents[2]
 SITE = ROOT / "build" / "docs"
 PYTHON = str(ROOT / ".venv-docs" / "bin" / "python")
-KINDS = ("tutorials", "how-to", "reference", "reference/api", "explanation", "adr", ".")
+KINDS = ("tutorials", "how-to", "reference", "reference/api", "explanation", "adr", "parts/*", ".")
 """The folders of the site; a page of each, the longest, has what others of its kind have."""
 COLOURS = ("color-contrast", "link-in-text-block")
 """What differs between light and dark."""
@@ -29,7 +29,7 @@ COLOURS = ("color-contrast", "link-in-text-block")
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_page_of_each_kind_is_accessible(browser: Page, kind: str) -> None:
-    pages = [each for each in (SITE / kind).glob("*.html") if each.name != "404.html"]
+    pages = [each for each in SITE.glob(f"{kind}/*.html") if each.name != "404.html"]
     assert pages, "build the site first: make docs"
     url = max(pages, key=lambda each: each.stat().st_size).as_uri()
     for scheme, palette, rules in (("light", "default", ()), ("dark", "slate", COLOURS)):
@@ -73,7 +73,7 @@ def test_the_queries_over_the_archive_run_and_agree(tmp_path: Path) -> None:
     generate(tmp_path, plan, audited_contracts())
     tap, ledger = (tmp_path / "archive" / each for each in ("tap", "ledger"))
     assert {"client_id", "type", "is_copy"} <= {each.name for each in TAP_FOLDER.compacted_columns}
-    page = (ROOT / "docs/how-to/queries.md").read_text()
+    page = (ROOT / "parts/queries/how-to.md").read_text()
     blocks = re.findall(r'^```python title="\w+"\n(.*?)^```', page, re.MULTILINE | re.DOTALL)
     assert len(blocks) == 3
     subprocess.run([PYTHON, "-c", COMPACT], cwd=tmp_path, check=True)

@@ -33,7 +33,7 @@ from tests.integration.cloud import as_user, enter, enter_as
 from tests.integration.test_webhook import is_genuine
 
 SECONDS = 60
-DOCUMENT = Path(__file__).parents[2] / "docs" / "reference" / "subscriptions-api.openapi.yaml"
+DOCUMENT = Path(__file__).parents[2] / "parts" / "subscriptions_api" / "openapi.yaml"
 NEWS = "org.eventplane.activity.subscribed-news.v1"
 _NUMBERS = count(1)
 

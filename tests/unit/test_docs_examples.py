@@ -15,6 +15,7 @@ import yaml
 from eventplane.cesql import BUILTINS, CesqlParseError, lint, parse
 from eventplane.contract import Problem
 from eventplane.contract.filter_reader import read_filter
+from tools.docs_site import PART_PAGES
 
 ROOT = Path(__file__).parents[2]
 KINDS = ("tutorials", "how-to", "reference", "explanation")
@@ -22,13 +23,14 @@ AT_THE_ROOT = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "examples/README.m
 PAGES = [
     *(ROOT / each for each in AT_THE_ROOT),
     *sorted(page for kind in KINDS for page in (ROOT / "docs" / kind).glob("*.md")),
+    *(ROOT / each for each in PART_PAGES),
 ]
 TEXTS = {str(page.relative_to(ROOT)): page.read_text() for page in PAGES}
 
 FRAGMENTS = {
-    "docs/reference/subscriptions-api.md": "it needs a deployed plane",
-    "docs/how-to/tracing.md": "an excerpt of stacks/config.py",
-    "docs/how-to/webhooks.md": "an excerpt of stacks/config.py",
+    "parts/subscriptions_api/reference.md": "it needs a deployed plane",
+    "parts/tracing/how-to.md": "an excerpt of stacks/config.py",
+    "parts/webhooks/how-to.md": "an excerpt of stacks/config.py",
 }
 """Pages whose Python cannot run here, and why. It has to compile, and its imports have to resolve."""
 
@@ -83,7 +85,7 @@ def test_expressions_are_found() -> None:
     assert {page for page, _ in expressions()} == {
         "docs/reference/cesql.md",
         "docs/reference/contract.md",
-        "docs/reference/subscriptions-api.md",
+        "parts/subscriptions_api/reference.md",
     }
 
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from tools import figures
-from tools.docs_site import ROOT_PAGES
+from tools.docs_site import PART_PAGES, ROOT_PAGES
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-PAGES = [ROOT / "README.md", *(ROOT / each for each in ROOT_PAGES), *sorted(DOCS.rglob("*.md"))]
+PAGES = [*(ROOT / each for each in ("README.md", *ROOT_PAGES, *PART_PAGES)), *sorted(DOCS.rglob("*.md"))]
 FENCE = re.compile(r"^```.*?^```[^\n]*$", re.MULTILINE | re.DOTALL)
 
 
@@ -48,7 +48,7 @@ def test_every_link_leads_to_a_file_and_a_heading(page: Path) -> None:
 
 
 def test_the_tests_of_the_web_hooks_specification_exist() -> None:
-    page = (DOCS / "reference" / "http-webhook.md").read_text()
+    page = (ROOT / "parts" / "webhooks" / "reference.md").read_text()
     named = re.findall(r"`U/(\w+\.py)::(\w+)`", page)
     assert len(named) > 10
     for file, test in named:

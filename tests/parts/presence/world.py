@@ -21,8 +21,8 @@ from lambdas.common.metrics import metrics
 from lambdas.common.queue import Invocation, QueueMessage
 from lambdas.common.sqs import SqsSender
 from parts.presence import wiring
-from parts.presence.fleet_watch import FleetWatch
 from parts.presence.judge import Judge
+from parts.presence.outage import FleetWatch
 from parts.presence.reconciler import Reconciler
 from parts.presence.recorder import Observation, Recorder, read_heartbeat, read_presence
 from parts.presence.settings import PresenceJudgeSettings, PresenceLimits

@@ -309,7 +309,7 @@ def test_a_filter_outside_may_subscribe_is_refused_with_the_remedy(call: Call) -
     assert "may_subscribe" in problem["remedy"]
 
 
-FILE = Path(__file__).parents[3] / "docs" / "reference" / "subscriptions-api.openapi.yaml"
+FILE = Path(__file__).parents[3] / "parts" / "subscriptions_api" / "openapi.yaml"
 
 
 def test_the_openapi_document_agrees_with_the_code() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from eventplane.contract import (
     SchemaCheck,
     Transport,
     WhenFull,
+    check_compiled,
     compile_contract,
     contract_document,
     load_compiled,
@@ -31,6 +33,7 @@ from eventplane.envelope import write_event
 from eventplane.names import NOTICE
 from eventplane.router import Router
 from tests.plane import shipped_contract
+from tests.small_contract import put
 from tests.unit.contract.small import RING, document, problems, small
 
 
@@ -382,10 +385,50 @@ def test_a_participant_sends_types_and_families() -> None:
     assert not desk.may_send(RING)
 
 
-def test_a_damaged_compiled_contract_is_refused(contract: Contract) -> None:
+def test_what_is_no_compiled_contract_is_refused(contract: Contract) -> None:
     for damaged in (contract.canonical[:-1], "[" * 100_000, "[]", '{"format":1,"name":"\\ud800"}'):
         with pytest.raises(ContractError):
             load_compiled(damaged)
+
+
+@pytest.mark.parametrize(
+    ("member", "value", "path"),
+    [
+        ("format", 0, "(document)"),
+        ("name", None, "(document)"),
+        ("title", "small", "(document)"),
+        ("participants/device/kind", "device_service", "(document)"),
+        ("participants/desk/kind", "cloud_servant", "participants.desk"),
+        ("participants/bell/inbox/ordering", None, "participants.bell"),
+        ("participants/bell/inbox/receipts", 0, "participants.bell"),
+        ("participants/bell/inbox/retention_s", "7", "participants.bell"),
+        ("participants/bell/inbox/when_empty", "refuse", "participants.bell"),
+        (f"event_types/{RING}/schemas", {}, f"event_types.{RING}"),
+        ("routes/to-desk/to", "desk.drawer", "routes.to-desk"),
+        ("routes/to-desk/to", "nobody.inbox", "routes.to-desk"),
+        ("routes/to-desk/filter", {"exact": {"type": 1}}, "routes.to-desk"),
+        ("routes/to-desk/filter", {"any": []}, "routes.to-desk"),
+        ("routes/to-desk/filter", {"sql": "id = ("}, "routes.to-desk"),
+        ("routes/to-desk/filter", {"sql": "UNKNOWN(id)"}, "routes.to-desk"),
+    ],
+)
+def test_a_damaged_or_foreign_compiled_contract_is_refused(member: str, value: object, path: str) -> None:
+    written = json.loads(small().canonical)
+    put(written, member, value)
+    with pytest.raises(ContractError) as refused:
+        load_compiled(json.dumps(written), "device.json")
+    (problem,) = refused.value.problems
+    assert (refused.value.origin, problem.path) == ("device.json", path)
+    assert "compile the contract again" in problem.remedy
+
+
+def test_what_comes_from_elsewhere_is_checked_as_when_it_was_compiled() -> None:
+    written = json.loads(small().canonical)
+    written["participants"]["desk"]["inbox"]["when_full"] = "drop_oldest"
+    loaded = load_compiled(json.dumps(written))
+    with pytest.raises(ContractError, match=r"participants.desk.inbox.when_full: only an event"):
+        check_compiled(loaded, "device.json")
+    check_compiled(small(), "device.json")
 
 
 @pytest.mark.parametrize(

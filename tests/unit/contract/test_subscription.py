@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eventplane.contract import Contract, ContractError, Place, load_compiled
+from eventplane.contract.errors import Problem
 from eventplane.contract.filter_reader import MAX_FILTER_DEPTH, read_filter
-from eventplane.contract.reader import Problem
 from eventplane.contract.subscription import (
     MAX_DOCUMENT_BYTES,
     MAX_FILTER_BYTES,

@@ -25,7 +25,7 @@ def message(number: int, payload: bytes) -> bytes:
 
 HEAD = b"\0\xb5\0mosquitto db" + pack(">II", 0, 6)
 CHUNKS = [
-    chunk(1, bytes(16)),
+    chunk(1, pack("=QBB6x", 9, 0, 8)),
     *(message(number, b"x" * 300) for number in range(8)),
     message(9, b""),
     chunk(6, pack(">qIHHHH4x", 0, 0, 7, 9, 1883, 0), b"forwarder"),
@@ -72,6 +72,14 @@ def test_every_cut_and_every_block_of_zeros_over_a_head_is_found(database: Path)
     for torn in (bytes(len(GOOD)), HEAD, *cuts, *zeros):
         database.write_bytes(torn)
         assert find_damage(database)
+
+
+def test_a_configuration_that_the_broker_refuses_is_found(database: Path) -> None:
+    # What a block of zeros left of a database that a broker without clients had written.
+    database.write_bytes(HEAD + chunk(1, b"\2" + bytes(15)))
+    assert find_damage(database)
+    database.write_bytes(HEAD + CHUNKS[0])
+    assert find_damage(database) == ""
 
 
 def test_zeros_over_a_text_or_properties_are_found(database: Path) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import base64
 import gzip
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from edge import durable
+from edge import contract_updates, durable
 from edge.contract_updates import (
     MOST_BYTES,
     ActiveContract,
@@ -48,6 +49,13 @@ def other() -> Contract:
 def silent() -> Contract:
     """The device's contract without its alarm route."""
     return with_changes(contract(), {"routes/calls": None})
+
+
+def faulty() -> dict[str, Any]:
+    """A contract that loads, and that no compiler writes."""
+    document = contract_document(other())
+    document["participants"]["display"]["inbox"]["when_full"] = "drop_oldest"
+    return document
 
 
 def with_route(name: str) -> Contract:
@@ -105,6 +113,7 @@ WRONG_ROUTE = {"x": {"filter": {"exact": {"type": "t"}}, "to": "nobody.inbox"}}
         (update(1, None), ""),
         (update(1, "contract"), ""),
         (update(1, contract_document(other()) | {"routes": WRONG_ROUTE}), "nobody"),
+        (update(1, faulty()), "inbox.when_full"),
         (update(1, contract_document(other()) | {"name": "another"}), "another"),
         (update(1, other(), contract_key("another")), KEY),
         (packed(b"no gzip"), "no compiled contract"),
@@ -145,6 +154,19 @@ def test_one_that_this_program_cannot_read_leaves_it_to_the_file(device: Device,
     assert held is not None
     device.spool.commit([], uptime_ms=0, states=[held._replace(json=newer)])
     assert in_force(device, file) == contract().version
+
+
+def test_the_file_is_checked_where_it_is_new(file: Path) -> None:
+    file.write_text(json.dumps(faulty()))
+    assert isinstance(read_contract(file), Contract)
+    assert "inbox.when_full" in str(read_contract(file, is_new=True))
+
+
+def test_one_that_cannot_be_checked_is_rejected(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(contract_updates, "can_load", lambda _: False)
+    device.send_down(update(1, other()))
+    assert "restart the forwarder" in device.acknowledgements()[0].detail
+    assert device.contracts_came == 0
 
 
 def test_without_either_the_problem_names_the_file(device: Device, tmp_path: Path) -> None:

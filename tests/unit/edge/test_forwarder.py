@@ -16,6 +16,7 @@ from eventplane_client.mqtt import MAX_MESSAGE_BYTES
 from eventplane_mqtt.mailbox import Connected, LinkName
 from tests.unit.edge.downlinks import state
 from tests.unit.edge.fakes import ALARM, DEAD_LETTER, Device, MakeDevice, damage, event, ordered
+from tests.unit.edge.spools import noise
 
 LOCAL, CLOUD = LinkName.LOCAL, LinkName.CLOUD
 
@@ -115,7 +116,7 @@ def test_events_are_numbered_without_gaps_through_a_crash(device: Device) -> Non
 def test_a_refused_event_takes_no_number_of_an_ordered_inbox(make: MakeDevice) -> None:
     device = make(plane=ordered(), capacity_bytes=64 * 1024)
     for number in range(12):
-        device.send(*(event(f"{number}-{each}", pad="x" * 4_000) for each in range(3)))
+        device.send(*(event(f"{number}-{each}", pad=noise(4_000, 3 * number + each)) for each in range(3)))
     assert {each.refused for each in device.receipts()} == {None, SPOOL_FULL}
     stored = [parse_event(row.json) for row in device.spool.read("device.outbox", 1, 0, 100)]
     numbers = [int(str(each.attributes["orderin"]).rpartition("/")[2]) for each in stored]

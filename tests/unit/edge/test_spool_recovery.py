@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from edge.errors import SpoolCorruptError, SpoolError, SpoolUnavailableError
-from edge.spool import BEFORE_EVERYTHING, Discard, Spool, SpoolOrigin
-from edge.spool.database import FORMAT, PAGE_BYTES
+from edge.spool import BEFORE_EVERYTHING, Discard, Spool, SpoolOrigin, database, deliveries
+from edge.spool.database import FORMAT, OLDEST_FORMAT, PAGE_BYTES
 from edge.spool.files import log_of, marker_of, note_of
 from edge.spool.salvage import SHIFT
 from edge.system import SYSTEM
@@ -102,6 +102,38 @@ def test_one_damaged_page_costs_one_batch(path: Path) -> None:
         assert all(each.delivery.sequence < 0 for each in spool.read(CLOUD, 1, BEFORE_EVERYTHING, 10))
         spool.commit([arrival(1, json="new")], uptime_ms=0)
         assert waiting(spool)[-1] == "new"
+
+
+def test_damage_in_a_compressed_batch_costs_the_events_behind_it_and_no_other(path: Path) -> None:
+    texts = [json.dumps({"n": each, "noise": os.urandom(200).hex()}) for each in range(1, 61)]
+    with Spool(path, SYSTEM) as spool:
+        spool.commit([arrival(n, json=text) for n, text in enumerate(texts, 1)], uptime_ms=0)
+    batches = pages(path, "batch")
+    assert len(batches) * PAGE_BYTES < sum(map(len, texts))
+    with path.open("r+b") as file:
+        # Behind the number of the page that follows.
+        file.seek((batches[len(batches) // 2] - 1) * PAGE_BYTES + 100)
+        file.write(b"\xa5" * 8)
+    found, lost = reopened(path, lambda spool: (waiting(spool), spool.origin.lost_ranges))
+    assert 0 < len(found) < 60
+    assert found == texts[: len(found)]
+    assert lost == ((len(found) + 1, 60),)
+
+
+def test_a_spool_of_the_format_before_is_read_and_refused_by_its_program_from_then_on(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as before:
+        before.setattr(database, "FORMAT", OLDEST_FORMAT)
+        before.setattr(deliveries, "COMPRESSED_BYTES", 1 << 30)
+        filled(path, 100)
+    with Spool(path, SYSTEM) as spool:
+        fill(spool, 100)
+        assert [json.loads(each)["n"] for each in waiting(spool)] == list(range(1, 201))
+        assert spool.origin.kind == "resumed"
+    monkeypatch.setattr(database, "FORMAT", OLDEST_FORMAT)
+    with pytest.raises(SpoolUnavailableError, match="run the program that wrote it"):
+        Spool(path, SYSTEM)
 
 
 def test_destinations_ranks_and_expiries_survive(path: Path) -> None:

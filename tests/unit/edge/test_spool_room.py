@@ -22,14 +22,14 @@ from tests.unit.edge.disks import (
     limited_files,
     read_only_disk_at,
 )
-from tests.unit.edge.spools import CLOUD, arrival, beside, cloud, fill, waiting
+from tests.unit.edge.spools import CLOUD, arrival, beside, cloud, fill, noise, waiting
 
-LARGE = "x" * 20 * KIB
+LARGE = noise(20 * KIB)
 
 
 def fill_up(spool: Spool) -> int:
     """Store large events until there is no room. The number of the last one."""
-    for _ in range(DISK_BYTES // len(LARGE)):
+    for _ in range(2 * DISK_BYTES // len(LARGE)):
         try:
             spool.commit([arrival(spool.next_sequence, json=LARGE)], uptime_ms=0)
         except SpoolFullError:
@@ -230,7 +230,7 @@ def test_the_log_stays_small_and_space_is_given_back_in_bounded_steps(tmp_path: 
     with Spool(path, SYSTEM) as spool:
         fill(spool, 20_000, a_commit=200)
         assert path.with_name("spool.db-wal").stat().st_size < 5 * KIB * KIB
-        assert spool.space.used_bytes > 20_000 * 500
+        assert spool.space.used_bytes > 20_000 * 400
         for first in range(1, 20_001, 1000):
             spool.commit([], [cloud(n) for n in range(first, first + 1000)], uptime_ms=0)
         steps = 1
@@ -246,6 +246,7 @@ def test_a_backlog_that_drains_moves_no_page(tmp_path: Path) -> None:
     path = tmp_path / "spool.db"
     with Spool(path, SYSTEM) as spool:
         fill(spool, 10_000, a_commit=200)
+        spool.space.measure()
         pages = spool.space.used_bytes
         assert not spool.tidy()
         for first in range(1, 8_001, 1000):
@@ -254,7 +255,7 @@ def test_a_backlog_that_drains_moves_no_page(tmp_path: Path) -> None:
             assert spool.space.used_bytes + spool.space._free_bytes >= pages
         while spool.tidy():
             pass
-        assert spool.space.used_bytes + spool.space._free_bytes < pages / 2
+        assert spool.space.used_bytes + spool.space._free_bytes < 0.6 * pages
         assert len(waiting(spool)) == 2_000
 
 

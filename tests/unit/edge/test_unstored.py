@@ -33,6 +33,7 @@ from eventplane_mqtt.mailbox import LinkName
 from tests.unit.edge.disks import SmallDisk, fill_the_rest
 from tests.unit.edge.downlinks import state
 from tests.unit.edge.fakes import ALARM, CHORE, READING, Device, MakeDevice, contract, damage, event
+from tests.unit.edge.spools import noise
 
 LOCAL, CLOUD = LinkName.LOCAL, LinkName.CLOUD
 FULL = "spool_full"
@@ -170,12 +171,12 @@ def test_it_works_on_a_disk_that_is_really_full(small_disk: SmallDisk) -> None:
     device.connect(LOCAL)
     fill_the_rest(small_disk.path.with_name("other"))
     stored = 0
-    while device.offer(event(f"a{stored}", ALARM, pad="x" * 50_000)) == [None]:
+    while device.offer(event(f"a{stored}", ALARM, pad=noise(50_000, stored))) == [None]:
         stored += 1
     for _ in range(stored):  # the service has a window of three
         device.confirm()
     assert sorted(device.ids_at("call")) == sorted(f"a{n}" for n in range(stored + 1))
-    assert device.offer(event("reading"), event("fire", ALARM, pad="x" * 50_000)) == [FULL, FULL]
+    assert device.offer(event("reading"), event("fire", ALARM, pad=noise(50_000))) == [FULL, FULL]
     assert device.ids_at("call")[-1] == "fire"
     assert "devicesequence" not in parse_event(device.delivered("call")[-1]).attributes
     device.crash()

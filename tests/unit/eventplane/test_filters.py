@@ -5,8 +5,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from eventplane.cesql import parse
+from eventplane.contract.errors import Problem
 from eventplane.contract.filter_reader import MAX_FILTER_DEPTH, read_filter
-from eventplane.contract.reader import Problem
 from eventplane.filters import All, Any, Exact, Filter, Not, Prefix, Sql, Suffix, to_document
 
 ATTRIBUTES = {"type": "org.example.alarm.v1", "subject": "/kitchen", "level": 3, "urgent": True}

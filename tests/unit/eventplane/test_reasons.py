@@ -6,7 +6,8 @@ import ast
 from functools import cache
 from pathlib import Path
 
-from eventplane.reasons import OTHER, Reason, explained
+from eventplane.reasons import Reason
+from operations.reason_texts import TEXTS, explained
 
 ROOT = Path(__file__).parents[3]
 
@@ -53,11 +54,8 @@ def test_no_refusal_has_a_word_that_is_no_reason() -> None:
 
 
 def test_a_reason_and_a_services_own_word_are_explained() -> None:
-    assert explained("not_json") == (Reason.NOT_JSON.means, Reason.NOT_JSON.remedy)
-    assert explained("out_of_paper") is OTHER
-
-
-def test_the_reasons_of_readers_and_webhooks_are_explained() -> None:
-    words = ("in_doubt", "max_receives", "endpoint_failed", "endpoint_forbidden", "endpoint_gone")
-    for word in (*words, "endpoint_moved", "endpoint_refused"):
-        assert explained(word) == (Reason(word).means, Reason(word).remedy)
+    assert [*TEXTS] == [*Reason, "another"]
+    assert explained(Reason.NOT_JSON)[0] == "Not JSON."
+    assert "Correct the sender" in explained(Reason.NOT_JSON)[1]
+    assert explained(Reason.ENDPOINT_FAILED) == tuple(TEXTS["endpoint_failed"])
+    assert explained("out_of_paper") == tuple(TEXTS["another"])

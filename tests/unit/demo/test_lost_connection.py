@@ -6,7 +6,7 @@ import pytest
 
 from eventplane.names import NOTICE
 from local.consumers import ReceivedEvent
-from local.demo.presence import LOCAL, PHASES, missing, notices
+from local.demo.lost_connection import LOCAL, PHASES, missing, notices
 
 pytestmark = pytest.mark.source("P9")
 

@@ -7,8 +7,8 @@ import pytest
 from eventplane.names import NOTICE, NOTICE_OF_MANY
 from eventplane.presence import PRESENCE, DeviceState, Line, OutageLimits, Sighting, gone
 from eventplane.records import MemoryTables, Records
-from parts.presence import fleet_watch
-from parts.presence.fleet_watch import NOTICE_MS
+from parts.presence import outage
+from parts.presence.outage import NOTICE_MS
 from parts.presence.table import Population, PresenceTable
 from tests.fakes.faults import FailingClient, HookedClient
 from tests.parts.presence.world import (
@@ -167,8 +167,8 @@ def test_without_time_notices_wait_for_the_next_look(fleet: World, left_ms: int)
 def test_a_notice_names_a_limited_number_and_none_twice(
     fleet: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fleet_watch, "MOST_NAMED", 4)
-    monkeypatch.setattr(fleet_watch, "MOST_READ", 8)
+    monkeypatch.setattr(outage, "MOST_NAMED", 4)
+    monkeypatch.setattr(outage, "MOST_READ", 8)
     cut(fleet)
     fleet.look(fleet.clock() + MINUTE)
     named = notices(fleet)

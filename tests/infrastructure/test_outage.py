@@ -14,8 +14,8 @@ from eventplane.presence import PRESENCE, DeviceState, Line, Sighting
 from eventplane.records import MemoryTables, Records
 from lambdas.common.metrics import metrics
 from lambdas.common.queue import Invocation, QueueMessage
-from parts.presence.fleet_watch import FleetWatch
 from parts.presence.judge import Judge
+from parts.presence.outage import FleetWatch
 from parts.presence.recorder import Recorder, read_presence
 from parts.presence.settings import PresenceJudgeSettings
 from parts.presence.timers import TimerReader
