@@ -7,7 +7,7 @@ field is its meaning in docs/reference/settings.md.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from eventplane.contract import Priority
 from eventplane.settings import Settings
@@ -91,7 +91,7 @@ class LedgerWriterSettings(Settings):
 
     archive_bucket: str
     """The archive's bucket."""
-    receipts_of: Mapping[str, str] = field(default_factory=dict)
+    receipts_of: Mapping[str, str] | None = None
     """The inbox that the receipts of a queue are about, by the name of the queue."""
 
 

@@ -118,7 +118,8 @@ class HandoverRecord:
     """The end of an event's way from the inbox `channel` to its reader, times in Unix milliseconds.
 
     `entered_at_ms` is when it came into the inbox. `status` is the endpoint's last HTTP status, None where
-    it gave none, and of a program. `attempt` counts deliveries of the queue message, from 1; what was no event has empty names.
+    it gave none, and of a program. `attempt` counts deliveries of the queue message, from 1; what was no
+    event has empty names.
     `route` is the one that led into the inbox, None where the message does not say: it tells subscribed
     endpoints apart, which share theirs. `sender` is the text of the event's `eventplane.sender.Sender`.
     """

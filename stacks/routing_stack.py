@@ -173,7 +173,7 @@ class RoutingStack(PlaneStack):
             statements=allow_writing(writer, archive, folders),
             settings=LedgerWriterSettings(
                 archive.bucket_name,
-                {self.plane.resource_name(name): inbox for name, inbox in names.items()},
+                {self.plane.resource_name(name): inbox for name, inbox in names.items()} or None,
             ),
         )
 

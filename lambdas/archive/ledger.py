@@ -83,11 +83,12 @@ def service() -> QueueReader:
     settings = LedgerWriterSettings.read(os.environ)
     archive = Archive(client("s3"), settings.archive_bucket, random_bytes)
     ledger = LedgerWriter(archive=archive, clock=system_clock)
-    receipts = ReceiptWriter(archive=archive, clock=system_clock, inboxes=settings.receipts_of)
+    inboxes = settings.receipts_of or {}
+    receipts = ReceiptWriter(archive=archive, clock=system_clock, inboxes=inboxes)
 
     def process(messages: Sequence[QueueMessage], invocation: Invocation) -> frozenset[str]:
         # A batch is of one queue.
-        is_receipts = bool(messages) and messages[0].queue in settings.receipts_of
+        is_receipts = bool(messages) and messages[0].queue in inboxes
         return (receipts if is_receipts else ledger).process(messages, invocation)
 
     return QueueReader(process)
