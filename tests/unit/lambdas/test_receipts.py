@@ -18,10 +18,12 @@ from eventplane.ledger import HandoverRecord, to_line
 from eventplane.reader_receipts import ENDS, ReaderReceiptError, is_asked, read_receipt
 from eventplane.reasons import Outcome
 from eventplane_client import Mode
+from eventplane_client.delivery import Delivery
 from eventplane_client.errors import NothingThereError, UnhandleableError
 from eventplane_client.functions import handles_events
 from eventplane_client.inbox import Inbox
 from eventplane_client.memory_filter import Memory, MemoryFilter
+from eventplane_client.ports import Message
 from eventplane_client.sqs import SqsTransport
 from lambdas.archive.receipts import ReceiptWriter
 from lambdas.common.archive import Archive
@@ -125,6 +127,15 @@ def test_each_end_has_its_outcome(fake_aws: FakeAws) -> None:
 
 
 @pytest.mark.lost_answers
+def test_a_receipt_is_sent_whatever_answer_is_lost(fake_aws: FakeAws) -> None:
+    desk = Desk(fake_aws)
+    transport, received = desk.transport(), event("1", ALARM)
+    assert transport.receipts
+    transport.receipts.add(Delivery(received, Message(b"", 1, "handle", receipts=100), b""))
+    assert transport.receipts.send()
+    assert {*desk.stated()} == {("1", "delivered", None)}
+
+
 def test_without_its_receipt_an_event_comes_again_and_is_not_handled_twice(fake_aws: FakeAws) -> None:
     desk = Desk(fake_aws)
     desk.route("1")
