@@ -142,7 +142,7 @@ class HandoverRecord:
 
 @dataclass(frozen=True, slots=True)
 class QuarantineRecord:
-    """A message of the tap queue that is no frame: its `body`, and the reason, short and at length."""
+    """The `body` of a message that is no frame, or has lines that are no receipts, and why."""
 
     archived_at_ms: int
     message_id: str

@@ -58,6 +58,7 @@ def read_receipt(line: str, inbox: str) -> HandoverRecord:
         raise ReaderReceiptError(f"it has {len(line)} characters")
     try:
         stated: dict[str, Any] = json.loads(line)
+        json.dumps(stated, ensure_ascii=False).encode()  # half a surrogate pair is no text
         members = {each.name: stated[each.name] for each in fields(HandoverRecord)}
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise ReaderReceiptError(repr(error)[:200]) from error

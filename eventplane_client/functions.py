@@ -57,14 +57,20 @@ Wiring = tuple[Transport, Callable[[Lease], MessageFilter]]
 
 
 class BatchTransport:
-    """One invocation's messages: what is not acknowledged at its end comes again."""
+    """One invocation's messages: what is not acknowledged at its end comes again.
+
+    With `at_once` what is acknowledged never does, so its receipt is sent first.
+    """
 
     visibility_s = None
     keeps_refused = False
 
-    def __init__(self, event: dict[str, Any], outbox: Transport, system: System) -> None:
+    def __init__(
+        self, event: dict[str, Any], outbox: Transport, system: System, *, at_once: bool = False
+    ) -> None:
         self.max_receives = outbox.max_receives
         self._outbox = outbox
+        self._at_once = at_once
         records = list(SQSEvent(event).records)
         now_s = system.now_s()
         self._unread = [_message(each, now_s) for each in records]
@@ -101,7 +107,7 @@ class BatchTransport:
             failed = len(self.failures)
             with single_metric("HandlerFailed", MetricUnit.Count, failed, namespace="EventPlane") as metric:
                 metric.add_dimension("service", f"{participant}.inbox")
-        if self.receipts and not self.receipts.send():
+        if self.receipts and not self.receipts.send() and not self._at_once:
             return {"batchItemFailures": [{"itemIdentifier": each} for each in self._records]}
         if not self.handled and len(self.failures) >= len(self._records) == len(self._open) > 0:
             raise BatchFailedError(participant, len(self.failures)) from self.failures[-1]
@@ -115,6 +121,8 @@ class BatchTransport:
         return found
 
     def acknowledge(self, messages: Sequence[Message], *, refused: str | None = None) -> list[Message]:  # noqa: ARG002
+        if self._at_once and self.receipts and not self.receipts.send():
+            return list(messages)
         for each in messages:
             self._open.pop(str(each.handle), None)
         return []
@@ -172,7 +180,7 @@ def handles_events(
 
             if mode is Mode.EXACTLY_ONCE:
                 check_lease(participant, queues, lease())
-            batch = BatchTransport(event, queues, system)
+            batch = BatchTransport(event, queues, system, at_once=mode is Mode.AT_MOST_ONCE)
 
             def has_time() -> bool:
                 return context.get_remaining_time_in_millis() >= RESERVE_MS

@@ -109,7 +109,9 @@ class UnpackingTransport:
             else:
                 self._let_come_again(pack)
         done += [each.message for each in packs]
-        kept = self._transport.acknowledge(done, refused=refused) if done else []
+        # Also nothing: with `at_once` receipts are left of what was acknowledged with its pack.
+        has_more = self._at_once and self.receipts
+        kept = self._transport.acknowledge(done, refused=refused) if done or has_more else []
         for pack in packs:
             pack.is_kept = pack.message in kept
         return [each for each in messages if each in kept or _is_kept(each)]

@@ -66,6 +66,9 @@ class Receipts(Protocol):
     def add(self, settled: Delivery, /) -> None:
         """Collect a receipt of an event, if its router asked for one."""
 
+    def withdraw(self, kept: Delivery, /) -> None:
+        """Forget the receipt of an event that was not settled after all, unless it was sent."""
+
     def send(self) -> bool:
         """Send what is collected; False if that failed, and the events have to come again."""
 

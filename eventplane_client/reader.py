@@ -342,6 +342,8 @@ class Reader:
         kept = self._transport.acknowledge([each.message for each in deliveries])
         for each in deliveries:
             each.is_acknowledged = True
+            if each.message in kept and self._transport.receipts:
+                self._transport.receipts.withdraw(each)
         return [each for each in deliveries if each.message not in kept]
 
     def _leave_receipt(self, settled: Delivery) -> None:

@@ -47,14 +47,18 @@ class ReceiptWriter:
     def _lines(
         self, messages: Sequence[QueueMessage], bad: list[QuarantineRecord], now_ms: int
     ) -> Iterator[str]:
-        """The rows of `messages`; `bad` takes the lines that are no receipts."""
+        """The rows of `messages`; `bad` takes each that has a line that is no receipt, once."""
         for message in messages:
+            fault: ReaderReceiptError | None = None
             for line in filter(None, message.body.split("\n")):
                 try:
                     receipt = read_receipt(line, self._inboxes[message.queue])
                 except ReaderReceiptError as error:
-                    bad.append(QuarantineRecord(now_ms, message.id, NOT_A_RECEIPT, str(error), line))
+                    fault = fault or error
                 else:
-                    # Nothing that was settled later than it came here, whatever its reader's clock says.
-                    settled_ms = min(receipt.decided_at_ms, message.sent_at_ms)
-                    yield to_line(replace(receipt, decided_at_ms=max(receipt.entered_at_ms, settled_ms)))
+                    # Nothing was settled later than it came here, whatever its reader's clock says.
+                    entered_ms = min(receipt.entered_at_ms, message.sent_at_ms)
+                    settled_ms = max(entered_ms, min(receipt.decided_at_ms, message.sent_at_ms))
+                    yield to_line(replace(receipt, entered_at_ms=entered_ms, decided_at_ms=settled_ms))
+            if fault:
+                bad.append(QuarantineRecord(now_ms, message.id, NOT_A_RECEIPT, str(fault), message.body))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -20,7 +21,7 @@ from eventplane.reasons import Outcome
 from eventplane_client import Mode
 from eventplane_client.delivery import Delivery
 from eventplane_client.errors import NothingThereError, UnhandleableError
-from eventplane_client.functions import handles_events
+from eventplane_client.functions import Handler, handles_events
 from eventplane_client.inbox import Inbox
 from eventplane_client.memory_filter import Memory, MemoryFilter
 from eventplane_client.ports import Message
@@ -53,6 +54,11 @@ def contract_with(**inbox: Any) -> Contract:
     return with_changes(load_contract(), {"participants/alarm-centre/inbox": {"priority": "urgent", **inbox}})
 
 
+def writer_of(aws: FakeAws) -> ReceiptWriter:
+    archive = Archive(aws.s3, BUCKET, lambda size: bytes(size))
+    return ReceiptWriter(archive=archive, clock=aws.clock, inboxes={QUEUE: INBOX})
+
+
 class Desk:
     """The alarm centre behind a router whose contract asks for receipts; `memory` is its filter's."""
 
@@ -79,6 +85,34 @@ class Desk:
             READER, self.transport(sqs), MemoryFilter(self.memory), mode=mode, on_notice=lambda _: None
         )
 
+    def batch(self) -> dict[str, Any]:
+        """What Lambda calls a function with."""
+        found = self.sqs.receive_message(
+            QueueUrl=self.url, MaxNumberOfMessages=10, MessageAttributeNames=["All"], AttributeNames=["All"]
+        )
+        return {
+            "Records": [
+                {
+                    "messageId": each["MessageId"],
+                    "receiptHandle": each["ReceiptHandle"],
+                    "eventSourceARN": "arn:aws:sqs:us-east-1:000000000000:inbox",
+                    "body": each["Body"],
+                    "attributes": each["Attributes"],
+                    "messageAttributes": {
+                        name: {"stringValue": value["StringValue"]}
+                        for name, value in each["MessageAttributes"].items()
+                    },
+                }
+                for each in found["Messages"]
+            ]
+        }
+
+    def function(
+        self, sqs: Any, handler: Callable[[Envelope], object], mode: Mode = Mode.EXACTLY_ONCE
+    ) -> Handler:
+        wiring = (self.transport(sqs), lambda _: MemoryFilter(self.memory))
+        return handles_events(READER, "test", mode=mode, wiring=lambda: wiring)(handler)
+
     def stated(self) -> list[tuple[str, str, str | None]]:
         """What the receipts in the queue say: id, outcome, reason."""
         lines = [json.loads(line) for body in self.sqs.bodies(self.receipts) for line in body.split("\n")]
@@ -92,14 +126,9 @@ def test_a_receipt_goes_from_the_reader_to_the_archive(fake_aws: FakeAws) -> Non
         received = inbox.receive(0)
         fake_aws.clock.advance(0.25)
         received.ack()
-    writer = ReceiptWriter(
-        archive=Archive(fake_aws.s3, BUCKET, lambda size: bytes(size)),
-        clock=fake_aws.clock,
-        inboxes={QUEUE: INBOX},
-    )
     (body,) = desk.sqs.take(desk.receipts)
     sent = replace(message("m", body), queue=QUEUE, sent_at_ms=fake_aws.clock())
-    assert not writer.process([sent], invocation())
+    assert not writer_of(fake_aws).process([sent], invocation())
     (row,) = desk.cloud.lines("handovers/")
     names = ("channel", "id", "outcome", "reason", "status", "sender", "attempt")
     assert [row[name] for name in names] == [INBOX, "1", "delivered", None, None, "home-1/", 1]
@@ -149,13 +178,15 @@ def test_without_its_receipt_an_event_comes_again_and_is_not_handled_twice(fake_
     assert fake_aws.sqs.bodies(desk.url) == []
 
 
+@pytest.mark.parametrize("code", ["", "AccessDenied"])
 def test_where_no_queue_is_deployed_events_are_handled_all_the_same(
-    fake_aws: FakeAws, caplog: pytest.LogCaptureFixture
+    fake_aws: FakeAws, caplog: pytest.LogCaptureFixture, code: str
 ) -> None:
     desk = Desk(fake_aws)
-    fake_aws.sqs.delete_queue(QueueUrl=desk.receipts)
+    if not code:
+        fake_aws.sqs.delete_queue(QueueUrl=desk.receipts)
     desk.route("1")
-    with desk.inbox() as inbox:
+    with desk.inbox(FailingClient(fake_aws.sqs, "send_message", code=code) if code else None) as inbox:
         inbox.receive(0).ack()
     assert fake_aws.sqs.bodies(desk.url) == []
     assert "deploy the contract" in caplog.text
@@ -165,37 +196,31 @@ def test_a_function_sends_the_receipts_of_a_batch_as_one_message(fake_aws: FakeA
     desk = Desk(fake_aws)
     desk.route("1", "2", "3")
 
-    def batch() -> dict[str, Any]:
-        found = fake_aws.sqs.receive_message(
-            QueueUrl=desk.url, MaxNumberOfMessages=10, MessageAttributeNames=["All"], AttributeNames=["All"]
-        )
-        return {
-            "Records": [
-                {
-                    "messageId": each["MessageId"],
-                    "receiptHandle": each["ReceiptHandle"],
-                    "eventSourceARN": "arn:aws:sqs:us-east-1:000000000000:inbox",
-                    "body": each["Body"],
-                    "attributes": each["Attributes"],
-                    "messageAttributes": {
-                        name: {"stringValue": value["StringValue"]}
-                        for name, value in each["MessageAttributes"].items()
-                    },
-                }
-                for each in found["Messages"]
-            ]
-        }
-
-    def function(sqs: Any) -> Any:
-        wiring = (desk.transport(sqs), lambda _: MemoryFilter(desk.memory))
-        return handles_events(READER, "test", wiring=lambda: wiring)(lambda _: None)
-
-    given = batch()
-    kept = function(FailingClient(fake_aws.sqs, "send_message"))(given, LambdaContext())
+    given = desk.batch()
+    failing = FailingClient(fake_aws.sqs, "send_message")
+    kept = desk.function(failing, lambda _: None)(given, LambdaContext())
     assert len(kept["batchItemFailures"]) == 3
-    assert function(fake_aws.sqs)(given, LambdaContext()) == {"batchItemFailures": []}
+    assert desk.function(fake_aws.sqs, lambda _: None)(given, LambdaContext()) == {"batchItemFailures": []}
     assert len(fake_aws.sqs.bodies(desk.receipts)) == 1
     assert {each[1:] for each in desk.stated()} == {("delivered", "settled_before")}
+
+
+def test_a_function_that_handles_at_most_once_gets_nothing_again_for_want_of_a_receipt(
+    fake_aws: FakeAws,
+) -> None:
+    desk = Desk(fake_aws)
+    desk.route("1", "2")
+    given, failing, handled = desk.batch(), FailingClient(fake_aws.sqs, "send_message"), list[str]()
+
+    def handle(event: Envelope) -> None:
+        handled.append(event.id)
+
+    function = desk.function(failing, handle, Mode.AT_MOST_ONCE)
+    assert len(function(given, LambdaContext())["batchItemFailures"]) == 2
+    assert handled == []
+    failing.end()
+    assert function(given, LambdaContext()) == {"batchItemFailures": []}
+    assert sorted(handled) == sorted(id for id, *_ in desk.stated()) == ["1", "2"]
 
 
 def test_a_packed_message_has_one_message_of_receipts(fake_aws: FakeAws) -> None:
@@ -207,6 +232,47 @@ def test_a_packed_message_has_one_message_of_receipts(fake_aws: FakeAws) -> None
             inbox.receive(0).ack()
     assert len(desk.stated()) == 20
     assert len(fake_aws.sqs.bodies(desk.receipts)) < 20
+
+
+def test_a_pack_keeps_its_receipts_that_could_not_be_sent_with_those_of_others(fake_aws: FakeAws) -> None:
+    desk = Desk(fake_aws, priority="normal", events_per_message=50)
+    desk.send([event("1", READING), event("2", READING)])
+    desk.route("alarm")
+    failing = FailingClient(fake_aws.sqs, "send_message")
+    with desk.inbox(failing) as inbox:
+        first, second, third = sorted(inbox.receive_batch(10, 0), key=lambda each: each.event.id)
+        first.ack()
+        third.ack()  # with it the receipt of the first is tried
+        failing.end()
+        second.ack()
+    assert {("1", "delivered", None), ("2", "delivered", None)} <= {*desk.stated()}
+
+
+def test_what_leaves_the_queue_with_its_pack_leaves_a_receipt_each(fake_aws: FakeAws) -> None:
+    desk = Desk(fake_aws, priority="normal", events_per_message=50)
+    desk.send([event(str(each), READING) for each in range(3)])
+    with desk.inbox(mode=Mode.AT_MOST_ONCE) as inbox:
+        for at in range(3):
+            inbox.receive(0).ack()
+            assert len(desk.stated()) == at + 1
+
+
+def test_receipts_that_cannot_be_sent_are_kept_once_and_not_without_end(
+    fake_aws: FakeAws, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("eventplane_client.receipts.MOST_KEPT", 3)
+    desk = Desk(fake_aws)
+    failing = FailingClient(fake_aws.sqs, "send_message")
+    receipts = desk.transport(failing).receipts
+    assert receipts
+    for id, again in [("1", None), ("2", None), ("1", "settled_before"), ("3", None), ("4", None)]:
+        received = Message(b"", 1, "handle", receipts=100, id="m")
+        receipts.add(Delivery(event(id, ALARM), received, b"", reason=again))
+        assert not receipts.send()
+    failing.end()
+    assert receipts.send()
+    assert receipts.send()
+    assert desk.stated() == [(id, "delivered", None) for id in ("1", "2", "3")]
 
 
 def test_a_share_of_the_events_has_receipts(fake_aws: FakeAws) -> None:
@@ -262,6 +328,8 @@ def test_a_valid_receipt_is_read_as_written() -> None:
         {"sender": None},
         {"id": 7},
         {"source": "x" * 200_000},
+        {"id": "\ud800"},
+        {"reason": "\udfff"},
     ],
     ids=lambda members: next(iter(members)),
 )
@@ -272,15 +340,20 @@ def test_what_is_no_receipt_of_its_reader_goes_to_the_quarantine(
     with pytest.raises(ReaderReceiptError):
         read_receipt(bad, INBOX)
     cloud = Cloud(fake_aws, load_contract())
-    writer = ReceiptWriter(
-        archive=Archive(fake_aws.s3, BUCKET, lambda size: bytes(size)),
-        clock=fake_aws.clock,
-        inboxes={QUEUE: INBOX},
-    )
     sent = replace(message("m", f"{bad}\n{to_line(RECEIPT)}"), queue=QUEUE)
-    assert not writer.process([sent], invocation())
+    assert not writer_of(fake_aws).process([sent], invocation())
     assert [row["id"] for row in cloud.lines("handovers/")] == ["1"]
     assert [row["reason"] for row in cloud.lines("quarantine/")] == ["not_a_receipt"]
+
+
+def test_a_message_of_many_bad_lines_is_one_row_of_the_quarantine(fake_aws: FakeAws) -> None:
+    cloud = Cloud(fake_aws, load_contract())
+    late = to_line(replace(RECEIPT, entered_at_ms=NOW_MS + 10**9, decided_at_ms=NOW_MS + 10**9))
+    body = "\n".join([*["1"] * 1_000, to_line(RECEIPT), late])
+    sent = replace(message("m", body), queue=QUEUE, sent_at_ms=NOW_MS + 1)
+    assert not writer_of(fake_aws).process([sent], invocation())
+    assert [row["body"] for row in cloud.lines("quarantine/")] == [body]
+    assert [row["decided_at_ms"] for row in cloud.lines("handovers/")] == [NOW_MS, NOW_MS + 1]
 
 
 JSON = st.recursive(
