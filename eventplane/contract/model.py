@@ -221,6 +221,11 @@ class Channel:
         return self.receipts and self.box == "inbox" and is_queue and self.webhook is None
 
     @property
+    def recorded_percent(self) -> int:
+        """Return of how many percent of its events the archive has the end, by a webhook or by receipts."""
+        return ALL_PERCENT if self.webhook else self.receipts_percent if self.asks_for_receipts else 0
+
+    @property
     def is_added_protocol(self) -> bool:
         """Return whether a protocol that a package adds carries the channel."""
         return not isinstance(self.transport, Transport)

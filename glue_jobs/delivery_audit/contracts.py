@@ -12,6 +12,7 @@ from typing import Final
 from eventplane.contract import Channel, Contract, ParticipantKind, load_compiled
 from eventplane.errors import EventPlaneError
 from eventplane.ledger import CONTRACTS
+from eventplane.sinks import GONE_S
 from glue_jobs.common.listing import ObjectFault
 from glue_jobs.common.objects import Objects, Stored
 from glue_jobs.delivery_audit.errors import AlteredContractError, NoContractError
@@ -85,10 +86,25 @@ class ContractHistory:
         return frozenset(each.address for each in self.inboxes if each.webhook)
 
     @property
-    def readers(self) -> dict[str, int]:
-        """The inboxes whose readers leave receipts, and how long a queue keeps an event for them, ms."""
-        asked = sorted((each.retention_s, each.address) for each in self.inboxes if each.asks_for_receipts)
-        return {address: 1_000 * retention_s for retention_s, address in asked}
+    def readers(self) -> frozenset[str]:
+        """The addresses of the inboxes whose readers leave receipts by some contract."""
+        return frozenset(each.address for each in self.inboxes if each.asks_for_receipts)
+
+    @property
+    def patience_ms(self) -> dict[str, int]:
+        """The inboxes of which each event's end is recorded, and how long that may take, milliseconds.
+
+        As long as a webhook goes on trying, and as a queue keeps what a reader has to take; the longest of
+        all contracts.
+        """
+        kept = [(each.retention_s, each.address) for each in self.inboxes if each.asks_for_receipts]
+        # A pause of the endpoint ends no event: each waits for the request that follows.
+        kept += [
+            (each.give_up_after_s + GONE_S, each.address)
+            for each in self.inboxes
+            if each.webhook and each.give_up_after_s is not None
+        ]
+        return {address: 1_000 * kept_s for kept_s, address in sorted(kept)}
 
     def is_stale(self, version: str, decided_at_ms: int) -> bool:
         """Return whether a version had long had a successor in force when a router decided by it."""

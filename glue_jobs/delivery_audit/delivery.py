@@ -305,7 +305,7 @@ def _is_seen(event: Event, inbox: str, put: Sequence[LedgerRow], rules: AuditRul
     asked = [
         row
         for row in put
-        if rules.by_version[row.contract_version].asks_for_receipt(inbox, row.source or "", row.id or "")
+        if rules.by_version[row.contract_version].records_end(inbox, row.source or "", row.id or "")
         and not event.was_best_effort(row, rules)
     ]
     last_ms = max(

@@ -28,6 +28,7 @@ from eventplane.sender import PLANE, PLANE_CLIENT
 from glue_jobs.delivery_audit.contracts import INTERVAL_MS, ContractHistory
 from glue_jobs.delivery_audit.event import CLOCK_SLACK_MS, LONGEST_DECISION_MS
 from glue_jobs.delivery_audit.event_group import (
+    AccountCount,
     InboxCount,
     Judgement,
     LatencyKey,
@@ -256,7 +257,7 @@ def _ledger(
         client.isNull(),
         service,
         is_own_report(),
-        _owes_receipt(history, watermark),
+        _owes_end(history, watermark),
         *("entered_by", "contract_version", "type", "priority", "route", "destination", "outcome", "reason"),
     ]
     # As in `judging.is_sent`.
@@ -286,17 +287,17 @@ def _ledger(
     )
 
 
-def _owes_receipt(history: ContractHistory, watermark: Watermark) -> Column:
-    """Whether a receipt of the row's delivery has to be there, as `delivery._is_seen` has it."""
+def _owes_end(history: ContractHistory, watermark: Watermark) -> Column:
+    """Whether the end of the row's delivery has to be recorded by now, as `delivery._is_seen` has it."""
     share = sf.crc32(sf.concat(sf.col("source"), sf.lit("\n"), sf.col("id")).cast("binary")) % 100
     asked = [
         (sf.col("contract_version") == contract.version)
         & (sf.col("destination") == inbox)
-        & (share < contract.channel(inbox).receipts_percent)
-        & (sf.col("decided_at_ms") + kept_ms <= watermark.ms)
+        & (share < contract.channel(inbox).recorded_percent)
+        & (sf.col("decided_at_ms") + history.patience_ms[inbox] <= watermark.ms)
         for contract in history.contracts
-        for inbox, kept_ms in history.readers.items()
-        if inbox.partition(".")[0] in contract.participants and contract.channel(inbox).asks_for_receipts
+        for inbox in sorted(history.readers)
+        if inbox.partition(".")[0] in contract.participants
     ]
     return sf.coalesce(_any(sf.lit(False), *asked), sf.lit(False))
 
@@ -463,7 +464,7 @@ def _is_ordinary(sample: Judgement) -> bool:
     if sample.findings or sample.replay or sample.quarantine or sample.not_in_tap:
         return False
     return all(
-        isinstance(key, RowCount)
+        isinstance(key, RowCount | AccountCount)
         or (isinstance(key, RouteCount | InboxCount) and key.measure not in _EXTRAORDINARY)
         for key in sample.counts
     )

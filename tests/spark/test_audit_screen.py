@@ -21,7 +21,7 @@ from glue_jobs.common.objects import open_archive, open_output
 from glue_jobs.delivery_audit import audit as module
 from glue_jobs.delivery_audit.audit import Request, audited
 from glue_jobs.delivery_audit.rules import Watermark, Window
-from glue_jobs.delivery_audit.screen import RARE
+from glue_jobs.delivery_audit.screen import RARE, Screened
 from glue_jobs.delivery_audit.small import audit_small
 from local.archive_generator.contracts import audited_contracts
 from local.archive_generator.generator import Plan, generate
@@ -87,7 +87,11 @@ def test_the_result_with_and_without_the_screen_is_the_same(
     assert not any((tmp_path / "w").rglob("*.parquet"))
 
 
-def test_receipts_are_screened_as_they_are_judged(spark: SparkSession, tmp_path: Path) -> None:
+def test_receipts_are_screened_as_they_are_judged(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judged_again, add = list[list[int]](), Screened.add
+    monkeypatch.setattr(Screened, "add", lambda *each: judged_again.append(add(*each)) or judged_again[-1])
     archive = SmallArchive(tmp_path / "archive")
     reader = {"receipts": True, "receipts_percent": 40, "retention_s": 86_400}
     archive.use(small_contract(inboxes={"help": reader}))
@@ -120,3 +124,5 @@ def test_receipts_are_screened_as_they_are_judged(spark: SparkSession, tmp_path:
         assert 0 < str(expected["Finding"]).count("no record of a handover") <= missed
         with audited(spark, asked) as audit:
             assert result(audit) == expected
+    # The samples were enough: else the plain judge would be compared with itself.
+    assert judged_again == [[], []]

@@ -288,7 +288,8 @@ def test_of_a_share_only_that_is_missed(archive: SmallArchive) -> None:
 
 
 def test_before_a_contract_asks_for_receipts_none_is_missed(archive: SmallArchive) -> None:
-    before = archive.contract
+    before = small_contract()
+    archive.use(before)
     archive.send(ALARM)
     archive.use(small_contract(inboxes={"help": READER}), before)
     missed = archive.send(ALARM)
@@ -300,3 +301,14 @@ def test_an_answer_without_a_status_of_a_webhook_is_believed_as_little_as_before
 ) -> None:
     archive.hand_over(archive.send(ALARM), status=None)
     assert {kind for kind, *_ in judged(archive).found()} == {"contradiction"}
+
+
+def test_of_an_inbox_that_was_a_webhook_each_contract_says_what_is_missed(archive: SmallArchive) -> None:
+    before = archive.contract
+    missed = archive.send(ALARM)
+    archive.use(small_contract(inboxes={"help": {**READER, "retention_s": 14 * 86_400}}), before)
+    waiting = archive.send(ALARM)
+    # As long as one of them waits for: a receipt may still come for an hour that both were in force.
+    assert judged(archive, as_of="2026-03-10T00:00:00Z").found() == set()
+    found = judged(archive, as_of="2026-03-20T00:00:00Z").found()
+    assert found == {("lost", "inbox_consumer", each.id) for each in (missed, waiting)}
