@@ -120,7 +120,8 @@ def facts(delivery: Delivery) -> Iterator[Account]:
     """Return the facts that a delivery gives for the account of its event at the inbox."""
     inbox, end = inbox_of(delivery.destination or EVERY_INBOX, delivery.route), delivery.end
     if end is not None and end.verdict in _FATES_AT_THE_END:
-        yield Account(inbox, _FATES_AT_THE_END[end.verdict], reader_of(inbox))
+        why = SETTLED_BEFORE if end.end and end.end.reason == SETTLED_BEFORE else ""
+        yield Account(inbox, _FATES_AT_THE_END[end.verdict], reader_of(inbox), why)
     elif delivery.verdict in _FATES:
         yield Account(inbox, _FATES[delivery.verdict])
     else:
@@ -137,7 +138,7 @@ def by_readers(
 
     A reader's word is taken for its own inbox only.
     """
-    inboxes = {each.inbox for each in told if each.fate is Fate.IN_INBOX}
+    inboxes = {each.inbox for each in told if each.fate is Fate.IN_INBOX or each.why == SETTLED_BEFORE}
     down = next(iter(rules.down & inboxes), "")
     found = [(by_letter(row._asdict(), down), row) for row in judged[0].event.given_up]
     found += [(by_router(row._asdict()), row) for each in judged for row in each.out]

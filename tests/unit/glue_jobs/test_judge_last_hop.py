@@ -312,3 +312,13 @@ def test_of_an_inbox_that_was_a_webhook_each_contract_says_what_is_missed(archiv
     assert judged(archive, as_of="2026-03-10T00:00:00Z").found() == set()
     found = judged(archive, as_of="2026-03-20T00:00:00Z").found()
     assert found == {("lost", "inbox_consumer", each.id) for each in (missed, waiting)}
+
+
+def test_a_receipt_of_what_was_settled_before_leaves_it_given_up(archive: SmallArchive) -> None:
+    archive.use(small_contract(inboxes={"care": READER}))
+    for is_letter in (True, False):
+        event = archive.send(READING)
+        archive.hand_over(event, status=None, reason=SETTLED_BEFORE, channel="care.inbox")
+        if is_letter:
+            archive.give_up(event, "care", decided_at_ms=NOON_MS + 100)
+    assert judged(archive).accounts()["care.inbox"] == {"given up": 1, "handled": 1}
