@@ -324,8 +324,8 @@ HANDOVERS_FOLDER: Final = Folder(
 QUARANTINE_FOLDER: Final = Folder(
     name=QUARANTINE,
     version=1,
-    row="a message of the tap queue that could not be read: `QuarantineRecord`",
-    written_by="archive writer",
+    row="a message that could not be read, of the tap queue or with receipts: `QuarantineRecord`",
+    written_by="archive writer; ledger writer, of receipts",
     columns=_columns(QuarantineRecord),
 )
 

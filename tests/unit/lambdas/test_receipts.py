@@ -28,6 +28,7 @@ from eventplane_client.ports import Message
 from eventplane_client.sqs import SqsTransport
 from lambdas.archive.receipts import ReceiptWriter
 from lambdas.common.archive import Archive
+from local.histories.function import lambda_event
 from tests.fakes.aws import FakeAws
 from tests.fakes.faults import FailingClient
 from tests.small_contract import with_changes
@@ -90,22 +91,7 @@ class Desk:
         found = self.sqs.receive_message(
             QueueUrl=self.url, MaxNumberOfMessages=10, MessageAttributeNames=["All"], AttributeNames=["All"]
         )
-        return {
-            "Records": [
-                {
-                    "messageId": each["MessageId"],
-                    "receiptHandle": each["ReceiptHandle"],
-                    "eventSourceARN": "arn:aws:sqs:us-east-1:000000000000:inbox",
-                    "body": each["Body"],
-                    "attributes": each["Attributes"],
-                    "messageAttributes": {
-                        name: {"stringValue": value["StringValue"]}
-                        for name, value in each["MessageAttributes"].items()
-                    },
-                }
-                for each in found["Messages"]
-            ]
-        }
+        return lambda_event(self.url, found["Messages"])
 
     def function(
         self, sqs: Any, handler: Callable[[Envelope], object], mode: Mode = Mode.EXACTLY_ONCE
