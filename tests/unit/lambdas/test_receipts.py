@@ -370,6 +370,6 @@ def test_any_line_is_a_receipt_or_has_a_named_error(line: str) -> None:
         ("alarm-centre/inbox", {"receipts": True, "webhook": {"timeout_s": 5}}, "recorded in any case"),
     ],
 )
-def test_receipts_are_refused_where_nobody_leaves_any(path: str, value: object, problem: str) -> None:
+def test_receipts_are_refused_where_none_are_left(path: str, value: object, problem: str) -> None:
     with pytest.raises(ContractError, match=problem):
         with_changes(load_contract(), {f"participants/{path}": value})
