@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from eventplane.contract import (
-    ALL_PERCENT,
     AddressScope,
     Channel,
     Contract,
@@ -22,6 +21,7 @@ from eventplane.contract import (
     Transport,
     WhenFull,
 )
+from eventplane.contract.channels import ALL_PERCENT
 from eventplane.filters import filter_text
 from eventplane.reach import Flow, flows
 

@@ -197,15 +197,9 @@ def _joined(inbox: str, facts: Iterable[Account], missing: str) -> Account:
 
 def _rank(fact: Account) -> tuple[object, ...]:
     """The best first, of equal ones the last word."""
-    # What was settled before may have been given up then: any other word of its end goes before.
-    return (
-        fact.why == SETTLED_BEFORE,
-        _BEST_FIRST[fact.fate],
-        fact.at_ms is not None,
-        -(fact.at_ms or 0),
-        fact.by,
-        fact.why,
-    )
+    # What was settled before may have been given up then.
+    is_again = fact.why == SETTLED_BEFORE
+    return is_again, _BEST_FIRST[fact.fate], fact.at_ms is not None, -(fact.at_ms or 0), fact.by, fact.why
 
 
 def _of_record(

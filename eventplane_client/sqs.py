@@ -13,7 +13,7 @@ from typing import Any, Final, Self
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from eventplane.contract.model import ALL_PERCENT, REPLIES
+from eventplane.contract.model import REPLIES
 from eventplane.envelope import Envelope
 from eventplane.limits import MAX_SENT_EVENT_BYTES
 from eventplane.reasons import Reason
@@ -301,7 +301,7 @@ def hints_of(hint: Callable[[str], str | None]) -> dict[str, Any]:
 
 def _percent(hint: str | None) -> int:
     try:
-        return whole_number(hint, ALL_PERCENT)
+        return whole_number(hint, 100)
     except ValueError:
         return 0
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from eventplane.contract.canonical import load_compiled
 from eventplane.contract.errors import ContractError, ContractFormatError, Problem
 from eventplane.contract.model import (
-    ALL_PERCENT,
     AddressScope,
     Channel,
     Contract,
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
     from eventplane.contract.compiler import check_compiled, compile_contract, contract_document
 
 __all__ = [
-    "ALL_PERCENT",
     "AddressScope",
     "Channel",
     "Contract",
