@@ -21,6 +21,7 @@ from eventplane.contract import (
     Transport,
     WhenFull,
 )
+from eventplane.contract.channels import ALL_PERCENT
 from eventplane.filters import filter_text
 from eventplane.reach import Flow, flows
 
@@ -143,6 +144,11 @@ def _delay(milliseconds: int) -> str:
     return f"{milliseconds} ms" if milliseconds % 1_000 else duration(milliseconds // 1_000)
 
 
+def _confirmed(channel: Channel) -> str:
+    share = f", {channel.receipts_percent} % of the events" if channel.receipts_percent < ALL_PERCENT else ""
+    return f"confirmed after handling{share}"
+
+
 def _special(channel: Channel) -> Iterator[str]:
     if channel.ordering is Ordering.SOURCE:
         yield "in the order of its source"
@@ -155,7 +161,7 @@ def _special(channel: Channel) -> Iterator[str]:
     if channel.events_per_message > 1:
         yield f"up to {channel.events_per_message} events a message"
     if channel.receipts:
-        yield "repeated until stored" if channel.box == "outbox" else "confirmed after handling"
+        yield "repeated until stored" if channel.box == "outbox" else _confirmed(channel)
     if channel.when_full is WhenFull.DROP_OLDEST:
         yield "drops the oldest when full"
     if channel.downlink is Downlink.STATE:

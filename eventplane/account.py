@@ -13,6 +13,7 @@ from typing import Any, Final, Self
 from eventplane.contract import Contract
 from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.names import DOWNLINK, SUBSCRIBERS
+from eventplane.reader_receipts import SETTLED_BEFORE
 from eventplane.reasons import REDRIVE, REPLAY, Outcome
 from eventplane.sender import PLANE, THE_PLANE, Sender
 
@@ -196,7 +197,9 @@ def _joined(inbox: str, facts: Iterable[Account], missing: str) -> Account:
 
 def _rank(fact: Account) -> tuple[object, ...]:
     """The best first, of equal ones the last word."""
-    return _BEST_FIRST[fact.fate], fact.at_ms is not None, -(fact.at_ms or 0), fact.by, fact.why
+    # What was settled before may have been given up then.
+    is_again = fact.why == SETTLED_BEFORE
+    return is_again, _BEST_FIRST[fact.fate], fact.at_ms is not None, -(fact.at_ms or 0), fact.by, fact.why
 
 
 def _of_record(

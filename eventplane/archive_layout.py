@@ -315,8 +315,8 @@ LEDGER_FOLDER: Final = Folder(
 HANDOVERS_FOLDER: Final = Folder(
     name=HANDOVERS,
     version=3,
-    row="how a webhook handled an event, the consumer's receipt: `HandoverRecord`",
-    written_by="the functions of webhooks and of subscribers",
+    row="how a webhook, or a reader that leaves receipts, ended an event: `HandoverRecord`",
+    written_by="the functions of webhooks and of subscribers; the ledger writer, of receipts",
     columns=_columns(HandoverRecord),
     compaction=Compaction(identity=_names(HandoverRecord), order=("source", "id", "decided_at_ms")),
 )
@@ -324,8 +324,8 @@ HANDOVERS_FOLDER: Final = Folder(
 QUARANTINE_FOLDER: Final = Folder(
     name=QUARANTINE,
     version=1,
-    row="a message of the tap queue that could not be read: `QuarantineRecord`",
-    written_by="archive writer",
+    row="a message that could not be read, of the tap queue or with receipts: `QuarantineRecord`",
+    written_by="archive writer; ledger writer, of receipts",
     columns=_columns(QuarantineRecord),
 )
 

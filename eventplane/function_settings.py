@@ -87,10 +87,12 @@ class RouterSettings(ContractSettings):
 
 @dataclass(frozen=True)
 class LedgerWriterSettings(Settings):
-    """Settings of the function that archives the routers' decisions."""
+    """Settings of the function that archives the routers' decisions, and readers' receipts."""
 
     archive_bucket: str
     """The archive's bucket."""
+    receipts_of: Mapping[str, str] | None = None
+    """The inbox that the receipts of a queue are about, by the name of the queue."""
 
 
 @dataclass(frozen=True, kw_only=True)

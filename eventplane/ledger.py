@@ -27,7 +27,7 @@ CONTRACTS = "contracts"
 QUARANTINE = "quarantine"
 HANDOVERS = "handovers"
 """The archive's top folders. `quarantine` holds what could not be read at all, with the reason; `handovers`
-what consumers outside of the plane did with events of their inboxes."""
+what readers of inboxes did with events, as webhooks and receipts tell."""
 
 LEDGER_MESSAGE_FORMAT: Final = 1
 """The number of the form in which the ledger's lines are queued."""
@@ -115,10 +115,11 @@ class LedgerRecord:
 
 @dataclass(frozen=True, slots=True)
 class HandoverRecord:
-    """The end of an event's way from the inbox `channel` to its endpoint, times in Unix milliseconds.
+    """The end of an event's way from the inbox `channel` to its reader, times in Unix milliseconds.
 
     `entered_at_ms` is when it came into the inbox. `status` is the endpoint's last HTTP status, None where
-    it gave none. `attempt` counts deliveries of the queue message, from 1; what was no event has empty names.
+    it gave none, and of a program. `attempt` counts deliveries of the queue message, from 1; what was no
+    event has empty names.
     `route` is the one that led into the inbox, None where the message does not say: it tells subscribed
     endpoints apart, which share theirs. `sender` is the text of the event's `eventplane.sender.Sender`.
     """
@@ -141,7 +142,7 @@ class HandoverRecord:
 
 @dataclass(frozen=True, slots=True)
 class QuarantineRecord:
-    """A message of the tap queue that is no frame: its `body`, and the reason, short and at length."""
+    """The `body` of a message that is no frame, or has lines that are no receipts, and why."""
 
     archived_at_ms: int
     message_id: str

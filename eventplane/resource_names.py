@@ -48,6 +48,9 @@ FIFO_SUFFIX: Final = ".fifo"
 REPLIES_SUFFIX: Final = "-replies"
 """What the names of queues for replies end with."""
 
+RECEIPTS_SUFFIX: Final = "-receipts"
+"""What the names of queues for readers' receipts end with, behind the participant's."""
+
 _DEAD_LETTERS: Final = "-dlq"
 
 

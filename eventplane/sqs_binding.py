@@ -2,7 +2,8 @@
 
 The body is the event in JSON format and alone counts. In a packed inbox it may be a CloudEvents JSON batch,
 plain or in gzip and base64, which its first characters tell apart. Message attributes are hints, for a
-consumer that wants to choose without parsing; only `REDRIVEN`, `ROUTE` and `RETRIES` are read back.
+consumer that wants to choose without parsing; only `CONTRACT`, `RECEIPTS`, `REDRIVEN`, `RETRIES` and
+`ROUTE` are read back.
 """
 
 from __future__ import annotations
@@ -33,6 +34,12 @@ COUNT: Final = "events"
 
 ROUTE: Final = "route"
 """The hint in which a router names the route."""
+
+CONTRACT: Final = "contract"
+"""The hint in which a router names the version of the contract by which it decided."""
+
+RECEIPTS: Final = "receipts"
+"""The hint in which a router asks for receipts of so many percent of the events."""
 
 RETRIES: Final = "retries"
 """The hint in which a router tells a reader without the contract when to try again (`eventplane.retries`)."""

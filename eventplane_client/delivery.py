@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from eventplane.envelope import Envelope
 from eventplane.ordering import Stream
+from eventplane.reasons import Outcome
 from eventplane_client.ports import Message
 from eventplane_client.telemetry import Handling
 
@@ -16,8 +17,8 @@ class Delivery:
 
     It came at `received_s`, by the monotonic clock. `is_claimed` by this reader; `is_acknowledged` to the
     transport before it is handled (`at_most_once`); `is_handled` once the filter was asked to record that,
-    even if it failed to;
-    `is_settled` once it is handled or given back; `handling` tells of it while it is handed out.
+    even if it failed to; `is_settled` once it is handled or given back, with an `outcome` and its `reason`;
+    `handling` tells of it while it is handed out.
     """
 
     event: Envelope
@@ -29,6 +30,8 @@ class Delivery:
     is_acknowledged: bool = False
     is_handled: bool = False
     is_settled: bool = False
+    outcome: Outcome = Outcome.DELIVERED
+    reason: str | None = None
     handling: Handling | None = None
 
     @property

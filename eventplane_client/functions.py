@@ -10,17 +10,16 @@ import functools
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final, Protocol
 
 from eventplane.envelope import Envelope
 from eventplane.limits import MAX_RECEIVES
 from eventplane.resource_names import resource_name
-from eventplane.retries import RetrySchedule
-from eventplane.sqs_binding import REDRIVEN, RETRIES, ROUTE
 from eventplane_client.errors import BatchFailedError, extras
 from eventplane_client.inbox import Inbox
 from eventplane_client.notices import Listener, log_notice
-from eventplane_client.ports import Lease, Message, MessageFilter, Mode, Transport
+from eventplane_client.ports import Lease, Message, MessageFilter, Mode, Receipts, Transport
 from eventplane_client.reader import Doubt
 from eventplane_client.resequencer import GAP_TIMEOUT_S
 from eventplane_client.system import SYSTEM, System
@@ -35,7 +34,7 @@ with extras("functions"):
 
     from eventplane_client.aws import aws_client
     from eventplane_client.dynamodb import TABLE, DynamoDbFilter
-    from eventplane_client.sqs import SqsTransport, group_of
+    from eventplane_client.sqs import SqsTransport, group_of, hints_of
 
 RESERVE_MS: Final = 3_000
 """No event is begun with less time left, milliseconds: what is not begun comes again, and is not in doubt."""
@@ -58,20 +57,30 @@ Wiring = tuple[Transport, Callable[[Lease], MessageFilter]]
 
 
 class BatchTransport:
-    """One invocation's messages: what is not acknowledged at its end comes again."""
+    """One invocation's messages: what is not acknowledged at its end comes again.
+
+    With `at_once` what is acknowledged never does, so its receipt is sent first.
+    """
 
     visibility_s = None
     keeps_refused = False
 
-    def __init__(self, event: dict[str, Any], outbox: Transport, system: System) -> None:
+    def __init__(
+        self, event: dict[str, Any], outbox: Transport, system: System, *, at_once: bool = False
+    ) -> None:
         self.max_receives = outbox.max_receives
         self._outbox = outbox
+        self._at_once = at_once
         records = list(SQSEvent(event).records)
         now_s = system.now_s()
         self._unread = [_message(each, now_s) for each in records]
         self._open = {each.message_id: each for each in records}
-        self._received = len(records)
+        self._records = list(self._open)
         self.handled, self.failures = 0, list[Exception]()
+
+    @property
+    def receipts(self) -> Receipts | None:
+        return self._outbox.receipts
 
     @property
     def has_unread(self) -> bool:
@@ -98,7 +107,9 @@ class BatchTransport:
             failed = len(self.failures)
             with single_metric("HandlerFailed", MetricUnit.Count, failed, namespace="EventPlane") as metric:
                 metric.add_dimension("service", f"{participant}.inbox")
-        if not self.handled and len(self.failures) >= self._received == len(self._open) > 0:
+        if self.receipts and not self.receipts.send() and not self._at_once:
+            return {"batchItemFailures": [{"itemIdentifier": each} for each in self._records]}
+        if not self.handled and len(self.failures) >= len(self._records) == len(self._open) > 0:
             raise BatchFailedError(participant, len(self.failures)) from self.failures[-1]
         return {"batchItemFailures": [{"itemIdentifier": id} for id in self._open]}
 
@@ -110,6 +121,8 @@ class BatchTransport:
         return found
 
     def acknowledge(self, messages: Sequence[Message], *, refused: str | None = None) -> list[Message]:  # noqa: ARG002
+        if self._at_once and self.receipts and not self.receipts.send():
+            return list(messages)
         for each in messages:
             self._open.pop(str(each.handle), None)
         return []
@@ -155,7 +168,7 @@ def handles_events(
     function is asked about (`on_doubt`), or becomes a dead letter, with the first delivery after that. An
     invocation raises `LeaseTooLongError` where the queue gives out nothing any more by then.
     """
-    wire = functools.cache(wiring or functools.partial(_wire, participant, environment))
+    wire = functools.cache(wiring or partial(_wire, participant, environment))
 
     def decorate(function: Callable[[Envelope], object]) -> Handler:
         @functools.wraps(function)
@@ -167,7 +180,7 @@ def handles_events(
 
             if mode is Mode.EXACTLY_ONCE:
                 check_lease(participant, queues, lease())
-            batch = BatchTransport(event, queues, system)
+            batch = BatchTransport(event, queues, system, at_once=mode is Mode.AT_MOST_ONCE)
 
             def has_time() -> bool:
                 return context.get_remaining_time_in_millis() >= RESERVE_MS
@@ -206,7 +219,7 @@ def handles_events(
 
 
 def _message(record: SQSRecord, now_s: float) -> Message:
-    attributes, retries = record.attributes, RetrySchedule.read(_hint(record, RETRIES))
+    attributes, hints = record.attributes, hints_of(partial(_hint, record))
     first_ms = record.raw_event["attributes"].get("ApproximateFirstReceiveTimestamp")
     age_s = max(0.0, now_s - int(first_ms) / 1e3) if first_ms else None
     queue = str(record.raw_event.get("eventSourceARN", ""))
@@ -214,11 +227,10 @@ def _message(record: SQSRecord, now_s: float) -> Message:
         body=record.body.encode("utf-8", "surrogatepass"),
         attempt=int(attributes.approximate_receive_count or 1),
         handle=record.message_id,
-        group=group_of(attributes.message_group_id, queue, retries),
+        group=group_of(attributes.message_group_id, queue, hints["retries"]),
         sent_at_ms=int(attributes.sent_timestamp),
-        route=_hint(record, ROUTE),
-        redrive=_hint(record, REDRIVEN),
-        retries=retries,
+        id=record.message_id,
+        **hints,
         age_s=age_s,
         # A function does not wait: what is too early waits in its queue, over several invocations.
         waited_s=age_s or 0.0,

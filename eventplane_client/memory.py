@@ -373,6 +373,7 @@ class MemoryTransport:
     """One participant's way into a `plane`."""
 
     keeps_refused = False
+    receipts = None
 
     def __init__(self, plane: MemoryPlane, participant: str, order: OutboxOrder | None = None) -> None:
         self._plane = plane

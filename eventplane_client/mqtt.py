@@ -137,6 +137,7 @@ class MqttTransport:
 
     visibility_s = None
     keeps_refused = True
+    receipts = None
 
     def __init__(
         self,

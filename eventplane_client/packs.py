@@ -12,7 +12,7 @@ from typing import NamedTuple
 from eventplane.envelope import Envelope
 from eventplane.errors import EnvelopeError
 from eventplane.sqs_binding import split
-from eventplane_client.ports import Message, Transport
+from eventplane_client.ports import Message, Receipts, Transport
 
 _log = logging.getLogger(__name__)
 
@@ -75,6 +75,10 @@ class UnpackingTransport:
         return self._transport.keeps_refused
 
     @property
+    def receipts(self) -> Receipts | None:
+        return self._transport.receipts
+
+    @property
     def is_filled(self) -> bool:
         """Whether so many events of packs are in hand that no more messages should be fetched."""
         return self._in_hand >= MOST_IN_HAND
@@ -105,7 +109,9 @@ class UnpackingTransport:
             else:
                 self._let_come_again(pack)
         done += [each.message for each in packs]
-        kept = self._transport.acknowledge(done, refused=refused) if done else []
+        # Also nothing: with `at_once` receipts are left of what was acknowledged with its pack.
+        has_more = self._at_once and self.receipts
+        kept = self._transport.acknowledge(done, refused=refused) if done or has_more else []
         for pack in packs:
             pack.is_kept = pack.message in kept
         return [each for each in messages if each in kept or _is_kept(each)]

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum, StrEnum
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from eventplane.device_reports import key_digest
 from eventplane.envelope import Envelope
 from eventplane.ordering import Stream
 from eventplane.retries import RetrySchedule
 from eventplane.sqs_binding import redrive_in
+
+if TYPE_CHECKING:
+    from eventplane_client.delivery import Delivery
 
 
 class Mode(StrEnum):
@@ -33,6 +36,8 @@ class Message:
     `present_ms` or later by the queue's clock (each in Unix milliseconds). `waited_s` is
     for how long it has waited for its order elsewhere, seconds. `redrive` is the mark with which an operator
     sent it back; None for what a router sent. The mark `is_shared` if it is not for this event alone.
+    `receipts` is of how many percent of the events its router, by the `contract` of that version, wants a
+    receipt. `id` is the transport's own name of the message, '' where it has none.
     `hidden_s` is how long it is hidden unless it is extended, seconds; None for `Transport.visibility_s`.
     """
 
@@ -50,6 +55,22 @@ class Message:
     hidden_s: float | None = None
     age_s: float | None = None
     retries: RetrySchedule | None = None
+    receipts: int = 0
+    contract: str = ""
+    id: str = ""
+
+
+class Receipts(Protocol):
+    """Takes the receipts of settled events; the transport sends them before it acknowledges."""
+
+    def add(self, settled: Delivery, /) -> None:
+        """Collect a receipt of an event, if its router asked for one."""
+
+    def withdraw(self, kept: Delivery, /) -> None:
+        """Forget the receipt of an event that was not settled after all, unless it was sent."""
+
+    def send(self) -> bool:
+        """Send what is collected; False if that failed, and the events have to come again."""
 
 
 class Transport(Protocol):
@@ -66,6 +87,10 @@ class Transport(Protocol):
     @property
     def keeps_refused(self) -> bool:
         """Whether `acknowledge` with `refused` makes the sender's side keep the event as a dead letter."""
+
+    @property
+    def receipts(self) -> Receipts | None:
+        """Collects receipts of what is settled, and sends them; None where the archive gets none."""
 
     def put(self, event: Envelope, timeout_s: float, *, durable: bool) -> None:
         """Send; on return it is kept for good, or with `durable` false only under way."""

@@ -15,6 +15,7 @@ from eventplane.envelope import Envelope, parse_event
 from eventplane.errors import EnvelopeError
 from eventplane.guarantee import expires_at_ms, is_expired
 from eventplane.ordering import Stream, position_in
+from eventplane.reader_receipts import SETTLED_BEFORE
 from eventplane.reasons import Outcome, Reason
 from eventplane.retries import URGENT, RetrySchedule, is_reported
 from eventplane.values import timestamp
@@ -337,10 +338,17 @@ class Reader:
         """Those that cannot come again; what can, is handed out when it does."""
         for each in deliveries:
             self._extender.let_go(each.message)
+            self._leave_receipt(each)
         kept = self._transport.acknowledge([each.message for each in deliveries])
         for each in deliveries:
             each.is_acknowledged = True
+            if each.message in kept and self._transport.receipts:
+                self._transport.receipts.withdraw(each)
         return [each for each in deliveries if each.message not in kept]
+
+    def _leave_receipt(self, settled: Delivery) -> None:
+        if self._transport.receipts and not settled.is_acknowledged:
+            self._transport.receipts.add(settled)
 
     def _claim(self, wanted: Sequence[Delivery], handled: Sequence[Delivery]) -> dict[Message, Verdict]:
         if self._filter is None:
@@ -376,6 +384,7 @@ class Reader:
                     delivery, is_unproven=is_unproven
                 )
             case Verdict.DONE:
+                delivery.reason = SETTLED_BEFORE
                 self._end([delivery])
             case Verdict.MINE | Verdict.BUSY:
                 if verdict is Verdict.BUSY and self._is_last(delivery):
@@ -402,6 +411,7 @@ class Reader:
 
     def _expire(self, delivery: Delivery) -> None:
         """End what came too late; also what was in hand at a crash, since nobody may handle it any more."""
+        delivery.outcome = Outcome.EXPIRED
         self.settle([delivery], refused=Outcome.EXPIRED)
         self._telemetry.expired(self._participant, delivery.event)
         self._on_notice(Expired(*delivery.event.key))
@@ -516,6 +526,7 @@ class Reader:
             each.is_settled = True
             each.told()
             self._failing.pop(each.key, None)
+            self._leave_receipt(each)
         ended = self._advance(handled)
         for each in ended:
             self._extender.let_go(each.message)
@@ -646,6 +657,7 @@ class Reader:
             refused = refusal.reason
         if delivery:
             self._reply(delivery.event, Status.FAILED, failure=Failure(refusal.reason, refusal.detail))
+            delivery.outcome, delivery.reason = Outcome.DEAD_LETTERED, refusal.reason
             self.settle([delivery], refused=refused)
         else:
             self._transport.acknowledge([message], refused=refused)

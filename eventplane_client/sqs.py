@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from email.utils import parsedate_to_datetime
+from functools import partial
 from typing import Any, Final, Self
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -18,12 +19,25 @@ from eventplane.limits import MAX_SENT_EVENT_BYTES
 from eventplane.reasons import Reason
 from eventplane.resource_names import FIFO_SUFFIX, queue_name
 from eventplane.retries import RetrySchedule
-from eventplane.sqs_binding import REDRIVEN, RETRIES, ROUTE, HintsError, QueueClock, hint_of, send_request
+from eventplane.sqs_binding import (
+    CONTRACT,
+    RECEIPTS,
+    REDRIVEN,
+    RETRIES,
+    ROUTE,
+    HintsError,
+    QueueClock,
+    hint_of,
+    send_request,
+)
+from eventplane.values import whole_number
 from eventplane_aws.rules import SQS_BATCH, SQS_VISIBILITY, SQS_WAIT
 from eventplane_client.aws import code_of, unavailable
 from eventplane_client.errors import ClosedError, NotRegisteredError, RefusedError, UnavailableError
 from eventplane_client.outbox_order import OutboxOrder
 from eventplane_client.ports import Message
+from eventplane_client.ports import Receipts as ReceiptsPort
+from eventplane_client.receipts import Receipts
 from eventplane_client.system import SYSTEM, System
 
 _log = logging.getLogger(__name__)
@@ -36,6 +50,9 @@ _SHORT_WAIT_S: Final = 1
 """Longest wait for which the client of short calls is used, seconds: it notices a lost answer sooner."""
 
 _ATTEMPT_BYTES: Final = 16
+
+HINTS: Final = (CONTRACT, RECEIPTS, REDRIVEN, RETRIES, ROUTE)
+"""The hints that a reader looks at."""
 
 _NEVER: Final = frozenset({"InvalidMessageContents", "InvalidParameterValue"})
 """What SQS says of a message that it will never take."""
@@ -66,10 +83,12 @@ class SqsTransport:
         order: OutboxOrder | None = None,
         system: System = SYSTEM,
         polls: Any = None,
+        receipts: ReceiptsPort | None = None,
     ) -> None:
         self.visibility_s: float | None = visibility_s
         self.max_receives = max_receives
         self.inbox_arn = inbox_arn
+        self.receipts = receipts
         self._participant = participant
         self._sqs = sqs
         self._polls = polls or sqs
@@ -129,6 +148,7 @@ class SqsTransport:
             order=order,
             system=system,
             polls=polls,
+            receipts=Receipts(participant, environment, sqs, system),
         )
 
     def for_replies(self, environment: str) -> Self:
@@ -192,25 +212,24 @@ class SqsTransport:
                     "MessageGroupId",
                     "SentTimestamp",
                 ],
-                MessageAttributeNames=[ROUTE, REDRIVEN, RETRIES],
+                MessageAttributeNames=[*HINTS],
             )
         if not answer.get("ResponseMetadata", {}).get("RetryAttempts"):
             self._lossy_until_s = lossy_until_s
         found = []
         for each in answer.get("Messages", []):
-            attributes, retries = each["Attributes"], RetrySchedule.read(hint_of(each, RETRIES))
+            attributes, hints = each["Attributes"], hints_of(partial(hint_of, each))
             found.append(
                 Message(
                     body=each["Body"].encode("utf-8", "surrogatepass"),
                     attempt=int(attributes["ApproximateReceiveCount"]),
                     handle=each["ReceiptHandle"],
-                    group=group_of(attributes.get("MessageGroupId"), self._inbox, retries),
+                    group=group_of(attributes.get("MessageGroupId"), self._inbox, hints["retries"]),
                     sent_at_ms=int(attributes["SentTimestamp"]),
                     received_at_ms=int(attributes.get("ApproximateFirstReceiveTimestamp", 0)) or None,
-                    route=hint_of(each, ROUTE),
-                    redrive=hint_of(each, REDRIVEN),
-                    retries=retries,
+                    **hints,
                     hidden_s=hidden_s,
+                    id=each["MessageId"],
                 )
             )
         self._clock.observe(found)
@@ -230,6 +249,8 @@ class SqsTransport:
         ]
 
     def acknowledge(self, messages: Sequence[Message], *, refused: str | None = None) -> list[Message]:  # noqa: ARG002
+        if self.receipts and not self.receipts.send():
+            return list(messages)
         return self._each(self._sqs.delete_message_batch, messages)
 
     def release(self, message: Message, wait_s: float) -> None:
@@ -265,6 +286,24 @@ class SqsTransport:
     def _check_open(self) -> None:
         if self._closed:
             raise ClosedError(self._participant)
+
+
+def hints_of(hint: Callable[[str], str | None]) -> dict[str, Any]:
+    """Return what the hints of a message say, as members of `Message`; `hint` gives one by its name."""
+    return {
+        "route": hint(ROUTE),
+        "redrive": hint(REDRIVEN),
+        "retries": RetrySchedule.read(hint(RETRIES)),
+        "receipts": _percent(hint(RECEIPTS)),
+        "contract": hint(CONTRACT) or "",
+    }
+
+
+def _percent(hint: str | None) -> int:
+    try:
+        return whole_number(hint, 100)
+    except ValueError:
+        return 0
 
 
 def group_of(group: str | None, queue: str, retries: RetrySchedule | None) -> str | None:

@@ -6,7 +6,7 @@ from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from eventplane.account import Account, by_letter, by_reader, by_router
+from eventplane.account import Account, Fate, by_letter, by_reader, by_router
 from eventplane.contract import Contract
 from eventplane.envelope import parse_event
 from eventplane.errors import EnvelopeError
@@ -91,12 +91,13 @@ def _decided(record: Record, what: str, account: Account | None) -> Station:
 
 
 def handed_over(record: Record) -> Station:
-    """Return how a webhook's endpoint ended the event."""
+    """Return how the reader of an inbox ended the event: a webhook's endpoint, or a program."""
     account = by_reader(record)
     facts = {name: record.get(name) for name in ("route", "reason", "status", "attempt")}
     facts |= {"contract": record["contract_version"], "message": record["message_id"]}
-    where = f"webhook of {record['channel']}"
-    return Station(record["decided_at_ms"], where, account.fate, facts, account)
+    where = f"reader of {record['channel']}"
+    what = f"taken by {account.by}" if account.fate is Fate.HANDLED else account.fate
+    return Station(record["decided_at_ms"], where, what, facts, account)
 
 
 def waiting(letter: Letter, contract: Contract) -> Station:

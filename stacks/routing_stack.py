@@ -14,10 +14,18 @@ from eventplane.contract.participants import leads_down
 from eventplane.function_settings import ArchiveWriterSettings, IngestErrorsSettings, LedgerWriterSettings
 from eventplane.ingest import RULE_SELECT
 from eventplane.interest.uplink import OPERATIONS
-from eventplane.ledger import CONTRACTS, LEDGER, QUARANTINE
+from eventplane.ledger import CONTRACTS, HANDOVERS, LEDGER, QUARANTINE
 from eventplane.ledger import TAP as TAP_FOLDER
 from eventplane.names import DOWNLINK, MONITOR
-from eventplane.resource_names import ANY, INGEST, LEDGER_QUEUE, RETIRED_OUTPUT, URGENT_INGEST, has_queue
+from eventplane.resource_names import (
+    ANY,
+    INGEST,
+    LEDGER_QUEUE,
+    RECEIPTS_SUFFIX,
+    RETIRED_OUTPUT,
+    URGENT_INGEST,
+    has_queue,
+)
 from eventplane.settings import written
 from eventplane.topics import device_topic, urgent_rule
 from stacks.constructs.archive import allow_writing, find_archive
@@ -151,6 +159,9 @@ class RoutingStack(PlaneStack):
             ),
         )
         writer = Construct(self, "LedgerWriter")
+        readers = [each.inbox for each in self.services.values() if each.inbox.asks_for_receipts]
+        names = {f"{each.participant}{RECEIPTS_SUFFIX}": each.address for each in readers}
+        folders = [LEDGER, CONTRACTS, *([HANDOVERS, QUARANTINE] if readers else [])]
         PythonFunction(
             writer,
             "Writer",
@@ -158,9 +169,12 @@ class RoutingStack(PlaneStack):
             module="lambdas.archive.ledger",
             contract=self.contract,
             size=self.plane.ledger_writer,
-            sources=[ledger],
-            statements=allow_writing(writer, archive, [LEDGER, CONTRACTS]),
-            settings=LedgerWriterSettings(archive.bucket_name),
+            sources=[ledger, *(find_queue(writer, pascal(each), each) for each in names)],
+            statements=allow_writing(writer, archive, folders),
+            settings=LedgerWriterSettings(
+                archive.bucket_name,
+                {self.plane.resource_name(name): inbox for name, inbox in names.items()} or None,
+            ),
         )
 
     def _downlink(self, inbox: sqs.IQueue) -> None:

@@ -25,13 +25,21 @@ from eventplane.resource_names import (
     INGEST,
     LEDGER_QUEUE,
     OWNER,
+    RECEIPTS_SUFFIX,
     URGENT_INGEST,
     has_queue,
 )
 from stacks.constructs import queues, tables
 from stacks.constructs.archive import archive, attestation, record_reads, work
 from stacks.constructs.permissions import allow, allow_key
-from stacks.constructs.queues import DurableQueue, allow_receive, allow_send, find_channel_queue, reply_queue
+from stacks.constructs.queues import (
+    DurableQueue,
+    allow_receive,
+    allow_send,
+    find_channel_queue,
+    find_queue,
+    reply_queue,
+)
 from stacks.constructs.routers import allow_contract
 from stacks.constructs.tables import allow_own_items
 from stacks.environment import Environment
@@ -144,6 +152,12 @@ class MessagingStack(StateStack):
             self.output_queue(f"{name}Inbox", queue)
         queue = queues.channel_queue(pair, "Outbox", outbox, self.plane.router.visibility)
         self.output_queue(f"{name}Outbox", queue)
+        if inbox.asks_for_receipts:
+            size = self.plane.ledger_writer
+            queue = DurableQueue(
+                pair, "Receipts", f"{participant.name}{RECEIPTS_SUFFIX}", visibility=size.visibility
+            )
+            self.output_queue(f"{name}Receipts", queue)
         if participant.replies is not None:
             reply_queue(self, f"{name}Replies", participant.replies)
 
@@ -176,6 +190,9 @@ def _participant_policy(scope: Construct, participant: Participant) -> None:
     if has_queue(inbox) and not inbox.webhook:
         # A webhook's inbox has its reader in the plane; one over another protocol has no queue.
         statements.append(allow_receive(boxes[inbox.box]))
+    if inbox.asks_for_receipts:
+        receipts = find_queue(scope, "Receipts", f"{name}{RECEIPTS_SUFFIX}")
+        statements += [allow_send(receipts), allow(["sqs:GetQueueUrl"], [receipts.queue_arn])]
     statements += [
         allow_send(boxes[participant.outbox.box]),
         allow_own_items(scope, tables.FILTER, _ITEMS, f"{name}/*"),

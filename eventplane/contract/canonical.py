@@ -160,7 +160,7 @@ _MEMBERS: Final[Mapping[str, Callable[[Any], object]]] = {
     **dict.fromkeys(
         ("expiry_s", "batching_delay_ms", "retention_s", "max_receives", "give_up_after_s"), _whole
     ),
-    **dict.fromkeys(("events_per_message", "timeout_s", "requests_per_minute"), _whole),
+    **dict.fromkeys(("events_per_message", "receipts_percent", "timeout_s", "requests_per_minute"), _whole),
     **dict.fromkeys(("filter", "may_subscribe"), from_document),
     "requests_per_minute": _whole,
     "kind": ParticipantKind,

@@ -79,6 +79,9 @@ WORDS: dict[str, Word[Any]] = {
     "forward": _FORWARD,
 }
 
+ALL_PERCENT: Final = 100
+"""A share of all events, percent."""
+
 NUMBERS = {
     "expiry_s": Number(None, 1, 365 * DAY_S, "seconds", "how long an event is worth delivering"),
     "batching_delay_ms": Number(
@@ -96,6 +99,13 @@ NUMBERS = {
         "events",
         "of a cloud service's inbox: how many events that are not urgent one message may carry "
         "([packed inboxes](#packed-inboxes))",
+    ),
+    "receipts_percent": Number(
+        ALL_PERCENT,
+        1,
+        ALL_PERCENT,
+        "percent",
+        "of a cloud service's inbox with `receipts`: the share of its events of which a receipt is kept",
     ),
     # SQS keeps a message for 60 s to 14 days.
     "retention_s": Number(
@@ -131,7 +141,9 @@ time, before good events go to the dead-letter queue.
 
 RECEIPTS = (
     "of a device service: the inbox's reader confirms each event after handling it, not at reception; the "
-    "outbox's sender repeats each event until the forwarder has stored it, as the client library always does"
+    "outbox's sender repeats each event until the forwarder has stored it, as the client library does. Of a "
+    "cloud service's inbox: its reader, by the client library, leaves a receipt of each event that it "
+    "handled or gave up, and the audit expects it ([receipts](client.md#receipts))"
 )
 
 
@@ -188,7 +200,9 @@ def read_channel(participant: str, kind: ParticipantKind, section: Section) -> C
         forward=forward,
         events_per_message=events_per_message,
         give_up_after_s=give_up_after_s,
+        receipts_percent=_number("receipts_percent", section) or ALL_PERCENT,
     )
+    _check_receipts(kind, channel, section)
     section.finish()
     return channel
 
@@ -318,6 +332,26 @@ def _check_packing(
     else:
         return
     section.fault("events_per_message", problem, remedy)
+
+
+def _check_receipts(kind: ParticipantKind, channel: Channel, section: Section) -> None:
+    if channel.receipts_percent < ALL_PERCENT and not channel.asks_for_receipts:
+        section.fault(
+            "receipts_percent",
+            "only the reader of a cloud service's queue leaves receipts of a share",
+            "set `receipts: true` on that inbox, or leave this out",
+        )
+    if kind is not ParticipantKind.CLOUD_SERVICE or channel.box != "inbox" or not channel.receipts:
+        return
+    if channel.participant in OWN_SERVICES:
+        problem = "a function of the plane reads this inbox, and leaves no receipts"
+    elif channel.webhook:
+        problem = "what a webhook did with each event is recorded in any case"
+    elif channel.is_added_protocol:
+        problem = f"a reader over {channel.transport} leaves no receipts"
+    else:
+        return
+    section.fault("receipts", problem, "leave it out here")
 
 
 def _number(name: str, section: Section, default: int | None = None) -> int | None:

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from itertools import chain
 from typing import Any, Final
 
+from eventplane.contract.channels import ALL_PERCENT
 from eventplane.contract.model import (
     AddressScope,
     Channel,
@@ -44,7 +45,11 @@ def _format(
     """Return the lowest format that has all settings, so that devices in the field can read it."""
     every, types = participants.values(), event_types.values()
     needed = {
-        9: (each.give_up_after_s and not each.webhook for one in every for each in one.channels),
+        9: (
+            each.asks_for_receipts or (each.give_up_after_s and not each.webhook)
+            for one in every
+            for each in one.channels
+        ),
         8: (each.inbox.events_per_message > 1 for each in every),
         7: chain(
             (each.delivery_guarantee for each in types),
@@ -110,6 +115,8 @@ def _channel(channel: Channel) -> dict[str, Any]:
         document["forward"] = channel.forward
     if channel.events_per_message > 1:
         document["events_per_message"] = channel.events_per_message
+    if channel.receipts_percent < ALL_PERCENT:
+        document["receipts_percent"] = channel.receipts_percent
     return document
 
 

@@ -157,6 +157,7 @@ class Channel:
         give_up_after_s: seconds after its first failure for which an event is tried; None: as `retries` says.
         max_receives: receives that end without a settlement before an event is given up.
         receipts: whether the reader confirms each event after handling it, an outbox's after storing it.
+        receipts_percent: the share of the events that a reader in the cloud confirms.
         when_full: what happens to new events when the device's store has no room for their priority.
         webhook: how its events are posted to an endpoint; None: a program reads the queue.
         downlink: how a device's inbox delivers events of types that declare nothing.
@@ -181,6 +182,7 @@ class Channel:
     forward: Forward = Forward.ALL
     events_per_message: int = 1
     give_up_after_s: int | None = None
+    receipts_percent: int = 100
 
     @property
     def address(self) -> str:
@@ -208,6 +210,12 @@ class Channel:
         if priority is Priority.URGENT or (self.box == "inbox" and not is_own):
             return MAX_RECEIVES
         return self.retries(priority).most_receives
+
+    @property
+    def asks_for_receipts(self) -> bool:
+        """Return whether its reader in the cloud leaves receipts in a queue for the archive."""
+        is_queue = self.transport in (Transport.SQS, Transport.SQS_FIFO)
+        return self.receipts and self.box == "inbox" and is_queue and self.webhook is None
 
     @property
     def is_added_protocol(self) -> bool:

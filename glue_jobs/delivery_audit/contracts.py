@@ -19,8 +19,10 @@ from eventplane.contract import (
     Route,
     load_compiled,
 )
+from eventplane.contract.channels import ALL_PERCENT
 from eventplane.errors import EventPlaneError
 from eventplane.ledger import CONTRACTS
+from eventplane.sinks import GONE_S
 from glue_jobs.common.listing import ObjectFault
 from glue_jobs.common.objects import Objects, Stored
 from glue_jobs.delivery_audit.errors import AlteredContractError, NoContractError
@@ -34,6 +36,11 @@ a deployment replaces all of them within minutes."""
 
 LOOK_BACK: Final = 36
 """For how many intervals around a decision another version's use is looked for: three hours. Ours."""
+
+
+def recorded_percent(inbox: Channel) -> int:
+    """Return of how many percent of its events the archive has the end, by a webhook or by receipts."""
+    return ALL_PERCENT if inbox.webhook else inbox.receipts_percent if inbox.asks_for_receipts else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +110,27 @@ class ContractHistory:
     def webhooks(self) -> frozenset[str]:
         """The addresses of the inboxes that are webhooks."""
         return frozenset(each.address for each in self.inboxes if each.webhook)
+
+    @property
+    def readers(self) -> frozenset[str]:
+        """The addresses of the inboxes whose readers leave receipts by some contract."""
+        return frozenset(each.address for each in self.inboxes if each.asks_for_receipts)
+
+    @property
+    def patience_ms(self) -> dict[str, int]:
+        """The inboxes of which each event's end is recorded, and how long that may take, milliseconds.
+
+        As long as a webhook goes on trying, and as a queue keeps what a reader has to take; the longest of
+        all contracts.
+        """
+        kept = [(each.retention_s, each.address) for each in self.inboxes if each.asks_for_receipts]
+        # A pause of the endpoint ends no event: each waits for the request that follows.
+        kept += [
+            (each.give_up_after_s + GONE_S, each.address)
+            for each in self.inboxes
+            if each.webhook and each.give_up_after_s is not None
+        ]
+        return {address: 1_000 * kept_s for kept_s, address in sorted(kept)}
 
     def is_stale(self, version: str, decided_at_ms: int) -> bool:
         """Return whether a version had long had a successor in force when a router decided by it."""

@@ -19,6 +19,7 @@ from eventplane.account import (
 from eventplane.guarantee import BY_CHANNEL, DROP_REASONS
 from eventplane.ledger import HANDOVERS, LEDGER, SENT_BEFORE, TAP, Basis
 from eventplane.limits import MAX_HOPS
+from eventplane.reader_receipts import SETTLED_BEFORE
 from eventplane.reasons import REDRIVE, Outcome, Reason
 from eventplane.values import timestamp_of_ms
 from glue_jobs.delivery_audit.event import CLOCK_SLACK_MS, Decision, Event, Unclear, decided_between
@@ -67,7 +68,7 @@ _FATES_AT_THE_END: Final = {
 
 
 class Consumption(NamedTuple):
-    """What became of an event in a webhook's inbox, into which it was `put` so many times.
+    """What became of an event in an inbox whose ends are recorded, into which it was `put` so many times.
 
     It was there from `put_at_ms` at the earliest, by the clocks that nothing contradicts. `end` is the
     handover that counts, None without one; `handed_over` counts those that the endpoint took. `hole` is where
@@ -119,7 +120,8 @@ def facts(delivery: Delivery) -> Iterator[Account]:
     """Return the facts that a delivery gives for the account of its event at the inbox."""
     inbox, end = inbox_of(delivery.destination or EVERY_INBOX, delivery.route), delivery.end
     if end is not None and end.verdict in _FATES_AT_THE_END:
-        yield Account(inbox, _FATES_AT_THE_END[end.verdict], reader_of(inbox))
+        why = SETTLED_BEFORE if end.end and end.end.reason == SETTLED_BEFORE else ""
+        yield Account(inbox, _FATES_AT_THE_END[end.verdict], reader_of(inbox), why)
     elif delivery.verdict in _FATES:
         yield Account(inbox, _FATES[delivery.verdict])
     else:
@@ -136,7 +138,7 @@ def by_readers(
 
     A reader's word is taken for its own inbox only.
     """
-    inboxes = {each.inbox for each in told if each.fate is Fate.IN_INBOX}
+    inboxes = {each.inbox for each in told if each.fate is Fate.IN_INBOX or each.why == SETTLED_BEFORE}
     down = next(iter(rules.down & inboxes), "")
     found = [(by_letter(row._asdict(), down), row) for row in judged[0].event.given_up]
     found += [(by_router(row._asdict()), row) for each in judged for row in each.out]
@@ -178,7 +180,8 @@ def deliveries(event: Event, rules: AuditRules) -> Iterator[Delivery]:
                 for each in event.decisions
                 if each.outcome == Outcome.DELIVERED and each.row.destination == destination
             ]
-            end = _consumption(event, destination, put, rules)
+            if _is_seen(event, destination, put, rules):
+                end = _consumption(event, destination, put, rules)
         yield Delivery(event, date, route, destination, verdict, found, out, at == 0, opens_inbox, end, hole)
 
 
@@ -293,15 +296,37 @@ def _without_record(
     return (Verdict.LOST, None) if found or hole is None else (Verdict.UNRECORDED, hole)
 
 
+def _is_seen(event: Event, inbox: str, put: Sequence[LedgerRow], rules: AuditRules) -> bool:
+    """Return whether a record shows what the reader of `inbox` did with an event, or should show it by now.
+
+    Until then what lies in the inbox of a program that leaves receipts is in the inbox.
+    """
+    if inbox not in rules.readers or any(each.channel == inbox for each in event.handovers):
+        return True
+    asked = [
+        row
+        for row in put
+        if rules.by_version[row.contract_version].records_end(inbox, row.source or "", row.id or "")
+        and not event.was_best_effort(row, rules)
+    ]
+    last_ms = max(
+        (decided_between(row, is_contested=row in event.contested).latest_ms for row in asked), default=0
+    )
+    return bool(asked) and not rules.is_open(last_ms + rules.patience_ms[inbox])
+
+
 def _consumption(event: Event, inbox: str, put: Sequence[LedgerRow], rules: AuditRules) -> Consumption:
-    """Judge the last hop of an event that the rows `put` into the webhook `inbox`.
+    """Judge the last hop of an event that the rows `put` into `inbox`.
 
     Without rows a handover has shown that it was there.
     """
     ends = [each for each in event.handovers if each.channel == inbox]
     decided = [decided_between(row, is_contested=row in event.contested) for row in put]
     put_at_ms = min([each.earliest_ms for each in decided] or [each.entered_at_ms for each in ends])
-    handed_over = sum(each.outcome == Outcome.DELIVERED for each in ends)
+    if ends and inbox in rules.readers:
+        # A program tells both times by the queue's clock, which the router's own may contradict.
+        put_at_ms = min(put_at_ms, ends[0].entered_at_ms)
+    handed_over = sum(each.outcome == Outcome.DELIVERED and each.reason != SETTLED_BEFORE for each in ends)
     if ends:
         end = ends[0]
         verdict = Verdict(end.outcome) if _is_shown(event, end, put, rules) else Verdict.LOST
@@ -492,7 +517,7 @@ def _on_last_hop(last: Consumption) -> _Found:
     elif last.verdict is Verdict.EXPIRED:
         yield Kind.EXPIRED, end.reason
     elif last.verdict in _ENDED:
-        yield Kind(last.verdict), f"{reason}, HTTP status {_or_unknown(end.status)}"
+        yield Kind(last.verdict), f"{reason}{'' if end.status is None else f', HTTP status {end.status}'}"
     before_ms = last.put_at_ms - end.decided_at_ms
     if last.put and before_ms > CLOCK_SLACK_MS:
         yield Kind.CAUSALITY, f"handed over {before_ms} ms before it was put into the inbox"

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple, TypeVar
 from eventplane.dead_letter import DEAD_LETTER_TYPE, letter_id
 from eventplane.ledger import HANDOVERS, LEDGER, TAP, Basis
 from eventplane.names import SEQUENCE
+from eventplane.reader_receipts import SETTLED_BEFORE
 from eventplane.reasons import REPLAY, Outcome
 from eventplane.sender import PLANE
 from glue_jobs.delivery_audit.event_group import (
@@ -334,7 +335,7 @@ def _ledger_order(row: LedgerRow) -> tuple[object, ...]:
 
 def _handover_order(row: HandoverRow) -> tuple[object, ...]:
     # What was delivered is delivered, also where a copy was not: it comes first.
-    failed = row.outcome != Outcome.DELIVERED
+    failed = 2 if row.reason == SETTLED_BEFORE else int(row.outcome != Outcome.DELIVERED)
     return (failed, row.decided_at_ms, *("" if each is None else str(each) for each in row[1:]))
 
 
@@ -375,7 +376,7 @@ def sorted_out(
             route = None if fault == UNKNOWN_CONTRACT else row.route
             unclear.append(_unclear(LEDGER, row, fault, route))
     for end in _each_once(group.handovers):
-        if fault := _handover_fault(end):
+        if fault := _handover_fault(end, rules.readers):
             unclear.append(_unclear(HANDOVERS, end, fault, end.channel))
         elif end.id:
             handovers.append(end)
@@ -440,7 +441,7 @@ def _ledger_fault(row: LedgerRow, versions: Collection[str]) -> str | None:
     return None if row.contract_version in versions else UNKNOWN_CONTRACT
 
 
-def _handover_fault(row: HandoverRow) -> str | None:
+def _handover_fault(row: HandoverRow, readers: Collection[str]) -> str | None:
     if row.unknown_members:
         return _UNKNOWN_MEMBER
     if None in (row.channel, row.source, row.id, row.outcome):
@@ -449,7 +450,10 @@ def _handover_fault(row: HandoverRow) -> str | None:
         return IMPOSSIBLE_TIME
     if row.outcome not in _HANDOVER_ENDS:
         return _UNKNOWN_OUTCOME
-    return None if _is_possible_end(row) else _UNBELIEVABLE
+    # A program that reads a queue answers by no HTTP status.
+    if (row.channel in readers and row.status is None and (row.attempt or 0) > 0) or _is_possible_end(row):
+        return None
+    return _UNBELIEVABLE
 
 
 def _is_possible_end(row: HandoverRow) -> bool:

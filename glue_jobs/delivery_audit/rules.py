@@ -15,12 +15,12 @@ from eventplane.contract import Contract, DeliveryGuarantee, Place, SchemaCheck
 from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.guarantee import channel_expiry_ms, guarantee_of_type
 from eventplane.plane_types import DEVICE_REPORTS
+from eventplane.reader_receipts import is_asked
 from eventplane.reasons import Outcome, Reason
 from eventplane.sender import parse_sender
 from eventplane.sending import SendingRights
-from eventplane.sinks import GONE_S
 from glue_jobs.common.hours import Days, Hour, hour_of
-from glue_jobs.delivery_audit.contracts import ContractHistory
+from glue_jobs.delivery_audit.contracts import ContractHistory, recorded_percent
 from glue_jobs.delivery_audit.event_group import EVERY_ROUTE, HOUR_MS, NO_ROUTE, HoleCount, LedgerRow
 
 LATE_DAYS = 14
@@ -195,6 +195,9 @@ class ContractRules:
             name: channel_expiry_ms(contract.device.outbox, contract.channel(route.destination))
             for name, route in self._routes.items()
         }
+        self._recorded_percent = {
+            each.inbox.address: recorded_percent(each.inbox) for each in contract.participants.values()
+        }
         self._may_send: dict[tuple[bool, str, str], bool] = {}
         self._best_effort: dict[tuple[str, str | None, bool], bool] = {}
 
@@ -216,6 +219,10 @@ class ContractRules:
     def worth_ms(self, route: str) -> int | None:
         """Return how long an event on `route` is worth delivering, milliseconds; None for ever."""
         return self._worth_ms.get(route)
+
+    def records_end(self, inbox: str, source: str, id: str) -> bool:
+        """Return whether the end of the event with these names in `inbox` is recorded."""
+        return is_asked(source, id, self._recorded_percent.get(inbox, 0))
 
     def may_send(self, row: LedgerRow) -> bool:
         """Return whether the row's sender may send such an event; true where it names no sender or type."""
@@ -260,15 +267,11 @@ class AuditRules:
         self.uplinks = frozenset(history.uplinks)
         # By the newest contract that has the route.
         self.destinations = {route.name: route.destination for each in contracts for route in each.routes}
-        self.patience_ms: dict[str, int] = {}
-        """Inboxes that are webhooks, and for how long each goes on trying, milliseconds."""
+        self.readers = history.readers
+        self.patience_ms = history.patience_ms
         self._webhook_worth_ms: dict[str, int] = {}
         for each in history.inboxes:
-            if each.webhook is None or each.give_up_after_s is None:
-                continue
-            # A pause of the endpoint ends no event: each waits for the request that follows.
-            self.patience_ms[each.address] = 1_000 * (each.give_up_after_s + GONE_S)
-            if (worth_ms := channel_expiry_ms(each)) is not None:
+            if each.webhook and (worth_ms := channel_expiry_ms(each)) is not None:
                 # By the strictest contract: functions of several may run side by side.
                 known = self._webhook_worth_ms.get(each.address, worth_ms)
                 self._webhook_worth_ms[each.address] = min(known, worth_ms)

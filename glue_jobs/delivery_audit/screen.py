@@ -25,7 +25,7 @@ from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.ledger import SENT_BEFORE, Basis
 from eventplane.reasons import Outcome
 from eventplane.sender import PLANE, PLANE_CLIENT
-from glue_jobs.delivery_audit.contracts import INTERVAL_MS, ContractHistory
+from glue_jobs.delivery_audit.contracts import INTERVAL_MS, ContractHistory, recorded_percent
 from glue_jobs.delivery_audit.event import CLOCK_SLACK_MS, LONGEST_DECISION_MS
 from glue_jobs.delivery_audit.event_group import (
     AccountCount,
@@ -76,7 +76,7 @@ def screened(
     parts = (
         _tap(tap, watermark, ordered),
         _ledger(_with_letters(ledger, given_up), history, watermark, ordered),
-        _handovers(handovers, ordered),
+        _handovers(handovers, history.readers, ordered),
     )
     # All columns are whole numbers, so that the aggregation is compiled and needs no objects.
     rows = reduce(DataFrame.unionByName, parts).repartition(*KEY)
@@ -254,6 +254,7 @@ def _ledger(
         client.isNull(),
         service,
         is_own_report(),
+        _owes_end(history, watermark),
         *("entered_by", "contract_version", "type", "priority", "route", "destination", "outcome", "reason"),
     ]
     # As in `judging.is_sent`.
@@ -283,14 +284,30 @@ def _ledger(
     )
 
 
-def _handovers(rows: DataFrame, ordered: Collection[str]) -> DataFrame:
+def _owes_end(history: ContractHistory, watermark: Watermark) -> Column:
+    """Whether the end of the row's delivery has to be recorded by now, as `delivery._is_seen` has it."""
+    share = sf.crc32(sf.concat(sf.col("source"), sf.lit("\n"), sf.col("id")).cast("binary")) % 100
+    asked = [
+        (sf.col("contract_version") == contract.version)
+        & (sf.col("destination") == inbox)
+        & (share < recorded_percent(contract.channel(inbox)))
+        & (sf.col("decided_at_ms") + history.patience_ms[inbox] <= watermark.ms)
+        for contract in history.contracts
+        for inbox in sorted(history.readers)
+        if inbox.partition(".")[0] in contract.participants
+    ]
+    return sf.coalesce(_any(sf.lit(False), *asked), sf.lit(False))
+
+
+def _handovers(rows: DataFrame, readers: Collection[str], ordered: Collection[str]) -> DataFrame:
     decided, entered = sf.col("decided_at_ms"), sf.col("entered_at_ms")
+    is_program = sf.col("status").isNull() & sf.col("channel").isin(*readers)
     odd = _any(
         sf.col("bad").isNotNull(),
         sf.col("unknown_members"),
         ~decided.between(0, LAST_MS) | ~entered.between(0, LAST_MS),
         sf.col("outcome") != Outcome.DELIVERED,
-        ~sf.col("status").between(200, 299) | (sf.col("attempt") < 1),
+        ~(sf.col("status").between(200, 299) | is_program) | (sf.col("attempt") < 1),
         sf.col("type") == DEAD_LETTER_TYPE,
         decided < entered,
     )
@@ -310,7 +327,8 @@ def _handovers(rows: DataFrame, ordered: Collection[str]) -> DataFrame:
 
 def _any(*conditions: Column | bool) -> Column:
     """Whether one holds; null if one is unknown and none holds."""
-    return reduce(or_, (each if isinstance(each, Column) else sf.lit(each) for each in conditions))
+    # Without a lateness one of them is a plain bool.
+    return reduce(or_, map(sf.lit, conditions))
 
 
 def _digest() -> Column:

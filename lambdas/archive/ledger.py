@@ -10,6 +10,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from eventplane.function_settings import LedgerWriterSettings
 from eventplane.ledger import LEDGER, LedgerMessage, LedgerMessageError, parse_ledger_text
+from lambdas.archive.receipts import ReceiptWriter
 from lambdas.common.archive import Archive
 from lambdas.common.aws import WORST_CALL_MS, client
 from lambdas.common.clock import Clock, system_clock
@@ -78,10 +79,19 @@ class LedgerWriter:
 
 
 def service() -> QueueReader:
-    """Return the reader of the ledger's queue. Raises `SettingsError`."""
-    bucket = LedgerWriterSettings.read(os.environ).archive_bucket
-    archive = Archive(client("s3"), bucket, random_bytes)
-    return QueueReader(LedgerWriter(archive=archive, clock=system_clock).process)
+    """Return the reader of the ledger's queue, and of those for receipts. Raises `SettingsError`."""
+    settings = LedgerWriterSettings.read(os.environ)
+    archive = Archive(client("s3"), settings.archive_bucket, random_bytes)
+    ledger = LedgerWriter(archive=archive, clock=system_clock)
+    inboxes = settings.receipts_of or {}
+    receipts = ReceiptWriter(archive=archive, clock=system_clock, inboxes=inboxes)
+
+    def process(messages: Sequence[QueueMessage], invocation: Invocation) -> frozenset[str]:
+        # A batch is of one queue.
+        is_receipts = bool(messages) and messages[0].queue in inboxes
+        return (receipts if is_receipts else ledger).process(messages, invocation)
+
+    return QueueReader(process)
 
 
 handle = queue_function(service)

@@ -15,7 +15,17 @@ from eventplane.guarantee import FAILED, GUARANTEE_HINT
 from eventplane.ledger import SENT_BEFORE, Basis, LedgerRecord
 from eventplane.reasons import REPLAY, Outcome, Reason
 from eventplane.resource_names import FIFO_SUFFIX
-from eventplane.sqs_binding import COUNT, REPLAYED_HINT, RETRIES, ROUTE, SqsMessage, pack, to_message
+from eventplane.sqs_binding import (
+    CONTRACT,
+    COUNT,
+    RECEIPTS,
+    REPLAYED_HINT,
+    RETRIES,
+    ROUTE,
+    SqsMessage,
+    pack,
+    to_message,
+)
 from eventplane.values import timestamp_of_ms
 from lambdas.common.log import logger
 from lambdas.common.sender import Acceptance, Answer, Sender
@@ -359,11 +369,13 @@ def _event(step: Step) -> Envelope:
 def _hints(step: Step, channel: Channel) -> dict[str, str]:
     hints = {
         ROUTE: str(step.record.route),
-        "contract": step.record.contract_version,
+        CONTRACT: step.record.contract_version,
         RETRIES: channel.retries(Priority(step.record.priority)).hint,
     }
     if step.tried_once:
         hints[GUARANTEE_HINT] = DeliveryGuarantee.BEST_EFFORT
+    elif channel.asks_for_receipts:
+        hints[RECEIPTS] = str(channel.receipts_percent)
     if step.record.reason == REPLAY:
         hints[REPLAYED_HINT] = timestamp_of_ms(step.record.decided_at_ms)
     return hints

@@ -19,7 +19,14 @@ from eventplane.downlink.desired import Desired, State
 from eventplane.interest import table as interest_table
 from eventplane.reasons import REPLAY
 from eventplane.records import Records
-from eventplane.resource_names import FIFO_SUFFIX, channel_queue, dead_letter_queue, is_fifo, queue_name
+from eventplane.resource_names import (
+    FIFO_SUFFIX,
+    RECEIPTS_SUFFIX,
+    channel_queue,
+    dead_letter_queue,
+    is_fifo,
+    queue_name,
+)
 from eventplane.retries import ROUTINE
 from eventplane_aws.rules import SQS_RETENTION
 from eventplane_aws.tables import DynamoDbTables
@@ -155,6 +162,13 @@ class Cloud:
         self.urgent = self._channel(uplink, PLANE.urgent_router.visibility_s, "urgent", Priority.URGENT)
         self.tap = self._queue("tap", PLANE.archive_writer.visibility_s)
         self.ledger = self._queue("ledger", PLANE.ledger_writer.visibility_s)
+        self.receipts = {
+            each.address: self._queue(
+                f"{each.participant}{RECEIPTS_SUFFIX}", PLANE.ledger_writer.visibility_s
+            )
+            for each in contract.channels
+            if each.asks_for_receipts
+        }
         self.lifecycle = self._queue("lifecycle", PLANE.presence.recorder.visibility_s)
         self.timers = self._queue("timers", PLANE.presence.timers.visibility_s)
         self.work = self._queue("work", PLANE.downlink.reader.visibility_s)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,6 +18,26 @@ if TYPE_CHECKING:
 
 
 CHAIN_ENDED: Final = "a chain of messages is ended"
+
+
+def lambda_event(queue: str, messages: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    """Return what Lambda calls a function with for `messages`, as SQS returned them from the URL `queue`."""
+    return {
+        "Records": [
+            {
+                "messageId": each["MessageId"],
+                "receiptHandle": each["ReceiptHandle"],
+                "eventSourceARN": f"arn:aws:sqs:::{queue.rpartition('/')[2]}",
+                "body": each["Body"],
+                "attributes": each["Attributes"],
+                "messageAttributes": {
+                    name: {"stringValue": value.get("StringValue")}
+                    for name, value in each.get("MessageAttributes", {}).items()
+                },
+            }
+            for each in messages
+        ]
+    }
 
 
 class Function:
@@ -128,26 +148,12 @@ class Function:
         if task is not None:
             task.chain = self._chain(messages[0])
         watchdog = engine.at(deadline_s, task.kill) if task else None
-        records = [
-            {
-                "messageId": each["MessageId"],
-                "receiptHandle": each["ReceiptHandle"],
-                "eventSourceARN": f"arn:aws:sqs:::{self._queue.rpartition('/')[2]}",
-                "body": each["Body"],
-                "attributes": each["Attributes"],
-                "messageAttributes": {
-                    name: {"stringValue": value.get("StringValue")}
-                    for name, value in each.get("MessageAttributes", {}).items()
-                },
-            }
-            for each in messages
-        ]
         remaining_ms = lambda: max(0, round(1_000 * (deadline_s - engine.now_s)))  # noqa: E731
         is_well = False
         try:
             attempt = max(int(each["Attributes"]["ApproximateReceiveCount"]) for each in messages)
             engine.note(self.name, f"{len(messages)} message(s), attempt {attempt}")
-            answer = self._answer(process, {"Records": records}, remaining_ms)
+            answer = self._answer(process, lambda_event(self._queue, messages), remaining_ms)
             again = {each["itemIdentifier"] for each in answer["batchItemFailures"]}
             is_well = True
             for each in messages:

@@ -21,6 +21,7 @@ from eventplane.device_reports import DEVICE_CONTRACT
 from eventplane.envelope import Envelope, write_event
 from eventplane.ingest import IngestFrame, parse_frame
 from eventplane.names import CONNECTED
+from eventplane.resource_names import RECEIPTS_SUFFIX
 from eventplane.sqs_binding import RETRIES, to_message
 from local.histories.cloud import BUCKET, PLANE, Cloud
 from local.histories.engine import Engine
@@ -246,7 +247,8 @@ class History:
 
     def _is_over(self) -> bool:
         """Whether nothing waits any more: what follows are heartbeats."""
-        windows = self.cloud.queue("tap"), self.cloud.queue("ledger")
+        receipts = (f"{address.partition('.')[0]}{RECEIPTS_SUFFIX}" for address in self.cloud.receipts)
+        windows = [self.cloud.queue(each) for each in ("tap", "ledger", *receipts)]
         if any(
             each not in windows or any(one.receives > 1 for one in each.messages) for each in self._waiting()
         ):

@@ -16,6 +16,7 @@ from eventplane_client.errors import ClientError as EventPlaneClientError
 from eventplane_client.functions import Handler, handles_events
 from eventplane_client.inbox import Inbox, Received
 from eventplane_client.ports import Lease, MessageFilter, Mode
+from eventplane_client.receipts import Receipts
 from eventplane_client.sqs import FIRST_VISIBILITY_S, SqsTransport
 from eventplane_client.system import System
 from local.histories.cloud import ENVIRONMENT, PLANE, Cloud
@@ -208,6 +209,7 @@ def _wired(
         max_receives=MAX_RECEIVES - 1,
         first_visibility_s=FIRST_VISIBILITY_S,
         system=system,
+        receipts=Receipts(participant, ENVIRONMENT, sqs, system),
     )
     claims = cloud.client(program, "dynamodb")
     return transport, lambda lease: DynamoDbFilter(claims, "claims", participant, lease=lease, system=system)

@@ -19,6 +19,7 @@ from eventplane.reasons import REPLAY
 from eventplane.records import Records, Tables
 from eventplane.sinks import SinkReach, SinkScope
 from lambdas.archive.ledger import LedgerWriter
+from lambdas.archive.receipts import ReceiptWriter
 from lambdas.archive.tap import TapWriter
 from lambdas.common.archive import Archive
 from lambdas.common.aws import PATIENT, Patience
@@ -108,6 +109,8 @@ class Wiring:
             Function(cloud, SERVICES, queue, shared, PLANE.router, may_recur=True, idle=processes)
         Function(cloud, "tap", cloud.tap, self._tap, PLANE.archive_writer)
         Function(cloud, "ledger", cloud.ledger, self._ledger_writer, PLANE.ledger_writer)
+        for queue in cloud.receipts.values():
+            Function(cloud, "receipts", queue, self._receipt_writer, PLANE.ledger_writer)
         presence, downlink = PLANE.presence, PLANE.downlink.reader
         Function(
             cloud, "recorder", cloud.lifecycle, partial(self._recorder, read=read_presence), presence.recorder
@@ -244,6 +247,11 @@ class Wiring:
 
     def _ledger_writer(self, program: str) -> QueueReader:
         return QueueReader(LedgerWriter(archive=self._archive(program), clock=self._clock).process)
+
+    def _receipt_writer(self, program: str) -> QueueReader:
+        inboxes = {queue.rpartition("/")[2]: each for each, queue in self._cloud.receipts.items()}
+        writer = ReceiptWriter(archive=self._archive(program), clock=self._clock, inboxes=inboxes)
+        return QueueReader(writer.process)
 
     def _presence(self, program: str) -> presence_parts.Parts:
         cloud = self._cloud

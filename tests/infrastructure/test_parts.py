@@ -7,8 +7,10 @@ import pytest
 
 from benchmarks.plane_size import smallest
 from eventplane.contract import Contract
+from eventplane.function_settings import LedgerWriterSettings
 from stacks.config import environment
 from tests.infrastructure.templates import Templates
+from tests.small_contract import with_changes
 
 
 def test_the_smallest_plane_has_six_functions_and_at_most_150_resources() -> None:
@@ -42,6 +44,26 @@ def test_what_an_environment_leaves_out_is_gone_and_nothing_else(plain: Template
         assert name not in text
     # What is there depends on no stack that is not.
     assert {"fleet", "registry", "subscriptions", "discovery"}.isdisjoint(plain.documents)
+
+
+def test_only_the_reader_of_an_inbox_with_receipts_may_write_to_their_queue(plain: Templates) -> None:
+    asked = with_changes(plain.contract, {"participants/alarm-centre/inbox/receipts": True})
+    templates = Templates(plain.environment, asked)
+    assert templates.queues.keys() - plain.queues.keys() == {
+        "alarm-centre-receipts",
+        "alarm-centre-receipts-dlq",
+    }
+    policies = templates.of("AWS::IAM::ManagedPolicy")
+    writers = {each.name for each in policies if "-receipts" in json.dumps(each.properties)}
+    assert writers == {"alarm-centre-client"}
+    writer = templates.functions["ledger-writer"]
+    may = templates.may(writer)
+    assert may["sqs:ReceiveMessage"] == {"ledger", "alarm-centre-receipts"}
+    assert "/handovers/*" in may["s3:PutObject"]
+    assert "/handovers/*" not in plain.may(plain.functions["ledger-writer"])["s3:PutObject"]
+    assert writer.settings(LedgerWriterSettings).receipts_of == {
+        "eventplane-dev-alarm-centre-receipts": "alarm-centre.inbox"
+    }
 
 
 @pytest.mark.parametrize("part", ["fleet", "subscriptions_api"])

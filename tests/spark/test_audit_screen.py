@@ -14,18 +14,21 @@ from pyspark.sql import SparkSession
 from eventplane.account import reader_of
 from eventplane.dead_letter import DEAD_LETTER_TYPE, letter_id
 from eventplane.ledger import LEDGER
+from eventplane.reader_receipts import is_asked
 from eventplane.reasons import Outcome
 from glue_jobs.common.attestation import open_key
 from glue_jobs.common.objects import open_archive, open_output
 from glue_jobs.delivery_audit.audit import Request
 from glue_jobs.delivery_audit.large import audited
 from glue_jobs.delivery_audit.rules import Watermark, Window
+from glue_jobs.delivery_audit.screen import RARE, Screened
 from glue_jobs.delivery_audit.small import audit_small
 from local.archive_generator.contracts import audited_contracts
 from local.archive_generator.generator import Plan, generate
 from tests.spark.both_ways import result
 from tests.spark.damage.archive import DAY
 from tests.spark.damage.kinds import damage
+from tests.spark.small_archive import ALARM, NOON_MS, SmallArchive, small_contract
 
 AS_OF_MS: Final = 1_775_001_600_000
 """2026-04-01, UTC midnight."""
@@ -83,3 +86,43 @@ def test_the_result_with_and_without_the_screen_is_the_same(
     # What is not damaged is counted, and not judged one by one.
     assert damages or not any("not ordinary" in each for each in said)
     assert not any((tmp_path / "w").rglob("*.parquet"))
+
+
+def test_receipts_are_screened_as_they_are_judged(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judged_again, add = list[list[int]](), Screened.add
+    monkeypatch.setattr(Screened, "add", lambda *each: judged_again.append(add(*each)) or judged_again[-1])
+    archive = SmallArchive(tmp_path / "archive")
+    reader = {"receipts": True, "receipts_percent": 40, "retention_s": 86_400}
+    archive.use(small_contract(inboxes={"help": reader}))
+    missed = 0
+    for number in range(3 * RARE):
+        event = archive.send(ALARM, at_ms=NOON_MS + 1_000 * number)
+        if is_asked(event.source, event.id, 40):
+            # Of the first there are receipts; the others are lost, as soon as the queue has deleted them.
+            if number < 2 * RARE:
+                times = {
+                    "decided_at_ms": NOON_MS + 1_000 * number + 900,
+                    "entered_at_ms": NOON_MS + 1_000 * number,
+                }
+                archive.hand_over(event, status=None, **times)
+            else:
+                missed += 1
+    archive.write()
+    objects, *folders = (str(tmp_path / each) for each in ("archive", "o", "w"))
+    for as_of_ms in (AS_OF_MS, NOON_MS + 86_400_000 + 1_000 * (2 * RARE + 32)):
+        watermark = Watermark(as_of_ms, 0)
+        asked = Request(
+            open_archive(objects),
+            *map(open_output, folders),
+            Window(None),
+            watermark,
+            open_key(None),
+        )
+        expected = result(audit_small(asked))
+        assert 0 < str(expected["finding"]).count("no record of a handover") <= missed
+        with audited(spark, asked) as audit:
+            assert result(audit) == expected
+    # The samples were enough: else the plain judge would be compared with itself.
+    assert judged_again == [[], []]

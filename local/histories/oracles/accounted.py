@@ -21,7 +21,7 @@ from eventplane.sqs_binding import split
 from local.control_room.tally import PATIENCE_MS, Tally
 from local.histories.cloud import BUCKET
 from local.histories.engine import START_S
-from local.histories.oracles.delivered import discarded, letters_about, put
+from local.histories.oracles.delivered import discarded, letters_about, put, taken
 from local.histories.oracles.finding import Finding
 from operations.archive import BucketArchive, Days
 from operations.letters import Letter, read_letter
@@ -56,7 +56,9 @@ def judged(history: History) -> Iterator[Finding]:
     known = _known(history)
     for screen, key, inbox, fate in chain(_traced(history, known), _shown(history, known)):
         right = known.get(key, {}).get(inbox, {fate})
-        if fate not in right:
+        # The control room reads no receipts.
+        seen = {Fate.HANDLED} if screen != "trace" and fate is Fate.IN_INBOX else {fate}
+        if right.isdisjoint(seen | {fate}):
             kind = f"{screen} says {fate} of what is {' or '.join(sorted(right))}"
             yield Finding(kind, f"{key} at {inbox}")
 
@@ -80,9 +82,12 @@ def _known(history: History) -> Known:
                 at[inbox] = {Fate.IN_INBOX} if any(each[1:] == key for each in heard) else {Fate.REFUSED}
             elif (*key, inbox) in ends:
                 # It may have been sent back, and its letter was delivered twice.
-                at[inbox] = {Fate.GIVEN_UP, *({Fate.IN_INBOX} if (*key, inbox) in again else ())}
+                at[inbox] = {
+                    Fate.GIVEN_UP,
+                    *({Fate.IN_INBOX, Fate.HANDLED} if (*key, inbox) in again else ()),
+                }
             elif key in arrived[inbox]:
-                at[inbox] = {Fate.IN_INBOX}
+                at[inbox] = {Fate.HANDLED if key in taken(history, inbox) else Fate.IN_INBOX}
             elif any(each[:2] == key for each in ends):
                 at[inbox] = {Fate.REFUSED}
             else:

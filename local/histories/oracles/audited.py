@@ -24,7 +24,7 @@ from glue_jobs.delivery_audit.rules import LATENESS_S, Watermark, Window
 from glue_jobs.delivery_audit.small import audit_small
 from glue_jobs.delivery_audit.verdict import OPEN, PROVEN
 from local.histories.cloud import BUCKET
-from local.histories.oracles.delivered import discarded, letters, letters_about, put
+from local.histories.oracles.delivered import discarded, letters, letters_about, put, taken
 from local.histories.oracles.finding import Finding
 
 if TYPE_CHECKING:
@@ -70,6 +70,7 @@ def judged(history: History) -> Iterator[Finding]:
         if each["reason"] == REDRIVE
     }
     yield from _at_home(audit, history)
+    yield from _by_programs(audit, history)
     found, known = {*_found(audit)} - again, {*_known(history), *_by_readers(history)} - again
     if _cut_off(history):  # no manifest states what such a device sent last
         found, known = ({each for each in both if each[0] != "unattested"} for both in (found, known))
@@ -87,7 +88,8 @@ def _found(audit: Audit) -> Iterator[Statement]:
         # Those of subscribed endpoints are told apart by their routes, and have an oracle of their own.
         if reader_of(str(each["inbox"])) == SUBSCRIBERS:
             continue
-        counts = {**each, Fate.IN_INBOX: each[Fate.IN_INBOX] + each[Fate.GIVEN_UP]}
+        there = (Fate.IN_INBOX, Fate.GIVEN_UP, Fate.HANDLED)
+        counts = {**each, Fate.IN_INBOX: sum(each[fate] for fate in there)}
         yield from (("inbox", str(each["inbox"]), fate, str(counts[fate])) for fate in _FATES if counts[fate])
     for each in audit.findings:
         yield from _of_finding(each)
@@ -106,6 +108,14 @@ def _at_home(audit: Audit, history: History) -> Iterator[Finding]:
         got = sum(len(home.services[name].handled) for home in history.homes.values())
         if taken > got + replaced:
             yield Finding("the audit says that homes took what they never got", f"{inbox}: {taken} of {got}")
+
+
+def _by_programs(audit: Audit, history: History) -> Iterator[Finding]:
+    """Compare how many events readers took by the audit with how many they handled and leave receipts of."""
+    handled = {each["inbox"]: each[Fate.HANDLED] for each in audit.figures.accounts}
+    for inbox in audit.history.readers:
+        if (taken_by_audit := handled.get(inbox, 0)) != (known := len(taken(history, inbox))):
+            yield Finding("the audit knows other receipts", f"{inbox}: {taken_by_audit} of {known}")
 
 
 def _of_finding(found: Found) -> Iterator[Statement]:

@@ -13,6 +13,7 @@ from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.device_reports import DISCARDED
 from eventplane.envelope import Envelope, parse_event
 from eventplane.names import EPOCH
+from eventplane.reader_receipts import is_asked
 from eventplane.receipts import digest
 from eventplane.sqs_binding import split
 from local.histories.oracles.finding import Finding
@@ -64,6 +65,17 @@ def judged(history: History) -> Iterator[Finding]:
             yield from _at_home(home, key, here)
             if history.contract.device.outbox.address in here:
                 yield from _in_cloud(ends, key, _destinations(history.contract, Place.CLOUD, attributes))
+
+
+def taken(history: History, inbox: str) -> set[tuple[str, str]]:
+    """Return the events that the reader of `inbox` handled, and of which it leaves a receipt."""
+    channel, reader = history.contract.channel(inbox), inbox.partition(".")[0]
+    percent = channel.receipts_percent if channel.asks_for_receipts else 0
+    return {
+        (source, id)
+        for participant, source, id in history.handled.done
+        if participant == reader and is_asked(source, id, percent)
+    }
 
 
 def _is_kept(home: Home, accepted: tuple[float, str | None], event: Envelope) -> bool:

@@ -64,6 +64,7 @@ class NatsTransport:
     """
 
     keeps_refused = False
+    receipts = None
 
     def __init__(
         self,

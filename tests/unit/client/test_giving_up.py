@@ -35,6 +35,7 @@ from eventplane_client.ports import Lease, MessageFilter, Mode
 from eventplane_client.reader import Doubt
 from eventplane_client.sqs import SqsTransport
 from eventplane_client.system import SYSTEM, System, Thread
+from local.histories.function import lambda_event
 from tests.fakes.aws import FakeAws
 from tests.fakes.sqs import FakeSqs
 from tests.unit.client.conftest import WORLDS, make_world
@@ -155,23 +156,9 @@ class World:
         )
         if not (messages := answer.get("Messages")):
             return
-        records = [
-            {
-                "messageId": each["MessageId"],
-                "receiptHandle": each["ReceiptHandle"],
-                "eventSourceARN": self.inbox,
-                "body": each["Body"],
-                "attributes": each["Attributes"],
-                "messageAttributes": {
-                    name: {"stringValue": value["StringValue"]}
-                    for name, value in each.get("MessageAttributes", {}).items()
-                },
-            }
-            for each in messages
-        ]
         try:
             context = LambdaContext(remaining_ms=1_000 * self.timeout_s)
-            kept = self._function({"Records": records}, context)["batchItemFailures"]
+            kept = self._function(lambda_event(self.inbox, messages), context)["batchItemFailures"]
         except BatchFailedError:
             kept = [{"itemIdentifier": each["MessageId"]} for each in messages]
         for each in messages:

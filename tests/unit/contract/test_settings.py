@@ -54,6 +54,7 @@ WEBHOOK = {"mode": "binary", "timeout_s": 3, "give_up_after_s": 600, "requests_p
     ("path", "value", "format_version", "words"),
     [
         (f"{DESK}/inbox/events_per_message", 1, 2, ""),
+        (f"{DESK}/inbox/receipts", True, 9, "confirmed after handling"),
         (f"{DESK}/inbox/events_per_message", 250, 8, "up to 250 events a message"),
         (f"{DESK}/inbox/webhook", None, 2, ""),
         (f"{DESK}/inbox/webhook", WEBHOOK, 3, "inbox: a webhook, binary"),
@@ -285,11 +286,12 @@ def test_rights_that_are_undeclared_or_unused_are_warned_of() -> None:
 
 
 USUAL = read_channel("bell", ParticipantKind.DEVICE_SERVICE, Section("outbox", {}, []))
-# How long a queue keeps what, and how often it is read, is no promise to senders or receivers.
-OF_QUEUES = {"retention_s", "max_receives"}
+# How long a queue keeps what, and how often it is read, is no promise to senders or receivers; a share of
+# receipts needs receipts.
+NOT_NAMED = {"retention_s", "max_receives", "receipts_percent"}
 UNUSUAL: list[tuple[str, Any]] = [
     *((name, each) for name, word in WORDS.items() for each in word.options if each is not word.default),
-    *((name, number.high) for name, number in NUMBERS.items() if name not in OF_QUEUES),
+    *((name, number.high) for name, number in NUMBERS.items() if name not in NOT_NAMED),
     ("receipts", True),
 ]
 

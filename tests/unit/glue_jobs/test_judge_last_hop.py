@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from eventplane.ledger import HandoverRecord
+from eventplane.reader_receipts import SETTLED_BEFORE, is_asked
 from eventplane.reasons import REDRIVE, REPLAY, Outcome
 from eventplane.sender import PLANE
 from glue_jobs.delivery_audit.event_group import HoleCount, InboxCount, LatencyKey
@@ -245,3 +246,79 @@ def test_rows_that_lie_in_two_objects_count_once(archive: SmallArchive) -> None:
     archive.send(READING)
     archive.refuse(b"garbage")
     assert judged(archive, twice=True).judgement == judged(archive).judgement
+
+
+READER = {"receipts": True, "retention_s": 3600}
+
+
+def test_a_program_shows_by_receipts_what_it_took_and_what_it_never_took(archive: SmallArchive) -> None:
+    archive.use(small_contract(inboxes={"help": READER}))
+    taken, again, given_up, vanished = (archive.send(ALARM) for _ in range(4))
+    expired = archive.send(ALARM, expirytime="2026-03-01T12:00:00.800Z")
+    for event in (taken, again):
+        archive.hand_over(event, status=None)
+    archive.hand_over(again, status=None, reason=SETTLED_BEFORE, attempt=2)
+    archive.hand_over(given_up, Outcome.DEAD_LETTERED, status=None, reason="no_such_home")
+    archive.hand_over(expired, Outcome.EXPIRED, status=None, reason=None)
+    report = judged(archive)
+    assert report.found() == {
+        ("dead_lettered", "inbox_consumer", given_up.id),
+        ("lost", "inbox_consumer", vanished.id),
+        ("expired", "inbox_consumer", expired.id),
+    }
+    assert report.accounts() == {"help.inbox": {"handled": 2, "given up": 1, "lost": 1, "expired": 1}}
+
+
+def test_what_a_queue_still_keeps_is_in_the_inbox(archive: SmallArchive) -> None:
+    archive.use(small_contract(inboxes={"help": {**READER, "retention_s": 14 * 86_400}}))
+    archive.send(ALARM)
+    taken = archive.send(ALARM)
+    archive.hand_over(taken, status=None)
+    report = judged(archive, as_of="2026-03-10T00:00:00Z")
+    assert report.found() == set()
+    assert report.accounts() == {"help.inbox": {"in the inbox": 1, "handled": 1}}
+
+
+def test_of_a_share_only_that_is_missed(archive: SmallArchive) -> None:
+    archive.use(small_contract(inboxes={"help": {**READER, "receipts_percent": 40}}))
+    sent = [archive.send(ALARM) for _ in range(30)]
+    asked = {each.id for each in sent if is_asked(each.source, each.id, 40)}
+    assert 0 < len(asked) < 30
+    assert judged(archive).found() == {("lost", "inbox_consumer", each) for each in asked}
+
+
+def test_before_a_contract_asks_for_receipts_none_is_missed(archive: SmallArchive) -> None:
+    before = small_contract()
+    archive.use(before)
+    archive.send(ALARM)
+    archive.use(small_contract(inboxes={"help": READER}), before)
+    missed = archive.send(ALARM)
+    assert judged(archive).found() == {("lost", "inbox_consumer", missed.id)}
+
+
+def test_an_answer_without_a_status_of_a_webhook_is_believed_as_little_as_before(
+    archive: SmallArchive,
+) -> None:
+    archive.hand_over(archive.send(ALARM), status=None)
+    assert {kind for kind, *_ in judged(archive).found()} == {"contradiction"}
+
+
+def test_of_an_inbox_that_was_a_webhook_each_contract_says_what_is_missed(archive: SmallArchive) -> None:
+    before = archive.contract
+    missed = archive.send(ALARM)
+    archive.use(small_contract(inboxes={"help": {**READER, "retention_s": 14 * 86_400}}), before)
+    waiting = archive.send(ALARM)
+    # As long as one of them waits for: a receipt may still come for an hour that both were in force.
+    assert judged(archive, as_of="2026-03-10T00:00:00Z").found() == set()
+    found = judged(archive, as_of="2026-03-20T00:00:00Z").found()
+    assert found == {("lost", "inbox_consumer", each.id) for each in (missed, waiting)}
+
+
+def test_a_receipt_of_what_was_settled_before_leaves_it_given_up(archive: SmallArchive) -> None:
+    archive.use(small_contract(inboxes={"care": READER}))
+    for is_letter in (True, False):
+        event = archive.send(READING)
+        archive.hand_over(event, status=None, reason=SETTLED_BEFORE, channel="care.inbox")
+        if is_letter:
+            archive.give_up(event, "care", decided_at_ms=NOON_MS + 100)
+    assert judged(archive).accounts()["care.inbox"] == {"given up": 1, "handled": 1}

@@ -269,7 +269,7 @@ STORIES = {
         letters=(read_letter(queue_message(SENT.stamped(**HOME.attributes)), "ingest-dlq", "device.outbox"),),
     ),
     "an endpoint took it": Story(
-        "accepted, in the inbox, handled",
+        "accepted, in the inbox, taken by alarm-centre",
         f"alarm-centre.inbox: handled by alarm-centre, {OTHERS}",
         handovers=(handed(Outcome.DELIVERED, None),),
         **AT_CENTRE,
