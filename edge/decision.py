@@ -97,6 +97,7 @@ class Decider:
         interest: Interest,
     ) -> None:
         self._contract = contract
+        self.version = contract.version
         self._router = Router(contract, Place.DEVICE)
         self._rights = SendingRights(contract)
         self._own_sender = Sender(service=contract.device.name)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from functools import partial
-from itertools import islice
 from typing import Any, NamedTuple
 
 from edge.counts import Counts, NotStored
@@ -15,7 +13,6 @@ from edge.errors import SpoolError
 from edge.pressure import ROOM
 from edge.settings import Settings
 from edge.spool import BEFORE_EVERYTHING, LossReport, Manifest, Spool, SpoolOrigin, StoredEvent
-from edge.spool.tables import merged
 from eventplane.contract import Priority
 from eventplane.device_reports import (
     DISCARDED,
@@ -41,9 +38,6 @@ nothing new was stored: a restart loop must not fill the spool with that."""
 
 DISK_FAILED_SEVERITY = 21
 """FATAL in the CloudEvents severity extension: routers treat it as urgent under any contract."""
-
-MOST_LISTED = 10
-"""Of so many destinations a manifest lists what is pending, so that it fits an event."""
 
 HEARTBEAT_LIFETIMES = 2
 """After so many intervals a heartbeat expires: newer ones say more."""
@@ -92,28 +86,30 @@ def manifest(
     acknowledged_to: Mapping[str, int],
     interval_s: float,
     *,
-    pending: Mapping[str, Iterable[int]] | None = None,
+    pending: Mapping[str, Sequence[int]] | None = None,
+    contract: str | None = None,
     is_final: bool = False,
 ) -> Envelope:
     """Return the report of what was stored since the last manifest, also where that is nothing.
 
     `acknowledged_to` has for each destination the number up to which no delivery is pending; a destination
-    that is not in it is stated without one. `pending` has the lowest `STATED_PENDING` numbers that are. The
-    next manifest is due after `interval_s` seconds, unless the forwarder stops and stores nothing behind it
-    (`is_final`).
+    that is not in it is stated without one. `pending` has the lowest numbers that are. All was decided by the
+    version `contract` (None: unknown, or several). The next manifest is due after `interval_s` s, unless
+    the forwarder stops and stores nothing behind it (`is_final`).
     """
     stated = [{**asdict(each), "digest": f"{each.digest or 0:032x}"} for each in statements]
     for each in stated:
         if each["destination"] in acknowledged_to:
             each["acknowledged_to"] = acknowledged_to[each["destination"]]
         if numbers := (pending or {}).get(each["destination"]):
-            each["pending"] = merged((number, number) for number in numbers)
+            each["pending"] = numbers
     data = {
         "epoch": heading.epoch,
         "interval_s": math.ceil(interval_s),
         # Without it the audit compares no digests.
         **({} if any(each.digest is None for each in statements) else {"key_digest": SHA256_EVENT}),
         "statements": stated,
+        **({"contract": contract} if contract else {}),
     }
     return heading.write(MANIFEST, {**data, "final": True} if is_final else data)
 
@@ -171,19 +167,17 @@ class Reporter:
         self._not_before = now
         self._last_due_at = now + first_report_s
         self._is_last = False
+        self._versions = {"": True}  # of the contract since the last manifest; unknown before the start
 
     def deadline(self) -> float:
         """Return when the next report is due."""
-        due = [self._manifest_at, self._heartbeat_at]
-        if self._started_due:
-            due.append(self._not_before)
-        if self._has_losses:
-            due.append(self._losses_due_at())
-        return max(self._not_before, min(due))
+        due = min(self._manifest_at, self._heartbeat_at, self._losses_due_at())
+        return self._not_before if self._started_due else max(self._not_before, due)
 
     def due(self, decider: Decider, number: SequenceNumber, now: float) -> Reports:
         """Return what to store now, numbered from `number` on."""
         made = Reports()
+        self._versions[decider.version] = True
         if now < self.deadline():
             return made
         counted = dict(number.counted)
@@ -201,19 +195,18 @@ class Reporter:
             add(lambda heading: started(heading, self._spool.origin))
         # Unwanted deliveries are no loss: they are reported with the next loss, or with the manifest.
         is_time = now >= self._manifest_at and bool(self._counts.not_stored)
-        if is_time or (self._has_losses and now >= self._losses_due_at()):
+        if is_time or now >= self._losses_due_at():
             made.losses, made.not_stored = True, dict(self._counts.not_stored)
             add(lambda heading: discarded(heading, self._spool.loss_reports(), made.not_stored))
         if now >= self._manifest_at:
             made.manifest = True
             statements = self._manifests(decider.destinations)
-            names = [each.destination for each in statements]
-            pending = {name: self._spool.first_pending(name, STATED_PENDING) for name in names}
-            next_sequence, every_s = self._spool.next_sequence, self._settings.manifest_interval_s
-            to = {name: min(numbers, default=next_sequence) - 1 for name, numbers in pending.items()}
-            write = partial(manifest, statements=statements, acknowledged_to=to, interval_s=every_s)
-            listed = islice((each for each in pending.items() if each[1]), MOST_LISTED)
-            add(partial(write, pending=dict(listed), is_final=self._is_last))
+            names, most = [each.destination for each in statements], STATED_PENDING // len(statements)
+            pending = {name: self._spool.first_pending(name, max(1, most)) for name in names}
+            to = {name: min(each, default=self._spool.next_sequence) - 1 for name, each in pending.items()}
+            contract = decider.version if len(self._versions) == 1 else None
+            more: Any = {"pending": pending, "contract": contract, "is_final": self._is_last}
+            add(lambda heading: manifest(heading, statements, to, self._settings.manifest_interval_s, **more))
         if now >= self._heartbeat_at and not self._is_last:
             made.heartbeat = True
             every_s = self._settings.heartbeat_s
@@ -234,6 +227,7 @@ class Reporter:
             self._losses_left = bool(self._spool.loss_reports())
         if made.manifest:
             self._manifest_at = now + self._settings.manifest_interval_s
+            self._versions = dict([self._versions.popitem()])  # what came with it is in the next one
         if made.heartbeat:
             self._heartbeat_at = now + self._settings.heartbeat_s
 
@@ -269,9 +263,7 @@ class Reporter:
         last = 0 if newest == BEFORE_EVERYTHING else newest
         return Manifest(destination, last + 1, last, 0, 0)
 
-    @property
-    def _has_losses(self) -> bool:
-        return self._losses_left or self._counts.unreported > 0
-
     def _losses_due_at(self) -> float:
+        if not self._losses_left and not self._counts.unreported:
+            return math.inf
         return self._not_before if self._counts.unreported >= MANY_LOSSES else self._losses_at

@@ -36,9 +36,8 @@ SHA256_EVENT = "sha256-event"
 """The `key_digest` of a manifest whose digests are sums of `event_digest` of the events."""
 
 
-STATED_PENDING = 100
-"""Of a destination a manifest states so many numbers that are pending, the lowest, and none behind them.
-Ours: 3 KB at most, where a service in the home is down."""
+STATED_PENDING = 1_000
+"""Most pending numbers that a manifest states: of each destination an equal part, the lowest ones."""
 
 
 def forwarder_source(thing: str) -> str:

@@ -97,8 +97,10 @@ def honest(client: str, epoch: str, number: int, random: Random) -> Envelope:
             ranges = tuple((start, start + 9) for start in range(first, min(last, first + 5_000), 20))
             ended = LossReport("device.outbox", Outcome.EXPIRED, "expirytime", last - first, ranges)
             return reports.discarded(heading, [ended], {})
-    stated = Manifest("device.outbox", first, last, last - first + 1, random.getrandbits(128))
-    return reports.manifest(heading, [stated], {"device.outbox": last}, 3_600)
+    names = "device.outbox", "siren.inbox"
+    stated = [Manifest(each, first, last, last - first + 1, random.getrandbits(128)) for each in names]
+    pending = {"siren.inbox": [*range(last + 1, last + random.randrange(2, 50), 2)]}
+    return reports.manifest(heading, stated, dict.fromkeys(names, last), 3_600, pending=pending)
 
 
 def hostile_reports(

@@ -347,9 +347,10 @@ class Deliveries:
         if queue.head != queue.tail and queue.tail > after:
             raise DamagedRowError(f"the list of what is pending behind {after}")
 
-    def first_pending(self, queues: Iterable[PendingQueue], most: int = 1) -> list[int]:
-        """Return the lowest sequences that are pending in `queues`, in order, `most` of them at most."""
-        oldest = (islice(self.read(each, BEFORE_EVERYTHING), most) for each in queues if each.pending)
+    def first_pending(self, most: int = 1, destination: str = "") -> list[int]:
+        """Return the lowest `most` sequences that are pending, in order, or those for one `destination`."""
+        queues = (each for each in self._queues if each.pending and destination in ("", each.destination))
+        oldest = (islice(self.read(each, BEFORE_EVERYTHING), most) for each in queues)
         return sorted(sequence for found in oldest for sequence, *_ in found)[:most]
 
     def _read_batch(self, last: int) -> tuple[int, dict[int, str]]:

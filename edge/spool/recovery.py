@@ -87,8 +87,7 @@ def recover(path: Path, damage: str, system: System) -> None:
         device = Device.read(db)
         device = device._replace(origin=json.dumps(origin), uptime_ms=max(clock(), result.uptime_ms))
         device.write(db)
-        queues = PendingQueues(db)
-        (first,) = Deliveries(db, queues).first_pending(queues) or [device.next_sequence]
+        (first,) = Deliveries(db, PendingQueues(db)).first_pending() or [device.next_sequence]
     durable.sync(new)
     CommitNotes(new, CommitNote.of(device, TableTotals.unpack(device.totals), first)).close()
     durable.move(new, durable.beside(path, f".recovered-{checksum_of(new):08x}"))

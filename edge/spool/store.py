@@ -231,14 +231,12 @@ class Spool:
         return oldest[0].stored_ms if oldest else None
 
     def first_pending(self, destination: str, most: int) -> list[int]:
-        """Return the lowest numbers that are pending for `destination`, in order, `most` of them at most.
+        """Return the lowest `most` numbers pending for `destination`; negative ones are of salvaged events.
 
         Each delivery before them was acknowledged, or ended otherwise and is counted by `loss_reports`.
-        Negative numbers are of salvaged events.
         """
-        queues = [each for each in self._queues if each.destination == destination]
         with self._reading():
-            return self._deliveries.first_pending(queues, most)
+            return self._deliveries.first_pending(most, destination)
 
     def destinations(self) -> list[str]:
         """Return every destination that ever had a delivery."""
@@ -404,7 +402,7 @@ class Spool:
         self.counted = read_counters(db)
         if self._queues.pending() != device.pending:
             raise DamagedRowError("the number of pending deliveries")
-        (self._first,) = self._deliveries.first_pending(self._queues) or [self.next_sequence]
+        (self._first,) = self._deliveries.first_pending() or [self.next_sequence]
         self.space = Space(path, db, *self._capacities, self._queues.pending)
 
     def _last_commit(self) -> files.CommitNote:

@@ -64,7 +64,7 @@ from glue_jobs.delivery_audit.event_group import (
     RouteCount,
     Verdict,
 )
-from glue_jobs.delivery_audit.expect import attributes_of, expected_routes, filters_of
+from glue_jobs.delivery_audit.expect import attributes_of, due_at_home, expected_routes, filters_of
 from glue_jobs.delivery_audit.figures import Figures
 from glue_jobs.delivery_audit.findings import Finding
 from glue_jobs.delivery_audit.judging import (
@@ -373,8 +373,10 @@ class _Tables(ABC):
         texts, typed = attributes_of(filters_of(history))
         texts |= frozenset(rows.READ_ATTRIBUTES)
         part = read(texts=texts, integers=typed, booleans=typed)
-        routes = expected_routes(history, AttributeColumns.read(texts, typed))
-        return self.table(TAP, part, partial(rows.tap_rows, window=window, routes=routes))
+        attributes = AttributeColumns.read(texts, typed)
+        routes, at_home = expected_routes(history, attributes), due_at_home(history, attributes)
+        make = partial(rows.tap_rows, window=window, routes=routes, due_at_home=at_home)
+        return self.table(TAP, part, make)
 
     def device_hours(self, tap: Any, contracts: Sequence[Contract]) -> Any:
         """Return what each client sent in an epoch and an hour."""

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 from typing import Final
 
-from eventplane.contract import Channel, Contract, ParticipantKind, load_compiled
+from eventplane.contract import (
+    Channel,
+    Contract,
+    DeliveryGuarantee,
+    ParticipantKind,
+    Place,
+    Priority,
+    Route,
+    load_compiled,
+)
 from eventplane.errors import EventPlaneError
 from eventplane.ledger import CONTRACTS
 from glue_jobs.common.listing import ObjectFault
@@ -73,6 +82,17 @@ class ContractHistory:
         inboxes = [each.inbox for contract in self.contracts for each in contract.of_kind(kind)]
         confirmed = dict.fromkeys((each.address for each in inboxes), True)
         return confirmed | {each.address: False for each in inboxes if not each.receipts}
+
+    @property
+    def home_routes(self) -> Iterator[tuple[Contract, Route]]:
+        """The routes by which a device must store urgent events for inboxes on it, with their contracts."""
+        for contract in self.contracts:
+            # What is urgent by the uplink alone need not be so for a service beside it.
+            is_unclear = contract.device.outbox.priority is Priority.URGENT
+            for route in () if is_unclear else contract.routes_at(Place.DEVICE):
+                declared = route.delivery_guarantee, contract.channel(route.destination).delivery_guarantee
+                if route.destination in self.homes and DeliveryGuarantee.BEST_EFFORT not in declared:
+                    yield contract, route
 
     @property
     def inboxes(self) -> list[Channel]:

@@ -214,7 +214,8 @@ class _Device:
         shares = {epoch: claims.share for epoch, claims in self._claims.items()}
         self._completeness = Completeness(self._seen, self._reports, arrivals, scope, shares)
         self._attestation = Attestation(self._completeness)
-        homes = judge_homes(self._completeness, lambda epoch: bool(self._attestation.awaiting(epoch)))
+        due = [(each.epoch, *event) for each in self._hours if each.epoch for event in each.due]
+        homes = judge_homes(self._completeness, due, lambda epoch: bool(self._attestation.awaiting(epoch)))
         self._homes = [each for each in homes if each.manifest.report.within]
         self._within = {each.hour for each in self._hours if each.within}
         self._days = self._count_days()
@@ -494,8 +495,13 @@ class _Device:
         for each in self._homes:
             report, epoch = each.manifest.report, each.manifest.epoch
             why = f"stated by manifest {report.id}, and still pending by {each.by and each.by.report.id}"
+            if each.by is None:
+                why = f"due by contract {each.manifest.contract}, and not stated by manifest {report.id}"
             for span in self._spans(each.lost):
                 yield self._numbered(Kind.LOST, report, epoch, span, why, Hop.DEVICE_INBOX, each.inbox)
+            if (others := each.counts["lost"] - length(each.lost)) > 0:
+                why, named = f"{others} events; {why}", {"epoch": epoch, "destination": each.inbox}
+                yield self._finding(Kind.LOST, report, hop=Hop.DEVICE_INBOX, detail=why, **named)
 
     def _foreign(self) -> Iterator[Finding]:
         """Report clients that sent in one epoch and had no store in common."""

@@ -14,7 +14,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import merge
-from itertools import chain, repeat
+from itertools import pairwise, repeat
 from struct import Struct
 from typing import Any, Final
 
@@ -283,7 +283,7 @@ class HomeStatement:
 class Manifest:
     """A manifest about `epoch`, its `statements` of uplinks that stored something, in the order of numbers.
 
-    `homes` are those of all other destinations.
+    `homes` are those of all other destinations. All was decided by the version `contract` (None: unknown).
 
     All up to number `acknowledged_to` was acknowledged or given up (None: not stated). The next manifest is
     due after `interval_ms`, milliseconds, unless the forwarder stopped with this one (`is_final`).
@@ -298,6 +298,7 @@ class Manifest:
     acknowledged_to: int | None
     interval_ms: int
     is_final: bool = False
+    contract: str | None = None
     contradiction: str | None = None
 
     @property
@@ -502,7 +503,7 @@ def _members(required: Mapping[str, _Reader], optional: Mapping[str, _Reader] | 
 
 _STATEMENT = _members(
     {"destination": _name, "first": _number, "last": _number, "count": _number},
-    {"acknowledged_to": _number, "digest": _name, "pending": _list(_range)},
+    {"acknowledged_to": _number, "digest": _name, "pending": _list(_number)},
 )
 _DELIVERY = _members(
     {
@@ -522,6 +523,7 @@ _SHAPES: Final[Mapping[str, _Reader]] = {
         {
             "interval_s": lambda value: _number(value, 1),
             "key_digest": _name,
+            "contract": _name,
             "final": _one_of(False, True),
         },
     ),
@@ -550,6 +552,7 @@ def _manifest(read: DeviceReports, report: Report, data: dict[str, Any], uplinks
     rule = data.get("key_digest")
     if rule is not None and rule not in RULES:
         read.not_understood.append((report, "its digests are made by a rule that this version does not know"))
+    most = max(1, STATED_PENDING // max(1, len(data["statements"])))
     # Older forwarders do not state it: nobody knows whether what they sent was acknowledged.
     acknowledged = [each["acknowledged_to"] for each in stated if "acknowledged_to" in each]
     read.manifests.append(
@@ -563,13 +566,14 @@ def _manifest(read: DeviceReports, report: Report, data: dict[str, Any], uplinks
                     key=lambda each: each.span,
                 )
             ),
-            tuple(_home_statement(each) for each in data["statements"] if each["destination"] not in uplinks),
+            tuple(_home_statement(each, most) for each in data["statements"] if each not in stated),
             # It reports nothing of itself, nor of what came later.
             min(*acknowledged, report.sequence - 1)
             if acknowledged and len(acknowledged) == len(stated)
             else None,
             1_000 * min(data.get("interval_s", USUAL_INTERVAL_S), _LONGEST_INTERVAL_S),
             data.get("final", False),
+            data.get("contract"),
             _self_contradiction(data["statements"], report.sequence),
         )
     )
@@ -582,19 +586,19 @@ def _self_contradiction(stated: Sequence[Mapping[str, Any]], sequence: int) -> s
         first, last, count = each["first"], each["last"], each["count"]
         if not 0 <= count <= last - first + 1 or (count == 0 and last >= first):
             return f"it counts {count} events with the numbers {first} to {last}"
-        pending = each.get("pending", ())
-        ends = [each.get("acknowledged_to", -MOST), *chain.from_iterable(pending), sequence - 1]
-        if pending and (ends != sorted(ends) or ends[0] == ends[1]):
-            return f"it states numbers up to {ends[0]} as ended, and {list(pending)[:3]} as pending"
+        numbers = [each.get("acknowledged_to", -MOST - 1), *each.get("pending", ()), sequence]
+        if any(number >= following for number, following in pairwise(numbers) if each.get("pending")):
+            return f"it states numbers up to {numbers[0]} as ended, and {numbers[1:4]} as pending"
     return None
 
 
-def _home_statement(stated: Mapping[str, Any]) -> HomeStatement:
-    pending, told_to = tuple(merged(stated.get("pending", ()))), MOST
+def _home_statement(stated: Mapping[str, Any], most: int) -> HomeStatement:
+    """Return a statement of an inbox, of which a manifest names `most` numbers that are pending."""
+    pending, told_to = tuple(merged((each, each) for each in stated.get("pending", ()))), MOST
     if (to := stated.get("acknowledged_to")) is not None and not pending:
         # The next number is pending, or none: forwarders up to 0.3.0 do not state the others.
         pending, told_to = ((to + 1, to + 1),), to + 1
-    elif length(pending) >= STATED_PENDING:
+    elif length(pending) >= most:
         told_to = pending[-1][1]
     span = stated["first"], stated["last"]
     return HomeStatement(

@@ -184,6 +184,7 @@ def device_hours(tap: DataFrame, contracts: Sequence[Contract]) -> DataFrame:
     quickest = sf.when(travel.isNotNull(), sf.struct(travel, "accepted_at_ms", "file"))
     is_report = sf.col("report").isNotNull()
     is_erased = sf.col("client_id").startswith(ERASED)
+    is_due = is_numbered & (sf.col("due_at_home") != "") & ~best_effort
     report = ("accepted_at_ms", "file", "type", "source", "id", "epoch", "sequence", "report")
     return (
         sent.withColumn("is_numbered", is_numbered)
@@ -202,6 +203,7 @@ def device_hours(tap: DataFrame, contracts: Sequence[Contract]) -> DataFrame:
             sf.min(quickest).alias("quickest"),
             sf.count(travel).alias("samples"),
             sf.collect_list(sf.when(is_report, sf.struct(*report))).alias("reports"),
+            sf.collect_list(sf.when(is_due, sf.struct("sequence", "due_at_home"))).alias("due"),
             sf.max("accepted_at_ms").alias("last_ms"),
             sf.coalesce(sf.max(is_erased | (is_report & is_own_report())), sf.lit(False)).alias("is_vouched"),
         )

@@ -57,12 +57,13 @@ def _compared_by_type(leaf: Exact | Prefix | Suffix | Sql) -> Iterable[str]:
 
 
 def filters_of(history: ContractHistory) -> Iterator[Filter]:
-    """Return all filters by which the contracts of `history` route in the cloud."""
+    """Return all filters by which the contracts of `history` route in the cloud, and into homes."""
     for contract in history.contracts:
         for route in contract.routes_at(Place.CLOUD):
             yield route.filter
             if route.interest is not None:
                 yield route.interest
+    yield from (route.filter for _, route in history.home_routes)
 
 
 def expected_routes(history: ContractHistory, attributes: AttributeColumns) -> Column:
@@ -75,6 +76,19 @@ def expected_routes(history: ContractHistory, attributes: AttributeColumns) -> C
     }
     routed = replace(attributes, texts={**attributes.texts, **sender})
     return sf.array(*(cloud_routes(each, routed) for each in history.contracts))
+
+
+def due_at_home(history: ContractHistory, attributes: AttributeColumns) -> Column:
+    """Return where a device must store an urgent event in its home: lines of `version inbox`, or nothing."""
+    routed = replace(attributes, texts={**attributes.texts, SENDER_DEVICE: sf.lit(None)})
+    due = [
+        sf.when(
+            _is_always_wanted(contract, routed) & to_column(route.filter, routed),
+            sf.lit(f"{contract.version} {route.destination}"),
+        )
+        for contract, route in history.home_routes
+    ]
+    return sf.concat_ws("\n", *due) if due else sf.lit("")
 
 
 def cloud_routes(contract: Contract, attributes: AttributeColumns) -> Column:

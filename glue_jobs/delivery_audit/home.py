@@ -6,8 +6,9 @@ pending, and which numbers still are. What is pending long after it was stored n
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from glue_jobs.delivery_audit.completeness import Completeness
@@ -52,11 +53,18 @@ class _Word(NamedTuple):
     to: int
 
 
-def judge_homes(completeness: Completeness, awaits: Callable[[str], bool]) -> Iterator[JudgedHome]:
-    """Judge what the device stored for inboxes of its own.
+Due = tuple[str, int, str]
+"""Epoch and number of an event, and by which contracts the device must store it where (`due_at_home`)."""
+
+
+def judge_homes(
+    completeness: Completeness, due: Iterable[Due], awaits: Callable[[str], bool]
+) -> Iterator[JudgedHome]:
+    """Judge what the device stored for inboxes of its own, and what was `due` there and is not stated.
 
     `awaits` returns whether another manifest of an epoch may still come.
     """
+    yield from _not_stored(completeness, sorted(due))
     homes, stated = completeness.scope.homes, _stated(completeness)
     ended: dict[tuple[str, str], list[Range]] = defaultdict(list)
     for each in completeness.reports.home_discards:
@@ -82,6 +90,26 @@ def judge_homes(completeness: Completeness, awaits: Callable[[str], bool]) -> It
                 counts["unattested"] = 0
             counts[verdict] = left
             yield JudgedHome(manifest, inbox, counts, pending if verdict == "lost" else (), word.manifest)
+
+
+def _not_stored(completeness: Completeness, due: Sequence[Due]) -> Iterator[JudgedHome]:
+    """Yield what a manifest states for the cloud, and not for an inbox to which a route leads as well."""
+    for epoch, manifests in completeness.manifests.items():
+        for manifest in filter(completeness.is_own, manifests):
+            if manifest.span is None or manifest.report.accepted_at_ms > completeness.scope.watermark_ms:
+                continue
+            start, end = (bisect_left(due, (epoch, at)) for at in (manifest.span[0], manifest.span[1] + 1))
+            led: dict[str, set[int]] = defaultdict(set)
+            for _, number, lines in due[start:end]:
+                for version, inbox in map(str.split, lines.split("\n")):
+                    if version == manifest.contract:
+                        led[inbox].add(number)
+            for statement in manifest.homes:
+                numbers = merged((each, each) for each in led.get(statement.inbox, ()))
+                lost = without(numbers, [statement.span])
+                more = length(clipped(numbers, statement.span)) - statement.count
+                if count := length(lost) + max(0, more):
+                    yield JudgedHome(manifest, statement.inbox, _NONE | {"lost": count}, lost)
 
 
 def _stated(completeness: Completeness) -> _Stated:

@@ -18,6 +18,7 @@ from eventplane.attributes import KNOWN, SEVERITY_NUMBERS, STRINGS, AttributeVal
 from eventplane.contract import Contract, DeliveryGuarantee, Place
 from eventplane.device_reports import forwarder_source, key_digest, short_digest
 from eventplane.envelope import ROUTER_HOPS, Envelope
+from eventplane.filters import Any as AnyOf
 from eventplane.filters import Filter
 from eventplane.guarantee import DELIVERY_GUARANTEE
 from eventplane.interest import is_wanted
@@ -57,14 +58,19 @@ _DIGEST: Final = re.compile("[0-9a-f]{16}")
 Number = Callable[[Any], int]
 """Gives what is equal one number, by which the rows of one event meet: `rows.KEY`."""
 
-Routes = Callable[[Mapping[str, AttributeValue]], list[str]]
+Routes = Callable[[Mapping[str, AttributeValue]], tuple[list[str], str]]
+
+
+_NOTHING: Final = AnyOf(())
+"""A reader that handles nothing gets what is forwarded all the same."""
 
 
 class TappedRow(NamedTuple):
-    """A row of the tap as `grouped`; `report` is the text of a device's report."""
+    """A row of the tap as `grouped`; `report` is a device's report, `due_at_home` that of `expect`."""
 
     grouped: Grouped
     report: str | None
+    due_at_home: str
 
 
 def ledger_rows(records: Iterable[Record], window: Window, number: Number) -> list[Grouped]:
@@ -114,6 +120,7 @@ def _tapped(record: Record, window: Window, routes: Routes, number: Number) -> T
     stated, ends_ms = record.values[-2:]
     own_end_ms, raw = read["expirytime"], None if event is None else event.encode()
     data = [texts[name] for name in ("data", "data_base64") if name in texts]
+    taken, due = routes(_attributes(members, client_id))
     # Without one of these it is not judged.
     known: dict[str, Any] = {name: texts.get(name) for name in ("source", "id", "type")}
     known["is_too_large"] = None if raw is None else len(raw) > MAX_SENT_EVENT_BYTES
@@ -138,7 +145,7 @@ def _tapped(record: Record, window: Window, routes: Routes, number: Number) -> T
         data_digest=None if raw is None else _hash(data),
         digest=_digest(stated, raw),
         is_redacted=stated is not None,
-        routes=routes(_attributes(members, client_id)),
+        routes=taken,
         unread=unread,
         unknown_members=record.unknown_members,
         within=_is_within(record, accepted_at_ms, window),
@@ -154,7 +161,7 @@ def _tapped(record: Record, window: Window, routes: Routes, number: Number) -> T
     elif row.within:
         digest = hashlib.sha256(original.encode()).hexdigest()
         structs[3] = RefusedItem(place, digest, client_id, refusal, accepted_at_ms, record.file)
-    return TappedRow((key, 0, *structs), event if row.type in REPORTS else None)
+    return TappedRow((key, 0, *structs), event if row.type in REPORTS else None, due)
 
 
 def _read(texts: Mapping[str, str | None]) -> tuple[dict[str, Any], str | None]:
@@ -243,9 +250,19 @@ def _attribute(name: str, value: Any) -> AttributeValue:
 
 
 def expected_routes(history: ContractHistory) -> Routes:
-    """Return what gives the routes that an event with some attributes takes, as `expect` does."""
-    routers = [*map(_router, history.contracts)]
-    return lambda attributes: [_cloud_routes(each, attributes) for each in routers]
+    """Return what gives the routes that an event takes, and where it is due at home, as `expect` does."""
+    routers, at_home = [*map(_router, history.contracts)], [*history.home_routes]
+
+    def routes(attributes: Mapping[str, AttributeValue]) -> tuple[list[str], str]:
+        here = {name: each for name, each in attributes.items() if name != SENDER_DEVICE}
+        due = (
+            f"{contract.version} {route.destination}"
+            for contract, route in at_home
+            if route.filter.matches(here) and _is_wanted(_NOTHING, contract, here)
+        )
+        return [_cloud_routes(each, attributes) for each in routers], "\n".join(due)
+
+    return routes
 
 
 @lru_cache(maxsize=64)
@@ -339,24 +356,24 @@ def device_hours(tap: Iterable[TappedRow], contracts: Sequence[Contract]) -> lis
     def is_best_effort(row: TapRow) -> bool:
         return is_any or row.asks_best_effort or row.service in services or row.type in types
 
-    sent = defaultdict[tuple[str, str | None, int, bool], list[tuple[TapRow, str | None]]](list)
+    sent = defaultdict[tuple[str, str | None, int, bool], list[tuple[TapRow, str | None, str]]](list)
     for each in tap:
         row: TapRow | None = each.grouped[2]
         if row is not None and row.client_id not in (PLANE_CLIENT, *CANARY_CLIENTS):
             epoch = row.epoch if row.sequence is not None else None
-            sent[row.client_id, epoch, row.accepted_at_ms // HOUR_MS, row.within].append((row, each.report))
+            sent[row.client_id, epoch, row.accepted_at_ms // HOUR_MS, row.within].append((row, *each[1:]))
     return [_device_hour(key, those, is_best_effort) for key, those in sent.items()]
 
 
 def _device_hour(
     key: tuple[str, str | None, int, bool],
-    sent: Sequence[tuple[TapRow, str | None]],
+    sent: Sequence[tuple[TapRow, str | None, str]],
     is_best_effort: Callable[[TapRow], bool],
 ) -> tuple[Any, ...]:
     client_id, epoch, _, within = key
     events, others, unread, quickest = [], set[int](), set[tuple[str | None, int, int]](), []
     best_effort = 0
-    for row, _ in sent:
+    for row, *_ in sent:
         by_key = key_digest((row.service or "", row.source, row.id))[8:]
         digests = _signed(by_key), _signed(bytes.fromhex(row.digest or "00"))
         if epoch is not None:
@@ -371,8 +388,11 @@ def _device_hour(
             quickest.append((row.accepted_at_ms - row.recorded_at_ms, row.accepted_at_ms, row.file))
     reports = [
         (row.accepted_at_ms, row.file, row.type, row.source, row.id, row.epoch, row.sequence, report)
-        for row, report in sent
+        for row, report, _ in sent
         if report is not None
+    ]
+    due = [
+        (row.sequence or 0, lines) for row, _, lines in sent if epoch and lines and not is_best_effort(row)
     ]
     own = forwarder_source(client_id)
     hour = HourRow(
@@ -381,12 +401,13 @@ def _device_hour(
         pack_events((each, 0, 0) for each in others),
         best_effort,
         [*unread],
-        min((row.accepted_at_ms, row.file) for row, _ in sent),
+        min((row.accepted_at_ms, row.file) for row, *_ in sent),
         min(quickest, default=None),
         len(quickest),
         reports,
+        due,
     )
-    last_ms = max(row.accepted_at_ms for row, _ in sent)
+    last_ms = max(row.accepted_at_ms for row, *_ in sent)
     return *hour, last_ms, client_id.startswith(ERASED) or any(each[3] == own for each in reports)
 
 

@@ -81,11 +81,14 @@ READ_ATTRIBUTES: Final = (
 """What the audit itself wants to know of an event, besides what the filters look at."""
 
 
-def tap_rows(rows: DataFrame, window: Window, routes: Column, keys: DataFrame | None = None) -> DataFrame:
+def tap_rows(
+    rows: DataFrame, window: Window, routes: Column, due_at_home: Column, keys: DataFrame | None = None
+) -> DataFrame:
     """Return the tap's rows with the key, `within` and the members of `TapRow`, which has the `routes`.
 
     `fault` is why it is not known what a row is about, else null; `refusal` is not null for what is no event.
-    `report` is the text of a device's report. With `keys`, only rows that have one of these.
+    `report` is the text of a device's report, `due_at_home` is `expect.due_at_home`. With `keys`, only rows
+    that have one of these.
     """
     texts, stated = sf.col("texts"), sf.col("digest")
     source, id, sequence = texts["source"], texts["id"], texts[SEQUENCE]
@@ -154,6 +157,7 @@ def tap_rows(rows: DataFrame, window: Window, routes: Column, keys: DataFrame | 
         *(column.alias(name) for name, column in members.items()),
         *extra,
         fault.alias("fault"),
+        due_at_home.alias("due_at_home"),
     )
 
 

@@ -128,17 +128,26 @@ class Device:
         return self._numbered(reports.started(self._heading(at_ms), birth))
 
     def manifest(
-        self, at_ms: int, *, is_final: bool = False, change: Callable[[Any], Any] | None = None
+        self,
+        at_ms: int,
+        contract: str,
+        *,
+        is_final: bool = False,
+        change: Callable[[Any], Any] | None = None,
     ) -> Envelope:
-        """What was stored since the last one; it is itself the first of what the next one states.
+        """What was stored since the last one by a `contract`; it is the first of what the next one states.
 
         The one that `is_final` is the last. Its data is what `change` makes of it.
         """
         stated = [each.close(name) for name, each in self._stated.items()]
         to = {name: min(numbers, default=self.sequence + 1) - 1 for name, numbers in self.pending.items()}
         heading, every_s, pending = self._heading(at_ms), HOUR_MS / 1_000, self.pending
-        to = {} if self.is_older else to
-        report = reports.manifest(heading, stated, to, every_s, pending=pending, is_final=is_final)
+        if self.is_older:
+            report = reports.manifest(heading, stated, {}, every_s, is_final=is_final)
+        else:
+            report = reports.manifest(
+                heading, stated, to, every_s, pending=pending, contract=contract, is_final=is_final
+            )
         return self._numbered(heading.write(report.type, change(report.data())) if change else report)
 
     def discarded(self, at_ms: int, ended: dict[tuple[str, Outcome], list[int]]) -> Envelope:

@@ -136,9 +136,9 @@ class _News:
     """What a device sends in one hour, by the flows that were `chosen`.
 
     Faults can be planted if the device `is_sound`. Some events it `discards` itself; where it `is_deaf` most
-    events for services beside it wait in vain; with `vanishes` others are lost without a trace, and with
-    `alters` others are altered in the archive. `neighbour` is another device that could bring one of its
-    events.
+    events for services beside it wait in vain, and where it `skips` them it stores none; with `vanishes`
+    others are lost without a trace, and with `alters` others are altered in the archive. `neighbour` is
+    another device that could bring one of its events.
     """
 
     device: Device
@@ -149,6 +149,7 @@ class _News:
     is_sound: bool
     discards: bool
     is_deaf: bool
+    skips: bool
     vanishes: bool
     alters: bool
     neighbour: str | None
@@ -226,8 +227,9 @@ class Generator:
         kind, restated = _CHANGES.get(trouble, (None, None)) if is_middle else (None, None)
         discards = trouble is Trouble.DISCARDS and hour == (6 if self._plan.holes else 1)
         is_quiet = hour in self._plan.quiet
-        is_deaf = trouble is Trouble.DEAF_HOME and not is_quiet
-        weights = [max(each, 3) for each in self._weights] if is_deaf else self._weights
+        hears_nothing = trouble is Trouble.DEAF_HOME and not is_quiet
+        skips, is_deaf = hears_nothing and hour % 2 == 0, hears_nothing and hour % 2 == 1
+        weights = [max(each, 3) for each in self._weights] if hears_nothing else self._weights
         news = _News(
             device,
             hour_ms,
@@ -236,10 +238,18 @@ class Generator:
             chosen=self._random.choices(self._flows, weights, k=max(1, self._plan.events_an_hour - 1)),
             # An event that no manifest states cannot be missed; a digest does not cover unseen numbers.
             is_sound=not (
-                device.skew_ms or discards or states_nothing or loses or alters or restated or is_quiet
+                device.skew_ms
+                or discards
+                or states_nothing
+                or loses
+                or alters
+                or restated
+                or is_quiet
+                or skips
             ),
             discards=discards,
             is_deaf=is_deaf,
+            skips=skips,
             vanishes=states_nothing and not is_quiet,
             alters=alters,
             neighbour=self._neighbour(number),
@@ -249,7 +259,8 @@ class Generator:
         if states_nothing:
             return
         is_final = hour + 1 == self._plan.hours
-        manifest = device.manifest(hour_ms + REPORTS_MS, is_final=is_final, change=restated)
+        version = routing.contract.version
+        manifest = device.manifest(hour_ms + REPORTS_MS, version, is_final=is_final, change=restated)
         loses &= not is_final
         case = self._report(manifest, device, hour_ms + REPORTS_MS, routing, written=not loses)
         if loses:
@@ -284,7 +295,7 @@ class Generator:
             self._since_fault += 1
             sent = Sent(id, device.epoch, number, recorded, number * 7 % 997)
             text = lines[flow].text(sent, device.client)
-            device.store(text, lines[flow].on_device)
+            self._store(news, text, lines[flow].on_device, ended)
             passage = Passage.in_frame(
                 device.client,
                 accepted_ms,
@@ -292,7 +303,6 @@ class Generator:
                 place % FRAME,
                 states_acknowledged=not device.is_older,
             )
-            self._end_at_home(news, lines[flow].on_device, ended)
             if news.discards and place in _ENDED:
                 outcome = _ENDED[place]
                 ended.setdefault((self._destinations[0], outcome), []).append(number)
@@ -325,20 +335,26 @@ class Generator:
         self._frames += -(-len(news.chosen) // FRAME)
         return ended
 
-    def _end_at_home(
-        self, news: _News, destinations: list[str], ended: dict[tuple[str, Outcome], list[int]]
+    def _store(
+        self,
+        news: _News,
+        text: str,
+        destinations: list[str],
+        ended: dict[tuple[str, Outcome], list[int]],
     ) -> None:
-        """Let most events for services beside a device that is deaf wait, or be given up."""
-        device = news.device
-        for inbox in destinations if news.is_deaf else ():
-            if inbox != self._destinations[0] and (kind := next(self._at_home)):
-                is_given_up = kind is not Kind.LOST
-                numbers = (
-                    ended.setdefault((inbox, Outcome(kind)), []) if is_given_up else device.pending[inbox]
-                )
-                numbers.append(device.sequence)
-                where = device.client, device.epoch, device.sequence
-                self._truth.add(Truth(kind, Hop.DEVICE_INBOX, *where, destination=inbox))
+        """Store an event, and note what becomes of it at services beside the device."""
+        device, uplink = news.device, self._destinations[0]
+        for inbox in [each for each in destinations if each != uplink] if news.is_deaf or news.skips else ():
+            kind = Kind.LOST if news.skips else next(self._at_home)
+            if kind is None:
+                continue
+            if kind is not Kind.LOST:
+                ended.setdefault((inbox, Outcome(kind)), []).append(device.sequence)
+            elif news.is_deaf:
+                device.pending[inbox].append(device.sequence)
+            where = device.client, device.epoch, device.sequence
+            self._truth.add(Truth(kind, Hop.DEVICE_INBOX, *where, destination=inbox))
+        device.store(text, [uplink] if news.skips and uplink in destinations else destinations)
 
     def _is_due(self) -> bool:
         return bool(self._plan.fault_every) and self._since_fault >= self._plan.fault_every

@@ -18,12 +18,12 @@ from glue_jobs.delivery_audit.device_reports import pack_events
 from glue_jobs.delivery_audit.devices import Fleet, device_hours, judge_fleet
 from glue_jobs.delivery_audit.event_group import HOUR_MS, HourCount, NotInTap
 from tests.golden_digests import SHORT
-from tests.unit.glue_jobs.home import DAY_END_MS, NOON_MS, SCOPE, Home
+from tests.unit.glue_jobs.home import DAY_END_MS, NOON_MS, SCOPE, SIREN, Home
 
 COLUMNS = (
     "client_id string, service string, source string, id string, type string, epoch string, sequence bigint, "
     "accepted_at_ms bigint, recorded_at_ms bigint, file string, within boolean, report string, "
-    "asks_best_effort boolean, digest string"
+    "asks_best_effort boolean, digest string, due_at_home string"
 )
 NOBODY = NotInTap(
     "ghost", "ghost/voice", "//ghost", "e", "t", "doors", "doors.inbox", "v1", NOON_MS, "ledger/1"
@@ -52,7 +52,7 @@ def fleet_of(spark: SparkSession) -> DataFrame:
     liar.live("send 2, manifest")
     events = [each for home in (first, second, third, moved, liar) for each in home.events]
     others = [
-        (each, None, "/s", "i", "t", None, None, NOON_MS, None, "tap/1", True, None, False, None)
+        (each, None, "/s", "i", "t", None, None, NOON_MS, None, "tap/1", True, None, False, None, "")
         for each in (*CANARY_CLIENTS, PLANE_CLIENT)
     ]
     return spark.createDataFrame([*(each.tap() for each in events), *others], COLUMNS)
@@ -106,7 +106,7 @@ def _days(fleet: Fleet) -> list[Any]:
 def test_the_digests_are_those_of_the_forwarder(spark: SparkSession) -> None:
     key = "voice", "//home-1/\u00fc", "\u5bb6-1"
     rows = [
-        ("home-1", *key, "t", "e1", 1, NOON_MS, None, "tap/1", True, None, False, digest)
+        ("home-1", *key, "t", "e1", 1, NOON_MS, None, "tap/1", True, None, False, digest, "")
         for digest in (*SHORT.values(), "", None)
     ]
     (hour,) = device_hours(spark.createDataFrame(rows, COLUMNS), [load_contract()]).collect()
@@ -151,10 +151,10 @@ def test_hostile_reports_of_some_devices_change_nothing_for_the_others(spark: Sp
     hostile = [
         (client, "device", report.source, report.id, report.type, str(report.attributes[EPOCH]),
          int(str(report.attributes[SEQUENCE])), NOON_MS + HOUR_MS, None, "tap/1", True, report.json, False,
-         short_digest(report.json.encode()))
+         short_digest(report.json.encode()), "")
         for client, report in hostile_reports(clients, epochs, 200, random)
     ]  # fmt: skip
-    scope = Scope(SCOPE.uplinks, SCOPE.watermark_ms, end_ms=DAY_END_MS)
+    scope = Scope(SCOPE.uplinks, SCOPE.watermark_ms, {SIREN: True}, end_ms=DAY_END_MS)
     said = [
         _of_others(judge_fleet(device_hours(tap, [load_contract()]), scope, is_small=is_small), clients)
         for tap in (spark.createDataFrame(rows, COLUMNS), spark.createDataFrame([*rows, *hostile], COLUMNS))

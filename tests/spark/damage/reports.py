@@ -117,7 +117,7 @@ def _waits(archive: Archive, hours: int) -> tuple[str, int]:
     number, row = next(each for each in sent(archive, device).items() if event(each[1])["type"] == ALARM)
     first = (row["accepted_at_ms"] - DAY_MS) // HOUR_MS
     for hour in range(first, min(first + hours, 24)):
-        at_home = stating(1, acknowledged_to=number - 1, pending=[[number, number]])
+        at_home = stating(1, acknowledged_to=number - 1, pending=[number])
         change_report(archive, manifest_of(archive, device, hour), at_home)
     return device, number
 

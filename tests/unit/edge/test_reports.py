@@ -12,6 +12,7 @@ import pytest
 from edge import reports
 from edge.counts import MOST_KINDS, MOST_OTHER_KINDS, OTHER_CHANNELS, OTHER_TYPES, Counts, NotStored
 from edge.errors import SpoolUnavailableError
+from edge.forwarder import Reload
 from edge.numbering import stamp
 from edge.reports import Heading
 from edge.spool import LossReport, Manifest, SpoolOrigin
@@ -160,10 +161,20 @@ def test_a_manifest_states_how_far_each_destination_had_acknowledged(make: MakeD
     device.turn(after=1.1e6)
     (second,) = device.waiting(type=MANIFEST)
     # The alarm is number 7.
-    for manifest, number, to, pending in ((first, "8", 1, [[2, 6]]), (second, "9", 8, None)):
+    for manifest, number, to, pending in ((first, "8", 1, [2, 3, 4, 5, 6]), (second, "9", 8, None)):
         assert manifest.attributes["devicesequence"] == number.zfill(12)
         stated = device.statement(manifest)
         assert (stated["acknowledged_to"], stated.get("pending")) == (to, pending)
+
+
+def test_a_manifest_names_the_contract_that_decided_all_of_it(make: MakeDevice) -> None:
+    device = make(settled=False)
+    before, after = device.forwarder.contract, contract(uplink_prefix="org.eventplane.a")
+    for each in (None, None, Reload(after), None, None):
+        device.turn(*([each] if each else []), after=1.1e6)
+    names = [each.data().get("contract") for each in device.waiting(type=MANIFEST)]
+    # The first may have what was stored before the start, the fourth what was stored before the change.
+    assert names == [None, before.version, before.version, None, after.version]
 
 
 def test_an_event_that_the_cloud_refused_is_reported_as_ended(make: MakeDevice) -> None:

@@ -50,6 +50,7 @@ class Event(NamedTuple):
     key: tuple[str, str, str]
     report: tuple[Any, ...] | None = None
     data: bytes = b""
+    due: str = ""
 
     @property
     def text(self) -> bytes:
@@ -80,6 +81,7 @@ class Event(NamedTuple):
             text,
             False,
             short_digest(self.text),
+            self.due,
         )
 
 
@@ -142,16 +144,17 @@ class Home:
         altered: bool = False,
         readable: bool = True,
         home: str = "",
+        due: str = "",
     ) -> None:
         """Store events; the ledger has those that only it has.
 
         Of `altered` ones the tap has other data. The number of some is not `readable`. In the `home` the
-        siren has `taken` them or they `wait`.
+        siren has `taken` them or they `wait`; they are `due` there by the contract of that version.
         """
         for _ in range(count):
             self.number += 1
             key = "voice", f"//{self.client_id}", f"{self.epoch}-{self.number}"
-            event = self._event(key)
+            event = self._event(key)._replace(due=f"{due} {SIREN}" if due else "")
             self._at_home += [self.number] if home else []
             self.waiting += [self.number] if home == "waits" else []
             if uplink:
@@ -184,12 +187,13 @@ class Home:
         thing: str | None = None,
         along: int = 0,
         lists: bool = True,
+        contract: str = "v1",
         **changed: Any,
     ) -> None:
         """State what was stored since the last one; `epoch`, `thing` and `changed` members lie.
 
         `along` so many events are stored with it, before it, which the next one states. It `lists` what
-        waits in the home, unless its forwarder is an older one.
+        waits in the home, unless its forwarder is an older one, and decides by a `contract`.
         """
         numbers = [each.number or 0 for each in self._stored]
         first, last = (numbers[0], numbers[-1]) if numbers else (self.number + 1, self.number)
@@ -204,9 +208,11 @@ class Home:
         heading = self._heading()
         heading = Heading(thing or heading.thing, epoch or heading.epoch, heading.number, heading.time)
         to |= {UPLINK: acknowledged_to} if acknowledged_to is not None else {}
-        pending = {SIREN: self.waiting[:STATED_PENDING]} if lists else {}
+        pending = {SIREN: self.waiting[: STATED_PENDING // 2]} if lists else {}
         statements = [Manifest(UPLINK, **stated), siren]
-        report = reports.manifest(heading, statements, to, 3_600, pending=pending, is_final=final)
+        report = reports.manifest(
+            heading, statements, to, 3_600, pending=pending, contract=contract, is_final=final
+        )
         data = report.data() | {"key_digest": rule}
         if older:
             data = {name: data[name] for name in ("epoch", "statements")}
@@ -266,6 +272,7 @@ class Home:
                 None,
                 0,
                 [each.report for each in events if each.report is not None],
+                [(each.number, each.due) for each in events if each.due and each.number is not None],
             )
             for (client_id, epoch, hour), events in hours.items()
         ]
