@@ -16,6 +16,7 @@ from eventplane.router import Router
 from eventplane.trace_context import context_of
 from operations import stations
 from operations.archive import Days, Record
+from operations.home_steps import at_home
 from operations.letters import Letter, letter_of
 from operations.names import Claim, event_in_tap, names_in, sender_in_tap
 from operations.search import Followed, Item, in_tap
@@ -160,6 +161,8 @@ def _trace(
     reached = due | {each.account.inbox for each in found if each.account}
     found += [stations.told(each, reached, contract) for each in told]
     found += [stations.waiting(each, contract) for each in letters if str(each.sender or "") == sender]
+    if event:
+        found += at_home(taps[0], event, days, contract)
     why = _UNDECIDED if decided else _NO_ROUTER if found else _never_seen(days, seen.claim[0])
     facts = [each.account for each in found if each.account]
     return Trace(

@@ -79,7 +79,11 @@ def _known(history: History) -> Known:
                 continue
             if route.place is Place.DEVICE:
                 heard = history.homes[thing].services[inbox.partition(".")[0]].handled
-                at[inbox] = {Fate.IN_INBOX} if any(each[1:] == key for each in heard) else {Fate.REFUSED}
+                taken_there = {
+                    Fate.IN_INBOX,
+                    *({Fate.HANDLED} if history.contract.channel(inbox).receipts else ()),
+                }
+                at[inbox] = taken_there if any(each[1:] == key for each in heard) else {Fate.REFUSED}
             elif (*key, inbox) in ends:
                 # It may have been sent back, and its letter was delivered twice.
                 at[inbox] = {

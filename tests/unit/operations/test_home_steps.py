@@ -1,0 +1,100 @@
+"""What a trace shows of an event in its home, by what its device reports afterwards."""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import Any
+
+import pytest
+
+from contract import load_contract
+from eventplane.device_reports import DISCARDED, HEARTBEAT, MANIFEST
+from eventplane.envelope import Envelope, write_event
+from eventplane.ledger import TapRecord, to_line
+from operations.archive import Days
+from operations.trace import Trace, traces
+from tests.unit.operations.support import ACCEPTED_MS, MemoryArchive
+
+CONTRACT = load_contract()
+DAY = date(2026, 1, 1)
+NUMBERED = {"deviceepoch": "e1", "senderservice": "voice-service"}
+MINUTE_MS = 60_000
+ALARM = write_event(
+    {
+        "id": "17",
+        "source": "/homes/1/voice",
+        "type": "org.eventplane.alarm.keyword.v1",
+        "devicesequence": "7",
+        **NUMBERED,
+    },
+    {"keyword": "help"},
+)
+
+
+def line(event: Envelope, after_ms: int = 0, device: str = "home-1") -> str:
+    at_ms = ACCEPTED_MS + after_ms
+    return to_line(TapRecord(at_ms, at_ms, device, "topic", f"m-{event.id}", 0, event.json, None, None))
+
+
+def report(type: str, data: dict[str, Any], after_ms: int, epoch: str = "e1", **more: str) -> str:
+    source = {"source": "/devices/home-1/forwarder", "type": type, "id": f"{type}-{after_ms}"}
+    written = write_event({**source, "deviceepoch": epoch, "devicesequence": "9"}, data)
+    return line(written, after_ms, **more)
+
+
+def manifest(to: int, after_ms: int = MINUTE_MS, *pending: int, final: bool = False, **more: str) -> str:
+    stated = {"destination": "call-service.inbox", "first": 7, "last": 7, "count": 1, "acknowledged_to": to}
+    if pending:
+        stated["pending"] = list(pending)
+    data = {"epoch": "e1", "statements": [stated], **({"final": True} if final else {})}
+    return report(MANIFEST, data, after_ms, **more)
+
+
+LATER = report(HEARTBEAT, {}, 5 * MINUTE_MS)
+GIVEN_UP = report(
+    DISCARDED,
+    {
+        "deliveries": [
+            {"destination": "call-service.inbox", "outcome": "expired", "reason": "x", "ranges": [[6, 8]]}
+        ]
+    },
+    2 * MINUTE_MS,
+)
+
+
+def traced(*reports: str) -> Trace:
+    archive = MemoryArchive()
+    archive.write("tap/date=2026-01-01/hour=00/a.json.gz", line(ALARM), *reports)
+    (found,) = traces(("/homes/1/voice", "17"), Days(archive, DAY, DAY), [], CONTRACT)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("reports", "said"),
+    [
+        ((manifest(7), LATER), "handled by call-service"),
+        ((manifest(7, final=True),), "handled by call-service"),
+        ((manifest(5, MINUTE_MS, 6, 8), LATER), "handled by call-service"),
+        ((manifest(6, MINUTE_MS, 7), LATER), "waiting in home-1: call-service has not taken it"),
+        ((manifest(6, MINUTE_MS, 7), manifest(9, 2 * MINUTE_MS), LATER), "handled by call-service"),
+        # What ended may have been given up, which the device reports later.
+        ((manifest(7),), None),
+        ((manifest(7), GIVEN_UP, LATER), "expired by home-1: x"),
+        # Words of another device, of another life of its spool, and of a time before.
+        ((manifest(7, device="home-2"), LATER), None),
+        ((manifest(7, epoch="e2"), LATER), None),
+        ((manifest(7, -MINUTE_MS), LATER), None),
+        ((report(MANIFEST, {"statements": [{"destination": 1}, 7], "epoch": "e1"}, 1), LATER), None),
+        ((report(MANIFEST, {"statements": "none"}, 1), LATER), None),
+    ],
+)
+def test_a_device_s_reports_say_what_became_of_an_alarm_at_home(
+    reports: tuple[str, ...], said: str | None
+) -> None:
+    found = {each.inbox: str(each) for each in traced(*reports).accounts}
+    assert found.get("call-service.inbox") == said
+
+
+def test_the_step_has_the_time_at_which_it_was_taken_at_the_latest() -> None:
+    (step,) = (each for each in traced(manifest(7), LATER).stations if "home" in each.where)
+    assert (step.at_ms, step.what) == (ACCEPTED_MS + MINUTE_MS, "taken by call-service")
