@@ -161,16 +161,16 @@ def _trace(
     reached = due | {each.account.inbox for each in found if each.account}
     found += [stations.told(each, reached, contract) for each in told]
     found += [stations.waiting(each, contract) for each in letters if str(each.sender or "") == sender]
-    if event:
-        found += at_home(taps[0], event, days, contract)
     why = _UNDECIDED if decided else _NO_ROUTER if found else _never_seen(days, seen.claim[0])
     facts = [each.account for each in found if each.account]
+    # Apart: what rang in the home says nothing of the cloud.
+    home = list(at_home(taps[0], event, days, contract)) if event else []
     return Trace(
         seen.claim,
         sender,
         context_of(event).trace_id if event else None,
-        sorted(found, key=lambda station: station.at_ms),
-        accounts(due, facts, why),
+        sorted([*found, *home], key=lambda station: station.at_ms),
+        (*accounts(due, facts, why), *(each.account for each in home if each.account)),
         list(_missing([*taps, *items], decided, told, contract)),
     )
 

@@ -98,3 +98,10 @@ def test_a_device_s_reports_say_what_became_of_an_alarm_at_home(
 def test_the_step_has_the_time_at_which_it_was_taken_at_the_latest() -> None:
     (step,) = (each for each in traced(manifest(7), LATER).stations if "home" in each.where)
     assert (step.at_ms, step.what) == (ACCEPTED_MS + MINUTE_MS, "taken by call-service")
+
+
+def test_what_rang_at_home_hides_nothing_of_the_cloud() -> None:
+    found = traced(manifest(7), LATER)
+    assert not found.is_good
+    assert {each.inbox for each in found.accounts} > {"call-service.inbox", "alarm-centre.inbox"}
+    assert "unknown" in str(found.accounts[0])
