@@ -186,13 +186,13 @@ class Recorder:
         """Record `messages`; return the ids of those that have to come again, also for want of time."""
         noted, failed = self._observations(messages)
         waiting = noted
-        for _ in range(_TRIES):
+        for number in range(_TRIES):
             if not waiting:
                 break
             left: dict[str, list[Noted]] = {}
             for at in range(0, len(waiting), PAGE):
                 page = dict(list(waiting.items())[at : at + PAGE])
-                again, unarmed = self._take(page, invocation.remaining_ms)
+                again, unarmed = self._take(page, invocation.remaining_ms, is_first=number == 0)
                 left |= again
                 # Only a redelivered message arms again what is written already.
                 failed |= {message.id for device in unarmed for message, _ in noted[device]}
@@ -216,11 +216,12 @@ class Recorder:
         return dict(noted), set(failed)
 
     def _take(
-        self, noted: dict[str, list[Noted]], remaining_ms: Callable[[], int]
+        self, noted: dict[str, list[Noted]], remaining_ms: Callable[[], int], *, is_first: bool
     ) -> tuple[dict[str, list[Noted]], frozenset[str]]:
         """Write the states of up to a page of devices, and arm their timers.
 
-        Returns those that have to be tried again, and the devices that are written and not armed.
+        If this is not the first try, one before may have written them without an answer. Returns those that
+        have to be tried again, and the devices that are written and not armed.
         """
         if remaining_ms() < RESERVE_MS:
             return noted, frozenset()
@@ -233,7 +234,9 @@ class Recorder:
             stored = self._write(known, those) if known and in_time else None
             if known is None or stored is None:
                 again[device] = those
-            elif stored.due_ms is not None and (stored.due_ms != known.due_ms or _is_redelivered(those)):
+            elif stored.due_ms is not None and (
+                stored.due_ms != known.due_ms or not is_first or _is_redelivered(those)
+            ):
                 timers.append(Timer(device, stored.due_ms))
         return again, self._parts.timers.arm(timers, self._parts.clock())
 

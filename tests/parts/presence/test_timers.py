@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from botocore.exceptions import EndpointConnectionError
 
 from eventplane.presence import Line
 from lambdas.common.metrics import metrics
@@ -59,6 +60,19 @@ def test_a_message_whose_timer_is_refused_is_redelivered_and_arms_it(world: Worl
     assert world.record(body) == {"m0"}
     world.timer_sqs.end()
     assert world.record(body, attempt=2) == frozenset()
+    world.fire(START + HOUR)
+    assert world.words() == ["connected"]
+
+
+def test_a_state_that_was_written_although_the_write_failed_has_its_timer(world: World) -> None:
+    lost = iter([True])
+
+    def lose() -> None:
+        if next(lost, False):
+            raise EndpointConnectionError(endpoint_url="https://dynamodb")
+
+    written = HookedClient(world.dynamodb, "put_item", after=lose)
+    assert world.record(lifecycle(Line.CONNECTED, START), dynamodb=written) == frozenset()
     world.fire(START + HOUR)
     assert world.words() == ["connected"]
 

@@ -105,7 +105,7 @@ def test_one_damaged_page_costs_its_batches(path: Path) -> None:
         assert waiting(spool)[-1] == "new"
 
 
-def test_damage_in_a_compressed_batch_costs_the_events_behind_it_and_no_other(path: Path) -> None:
+def test_damage_in_a_compressed_batch_costs_events_of_it_that_are_named(path: Path) -> None:
     texts = [json.dumps({"n": each, "noise": os.urandom(200).hex()}) for each in range(1, 61)]
     with Spool(path, SYSTEM) as spool:
         spool.commit([arrival(n, json=text) for n, text in enumerate(texts, 1)], uptime_ms=0)
@@ -116,9 +116,11 @@ def test_damage_in_a_compressed_batch_costs_the_events_behind_it_and_no_other(pa
         file.seek((batches[len(batches) // 2] - 1) * PAGE_BYTES + 100)
         file.write(b"\xa5" * 8)
     found, lost = reopened(path, lambda spool: (waiting(spool), spool.origin.lost_ranges))
+    missing = {number for first, last in lost for number in range(first, last + 1)}
+    # Those in front of the damage are there; behind it some may be.
     assert 0 < len(found) < 60
-    assert found == texts[: len(found)]
-    assert lost == ((len(found) + 1, 60),)
+    assert found == [text for number, text in enumerate(texts, 1) if number not in missing]
+    assert found[0] == texts[0]
 
 
 def test_a_spool_of_the_format_before_is_read_and_refused_by_its_program_from_then_on(
