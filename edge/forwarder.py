@@ -48,8 +48,8 @@ few payloads; a longer backlog goes after the next start."""
 _MOST_RECEIPTS = 1000
 """Receipts in one message: about 100 KB."""
 
-FOREIGN_S: Final = 120.0
-"""How long the broker's database may have deleted sessions, seconds: 4 times its `autosave_interval`."""
+FOREIGN_S: Final = 60.0
+"""How long the broker's database may have deleted sessions, seconds: twice its `autosave_interval`."""
 
 
 class Stop:
