@@ -14,7 +14,17 @@ _RESULTS: Final = {
     ),
     "stand-in": tuple(
         f"chaos/{name}"
-        for name in ("short", "singly", "pairs", "together", "million", "device", "soak", "slow-line")
+        for name in (
+            "short",
+            "singly",
+            "pairs",
+            "together",
+            "million",
+            "device",
+            "soak",
+            "slow-line",
+            "boots",
+        )
     ),
     "alone": (
         "chaos/lost-answers",
