@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, cast
+from typing import Final, TypeAlias, cast
 
 from aws_cdk import Duration
 from aws_cdk import aws_cloudwatch as cloudwatch
@@ -11,7 +11,7 @@ from aws_cdk import aws_cloudwatch as cloudwatch
 MINUTE: Final = Duration.minutes(1)
 FIVE_MINUTES: Final = Duration.minutes(5)
 
-Figure = cloudwatch.Metric | cloudwatch.MathExpression
+Figure: TypeAlias = cloudwatch.Metric | cloudwatch.MathExpression
 
 
 def metric(
