@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from operator import itemgetter
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 from eventplane.account import OF_ROUTER, Account, Fate, reader_of
 from eventplane.contract import Contract, ContractError, Place, load_compiled
@@ -17,6 +17,8 @@ from eventplane.router import Router
 from operations.archive import Days, Record, json_object
 from operations.names import event_in_tap
 from operations.stations import Station
+
+_Member = TypeVar("_Member")
 
 _REPORTS: Final = (MANIFEST, DISCARDED, HEARTBEAT)
 
@@ -104,9 +106,11 @@ def _covers(data: dict[str, Any], number: int) -> bool:
 
 def _given_up(inbox: str, number: int, data: dict[str, Any]) -> Iterator[_End]:
     """Yield how a report of losses says that the event ended at `inbox`."""
-    for each in _dicts(data.get("deliveries")):
-        spans = each.get("ranges") or ()
-        if each.get("destination") == inbox and any(first <= number <= last for first, last in spans):
+    for each in _members(data.get("deliveries"), dict):
+        spans = [_members(span, int) for span in _members(each.get("ranges"), list)]
+        if each.get("destination") == inbox and any(
+            len(span) == 2 and span[0] <= number <= span[1] for span in spans
+        ):
             yield OF_ROUTER.get(str(each.get("outcome")), Fate.UNKNOWN), str(each.get("reason") or "")
 
 
@@ -116,7 +120,7 @@ def _word(inbox: str, number: int, data: dict[str, Any]) -> Fate | None:
         ended_to = _number(each.get("acknowledged_to"))
         if each["destination"] != inbox or ended_to is None:
             continue
-        pending = [at for at in each.get("pending") or () if isinstance(at, int)]
+        pending = _members(each.get("pending"), int)
         if number in pending:
             return Fate.WAITING
         if number <= ended_to or number < max(pending, default=number):
@@ -127,14 +131,15 @@ def _word(inbox: str, number: int, data: dict[str, Any]) -> Fate | None:
 def _statements(data: dict[str, Any]) -> list[dict[str, Any]]:
     return [
         each
-        for each in _dicts(data.get("statements"))
+        for each in _members(data.get("statements"), dict)
         if isinstance(each.get("destination"), str)
         and all(isinstance(each.get(name), int) for name in ("first", "last"))
     ]
 
 
-def _dicts(values: object) -> Iterable[dict[str, Any]]:
-    return [each for each in values if isinstance(each, dict)] if isinstance(values, list) else []
+def _members(values: object, kind: type[_Member]) -> list[_Member]:
+    """Return those of a list that are of the `kind`: a device may report anything."""
+    return [each for each in values if isinstance(each, kind)] if isinstance(values, list) else []
 
 
 def _number(value: object) -> int | None:

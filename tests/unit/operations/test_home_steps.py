@@ -95,6 +95,20 @@ def test_a_device_s_reports_say_what_became_of_an_alarm_at_home(
     assert found.get("call-service.inbox") == said
 
 
+@pytest.mark.parametrize("ranges", [7, [7], [[7]], [["6", "8"]], [[6, 8, 9]], [None], {"6": 8}, "68"])
+def test_a_report_of_losses_with_damaged_ranges_says_nothing(ranges: object) -> None:
+    lost = {"destination": "call-service.inbox", "outcome": "expired", "reason": "x", "ranges": ranges}
+    found = traced(report(DISCARDED, {"deliveries": [lost]}, MINUTE_MS), manifest(7), LATER)
+    assert "handled by call-service" in {str(each) for each in found.accounts}
+
+
+@pytest.mark.parametrize("pending", [7, "7", {"7": 7}, ["7"], [[7]], [None]])
+def test_a_manifest_with_damaged_numbers_is_read_without_them(pending: object) -> None:
+    stated = {"destination": "call-service.inbox", "first": 7, "last": 7, "acknowledged_to": 7}
+    found = traced(report(MANIFEST, {"statements": [{**stated, "pending": pending}]}, MINUTE_MS), LATER)
+    assert "handled by call-service" in {str(each) for each in found.accounts}
+
+
 def test_the_step_has_the_time_at_which_it_was_taken_at_the_latest() -> None:
     (step,) = (each for each in traced(manifest(7), LATER).stations if "home" in each.where)
     assert (step.at_ms, step.what) == (ACCEPTED_MS + MINUTE_MS, "taken by call-service")
