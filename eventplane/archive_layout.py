@@ -139,7 +139,7 @@ _MEANINGS: Final = {
     "home_receipt": "of these, confirmed by the inbox's reader",
     "home_broker": "of these, taken by the home's broker; whether a reader had them is not known",
     "home_explained": "of these, given up by the device as it reports",
-    "home_lost": "of these, still pending by a later manifest: nobody took them",
+    "home_lost": "of these, still pending by a later manifest: no reader took them",
     "home_pending": "of these, too recent to be judged",
     "home_unattested": "of these, of which no later manifest says how they ended",
     "home_unstated": "of these, of a forwarder that never says how they end",

@@ -13,6 +13,7 @@ from typing import Any, Final, Self
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from eventplane.contract.channels import ALL_PERCENT
 from eventplane.contract.model import REPLIES
 from eventplane.envelope import Envelope
 from eventplane.limits import MAX_SENT_EVENT_BYTES
@@ -301,7 +302,7 @@ def hints_of(hint: Callable[[str], str | None]) -> dict[str, Any]:
 
 def _percent(hint: str | None) -> int:
     try:
-        return whole_number(hint, 100)
+        return whole_number(hint, ALL_PERCENT)
     except ValueError:
         return 0
 

@@ -491,7 +491,7 @@ class _Device:
                     yield self._numbered(Kind.LOST, report, epoch, span, why, hop)
 
     def _lost_at_home(self) -> Iterator[Finding]:
-        """Report what waits for a service on the device, and nobody takes."""
+        """Report what is still pending for a service on the device and was due."""
         for each in self._homes:
             report, epoch = each.manifest.report, each.manifest.epoch
             why = f"stated by manifest {report.id}, and still pending by {each.by and each.by.report.id}"

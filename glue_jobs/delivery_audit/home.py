@@ -1,7 +1,7 @@
 """Device to home: what a device stored for services beside it, and how that ended. No Spark.
 
 A manifest states for each inbox on the device how many events were stored, up to which number none is
-pending, and which numbers still are. What is pending long after it was stored nobody took.
+pending, and which numbers still are. What is pending long after it was stored was not taken by any reader.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from glue_jobs.delivery_audit.device_reports import (
 
 HOME: Final = ("stated", "receipt", "broker", "explained", "lost", "pending", "unattested", "unstated")
 """Counts of events for inboxes on the device. Of the `stated`, a reader confirmed the `receipt`, the broker
-took the `broker`, the device gave up the `explained`, and nobody took the `lost`. The `pending` are too young
-to be judged. Of the `unattested` no later manifest says how they ended; the forwarder of the `unstated` never
-does."""
+took the `broker`, the device gave up the `explained`, and no reader took the `lost`. The `pending` are too
+young to be judged. Of the `unattested` no later manifest says how they ended; the forwarder of the
+`unstated` never does."""
 
 _NONE: Final = dict.fromkeys(HOME, 0)
 

@@ -97,7 +97,7 @@ class Device:
         self.sequence = 0
         self._stated = {name: _Stated() for name in self._destinations}
         self.pending: dict[str, list[int]] = {name: [] for name in self._destinations}
-        """What nobody takes, by destination: the lowest numbers first."""
+        """The numbers that no reader takes, by destination: the lowest numbers first."""
 
     def next_number(self) -> int:
         """Return the number of the next event to `store`."""

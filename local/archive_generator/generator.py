@@ -99,7 +99,7 @@ which may have a hole."""
 _ALTER: Final = (altered_alike, altered_in_the_tap)
 """What somebody does to the first events of an hour of a device whose events are altered."""
 _AT_HOME: Final = (Kind.LOST, Kind.EXPIRED, Kind.LOST, None, Kind.LOST, Kind.DROPPED)
-"""What becomes of events for services in a home in which most wait in vain; None: they are taken."""
+"""What becomes of events for services in a home whose readers take few; None: they are taken."""
 _ENDED: Final = {3: Outcome.EXPIRED, 7: Outcome.DROPPED, 9: Outcome.DEAD_LETTERED}
 """What a device that discards ends itself, by its place in the hour."""
 
@@ -136,7 +136,7 @@ class _News:
     """What a device sends in one hour, by the flows that were `chosen`.
 
     Faults can be planted if the device `is_sound`. Some events it `discards` itself; where it `is_deaf` most
-    events for services beside it wait in vain, and where it `skips` them it stores none; with `vanishes`
+    events for services beside it are never taken, and where it `skips` them it stores none; with `vanishes`
     others are lost without a trace, and with `alters` others are altered in the archive. `neighbour` is
     another device that could bring one of its events.
     """

@@ -146,7 +146,7 @@ def test_a_statement_that_contradicts_itself_accuses_nobody(changed: dict[str, A
     ("story", "lost"),
     [
         ("send 2 due=v1, send 1 due=v1 home=taken, send 1, keep 2 home=taken", [1, 2]),
-        # It is within the stated range, but one more than is counted: which one, nobody knows.
+        # It is within the stated range, but one more than is counted, and the report does not say which.
         ("send 1 home=taken due=v1, send 1 due=v1, send 1 home=taken due=v1", [None]),
         ("send 2 due=v1 home=taken", []),
         # The device did not follow that contract, or does not say.
