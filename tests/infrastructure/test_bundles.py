@@ -183,9 +183,7 @@ def lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return file
 
 
-def test_dependencies_that_cannot_be_installed_are_one_error_without_a_traceback(
-    lock: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_install_is_one_error(lock: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lock.write_text(f"nowhere==1.0 --hash=sha256:{64 * '0'}\n")
     monkeypatch.setattr(function_assets, "LOCK", lock)
     monkeypatch.setenv("UV_OFFLINE", "1")

@@ -14,9 +14,7 @@ from tests.infrastructure.test_monitoring import alarms
 
 
 @pytest.mark.source("P2")
-def test_a_new_cloud_service_gets_all_it_needs_from_the_contract_alone(
-    dev: Templates, grown: Templates
-) -> None:
+def test_a_new_service_needs_only_a_contract(dev: Templates, grown: Templates) -> None:
     inbox, letters = grown.queues["night-watch-inbox"], grown.queues["night-watch-inbox-dlq"]
     assert inbox.find("MessageRetentionPeriod") == 3_600
     assert inbox.find("RedrivePolicy", "maxReceiveCount") == MAX_RECEIVES
@@ -40,9 +38,7 @@ def test_a_new_cloud_service_gets_all_it_needs_from_the_contract_alone(
     assert inbox.find("ContentBasedDeduplication") is None
 
 
-def test_a_participant_that_comes_goes_or_stands_elsewhere_changes_no_other_ids(
-    dev: Templates, grown: Templates, shrunk: Templates
-) -> None:
+def test_a_participant_changes_no_other_id(dev: Templates, grown: Templates, shrunk: Templates) -> None:
     came = grown.ids() - dev.ids()
     assert dev.ids() <= grown.ids()
     assert all("nightwatch" in each.lower().replace("-", "") for each in came), came
@@ -62,9 +58,7 @@ def test_without_a_downlink_and_subscribers_there_is_nothing_of_them(shrunk: Tem
     assert shrunk.functions["subscriptions-api"].variables["EVENTPLANE_SINKS"] == "nowhere"
 
 
-def test_a_retired_service_keeps_its_queues_and_nothing_may_write_its_inbox(
-    dev: Templates, retired: Templates
-) -> None:
+def test_a_retired_service_keeps_its_queues(dev: Templates, retired: Templates) -> None:
     kept = {each for each in dev.queues if not each.startswith("canary-")}
     assert retired.queues.keys() == kept
     contract = retired.contract

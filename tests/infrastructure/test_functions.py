@@ -128,7 +128,7 @@ def test_only_the_routers_export_spans_and_have_the_collector_beside_them(full: 
 TEMPLATE = "AWS::IoT::ProvisioningTemplate"
 
 
-def test_provisioning_makes_a_thing_with_the_devices_policies_and_an_active_certificate(
+def test_provisioning_makes_an_active_thing(
     dev: Templates,
 ) -> None:
     (template,) = dev.of(TEMPLATE)

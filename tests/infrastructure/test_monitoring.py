@@ -99,9 +99,7 @@ def test_every_queue_is_watched(templates: Templates, dev: Templates, contract: 
             assert alarm.find("Threshold") == (60 if urgent else 900), name
 
 
-def test_every_function_and_rule_is_watched(
-    templates: Templates, local: Templates, dev: Templates, prod: Templates
-) -> None:
+def test_all_are_watched(templates: Templates, local: Templates, dev: Templates, prod: Templates) -> None:
     found = alarms(templates)
     account = "AWS/Lambda"
     assert ("Throttles", account) in found
@@ -121,9 +119,7 @@ def test_every_function_and_rule_is_watched(
     assert any(metric == "NumberOfMessagesSent" and "ingest-errors" in name for metric, name in found)
 
 
-def test_a_function_with_a_schedule_that_is_not_called_has_an_alarm(
-    templates: Templates, prod: Templates
-) -> None:
+def test_an_uncalled_function_has_an_alarm(templates: Templates, prod: Templates) -> None:
     names = {
         templates.function_behind(each, "Target", "Arn").find("FunctionName")
         for each in templates.of(SCHEDULE)
@@ -151,9 +147,7 @@ def test_no_alarm_watches_what_is_not_there(templates: Templates) -> None:
     assert {name for _, name in alarms(templates)} <= there
 
 
-def test_the_functions_own_figures_are_watched_by_the_names_they_have(
-    templates: Templates, dev: Templates
-) -> None:
+def test_figures_are_watched_by_their_names(templates: Templates, dev: Templates) -> None:
     written = {each.value for kind in (Metric, Delay, Gauge) for each in kind} | MARKED
     read = chain.from_iterable(map(single, plane_alarms(templates)))
     found = [each for each in read if each.find("Namespace") == NAMESPACE]
@@ -327,7 +321,7 @@ def test_jobs_start_by_themselves_but_not_on_one_machine(dev: Templates, local: 
     assert local.of("AWS::Glue::Trigger") == []
 
 
-def test_production_also_audits_the_day_so_far_which_does_not_hide_that_yesterday_has_no_verdict(
+def test_production_audits_the_day_so_far(
     prod: Templates,
 ) -> None:
     triggers = prod.of("AWS::Glue::Trigger")
@@ -354,9 +348,7 @@ def widgets(templates: Templates) -> list[dict[str, Any]]:
     return found
 
 
-def test_one_dashboard_shows_every_queue_function_and_alarm_and_the_objective(
-    templates: Templates, dev: Templates
-) -> None:
+def test_the_dashboard_shows_everything(templates: Templates, dev: Templates) -> None:
     shown = widgets(templates)
     in_widgets = [each["properties"]["alarms"] for each in shown if each["type"] == "alarm"]
     assert all(in_widgets)

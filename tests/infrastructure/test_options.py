@@ -46,9 +46,7 @@ def test_a_webhook_adds_a_function_its_mapping_and_its_key(full: Templates) -> N
 
 
 @pytest.mark.parametrize("plane", ["full", "guarded"])
-def test_a_webhooks_inbox_hides_a_message_for_six_timeouts_and_counts_a_day_of_attempts(
-    plane: str, request: pytest.FixtureRequest
-) -> None:
+def test_a_webhooks_inbox_has_its_times(plane: str, request: pytest.FixtureRequest) -> None:
     templates: Templates = request.getfixturevalue(plane)
     inbox = templates.queues["alarm-centre-inbox"]
     function = templates.functions["webhook-alarm-centre"]
@@ -68,9 +66,7 @@ def test_the_key_of_a_webhook_is_made_by_aws_and_stays_in_production(guarded: Te
 
 
 @pytest.mark.source("P13")
-def test_the_inbox_of_an_added_protocol_has_no_queue_and_every_router_has_its_url(
-    full: Templates, dev: Templates
-) -> None:
+def test_an_added_protocol_has_no_inbox_queue(full: Templates, dev: Templates) -> None:
     assert {"care-analytics-outbox", "care-analytics-outbox-dlq"} <= full.queues.keys()
     assert "CareAnalyticsInboxUrl" not in full.outputs("messaging")
     made_of = ("lambdas/router", "parts/replay")
@@ -86,7 +82,7 @@ def test_the_inbox_of_an_added_protocol_has_no_queue_and_every_router_has_its_ur
 
 
 @pytest.mark.source("P13")
-def test_the_program_over_an_added_protocol_writes_the_outbox_queue_and_reads_no_inbox(
+def test_its_program_only_writes_the_outbox(
     full: Templates,
 ) -> None:
     policy = full.one("AWS::IAM::ManagedPolicy", "care-analytics-client")
@@ -113,9 +109,7 @@ def test_with_the_customers_key_all_that_holds_data_uses_it(guarded: Templates) 
         assert {each.find("KmsKeyId") for each in guarded.of(type)} == {KEY}, type
 
 
-def test_only_readers_and_writers_of_queues_and_the_archive_may_use_the_customers_key(
-    guarded: Templates, prod: Templates
-) -> None:
+def test_few_may_use_the_customers_key(guarded: Templates, prod: Templates) -> None:
     others = set()
     for role in guarded.of("AWS::IAM::Role"):
         may = granted(guarded, role)
@@ -128,9 +122,7 @@ def test_only_readers_and_writers_of_queues_and_the_archive_may_use_the_customer
     assert "kms:GenerateDataKey" not in json.dumps(prod.documents)
 
 
-def test_reads_of_the_archive_are_recorded_where_the_operator_wants_it(
-    guarded: Templates, prod: Templates
-) -> None:
+def test_reads_are_recorded_on_demand(guarded: Templates, prod: Templates) -> None:
     (trail,) = guarded.of("AWS::CloudTrail::Trail")
     (selector,) = trail.find("EventSelectors")
     (objects,) = selector["DataResources"]
@@ -147,7 +139,7 @@ def test_reads_of_the_archive_are_recorded_where_the_operator_wants_it(
 
 
 @pytest.mark.parametrize(("plane", "mode"), [("full", "GOVERNANCE"), ("guarded", "COMPLIANCE")])
-def test_object_lock_is_a_setting_that_every_new_object_gets(
+def test_new_objects_are_locked(
     plane: str, mode: str, request: pytest.FixtureRequest, dev: Templates
 ) -> None:
     locked: Templates = request.getfixturevalue(plane)

@@ -88,9 +88,7 @@ class Fleet:
 
 @pytest.mark.parametrize("looks_at_s", [0, 29])
 @pytest.mark.parametrize("within_s", [1, 60])
-def test_when_a_twentieth_of_the_fleet_goes_it_pages_in_three_minutes_and_carers_get_one_notice(
-    prod: Templates, within_s: int, looks_at_s: int
-) -> None:
+def test_an_outage_pages_in_three_minutes(prod: Templates, within_s: int, looks_at_s: int) -> None:
     settings = prod.functions["presence-timers"].settings(PresenceJudgeSettings)
     alarm = model(prod, "fleet-outage")
     fleet = Fleet(FakeAws(), settings)

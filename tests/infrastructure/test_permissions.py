@@ -210,9 +210,7 @@ def allowed(templates: Templates, user: Resource) -> dict[str, set[str]]:
     return {action: {each for each in targets if not own.fullmatch(each)} for action, targets in may.items()}
 
 
-def test_every_function_and_job_may_do_what_it_does_and_nothing_else(
-    templates: Templates, contract: Contract
-) -> None:
+def test_functions_and_jobs_have_least_rights(templates: Templates, contract: Contract) -> None:
     expected = table(contract)
     users = {each.name: each for each in templates.of(FUNCTION, "AWS::Glue::Job")}
     # Only production audits the day so far.
@@ -225,9 +223,7 @@ def test_every_function_and_job_may_do_what_it_does_and_nothing_else(
 
 
 @pytest.mark.parametrize("name", OPTIONAL)
-def test_an_optional_function_is_there_on_demand_and_may_do_what_it_does(
-    dev: Templates, full: Templates, name: str
-) -> None:
+def test_an_optional_function_is_on_demand(dev: Templates, full: Templates, name: str) -> None:
     may = full.may(full.functions[name])
     # With tracing each function may send its segments.
     assert may.pop("xray:PutTraceSegments") == may.pop("xray:PutTelemetryRecords") == {"*"}
@@ -236,7 +232,7 @@ def test_an_optional_function_is_there_on_demand_and_may_do_what_it_does(
     assert full.functions.keys() == dev.functions.keys() | OPTIONAL.keys()
 
 
-def test_every_other_role_is_one_of_a_rule_a_schedule_a_roll_out_or_provisioning(
+def test_every_other_role_is_known(
     templates: Templates,
 ) -> None:
     users = templates.of(FUNCTION, "AWS::Glue::Job")
@@ -251,7 +247,7 @@ def test_every_other_role_is_one_of_a_rule_a_schedule_a_roll_out_or_provisioning
             assert len({target for targets in may.values() for target in targets}) == 1, str(role)
 
 
-def test_all_permissions_are_statements_that_allow_and_metrics_are_those_of_glue(
+def test_statements_only_allow(
     templates: Templates,
 ) -> None:
     alias = resource_names.attestation_key(templates.environment.name)
@@ -293,7 +289,7 @@ def test_only_the_jobs_that_may_change_the_archive_can_attest_that_they_did(temp
         )
 
 
-def test_no_policy_of_a_participant_or_of_the_queue_leads_into_the_inbox_of_devices(
+def test_nobody_writes_the_inbox_of_devices(
     templates: Templates,
 ) -> None:
     """Its reader sends itself the rest of an event for many: no participant can put such a message there."""
@@ -344,9 +340,7 @@ def test_a_participants_program_may_use_its_own_queues_and_items_and_nothing_els
         assert keys == [f"{name}/*", name, name]
 
 
-def test_a_participant_may_call_its_own_paths_of_the_subscriptions_api(
-    dev: Templates, participants: set[str]
-) -> None:
+def test_a_participant_calls_its_own_paths(dev: Templates, participants: set[str]) -> None:
     policies = managed_policies(dev, "subscriptions")
     assert set(policies) == {f"{name}-subscriptions" for name in participants}
     for name in participants:
@@ -425,9 +419,7 @@ ANSWERS = {f"{topic}/{word}" for topic in REQUESTS for word in ("accepted", "rej
 @pytest.mark.parametrize(
     ("name", "prefix"), [("claim", CLAIM_CLIENT_PREFIX), ("renewal", RENEWAL_CLIENT_PREFIX)]
 )
-def test_claim_and_renewal_may_ask_for_a_certificate_and_do_nothing_else(
-    dev: Templates, name: str, prefix: str
-) -> None:
+def test_claims_only_ask_for_certificates(dev: Templates, name: str, prefix: str) -> None:
     allowed = {
         # Without the part that names the account.
         each["Action"]: {target["Fn::Join"][1][-1].split(":", 1)[1] for target in each["Resource"]}
@@ -447,7 +439,7 @@ def test_a_quarantine_denies_everything_and_there_is_no_other_policy_of_devices(
     assert policy_statements(dev, "quarantine") == [{"Effect": "Deny", "Action": "iot:*", "Resource": "*"}]
 
 
-def test_the_provisioning_role_registers_devices_and_is_lent_to_this_accounts_iot_only(
+def test_the_provisioning_role_is_lent_to_iot(
     dev: Templates,
 ) -> None:
     role = dev.one(ROLE, "ProvisioningRole")
@@ -467,9 +459,7 @@ def test_the_provisioning_role_registers_devices_and_is_lent_to_this_accounts_io
 @pytest.mark.parametrize(
     ("function", "participant"), [("webhook-alarm-centre", "alarm-centre"), ("subscribers", "subscribers")]
 )
-def test_a_function_that_posts_keeps_records_of_its_own_endpoints_only(
-    full: Templates, function: str, participant: str
-) -> None:
+def test_a_poster_keeps_its_own_endpoints(full: Templates, function: str, participant: str) -> None:
     conditions = [
         statement.get("Condition")
         for statement in role_statements(full, full.role(full.functions[function]))

@@ -63,7 +63,7 @@ def test_every_queue_and_bucket_refuses_plain_http(released: Templates) -> None:
     assert len(queues) == len({*queues})
 
 
-def test_a_source_queue_hides_messages_for_six_timeouts_and_the_window_and_an_urgent_one_for_two(
+def test_a_source_queue_has_its_times(
     templates: Templates,
 ) -> None:
     for name, mapping in templates.mappings.items():
@@ -102,9 +102,7 @@ PLANES_OWN = (
 
 
 @pytest.mark.source("P5")
-def test_every_source_queue_has_a_bounded_mapping_and_only_services_share_a_function(
-    templates: Templates, contract: Contract
-) -> None:
+def test_mappings_are_bounded(templates: Templates, contract: Contract) -> None:
     outboxes = {f"{each.name}-outbox" for each in contract.of_kind(ParticipantKind.CLOUD_SERVICE)}
     assert len(templates.of(MAPPING)) == len(templates.mappings)
     assert templates.mappings.keys() == {*PLANES_OWN.split()} | outboxes

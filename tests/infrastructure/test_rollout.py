@@ -24,9 +24,7 @@ CALLED_AT_ONCE = {
 }
 
 
-def test_queues_call_the_alias_of_a_function_and_other_callers_its_newest_code(
-    released: Templates, local: Templates
-) -> None:
+def test_queues_call_the_alias(released: Templates, local: Templates) -> None:
     functions = {each.id for each in released.of(FUNCTION)}
     fed = {released.function_behind(each, "FunctionName").id for each in released.of(MAPPING)}
     assert {each.find("FunctionName")["Ref"] for each in released.of(ALIAS)} == fed
@@ -86,9 +84,7 @@ def test_codedeploy_may_shift_the_functions_of_its_stack_and_no_others(prod: Tem
         assert reached == functions | {f"{each}:*" for each in functions}
 
 
-def test_another_number_of_warm_executions_is_a_new_version_of_a_changed_function(
-    prod: Templates, guarded: Templates
-) -> None:
+def test_warm_executions_make_a_version(prod: Templates, guarded: Templates) -> None:
     # An update of nothing but a version's provisioned concurrency fails, and rolls the stack back.
     for type in (VERSION, FUNCTION):
         before, after = (each.one(type, "DeviceUrgentRouter") for each in (prod, guarded))

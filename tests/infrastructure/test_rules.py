@@ -123,9 +123,7 @@ def test_what_breaks_a_rule_of_aws_is_refused_with_number_source_and_remedy(rule
 
 
 @pytest.mark.parametrize("region", ["eu-central-2", "af-south-1", "ca-west-1", "mx-central-1"])
-def test_a_region_that_lacks_a_kind_of_resource_is_refused(
-    dev: Templates, region: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_lacking_region_is_refused(dev: Templates, region: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """At synthesis, and by the preflight where synthesis did not know the region."""
     (fleet,) = (each for each in rules_of(dev) if each.stack.endswith("fleet"))
     monkeypatch.setenv("AWS_REGION", region)

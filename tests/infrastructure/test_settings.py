@@ -145,9 +145,7 @@ def locked(mode: Any, days: int) -> ObjectLock:
         (PROD, "webhook_urls", {"a": "https://10.1.2.3/"}, "webhook_urls['a']"),
     ],
 )
-def test_a_setting_that_cannot_be_deployed_is_refused_by_name(
-    settings: Any, setting: str, value: object, named: str
-) -> None:
+def test_a_bad_setting_is_refused_by_name(settings: Any, setting: str, value: object, named: str) -> None:
     with pytest.raises(EnvironmentSettingError) as caught:
         replace(settings, **{setting: value})
     assert caught.value.setting == named
@@ -227,9 +225,7 @@ def test_production_needs_a_pager_an_account_and_a_region() -> None:
         ({"transport": "nats"}, r"protocols of dev has none for nats, .* alarm-centre.inbox; .*config.py"),
     ],
 )
-def test_an_environment_without_the_address_of_an_inbox_cannot_be_deployed(
-    inbox: dict[str, Any], problem: str
-) -> None:
+def test_an_inbox_needs_its_address(inbox: dict[str, Any], problem: str) -> None:
     with pytest.raises(EnvironmentSettingError, match=problem):
         DEV.check_urls(compile_contract(changed(alarm_centre={"inbox": inbox}), "test"))
 

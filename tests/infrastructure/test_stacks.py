@@ -77,9 +77,7 @@ def test_a_second_plane_of_an_account_fails_at_its_first_stack(templates: Templa
 
 
 @pytest.mark.parametrize("plane", ["prod", "guarded", "full"])
-def test_no_fixed_name_of_a_first_deployment_that_failed_blocks_the_next(
-    request: pytest.FixtureRequest, plane: str
-) -> None:
+def test_no_fixed_name_blocks_the_next(request: pytest.FixtureRequest, plane: str) -> None:
     """CloudFormation rolls a resource back unless its policy or a protection keeps it; those go before."""
     templates: Templates = request.getfixturevalue(plane)
     named = [
@@ -181,9 +179,7 @@ def test_every_log_has_an_end_and_every_function_has_one(templates: Templates) -
     assert all(each.find("LoggingConfig", "LogGroup") for each in functions)
 
 
-def test_every_function_runs_on_one_python_is_named_in_its_metrics_and_untraced_by_default(
-    templates: Templates, local: Templates
-) -> None:
+def test_functions_share_one_python(templates: Templates, local: Templates) -> None:
     fed = {templates.function_behind(each, "FunctionName").name for each in templates.mappings.values()}
     for name, function in templates.functions.items():
         assert function.find("Runtime") == ("python3.11" if templates is local else "python3.13")
@@ -196,9 +192,7 @@ def test_every_function_runs_on_one_python_is_named_in_its_metrics_and_untraced_
 
 
 @pytest.mark.parametrize(("machine", "runs_on"), [("x86_64", "x86_64"), ("aarch64", "arm64")])
-def test_an_emulator_s_functions_run_on_its_own_machine(
-    machine: str, runs_on: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_emulator_uses_its_machine(machine: str, runs_on: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(platform, "machine", lambda: machine)
     assert architecture(environment("local")).name == runs_on
     assert architecture(environment("dev")).name == "arm64"
@@ -255,9 +249,7 @@ def tags(resource: Resource) -> dict[str, str]:
     return {each["Key"]: each["Value"] for each in resource.find("Tags") or []}
 
 
-def test_names_and_tags_distinguish_environments_and_participants(
-    templates: Templates, contract: Contract
-) -> None:
+def test_names_and_tags_are_distinct(templates: Templates, contract: Contract) -> None:
     name = templates.environment.name
     for stack, given in templates.tags.items():
         assert (stack.split("-")[1], given["environment"], given["project"]) == (name, name, "eventplane")
@@ -296,9 +288,7 @@ def test_the_templates_name_no_account_region_or_machine(dev: Templates) -> None
         assert word not in text, word
 
 
-def test_the_model_of_docs_explanation_scale_has_the_sizes_that_are_deployed(
-    prod: Templates, local: Templates
-) -> None:
+def test_the_scale_model_has_deployed_sizes(prod: Templates, local: Templates) -> None:
     ingest, tap = prod.mappings["ingest"], prod.mappings["tap"]
     deployed = prod.environment
     assert PRODUCTION["batch_size"] == ingest.find("BatchSize")

@@ -27,9 +27,7 @@ NOT_PUT = {Fate.REFUSED, Fate.LOST, Fate.WAITING, Fate.UNKNOWN}
 
 
 @given(due=st.sets(INBOXES), facts=st.lists(FACTS), order=st.randoms(use_true_random=False))
-def test_each_inbox_has_one_account_and_no_event_vanishes(
-    due: set[str], facts: list[Account], order: Random
-) -> None:
+def test_no_event_vanishes(due: set[str], facts: list[Account], order: Random) -> None:
     found = {each.inbox: each for each in accounts(due, facts)}
     named = due | {each.inbox for each in facts}
     assert set(found) == (named - {EVERY_INBOX} or {EVERY_INBOX})
@@ -49,9 +47,7 @@ def test_each_inbox_has_one_account_and_no_event_vanishes(
 
 
 @given(given_up_ms=st.integers(0, 9), again_ms=st.integers(0, 9), copy_ms=st.integers(0, 9))
-def test_what_a_reader_gave_up_stays_so_until_it_is_put_into_its_inbox_anew(
-    given_up_ms: int, again_ms: int, copy_ms: int
-) -> None:
+def test_what_was_given_up_stays_so(given_up_ms: int, again_ms: int, copy_ms: int) -> None:
     put = Account("carers.inbox", Fate.IN_INBOX, at_ms=0)
     given_up = Account("carers.inbox", Fate.GIVEN_UP, "carers", "TimeoutError", given_up_ms)
     copy = replace(put, at_ms=copy_ms)
@@ -62,9 +58,7 @@ def test_what_a_reader_gave_up_stays_so_until_it_is_put_into_its_inbox_anew(
 
 
 @given(st.sampled_from(Outcome), st.sampled_from([None, "a", REDRIVE]), st.sampled_from([None, "operator"]))
-def test_every_decision_of_a_router_has_an_account(
-    outcome: Outcome, reason: str | None, put_back_by: str | None
-) -> None:
+def test_decisions_have_an_account(outcome: Outcome, reason: str | None, put_back_by: str | None) -> None:
     record = {
         "outcome": str(outcome), "reason": reason, "put_back_by": put_back_by, "decided_at_ms": 1,
         "destination": "carers.inbox", "route": "r", "entered_by": "device.outbox",

@@ -200,9 +200,7 @@ def _without_files(rows: Counter[Any]) -> Counter[Any]:
 
 
 @given(groups, every_rules)
-def test_each_route_of_each_event_has_one_verdict_and_each_row_is_counted_once(
-    group: EventGroup, rules: Rules
-) -> None:
+def test_each_route_has_one_verdict(group: EventGroup, rules: Rules) -> None:
     made = judge(group, rules)
     verdicts: Counter[str] = Counter()
     expected = 0
@@ -266,9 +264,7 @@ COPIES = st.lists(st.tuples(st.integers(0, 5), st.integers(1, 30), st.sampled_fr
 
 
 @given(COPIES, st.lists(st.integers(0, 31), min_size=2, max_size=2).map(sorted))
-def test_seen_numbers_are_the_set_of_events_whatever_their_order(
-    events: list[tuple[int, int, int]], ends: list[int]
-) -> None:
+def test_seen_numbers_are_a_set(events: list[tuple[int, int, int]], ends: list[int]) -> None:
     """Copies in one hour or another count once, in the first; a number with two digests is two events."""
     span = ends[0], ends[1]
     by_hour: dict[int, list[tuple[int, int, int]]] = {}

@@ -61,9 +61,7 @@ EVENTS = st.fixed_dictionaries(
 
 
 @given(FILTERS, EVENTS, st.sets(NAMES))
-def test_an_answer_is_among_the_possible_ones(
-    filter: Filter, event: dict[str, str | bool], names: set[str]
-) -> None:
+def test_an_answer_is_possible(filter: Filter, event: dict[str, str | bool], names: set[str]) -> None:
     known = {name: value for name, value in event.items() if name in names}
     assert filter.matches(event) in possible(filter, known)
 
@@ -88,9 +86,7 @@ READ = st.sets(st.tuples(st.sampled_from("abc"), st.sampled_from(SERVICES)), min
 
 
 @given(SENT, READ)
-def test_a_service_is_named_in_a_loop_if_and_only_if_its_events_can_come_back(
-    sent: dict[str, set[str]], read: set[tuple[str, str]]
-) -> None:
+def test_loops_are_found_exactly(sent: dict[str, set[str]], read: set[tuple[str, str]]) -> None:
     services = {
         each: {"kind": "cloud_service", "sends": sorted(sent[each]) if each in sent else None}
         for each in SERVICES
@@ -169,9 +165,7 @@ def test_an_entry_is_added_at_the_end_of_its_section(
 
 
 @given(DOCUMENTS, st.lists(KEYS, max_size=5), st.sampled_from([True, False, None]), st.integers(2, 6))
-def test_an_item_is_added_at_the_end_of_its_list(
-    document: dict[str, Any], items: list[str], is_flow: bool | None, indent: int
-) -> None:
+def test_append_item(document: dict[str, Any], items: list[str], is_flow: bool | None, indent: int) -> None:
     participant = {"kind": "x", "sends": items, "asks": []}
     text = text_of({"p": {"a": participant}, **document}, is_flow, indent)
     expected = {"p": {"a": {**participant, "sends": [*items, "org.x.v1"]}}, **document}

@@ -53,9 +53,7 @@ def histories(draw: st.DrawFn) -> list[Addressed]:
 @pytest.mark.source("K4", "K-B3")
 @settings(max_examples=examples(200))
 @given(histories(), st.data())
-def test_any_order_and_any_repetition_end_in_the_same_state(
-    events: list[Addressed], data: st.DataObject
-) -> None:
+def test_order_does_not_matter(events: list[Addressed], data: st.DataObject) -> None:
     repeated = data.draw(st.lists(st.sampled_from(events), max_size=4))
     item: Desired | None = None
     for each in data.draw(st.permutations(events + repeated)):

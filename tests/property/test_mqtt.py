@@ -83,9 +83,7 @@ def cut(data: bytes, cuts: Iterable[int]) -> list[bytes]:
     mid=st.integers(0, 65_535),
     flags=st.tuples(st.booleans(), st.booleans()),
 )
-def test_a_publish_comes_back_as_it_was(
-    version: int, topic: str, payload: bytes, mid: int, flags: tuple[bool, bool]
-) -> None:
+def test_round_trip(version: int, topic: str, payload: bytes, mid: int, flags: tuple[bool, bool]) -> None:
     duplicate, retain = flags
     data = codec.encode_publish(version, codec.topic_name(topic), payload, mid, retain=retain)
     # We never send a duplicate; brokers do.
@@ -149,9 +147,7 @@ def started(version: int) -> Session:
 
 
 @given(version=versions, pieces=st.lists(streams, max_size=6), accepted=st.booleans())
-def test_a_session_survives_everything_that_a_broker_sends(
-    version: int, pieces: list[bytes], accepted: bool
-) -> None:
+def test_a_session_survives_any_broker(version: int, pieces: list[bytes], accepted: bool) -> None:
     session = started(version)
     if accepted:
         session.receive(broker.connack(version) + broker.suback(1, b"\1", version), 0.0)
@@ -175,7 +171,7 @@ actions = st.one_of(
 
 
 @given(st.lists(actions, max_size=40))
-def test_a_puback_goes_out_when_all_messages_with_its_id_are_acknowledged(
+def test_a_puback_waits_for_all_of_its_id(
     steps: list[tuple[str, int, bool]],
 ) -> None:
     session = started(4)
@@ -200,9 +196,7 @@ def test_a_puback_goes_out_when_all_messages_with_its_id_are_acknowledged(
 @pytest.mark.source("P-W6")
 @given(acknowledged=st.lists(st.integers(0, 30), max_size=60))
 @pytest.mark.parametrize("maximum", [1, 3, 65_535])
-def test_publishes_keep_to_the_brokers_window_and_none_is_left_behind(
-    maximum: int, acknowledged: list[int]
-) -> None:
+def test_publishes_keep_to_the_window(maximum: int, acknowledged: list[int]) -> None:
     session = started(5)
     properties = b"\x21" + maximum.to_bytes(2, "big")
     session.receive(broker.connack(5, properties=properties) + broker.suback(1, b"\1", 5), 0.0)

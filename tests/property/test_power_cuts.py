@@ -97,9 +97,7 @@ def garbled(path: Path) -> None:
 
 
 @pytest.mark.source("F-W1", "C-W3")
-def test_a_note_and_a_log_that_are_both_lost_are_found_out_after_every_step(
-    run: Sequence[Call], scratch: Path
-) -> None:
+def test_lost_note_and_log_are_found_out(run: Sequence[Call], scratch: Path) -> None:
     random, disk, saved = Random(1), Disk(), None
     damages = cycle(product((gone, garbled), repeat=2))
     tried = set(sampled(range(600)))

@@ -117,9 +117,7 @@ def test_index_and_router_agree_with_the_plain_loop(
 
 @settings(max_examples=examples(500))
 @given(FILTERS, EVENTS)
-def test_every_cover_holds_where_the_filter_matches(
-    filter: Filter, attributes: dict[str, AttributeValue]
-) -> None:
+def test_covers_hold_where_filters_match(filter: Filter, attributes: dict[str, AttributeValue]) -> None:
     matches = filter.matches(attributes)
     for cover in covers(filter):
         held = any(term.matches(attributes) for term in cover)

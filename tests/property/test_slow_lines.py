@@ -92,9 +92,7 @@ rates, round_trips = st.floats(1_000, 5_000), st.floats(1.0, 5.0)
 
 @settings(max_examples=examples(30))
 @given(rates, round_trips, st.floats(5, 40))
-def test_an_alarm_takes_three_round_trips_at_most_and_the_backlog_drains_at_the_lines_rate(
-    bytes_per_s: float, round_trip_s: float, after_s: float
-) -> None:
+def test_three_round_trips_at_most(bytes_per_s: float, round_trip_s: float, after_s: float) -> None:
     with behind(bytes_per_s, round_trip_s, [400] * 150) as (device, line):
         began = device.time.seconds
         line.run(began + after_s)

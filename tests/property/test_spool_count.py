@@ -104,9 +104,7 @@ class CountedDevice:
 
 @given(st.sampled_from(WhenFull), st.lists(st.one_of(arrive, arrive, other), max_size=12))
 @settings(max_examples=examples(60))
-def test_no_more_deliveries_wait_than_there_is_room_for(
-    when_full: WhenFull, steps: list[tuple[str, list[tuple[str, bool]]]]
-) -> None:
+def test_waiting_has_room(when_full: WhenFull, steps: list[tuple[str, list[tuple[str, bool]]]]) -> None:
     with tempfile.TemporaryDirectory(dir=SCRATCH) as folder:
         it = CountedDevice(Path(folder) / "spool.db", when_full)
         for what, kinds in steps:

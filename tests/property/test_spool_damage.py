@@ -101,9 +101,7 @@ def test_no_damage_loses_events_silently(
 
 
 @pytest.mark.parametrize("kind", sorted(DAMAGES.keys() - {"older blocks", "two damages"}))
-def test_the_forwarder_goes_on_with_what_is_left(
-    taken: list[Snapshot], directory: Callable[[], Path], kind: str
-) -> None:
+def test_the_forwarder_goes_on(taken: list[Snapshot], directory: Callable[[], Path], kind: str) -> None:
     stored = device_of(directory())
     stored.connect()
     sent = [event(f"e{n}", READING, pad="x" * 700) for n in range(60)]

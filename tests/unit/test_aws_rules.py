@@ -62,9 +62,7 @@ def test_a_model_answers_a_request_that_breaks_a_rule_as_aws_documents(cloud: Cl
         (rules.SQS_FIFO_IN_FLIGHT, "queue.fifo", 0, ""),
     ],
 )
-def test_a_queue_with_all_messages_in_flight_that_may_be_gives_no_more(
-    rule: Rule, name: str, wait_s: int, code: str
-) -> None:
+def test_a_full_queue_gives_no_more(rule: Rule, name: str, wait_s: int, code: str) -> None:
     sqs = FakeSqs()
     attributes = {"FifoQueue": "true"} if name.endswith(".fifo") else {}
     url = sqs.create_queue(QueueName=name, Attributes=attributes)["QueueUrl"]

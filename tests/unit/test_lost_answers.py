@@ -19,9 +19,7 @@ from tests.lost_answers.sites import PACKAGES, ROOT, SERVICES, call_sites, sites
         ("names.copy()", None),
     ],
 )
-def test_a_call_site_is_known_by_its_operation_and_the_names_of_its_request(
-    call: str, operation: str | None
-) -> None:
+def test_a_call_site_is_known(call: str, operation: str | None) -> None:
     found = list(sites_in(f"class Of:\n    def work(self):\n        {call}\n", "of.py"))
     assert [(each.function, each.operation) for each in found] == (
         [("Of.work", operation)] if operation else []

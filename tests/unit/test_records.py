@@ -206,9 +206,7 @@ def test_a_write_is_done_once(dynamodb: Any) -> None:
     assert things.remove(again)
 
 
-def test_a_write_that_somebody_else_was_faster_with_is_not_ours(
-    dynamodb: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_faster_write_is_not_ours(dynamodb: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     things, put = Records(DynamoDbTables(dynamodb, urandom), "things", KIND), dynamodb.put_item
 
     def repeated(**request: Any) -> Any:

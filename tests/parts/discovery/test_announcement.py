@@ -88,9 +88,7 @@ class Announcers:
         return lambda: self.said.append("goodbye")
 
 
-def test_what_is_announced_follows_profile_and_interface(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_it_follows_profile_and_interface(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     profile, announcers, now = tmp_path / "mosquitto.conf", Announcers(), [HOME]
 
     def read(name: str) -> Interface:

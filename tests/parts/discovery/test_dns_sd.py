@@ -212,9 +212,7 @@ def test_a_socket_is_bound_to_its_interface_once(monkeypatch: pytest.MonkeyPatch
     assert [each.bound for each in sockets] == [1, 1]
 
 
-def test_a_browser_follows_announcements_and_interfaces(
-    network: FakeZeroconf, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_browser_follows_interfaces(network: FakeZeroconf, monkeypatch: pytest.MonkeyPatch) -> None:
     changed = threading.Semaphore(0)
     interfaces = [HOME]
     monkeypatch.setattr(dns_sd, "home_interfaces", lambda _: interfaces)
@@ -271,9 +269,7 @@ def test_a_malformed_name_does_not_hide_the_others(
     assert "skipped the announcement" in caplog.text
 
 
-def test_a_name_that_is_taken_is_an_error_and_announcing_goes_on(
-    network: FakeZeroconf, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_taken_name(network: FakeZeroconf, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     network.is_taken = True
     with pytest.raises(MulticastDnsError, match="home0: multicast DNS: NonUniqueName"):
         dns_sd.announce("home-1", HOME, [Service(PLAIN, 1884, HOME.addresses)])

@@ -73,9 +73,7 @@ def connected(profile: Profile) -> Profile:
     return profile
 
 
-def test_without_a_profile_the_settings_count_and_with_a_broken_one_its_last_address(
-    profile: Profile, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_settings_count_without_a_profile(profile: Profile, caplog: pytest.LogCaptureFixture) -> None:
     assert profile.dials() == [FALLBACK]
     assert "No such file" in (profile.link.complaint or "")
     profile.says(1884)
@@ -100,9 +98,7 @@ def test_without_an_answer_every_second_dial_goes_to_the_address_that_worked(pro
     assert profile.dials(3) == [at(1885)] * 3
 
 
-def test_it_leaves_once_and_only_when_two_checks_agree(
-    connected: Profile, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_it_leaves_when_two_checks_agree(connected: Profile, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     assert not any(connected.leaves() for _ in range(3))
     connected.file.write_text("")  # as it is while somebody writes it

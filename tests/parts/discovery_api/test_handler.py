@@ -87,9 +87,7 @@ def test_a_process_that_could_not_read_the_tables_answers_503(call: Call, cloud:
         ("/%ff\u00e9/../\u0000", {}, 404, "http.md#api_not_found"),
     ],
 )
-def test_a_refusal_has_the_error_of_xregistry(
-    call: Call, path: str, changes: dict[str, Any], status: int, type: str
-) -> None:
+def test_a_refusal_is_typed(call: Call, path: str, changes: dict[str, Any], status: int, type: str) -> None:
     answer = call(path, **changes)
     assert (answer.status, answer.headers["Content-Type"]) == (status, "application/problem+json")
     problem = answer.body
@@ -99,9 +97,7 @@ def test_a_refusal_has_the_error_of_xregistry(
     assert ("Allow" in answer.headers) is (status == 405)
 
 
-def test_an_answer_that_is_too_large_for_lambda_is_refused(
-    contract: Contract, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_too_large_answers_are_refused(contract: Contract, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(handler, "MAX_BODY_BYTES", 10_000)
     discovery = DiscoveryService(lambda: InForceRegistry(contract))
     answer = discovery.answer(Request("GET", "https://a", "/export", {}, {}))

@@ -116,9 +116,7 @@ def test_devices_are_registered_once(registry: Records[Device], run: Run, run_js
     ]
 
 
-def test_devices_are_listed_by_state_and_group(
-    registry: Records[Device], run: Run, run_json: RunJson
-) -> None:
+def test_devices_are_listed(registry: Records[Device], run: Run, run_json: RunJson) -> None:
     for number in range(3, 0, -1):
         groups = frozenset({"north", "pilot"} if number == 2 else ())
         registry.write(replace(made(f"home-{number}", MADE_MS), groups=groups))
@@ -136,9 +134,7 @@ def test_devices_are_listed_by_state_and_group(
         assert run("fleet", "list", *wrong)[0] == 2
 
 
-def test_a_device_is_shown_without_moving_the_cursor(
-    registry: Records[Device], run: Run, run_json: RunJson
-) -> None:
+def test_a_device_is_shown(registry: Records[Device], run: Run, run_json: RunJson) -> None:
     registry.write(replace(made("home-1", MADE_MS), reason="gone\x1b[2J", groups=frozenset({"b", "a"})))
     shown = dict(line.split("  ", 1) for line in run("fleet", "show", "home-1")[1].splitlines())
     shown = {name: words.strip() for name, words in shown.items()}
@@ -262,9 +258,7 @@ def test_what_a_device_reported_is_shown(folder: Folder, run: Run, run_json: Run
     ids=["an older forwarder", "texts", "truths", "negative", "beyond all numbers"],
 )
 @pytest.mark.usefixtures("seen")
-def test_what_a_device_does_not_report_is_said(
-    folder: Folder, run: Run, run_json: RunJson, figures: dict[str, Any]
-) -> None:
+def test_unreported_is_said(folder: Folder, run: Run, run_json: RunJson, figures: dict[str, Any]) -> None:
     odd = {"deliveries": ["x", {"outcome": 1}], "not_stored": {"channel": "c"}}
     folder.write("tap", [beat(figures), reported(DISCARDED, odd, number=2)], "2026-01-01")
     status, out, _ = run("fleet", "show", "home-1", *folder.named)
@@ -292,9 +286,7 @@ def test_a_device_without_a_presence_monitor_is_known_by_the_archive(
     assert (message["MessageId"], message["Attributes"]["ApproximateReceiveCount"]) == (waiting, "1")
 
 
-def test_the_environment_may_be_chosen_for_all_commands(
-    registry: Records[Device], run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_environment_for_all(registry: Records[Device], run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     client = boto3.client("dynamodb")
     prod = records(client, table(FLEET_TABLE, "prod"), REGISTRY)
     monkeypatch.setenv("EVENTPLANE_ENV", "prod")
@@ -379,9 +371,7 @@ NOBODY = "no device is called 'home-1'"
         (["show", "home-1", "--env", "prod"], "name another environment with --env"),
     ],
 )
-def test_what_cannot_be_done_is_one_error(
-    registry: Records[Device], run: Run, arguments: list[str], remedy: str
-) -> None:
+def test_errors_are_one_line(registry: Records[Device], run: Run, arguments: list[str], remedy: str) -> None:
     status, _, err = run("fleet", *arguments)
     assert (status, remedy in err) == (1, True)
     assert registry.read("home-1") is None
@@ -404,9 +394,7 @@ def test_a_device_in_another_state_is_left_alone(
     assert (status, problem in err, device(registry).state) == (1, True, state)
 
 
-def test_a_device_is_put_into_groups_and_out_of_them(
-    registry: Records[Device], run: Run, run_json: RunJson
-) -> None:
+def test_groups_gain_and_lose_devices(registry: Records[Device], run: Run, run_json: RunJson) -> None:
     registry.write(made("home-1", 1))
     assert run("fleet", "groups", "home-1", "pilot", "north")[:2] == (0, "home-1: in north pilot\n")
     assert device(registry).groups == {"north", "pilot"}
@@ -493,9 +481,7 @@ def things(registry: Records[Device], data: DeviceData) -> Things:
 
 
 @pytest.mark.lost_answers
-def test_a_quarantined_device_is_off_until_its_release(
-    registry: Records[Device], things: Things, run: Run, run_json: RunJson
-) -> None:
+def test_quarantine_is_off(registry: Records[Device], things: Things, run: Run, run_json: RunJson) -> None:
     own, next_one, replaced = (things.certificate("home-1") for _ in range(3))
     revoked = things.certificate("home-1", "REVOKED")
     before = replace(
@@ -537,9 +523,7 @@ def test_a_release_that_was_interrupted_is_finished_by_the_next(
 
 
 @pytest.mark.lost_answers
-def test_a_device_that_was_registered_by_hand_is_in_service_after_its_release(
-    registry: Records[Device], things: Things, run: Run
-) -> None:
+def test_a_manual_registration_is_released(registry: Records[Device], things: Things, run: Run) -> None:
     own = things.certificate("by-hand")
     assert run("fleet", "quarantine", "by-hand")[0] == 0
     assert things.state(own)[0] == "INACTIVE"

@@ -129,9 +129,7 @@ class TestHook:
             "parameters": {"SerialNumber": serial},
         }
 
-    def test_a_manufactured_device_is_allowed_and_recorded(
-        self, fleet: Fleet, capsys: pytest.CaptureFixture[str]
-    ) -> None:
+    def test_manufactured_is_allowed(self, fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
         fleet.write(made(THING, NOW_MS))
         assert hook.handle(self.asked(), LambdaContext()) == {"allowProvisioning": True}
         assert (fleet.device.pending, fleet.device.registrations) == (("a",), 1)
@@ -247,9 +245,7 @@ class TestRotation:
         assert fleet.handle(*messages, message("x", takeover.replace(THING, "home-2"))) == failures()
         assert fleet.suspicions() == [(THING, "two_holders", new)]
 
-    def test_an_old_connection_and_an_outdated_end_of_a_grace_period_retire_nothing(
-        self, fleet: Fleet
-    ) -> None:
+    def test_old_news_retires_nothing(self, fleet: Fleet) -> None:
         old, new = fleet.certificate(), fleet.certificate()
         device = replace(PROVISIONED, certificate=old, candidates=asked(new))
         fleet.write(device)
@@ -258,9 +254,7 @@ class TestRotation:
         assert (fleet.graces(), fleet.iot.attached[THING]) == ([], {old, new})
         assert replace(fleet.device, revision=0) == device
 
-    def test_what_ends_does_not_come_into_use_meanwhile(
-        self, fleet: Fleet, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_an_ending_one_is_not_used(self, fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
         own, other = fleet.certificate(), fleet.certificate()
         fleet.write(PROVISIONED, certificate=own, candidates=asked(other), replaced=frozenset({other}))
         update = fleet.iot.update_certificate
@@ -291,9 +285,7 @@ class TestRotation:
             replace(PROVISIONED, takeovers=MOST_TAKEOVERS - 1),
         ],
     )
-    def test_a_certificate_that_the_registry_does_not_hold_is_another_plane_s(
-        self, fleet: Fleet, device: Device
-    ) -> None:
+    def test_an_unknown_certificate_is_anothers(self, fleet: Fleet, device: Device) -> None:
         foreign = fleet.certificate()
         fleet.write(device)
         window = device.takeovers and NOW_MS // TAKEOVER_WINDOW_MS

@@ -164,9 +164,7 @@ def test_without_time_notices_wait_for_the_next_look(fleet: World, left_ms: int)
     assert notices(fleet) == [("opened", MANY)]
 
 
-def test_a_notice_names_a_limited_number_and_none_twice(
-    fleet: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_notice_is_bounded(fleet: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outage, "MOST_NAMED", 4)
     monkeypatch.setattr(outage, "MOST_READ", 8)
     cut(fleet)
@@ -180,9 +178,7 @@ def test_a_notice_names_a_limited_number_and_none_twice(
 
 
 @pytest.mark.parametrize("judged_ms", [0, MINUTE])
-def test_a_device_that_is_back_while_its_notice_is_sent_is_told_all_the_same(
-    fleet: World, judged_ms: int
-) -> None:
+def test_a_return_during_a_notice_is_told(fleet: World, judged_ms: int) -> None:
     cut(fleet)
     fleet.clock.now_ms += MINUTE
 

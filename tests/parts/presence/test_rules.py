@@ -80,9 +80,7 @@ def _said(draw: st.DrawFn, line: Line, at_ms: int, version: int, session: str) -
 
 @pytest.mark.long
 @given(life=lives(), data=st.data())
-def test_any_order_and_any_repetition_end_in_the_same_state_and_events_alternate(
-    life: list[Observation], data: st.DataObject
-) -> None:
+def test_order_does_not_matter(life: list[Observation], data: st.DataObject) -> None:
     repeated = data.draw(st.lists(st.sampled_from(life)))
     home, now_ms = Home(), START
     for observation in data.draw(st.permutations(life + repeated)):
@@ -113,7 +111,7 @@ def test_any_order_and_any_repetition_end_in_the_same_state_and_events_alternate
         max_size=20,
     )
 )
-def test_judging_when_due_reports_the_same_as_judging_always(
+def test_judging_when_due_is_enough(
     steps: list[tuple[int, str]],
 ) -> None:
     """That is what the index is for: it may leave nothing out, and need not be asked twice for nothing."""
@@ -174,9 +172,7 @@ def test_a_connection_is_reported_after_a_minute(home: Home) -> None:
         ([sent(0, 1_000), sent(1, 600), sent(0, 600), sent(2, 999, events=10_000, bytes=1_000_000)], None),
     ],
 )
-def test_a_device_floods_by_frames_events_or_bytes(
-    windows: list[Observation], exceeded: list[str] | None
-) -> None:
+def test_kinds_of_floods(windows: list[Observation], exceeded: list[str] | None) -> None:
     home = Home()
     home.observe(*windows)
     found = [(each["data"]["exceeded"], each["data"]["since"]) for each in home.judge(START)]

@@ -91,9 +91,7 @@ def test_a_refused_timer_is_armed_when_the_one_before_is_redelivered(world: Worl
 
 
 @pytest.mark.parametrize("refused", [["disconnected"], ["notice opened"], GONE])
-def test_of_events_that_the_outbox_takes_in_part_the_others_are_sent_when_the_timer_is_redelivered(
-    world: World, refused: list[str]
-) -> None:
+def test_the_rest_is_sent_at_redelivery(world: World, refused: list[str]) -> None:
     world.cut()
     sqs = RefusingSqs(world.sqs, lambda _, body: "Busy" if word(json.loads(body)) in refused else None)
     world.fire(world.clock() + SETTLED_MS, sqs=sqs)

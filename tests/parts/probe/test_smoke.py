@@ -115,7 +115,7 @@ def test_whatever_did_not_pass_or_was_not_removed_fails_the_run(report: Report, 
     assert "\x1b" not in report.text(), "what comes from outside could move the cursor"
 
 
-def test_an_interrupt_waits_for_what_has_to_be_noted_and_never_ends_removals(
+def test_an_interrupt_ends_no_removal(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     interrupts, noted, before = Interrupts(), [], signal.getsignal(signal.SIGINT)
@@ -419,9 +419,7 @@ PLANTED = [finding("dead_lettered", None), finding("dead_lettered", f"{NAME}-for
         ([], "found nothing"),
     ],
 )
-def test_the_audit_has_to_find_what_was_planted_and_nothing_else(
-    smoke: Smoke, findings: Sequence[Any], problem: str | None
-) -> None:
+def test_planted_faults_are_found(smoke: Smoke, findings: Sequence[Any], problem: str | None) -> None:
     run = smoke()
     window = {
         "date": f"{datetime.now(UTC):%Y-%m-%d}", "last_accepted_ms": NOW_MS, "tap_rows": 5, "ledger_rows": 9
@@ -463,9 +461,7 @@ def test_where_data_is_kept_people_are_informed_before_an_alarm_is_sent(smoke: S
     }, "something was sent"
 
 
-def test_a_refusal_of_aws_ends_a_step_with_its_request_id(
-    smoke: Smoke, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_refusal_has_its_request_id(smoke: Smoke, monkeypatch: pytest.MonkeyPatch) -> None:
     run = smoke()
 
     def refuse() -> Shown:

@@ -72,9 +72,7 @@ def test_it_asks_for_what_it_lacks_keeps_it_and_registers(
     }
 
 
-def test_an_answer_that_comes_twice_or_late_or_from_elsewhere_changes_nothing(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_foreign_answer_changes_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     created, registered = (f"{FROM_REQUEST}/accepted", CREATED), (f"{REGISTER}/accepted", REGISTERED)
     elsewhere = (f"{CREATE}/accepted", b""), ("something/else", b"")
     again = created, (f"{FROM_REQUEST}/rejected", b"{}")

@@ -117,9 +117,7 @@ def attempt(identity: Identity, cloud: FakeCloud) -> Outcome:
     "before", [None, OLD, "damaged", "-----BEGIN CERTIFICATE-----AA-----END CERTIFICATE-----"]
 )
 @pytest.mark.parametrize("own_key", [True, False])
-def test_what_is_missing_old_or_damaged_is_replaced(
-    identity: Identity, cloud: FakeCloud, before: str | None, own_key: bool
-) -> None:
+def test_bad_is_replaced(identity: Identity, cloud: FakeCloud, before: str | None, own_key: bool) -> None:
     if before:
         identity.path.write_text(before)
     assert renewal(identity, cloud, own_key=own_key).attempt(NOW.timestamp()) is Outcome.RENEWED
@@ -172,9 +170,7 @@ def test_a_file_that_others_could_read_is_not_written_into(identity: Identity, c
         UnreachableError("c", ""),
     ],
 )
-def test_a_refusal_leaves_the_old_pair_in_use(
-    identity: Identity, cloud: FakeCloud, refusal: ProvisioningError
-) -> None:
+def test_a_refusal_keeps_the_old(identity: Identity, cloud: FakeCloud, refusal: ProvisioningError) -> None:
     identity.path.write_text(OLD)
     cloud.refusal = refusal
     with pytest.raises(type(refusal)):
@@ -196,9 +192,7 @@ def _outcome(it: Renewal) -> object:
 
 
 @pytest.mark.parametrize("is_staged", [False, True], ids=["slow policies", "never registered"])
-def test_a_pair_that_does_not_connect_is_tried_a_few_times_and_costs_one_certificate(
-    identity: Identity, cloud: FakeCloud, is_staged: bool
-) -> None:
+def test_a_pair_without_connection(identity: Identity, cloud: FakeCloud, is_staged: bool) -> None:
     identity.path.write_text(OLD)
     if is_staged:
         identity.stage("key", "never registered")
@@ -210,9 +204,7 @@ def test_a_pair_that_does_not_connect_is_tried_a_few_times_and_costs_one_certifi
     assert len(cloud.requests) == 1
 
 
-def test_a_device_that_cannot_make_a_key_does_not_ask_the_cloud_for_one(
-    identity: Identity, cloud: FakeCloud
-) -> None:
+def test_no_key_no_request(identity: Identity, cloud: FakeCloud) -> None:
     def fail(thing: str) -> tuple[str, str]:
         raise KeyMakingError("there is no openssl program")
 
@@ -221,9 +213,7 @@ def test_a_device_that_cannot_make_a_key_does_not_ask_the_cloud_for_one(
     assert cloud.requests == []
 
 
-def test_a_full_disk_is_named_and_changes_nothing(
-    identity: Identity, cloud: FakeCloud, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_is_named(identity: Identity, cloud: FakeCloud, monkeypatch: pytest.MonkeyPatch) -> None:
     identity.path.write_text(OLD)
 
     def full(descriptor: int) -> None:
@@ -276,8 +266,6 @@ START = datetime(1970, 1, 1, tzinfo=UTC)
         (24 * 365, 501, True),
     ],
 )
-def test_a_certificate_is_due_in_the_last_third_of_its_life_and_at_500_days(
-    life_days: int, day: int, due: bool
-) -> None:
+def test_due_in_the_last_third_or_at_500_days(life_days: int, day: int, due: bool) -> None:
     validity = Validity(START, START + timedelta(days=life_days))
     assert is_due(validity, day * DAY_S, 500 * DAY_S) is due

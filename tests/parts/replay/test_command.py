@@ -88,9 +88,7 @@ def test_what_an_audit_reports_lost_is_ordered_a_file_an_order(
 
 
 @pytest.mark.lost_answers
-def test_a_day_without_losses_and_a_damaged_manifest_are_reported_and_the_rest_is_sent(
-    plane: Plane, orders: Callable[[], list[Order]], run: Run
-) -> None:
+def test_a_damaged_manifest_is_told(plane: Plane, orders: Callable[[], list[Order]], run: Run) -> None:
     key = plane.archive(MANIFEST, [row("1"), '{"route": "half of a row"}'], date=DAY)
     status, out, _ = run("replay", "--date", "2026-01-02")
     assert (status, "nothing to send again" in out) == (1, True)
@@ -128,9 +126,7 @@ def test_an_event_that_its_sender_may_not_send_is_not_counted(folder: Folder, ta
     assert "with 0 deliveries" in out
 
 
-def test_a_subscriber_gets_a_past_window_over_its_own_route(
-    folder: Folder, tap: str, orders: Callable[[], list[Order]], run: Run
-) -> None:
+def test_its_own_route(folder: Folder, tap: str, orders: Callable[[], list[Order]], run: Run) -> None:
     dynamodb, table = boto3.client("dynamodb"), resource_name(ENVIRONMENT, SUBSCRIPTIONS_TABLE)
     create_table(dynamodb, table, PARTITION, SORT)
     own = new_subscription("carers", "all", {"exact": {"type": READING}}, "2026-01-02T00:00:00Z")
@@ -155,9 +151,7 @@ def test_a_subscriber_gets_a_past_window_over_its_own_route(
         (("--date", DAY, "--participant", "carers"), "leave out the rest"),
     ],
 )
-def test_what_makes_no_sense_is_refused_with_the_remedy(
-    folder: Folder, run: Run, arguments: tuple[str, ...], remedy: str
-) -> None:
+def test_nonsense_is_refused(folder: Folder, run: Run, arguments: tuple[str, ...], remedy: str) -> None:
     status, _, err = run("replay", *arguments, "--dry-run", *folder.named)
     assert (status, remedy in err) == (2, True)
 

@@ -199,9 +199,7 @@ def test_an_event_that_expired_meanwhile_is_recorded_and_not_sent(
 
 @pytest.mark.parametrize("is_file_there", [True, False])
 @pytest.mark.lost_answers
-def test_an_event_that_is_not_in_the_tap_is_a_dead_letter(
-    cloud: Cloud, replay: Replay, is_file_there: bool
-) -> None:
+def test_an_event_without_tap_is_a_letter(cloud: Cloud, replay: Replay, is_file_there: bool) -> None:
     if is_file_there:
         tapped(cloud, event("2"))
     assert replay(owed(cloud, event("1"))) == frozenset()
@@ -228,9 +226,7 @@ def test_a_removed_destination_is_a_dead_letter_of_the_event(cloud: Cloud, repla
 
 
 @pytest.mark.parametrize("wrong", [{"version": "0123456789abcdef"}, {"route": "no-route"}, None])
-def test_a_bad_order_is_a_dead_letter_and_does_not_affect_the_others(
-    cloud: Cloud, replay: Replay, wrong: dict[str, str] | None
-) -> None:
+def test_a_bad_order_affects_no_other(cloud: Cloud, replay: Replay, wrong: dict[str, str] | None) -> None:
     lost = event("1")
     tapped(cloud, lost)
     bad = "by mistake" if wrong is None else owed(cloud, lost, **wrong)
@@ -240,9 +236,7 @@ def test_a_bad_order_is_a_dead_letter_and_does_not_affect_the_others(
 
 
 @pytest.mark.parametrize("named", [{"participant": "newcomer"}, {"route": "to-newcomer"}])
-def test_a_past_window_is_replayed_to_its_participant_only(
-    cloud: Cloud, replay: Replay, named: dict[str, str]
-) -> None:
+def test_a_window_is_its_participants(cloud: Cloud, replay: Replay, named: dict[str, str]) -> None:
     plane = cloud.contract
     for name in ("newcomer", "other"):
         route = {"filter": {"exact": {"type": READING}}, "to": f"{name}.inbox"}
@@ -308,9 +302,7 @@ def test_an_order_for_a_damaged_file_is_redelivered_alone(cloud: Cloud, replay: 
     assert reasons(cloud) == ["bad_order"]
 
 
-def test_a_large_file_is_replayed_in_portions_each_with_its_ledger_records(
-    cloud: Cloud, replay: Replay, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_large_file_in_portions(cloud: Cloud, replay: Replay, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "PORTION", 3)
     tapped(cloud, *(event(str(number)) for number in range(8)))
     assert replay(WindowOrder(FILE, 0, NOW_MS, participant="care-analytics")) == frozenset()
@@ -327,9 +319,7 @@ def test_an_event_at_the_hop_limit_is_not_replayed(cloud: Cloud, replay: Replay)
     assert reasons(cloud) == ["hop_limit"]
 
 
-def test_only_the_last_used_contracts_are_kept_in_memory(
-    cloud: Cloud, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_few_contracts_are_kept(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tap_files, "MAX_KEPT", 2)
     contracts = [with_route(cloud.contract, name) for name in "abc"]
     for each in contracts:

@@ -116,18 +116,14 @@ def test_an_endpoint_that_does_not_answer_is_not_subscribed(call: Call) -> None:
         ({"protocolsettings": {"requests_per_minute": True}}, "protocolsettings.requests_per_minute"),
     ],
 )
-def test_a_wrong_member_is_named_before_any_request(
-    call: Call, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any], path: str
-) -> None:
+def test_wrong_member(call: Call, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any], path: str) -> None:
     monkeypatch.setenv("EVENTPLANE_SINKS", "internet")
     answered = call("POST", body={**wanted("https://sink.invalid/"), **change})
     assert answered.status == 400
     assert [each["path"] for each in answered.body["problems"]] == [path]
 
 
-def test_a_name_with_a_private_address_gets_no_request(
-    call: Call, cloud: Cloud, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_request_to_private_names(call: Call, cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EVENTPLANE_SINKS", "internet")
     with EndpointServer(CONSENT) as server:
         monkeypatch.setenv("EVENTPLANE_SINK_PORTS", f"[{server.port}]")
@@ -141,9 +137,7 @@ def test_a_name_with_a_private_address_gets_no_request(
     assert cloud.subscriptions.all() == frozenset()
 
 
-def test_without_the_subscribers_function_no_endpoint_is_subscribed(
-    call: Call, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_function_no_endpoint(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EVENTPLANE_SINKS", "nowhere")
     with EndpointServer() as server:
         for answered in (call("POST", body=wanted(server.url())), call("PUT", "a", wanted(server.url()))):

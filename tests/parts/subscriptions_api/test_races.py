@@ -139,8 +139,6 @@ def test_two_concurrent_creations_do_not_exceed_the_quota(service: Any, cloud: C
         ("", False, False),
     ],
 )
-def test_if_match_compares_strongly_and_if_none_match_weakly(
-    condition: str, strongly: bool, weakly: bool
-) -> None:
+def test_if_match_compares_strongly(condition: str, strongly: bool, weakly: bool) -> None:
     assert (if_match_names(condition, TAG), if_none_match_names(condition, TAG)) == (strongly, weakly)
     assert (if_match_names(condition, None), if_none_match_names(condition, None)) == (False, False)

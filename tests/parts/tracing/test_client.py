@@ -162,9 +162,7 @@ def test_a_share_of_none_draws_only_what_asks_for_it(told: Told) -> None:
     assert told.traces() == {TRACE}
 
 
-def test_a_handler_or_a_put_that_fails_is_an_error_in_its_span(
-    told: Told, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failure_is_an_error_in_its_span(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(_: Envelope) -> None:
         raise KeyError("room")
 

@@ -193,9 +193,7 @@ def test_a_pause_holds_for_all_processes_and_then_one_asks(failure: Failure, pau
 
 
 @pytest.mark.parametrize(("failure", "lease_s"), [(DEATH, LEASE_MS / 1_000), (answered(410), GONE_S)])
-def test_a_process_that_is_killed_while_it_asks_is_followed_by_another(
-    failure: Failure, lease_s: float
-) -> None:
+def test_a_killed_process_is_followed(failure: Failure, lease_s: float) -> None:
     shared = Processes()
     one, other = shared.breaker(), shared.breaker()
     shared.ask(one, failure, takes_s=0)

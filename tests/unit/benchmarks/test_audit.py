@@ -65,9 +65,7 @@ REASONS = [row(COVERAGE, None, detail=word) for word in ("partly", "unregistered
         (each_device_once(FOREIGN), FOREIGN[:1], 1.0, 1.0),
     ],
 )
-def test_a_finding_is_known_by_what_the_archive_has_of_it(
-    planted: Any, found: Any, recall: float, precision: float
-) -> None:
+def test_a_finding_is_known(planted: Any, found: Any, recall: float, precision: float) -> None:
     (score,) = compare(planted, found).values()
     assert (score.recall, score.precision) == (recall, precision)
     assert score.wrong == (recall < 1 or precision < 1)

@@ -56,9 +56,7 @@ def test_a_statistic_is_taken_of_the_period(tmp_path: Path, statistic: str, valu
         ("LessThanThreshold", False), ("LessThanOrEqualToThreshold", True),
     ],
 )  # fmt: skip
-def test_the_threshold_is_compared_as_the_alarm_says(
-    tmp_path: Path, comparison: str, *, is_breached: bool
-) -> None:
+def test_thresholds_are_compared(tmp_path: Path, comparison: str, *, is_breached: bool) -> None:
     read = alarm(tmp_path, stat("m0", "M0"), ComparisonOperator=comparison, TreatMissingData="breaching")
     assert read.is_breached(recorded(1, 4, 2), 0, 3) is is_breached
     # Missing data breaches over a whole period.

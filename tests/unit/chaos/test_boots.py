@@ -32,9 +32,7 @@ CONNECTED_LATE = BootLog(A, is_connected=True, broker_reported=True)
         (Alarm("a", PLAIN, 0, 0), set(), [OTHER, CONNECTED, BROKER], {"lost"}),
     ],
 )
-def test_an_acknowledged_alarm_arrives_under_its_thing_or_its_loss_is_reported(
-    alarm: Alarm, things: set[str], boots: list[BootLog], found: set[str]
-) -> None:
+def test_an_alarm_has_a_thing(alarm: Alarm, things: set[str], boots: list[BootLog], found: set[str]) -> None:
     result = figures(judge([alarm], boots, {"a": things} if things else {}), boots, 0, 0)
     shown = {each.name for each in result if each.value and each.name not in ("boots", "alarms")}
     assert shown - {"broker_reports", "spool_reports"} == found

@@ -139,8 +139,6 @@ def test_an_event_that_misses_two_inboxes_is_one() -> None:
         ({}, 3),
     ],
 )
-def test_a_home_excuses_its_own_and_letters_of_an_unknown_home(
-    given_up: dict[str, int], unexcused_ones: int
-) -> None:
+def test_a_home_excuses_its_own(given_up: dict[str, int], unexcused_ones: int) -> None:
     lost = {("/homes/home-1/s", "1"), STARTED_KEY, LETTER}
     assert unexcused(lost, Counter(given_up)) == unexcused_ones

@@ -95,9 +95,7 @@ KILLED = struck("router-kill", 10, 10)
         ((S3,), retried(8, 12), 1),
     ],
 )
-def test_an_outage_is_seen_by_an_alarm_that_breaches_in_it(
-    faults: tuple[InjectedFault, ...], metrics: Metrics, unseen: int
-) -> None:
+def test_an_alarm_sees_an_outage(faults: tuple[InjectedFault, ...], metrics: Metrics, unseen: int) -> None:
     assert judged(*faults, metrics=metrics).wrong[UNSEEN] == unseen
 
 

@@ -109,9 +109,7 @@ def test_a_run_that_may_lose_must_be_right_in_all_else(
     assert wrong(outcome(contract, tmp_path, **found), loses=True) == called
 
 
-def test_a_process_that_ended_by_itself_fails_the_run_unless_a_fault_explains_it(
-    contract: Contract, tmp_path: Path
-) -> None:
+def test_an_unexplained_end_fails_the_run(contract: Contract, tmp_path: Path) -> None:
     whole = outcome(contract, tmp_path)
     crashed = replace(whole, ended=[End("forwarder-home-1", 1, started=0.0, at=1.5)])
     assert wrong(crashed) == {"ended by themselves"}

@@ -98,9 +98,7 @@ class Fetching:
 
 
 @pytest.mark.parametrize("call", ["get", "receive"])
-def test_what_only_a_cancelled_call_had_got_at_the_end_of_the_block_comes_again(
-    world: MemoryWorld, call: str
-) -> None:
+def test_what_a_cancelled_call_got_comes_again(world: MemoryWorld, call: str) -> None:
     async def run() -> None:
         fetching = Fetching(world)
         async with fetching.client:
@@ -119,7 +117,7 @@ def test_what_only_a_cancelled_call_had_got_at_the_end_of_the_block_comes_again(
         assert inbox.get(0.0).id == "late"
 
 
-def test_what_comes_while_another_task_closes_is_handed_out_or_comes_again_not_both(
+def test_an_event_during_close_comes_once(
     world: MemoryWorld,
 ) -> None:
     async def run() -> Envelope | None:

@@ -53,7 +53,7 @@ def test_what_matters_whoever_waits_does_not_expire(expires: bool) -> None:
     assert request.attributes["replydevice"] == "home-7"
 
 
-def test_a_reply_that_is_malformed_or_of_another_or_of_one_that_was_not_asked_is_ignored_and_counted(
+def test_foreign_replies_are_counted(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     home = Home()

@@ -48,7 +48,7 @@ def test_the_environment_says_everything() -> None:
     )
 
 
-def test_a_transport_and_a_name_are_enough_and_the_environment_has_the_rest(
+def test_the_environment_has_the_rest(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for name, value in ENVIRONMENT.items():
@@ -115,9 +115,7 @@ def test_a_missing_package_is_named_with_the_command_that_installs_it(
 
 
 @pytest.mark.source("P14")
-def test_a_service_in_a_home_has_its_state_on_the_disk_once_it_reads(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_home_service_keeps_state_on_disk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     monkeypatch.delenv("STATE_DIRECTORY", raising=False)
     with connect("mqtt://127.0.0.1:1", "call-service") as client:

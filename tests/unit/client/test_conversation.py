@@ -122,7 +122,7 @@ def test_everybody_who_handles_it_replies(talk: Talk, mode: Mode) -> None:
     }
 
 
-def test_what_a_handler_can_never_handle_is_a_dead_letter_at_once_and_the_asker_hears_the_reason(
+def test_the_asker_hears_why_nobody_can(
     talk: Talk,
 ) -> None:
     def refuse(event: Envelope) -> None:
@@ -312,9 +312,7 @@ def test_without_a_connection_until_the_timeout(durable: bool) -> None:
 @pytest.mark.parametrize(
     "refusal", [UnavailableError("desk", "down"), NoRoomError("desk"), NotConfirmedError("desk", 1)]
 )
-def test_a_request_is_tried_again_until_it_is_sent(
-    durable: bool, refusal: ClientError, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_request_is_retried(durable: bool, refusal: ClientError, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(asker, "_RETRY_S", 0.01)
     shared = MemoryPlane()
     shared.subscribe("porter", "inbox", None)

@@ -84,9 +84,7 @@ def put_all(world: World) -> list[str]:
 @pytest.mark.source("P14")
 @pytest.mark.parametrize("batch", [1, 3])
 @pytest.mark.parametrize("kind", WORLDS)
-def test_a_crash_at_any_step_loses_and_repeats_nothing(
-    request: pytest.FixtureRequest, kind: str, batch: int
-) -> None:
+def test_no_crash_loses_or_repeats(request: pytest.FixtureRequest, kind: str, batch: int) -> None:
     if kind.startswith("sqs"):
         request.getfixturevalue("fake_aws")
     at, cuts = 1, 0

@@ -181,7 +181,7 @@ def test_a_claim_whose_answer_was_lost_is_no_claim(readers: Readers) -> None:
 
 
 @items
-def test_of_two_readers_that_force_a_claim_in_the_second_in_which_it_ends_one_has_it(
+def test_one_of_two_takers_has_a_claim(
     readers: Readers,
 ) -> None:
     readers.now += 0.2
@@ -196,9 +196,7 @@ def test_of_two_readers_that_force_a_claim_in_the_second_in_which_it_ends_one_ha
 
 
 @items
-def test_a_claim_in_doubt_that_is_given_back_while_it_is_taken_over_is_free(
-    readers: Readers, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_doubtful_claim_given_back_is_free(readers: Readers, monkeypatch: pytest.MonkeyPatch) -> None:
     one, two = readers.open(), readers.open()
     one.claim([key(1)])
     readers.now += LEASE_S + 1
@@ -226,9 +224,7 @@ def test_what_is_written_counts(readers: Readers) -> None:
 
 
 @items
-def test_a_claim_stays_its_reader_s_though_the_answer_of_a_renewal_was_lost(
-    readers: Readers, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_lost_renewal_answer_keeps_a_claim(readers: Readers, monkeypatch: pytest.MonkeyPatch) -> None:
     one, two = readers.open(), readers.open()
     one.claim([key(1), key(2)])
     write = one._claims.write
@@ -267,9 +263,7 @@ class WatchedLock:
 
 
 @items
-def test_what_is_given_back_while_a_thread_renews_it_is_free(
-    readers: Readers, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_given_back_is_not_renewed(readers: Readers, monkeypatch: pytest.MonkeyPatch) -> None:
     one, lock = readers.open(), WatchedLock()
     one.claim([key(1)])
     write = one._claims.write

@@ -176,7 +176,7 @@ def test_what_an_invocation_could_not_give_back_is_in_doubt_in_the_same_process_
 
 
 @pytest.mark.parametrize(("attempt", "age_s", "least_s"), [(1, 0.0, 1.0), (30, 600.0, 15.0)])
-def test_while_claims_fail_messages_wait_and_do_not_use_up_their_receives(
+def test_failed_claims_spend_no_receives(
     attempt: int, age_s: float, least_s: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Throttled(MemoryFilter):
@@ -191,9 +191,7 @@ def test_while_claims_fail_messages_wait_and_do_not_use_up_their_receives(
     assert waits[0] >= least_s
 
 
-def test_the_plane_of_an_environment_is_found_and_its_queue_checked(
-    fake_aws: FakeAws, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_queue_of_an_environment_is_found(fake_aws: FakeAws, monkeypatch: pytest.MonkeyPatch) -> None:
     sqs = boto3.client("sqs")
     create_filter_table(boto3.client("dynamodb"), "eventplane-test-filter")
     dead, _, inbox = (

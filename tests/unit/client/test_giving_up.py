@@ -224,9 +224,7 @@ MODES = [Mode.EXACTLY_ONCE, Mode.AT_LEAST_ONCE]
 
 @pytest.mark.parametrize("kind", WORLDS)
 @pytest.mark.parametrize("mode", MODES)
-def test_every_lasting_state_counts_the_deaths_of_readers_since_the_last_failure(
-    kind: str, mode: Mode, tmp_path: Path
-) -> None:
+def test_deaths_count_since_the_last_failure(kind: str, mode: Mode, tmp_path: Path) -> None:
     world = make_world(kind, tmp_path, MAX_RECEIVES - 1)
     put(world, event())
     for _ in range(2 * UNSETTLED):
@@ -271,9 +269,7 @@ def test_the_age_of_an_event_is_that_of_its_queues_clock(skew_s: int) -> None:
 @pytest.mark.parametrize("wrong_s", [-(10**9), -840, 840, 10**9])
 @pytest.mark.parametrize("time", ["1970-01-01T00:00:12Z", "2056-01-01T00:00:00Z"])
 @pytest.mark.parametrize(("waited_s", "is_late"), [(590, False), (601, True)])
-def test_a_reader_counts_a_lifetime_from_the_arrival_by_its_queues_clock(
-    wrong_s: int, time: str, waited_s: int, is_late: bool
-) -> None:
+def test_lifetimes_count_from_arrival(wrong_s: int, time: str, waited_s: int, is_late: bool) -> None:
     world = World()
     world.system = replace(
         world.system, time_ns=lambda: (world.aws.clock.now_ms + 1_000 * wrong_s) * 1_000_000
@@ -302,9 +298,7 @@ def quiet(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
 @pytest.mark.parametrize("is_function", [False, True])
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("is_lasting", [True, False])
-def test_what_a_handler_depends_on_may_be_down_for_an_hour(
-    is_function: bool, mode: Mode, is_lasting: bool
-) -> None:
+def test_an_hours_outage_loses_nothing(is_function: bool, mode: Mode, is_lasting: bool) -> None:
     world = World(is_function, mode, is_lasting, fails=exchange_is_down)
     for at in range(3):
         world.send(event(f"alarm-{at}"), URGENT)
@@ -373,9 +367,7 @@ def test_a_reader_that_goes_without_a_failure_spends_nothing(is_function: bool) 
 
 @pytest.mark.parametrize("is_function", [False, True])
 @pytest.mark.parametrize("schedule", [RetrySchedule(give_up_after_s=60), ORDERED, ROUTINE])
-def test_an_event_is_given_up_when_its_time_is_over_with_its_last_failure(
-    is_function: bool, schedule: RetrySchedule
-) -> None:
+def test_it_is_given_up_with_its_last_failure(is_function: bool, schedule: RetrySchedule) -> None:
     world = World(is_function, is_fifo=schedule.is_ordered, fails=exchange_is_down)
     world.aws.clock.advance(100_000)  # what it waited for before it was tried does not count
     began_s = world.now_s
@@ -454,7 +446,7 @@ def test_the_order_is_the_contracts_not_that_of_a_message_group(
     assert list(world.handled) == ([] if is_ordered else ["second"])
 
 
-def test_failures_are_logged_with_all_that_is_known_and_less_often_in_time(
+def test_failures_are_logged_less_often(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     world = World(fails=exchange_is_down)
@@ -473,9 +465,7 @@ def test_failures_are_logged_with_all_that_is_known_and_less_often_in_time(
 
 @pytest.mark.parametrize("is_function", [False, True])
 @pytest.mark.parametrize("mode", list(Mode))
-def test_in_each_mode_a_failed_attempt_is_logged_with_its_traceback(
-    mode: Mode, is_function: bool, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_failure_has_its_traceback(mode: Mode, is_function: bool, caplog: pytest.LogCaptureFixture) -> None:
     world = World(is_function, mode, fails=exchange_is_down)
     world.send(event("alarm"), URGENT)
     with caplog.at_level(logging.WARNING, "eventplane_client"):
@@ -517,9 +507,7 @@ def killed(world: World, fails: int = 0, kills: int = 1) -> list[float]:
     ],
 )
 @pytest.mark.parametrize("again", [None, True, False])
-def test_what_was_in_hand_when_lambda_killed_the_function_is_its_programs_to_decide(
-    is_table: bool, timeout_s: int, visibility_s: int, again: bool | None
-) -> None:
+def test_its_program_decides(is_table: bool, timeout_s: int, visibility_s: int, again: bool | None) -> None:
     """Without a program to ask, an alarm is a dead letter of its reader's inbox."""
     doubts: list[str] = []
 
@@ -547,9 +535,7 @@ def test_what_was_in_hand_when_lambda_killed_the_function_is_its_programs_to_dec
 @pytest.mark.parametrize("on_doubt", [None, lambda _: True, lambda _: False])
 @pytest.mark.parametrize("kills", range(1, FEW + 1))
 @pytest.mark.parametrize("fails", range(FEW))
-def test_whenever_it_is_killed_no_alarm_ends_in_the_dead_letter_queue_unseen(
-    fails: int, kills: int, on_doubt: Doubt | None
-) -> None:
+def test_no_kill_hides_an_alarm(fails: int, kills: int, on_doubt: Doubt | None) -> None:
     world = World(is_function=True, timeout_s=60, receives=FEW, on_doubt=on_doubt)
     began = killed(world, fails, kills)
     world.live(10 * VISIBILITY_S * FEW)

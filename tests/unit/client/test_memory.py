@@ -102,9 +102,7 @@ class TestBounds:
         assert [type(each) for each in notices] == [Dropped]
 
     @given(st.lists(st.tuples(st.sampled_from(STEPS), st.integers(1, 5))), st.integers(1, 4))
-    def test_whatever_happens_no_bound_is_passed_and_what_went_was_told(
-        self, steps: list[tuple[str, int]], most: int
-    ) -> None:
+    def test_bounds_hold_and_drops_are_told(self, steps: list[tuple[str, int]], most: int) -> None:
         it = Watched(max_events=most, max_age_s=10, visibility_s=3)
         it.plane.deliver("other", event("theirs"))
         sent: list[str] = []
@@ -218,9 +216,7 @@ class TestSenders:
         plane.subscribe(READER, "all", None)
         return plane
 
-    def test_who_may_not_send_a_type_is_refused_with_a_dead_letter_that_names_it(
-        self, plane: MemoryPlane
-    ) -> None:
+    def test_a_refused_sender_has_a_dead_letter(self, plane: MemoryPlane) -> None:
         with client(plane, "family-app") as forger, pytest.raises(RefusedError) as caught:
             forger.put(event("1"))
         assert caught.value.reason == Reason.SENDER_NOT_ALLOWED
@@ -235,9 +231,7 @@ class TestSenders:
             plane.put(event(name).stamped(**{name: "voice-service"}), "family-app")
         assert [each.attributes["deadletterreason"] for each in plane.events] == ["reserved_attribute"]
 
-    def test_a_dead_letter_of_a_reader_is_about_its_own_inbox_and_may_be_sent(
-        self, plane: MemoryPlane
-    ) -> None:
+    def test_a_reader_may_dead_letter_its_inbox(self, plane: MemoryPlane) -> None:
         with client(plane, "voice-service") as voice, client(plane, READER) as centre:
             voice.put(event("1"))
             with centre.subscribe() as inbox:

@@ -64,9 +64,7 @@ def test_what_the_forwarder_refuses_has_a_name(
 
 @pytest.mark.parametrize("transport", ["mqtt://127.0.0.1:1", "memory:closed-while-reading"])
 @pytest.mark.parametrize("read", [lambda inbox: inbox.handle(print), list], ids=["handle", "iterate"])
-def test_closing_the_client_ends_a_reader_in_another_thread(
-    transport: str, read: Callable[[Inbox], object]
-) -> None:
+def test_closing_ends_a_reading_thread(transport: str, read: Callable[[Inbox], object]) -> None:
     client = connect(transport, SERVICE, state="memory:")
     inbox = client.subscribe()
     with ThreadPoolExecutor(1) as pool:
@@ -128,7 +126,7 @@ def test_what_another_thread_closes_while_it_is_handled_comes_again() -> None:
         assert again.subscribe().get(30).id == "ring"
 
 
-def test_what_is_sent_without_waiting_is_flushed_and_a_refusal_is_a_notice(
+def test_a_late_refusal_is_a_notice(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     notices: list[Notice] = []
@@ -157,7 +155,7 @@ def test_what_is_sent_without_waiting_is_flushed_and_a_refusal_is_a_notice(
             call()
 
 
-def test_callbacks_that_wait_when_the_client_is_closed_are_called_or_counted_in_the_log(
+def test_waiting_callbacks_are_called_at_close(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     def wait() -> None:
@@ -195,7 +193,7 @@ def test_each_change_of_a_peer_is_called_back_though_the_listener_raises() -> No
 
 @pytest.mark.source("C4")
 @pytest.mark.parametrize("refused", [None, "expired"])
-def test_each_copy_of_a_message_is_confirmed_with_the_reason(
+def test_copies_are_all_confirmed(
     transport: MqttTransport, monkeypatch: pytest.MonkeyPatch, refused: str | None
 ) -> None:
     told: list[tuple[int, str | None]] = []

@@ -45,7 +45,7 @@ def test_it_is_sent_ever_more_rarely_until_a_receipt_comes(window: OutboxWindow)
     assert window.due(20.0) == [b"b"]
 
 
-def test_over_a_new_connection_all_are_due_in_their_order_and_as_often_as_at_first(
+def test_a_new_connection_resends_in_order(
     window: OutboxWindow,
 ) -> None:
     fill(window, b"a", b"b")

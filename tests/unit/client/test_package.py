@@ -34,9 +34,7 @@ def connect(settings, address, on_notice):
 
 
 @pytest.mark.source("P13", "N1")
-def test_a_package_adds_a_transport_without_a_change_of_the_library(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_package_adds_a_transport(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     install(monkeypatch, tmp_path, "pigeon_post", {TRANSPORTS: {"pigeon": "pigeon_post:connect"}}, PIGEON)
     with (
         connect(ClientSettings("pigeon:loft", "bell")) as bell,
@@ -69,7 +67,7 @@ def test_a_transport_that_cannot_be_chosen_is_refused_with_the_reason(
         connect(ClientSettings("pigeon:loft", "bell"))
 
 
-def test_what_a_package_lacks_is_named_with_the_command_that_installs_it(
+def test_a_missing_extra_is_named(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for name in [each for each in sys.modules if each.partition(".")[0] in ("nats", "eventplane_nats")]:
@@ -79,9 +77,7 @@ def test_what_a_package_lacks_is_named_with_the_command_that_installs_it(
         connect("nats://127.0.0.1:4222/dev", "desk")
 
 
-def test_only_the_package_that_is_asked_for_is_loaded(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_only_the_wanted_package_is_loaded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     points = {TRANSPORTS: {"pigeon": "pigeon_four:connect"}}
     install(monkeypatch, tmp_path, "pigeon_four", points, "raise AssertionError('loaded')\n")
     with connect(ClientSettings("memory:loft", "bell")):

@@ -119,9 +119,7 @@ def test_an_event_that_was_given_back_comes_again_without_those_that_are_done() 
 
 @pytest.mark.parametrize("mode", [Mode.EXACTLY_ONCE, Mode.AT_LEAST_ONCE], ids=["filter", "no filter"])
 @pytest.mark.parametrize("failing", [0, 1])
-def test_an_event_that_fails_each_time_is_a_dead_letter_by_itself_and_repeats_no_other(
-    mode: Mode, failing: int
-) -> None:
+def test_a_poison_repeats_no_other(mode: Mode, failing: int) -> None:
     events = many(3)
     queue, handled = Queue(packed(*events)), list[str]()
 
@@ -150,9 +148,7 @@ def test_an_item_that_is_no_event_is_a_dead_letter_and_the_others_go_on() -> Non
 @pytest.mark.parametrize(
     ("body", "letters"), [*((each, 1) for each in ("[", "[1,", "H4sI", "H4sIAAAAAAAA", "H4sI*")), ("[]", 0)]
 )
-def test_a_message_that_cannot_be_read_is_one_dead_letter_and_an_empty_one_none(
-    body: str, letters: int
-) -> None:
+def test_an_unreadable_pack_is_one_letter(body: str, letters: int) -> None:
     queue = Queue(body)
     with inbox(queue) as reader, pytest.raises(NothingThereError):
         reader.get(0)
@@ -224,7 +220,7 @@ def test_a_copy_of_a_message_in_hand_waits_and_hands_out_nothing() -> None:
     assert queue.left == 0
 
 
-def test_at_most_once_deletes_the_message_before_its_first_event_is_handled(
+def test_at_most_once_deletes_first(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     queue = Queue(packed(*many(3)))
@@ -264,9 +260,7 @@ def test_after_a_full_pack_among_single_events_ten_messages_are_not_fetched_at_o
 
 
 @given(st.lists(st.integers(1, 5), min_size=1, max_size=6), st.sets(st.integers(1, 30)), st.integers(1, 7))
-def test_each_event_is_handled_once_whatever_is_given_back(
-    sizes: list[int], failing: set[int], most: int
-) -> None:
+def test_each_event_is_handled_once(sizes: list[int], failing: set[int], most: int) -> None:
     batches = [many(size) for size in sizes]
     queue, handled, tried = Queue(*(packed(*each) for each in batches)), list[str](), 0
     with inbox(queue) as reader, contextlib.suppress(NothingThereError):

@@ -141,7 +141,7 @@ class ClosedMeanwhile(MemoryTransport):
 
 
 @pytest.mark.parametrize("error", [None, ValueError()])
-def test_what_comes_while_another_thread_closes_was_handed_to_nobody_and_comes_again(
+def test_what_comes_during_close_comes_again(
     error: BaseException | None,
 ) -> None:
     plane, filter = MemoryPlane(max_receives=1), MemoryFilter()
@@ -264,9 +264,7 @@ def test_what_expired_does_not_hold_up_its_order() -> None:
     st.lists(st.tuples(st.sampled_from(["deliver", "wait", "read", "ack", "nack"]), st.integers(0, 4))),
     st.sampled_from(list(Mode)),
 )
-def test_whenever_it_is_read_nothing_expired_comes_out_and_each_event_ends_once(
-    steps: list[tuple[str, int]], mode: Mode
-) -> None:
+def test_nothing_expired_comes_out(steps: list[tuple[str, int]], mode: Mode) -> None:
     """Times are in seconds; an event lasts as long as its step says."""
     plane, now, notices = MemoryPlane(max_receives=1_000), [NOON_S], list[Notice]()
     reader = reader_at(plane, now, mode=mode, on_notice=notices.append)
@@ -330,9 +328,7 @@ class NoLetters(MemoryTransport):
 
 @pytest.mark.parametrize("keeps_refused", [True, False])
 @pytest.mark.parametrize("body", ["event", "garbage"])
-def test_what_has_no_dead_letter_ends_with_the_reason_in_its_receipt_or_stays_in_its_queue(
-    body: str, keeps_refused: bool
-) -> None:
+def test_what_has_no_letter_has_a_receipt(body: str, keeps_refused: bool) -> None:
     """A letter that is refused once is always refused. A queue without receipts has a limit of receives."""
     plane, notices = MemoryPlane(), list[Notice]()
     plane.subscribe(READER, "inbox", None)

@@ -49,7 +49,7 @@ def remembers(filter: SqliteFilter) -> bool:
     return verdicts == [Verdict.DONE] * 20 + [Verdict.DOUBT]
 
 
-def test_a_first_start_is_told_and_a_second_is_not(
+def test_a_first_start_is_told(
     reopened: Callable[[], SqliteFilter], path: Path, notices: list[Notice]
 ) -> None:
     assert remembers(reopened())
@@ -73,9 +73,7 @@ def test_a_damaged_copy_is_made_anew_from_the_other(
 
 
 @pytest.mark.source("F6")
-def test_with_both_damaged_it_begins_anew_says_so_and_keeps_the_damaged(
-    reopened: Callable[[], SqliteFilter], path: Path, notices: list[Notice]
-) -> None:
+def test_both_damaged(reopened: Callable[[], SqliteFilter], path: Path, notices: list[Notice]) -> None:
     for victim in (path, copy_of(path)):
         hurt(victim, "header")
     filter = reopened()
@@ -113,9 +111,7 @@ def test_damage_while_it_works_is_healed(path: Path, notices: list[Notice]) -> N
     assert any(isinstance(each, StateHealed) for each in notices)
 
 
-def test_a_healing_that_failed_is_tried_again(
-    path: Path, notices: list[Notice], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_healing_is_retried(path: Path, notices: list[Notice], monkeypatch: pytest.MonkeyPatch) -> None:
     filter = SqliteFilter(path, on_notice=notices.append)
     filter.claim([], [key(1)])
 

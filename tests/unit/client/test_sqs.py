@@ -182,9 +182,7 @@ def hidden_s(sqs: Any) -> float:
 
 
 @pytest.mark.parametrize(("fault", "first_s"), [("", 4), ("fails", 77), ("repeated", 77)])
-def test_what_came_before_and_what_comes_while_answers_get_lost_is_hidden_for_long(
-    sqs: Any, fault: str, first_s: int
-) -> None:
+def test_lost_answers_leave_events_hidden(sqs: Any, fault: str, first_s: int) -> None:
     class Lossy(FailingClient):
         def receive_message(self, **request: Any) -> Any:
             if fault == "fails":
@@ -210,9 +208,7 @@ def test_what_came_before_and_what_comes_while_answers_get_lost_is_hidden_for_lo
     ("mode", "receives", "first_s"),
     [(Mode.AT_LEAST_ONCE, 4, 4), (Mode.AT_LEAST_ONCE, 3, 77), (Mode.AT_MOST_ONCE, 4, 77)],
 )
-def test_what_no_reader_has_shows_again_soon_unless_that_spends_receives_or_hands_it_out_twice(
-    sqs: Any, mode: Mode, receives: int, first_s: int
-) -> None:
+def test_what_nobody_has_shows_again_soon(sqs: Any, mode: Mode, receives: int, first_s: int) -> None:
     set_receives(sqs, receives)
     inbox_with(sqs, event("a"), event("b"))
     with connect(ClientSettings("sqs:test", READER, mode=mode)) as client, client.subscribe() as inbox:
@@ -267,9 +263,7 @@ def test_only_a_slow_handler_costs_requests_and_no_event_comes_twice(
     assert (attempts, sqs.queue(inbox_url).messages, machine.asked) == ([1] * 10, [], asked)
 
 
-def test_after_a_crash_what_nobody_had_comes_at_once_and_the_other_event_when_its_lease_has_ended(
-    sqs: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_after_a_crash_a_lease_has_to_end(sqs: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     machine = Machine(sqs, monkeypatch)
     engine = machine.engine
     inbox_with(sqs, event("a"), event("b"))
@@ -311,7 +305,7 @@ def test_the_settings_lead_to_it(sqs: Any) -> None:
 @pytest.mark.source("N3")
 @pytest.mark.source("C4")
 @pytest.mark.parametrize(("ahead_s", "is_handed_out"), [(3_600, True), (0, False), (-3_600, False)])
-def test_expiry_goes_by_the_queues_clock_where_that_of_this_machine_is_wrong(
+def test_queue_time_expires(
     sqs: Any, monkeypatch: pytest.MonkeyPatch, ahead_s: int, is_handed_out: bool
 ) -> None:
     """The event ends half an hour ago by this machine's clock, or in half an hour where that is behind."""
@@ -357,9 +351,7 @@ def test_in_a_fifo_inbox_nothing_overtakes_what_was_given_back(fake_aws: FakeAws
             inbox.receive(0)
 
 
-def test_without_a_region_the_client_says_what_to_set(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_missing_region_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in ("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))

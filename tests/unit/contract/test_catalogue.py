@@ -35,9 +35,7 @@ def plane(**bell: object) -> Contract:
     )
 
 
-def test_the_command_writes_the_page_and_says_where(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_writes_the_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     output = tmp_path / "new" / "page.html"
     assert main(["contract", "catalogue", "--output", str(output)]) == 0
     assert capsys.readouterr().out == f"{output}\n"

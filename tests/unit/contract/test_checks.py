@@ -75,9 +75,7 @@ def test_an_urgent_type_at_best_effort_is_named(priority: str, is_doubtful: bool
         ({"all": [{"prefix": {"type": "org."}}, {"not": {"exact": {"subject": "/a"}}}]}, None, ""),
     ],
 )
-def test_a_doubtful_filter_is_named_by_its_place(
-    filter: dict[str, Any], path: str | None, message: str
-) -> None:
+def test_doubtful_filters_have_a_place(filter: dict[str, Any], path: str | None, message: str) -> None:
     warned = found(services(to_desk(filter)))
     if path is None:
         assert warned == {}
@@ -189,9 +187,7 @@ UNSAID = dict.fromkeys(KINDS, SILENT)
         ({"sql": "NOT (way = 'down')"}, {"exact": {"way": "down"}}, False),
     ],
 )
-def test_an_event_that_goes_up_and_comes_down_again_is_a_loop(
-    up: dict[str, Any], down: dict[str, Any], loops: bool
-) -> None:
+def test_up_and_down_again_is_a_loop(up: dict[str, Any], down: dict[str, Any], loops: bool) -> None:
     contract = services({"up": where(up, "device.outbox"), "down": where(down, "device.inbox")})
     assert ("routes.down" in found(contract)) is loops
 
@@ -254,9 +250,7 @@ ASK, ANSWER = to("switch.inbox", "a"), to("lamp.inbox", "b")
         ),
     ],
 )
-def test_services_that_receive_the_consequences_of_their_events_are_a_loop(
-    sends: Sends, routes: Routes, expected: dict[str, str]
-) -> None:
+def test_services_may_form_a_loop(sends: Sends, routes: Routes, expected: dict[str, str]) -> None:
     named = {f"participants.{name}.sends": f"a loop: {way}" for name, way in expected.items()}
     assert loops(sends, routes) == named
 
@@ -404,9 +398,7 @@ UP_PRESSED = to("device.outbox", PRESSED)
         ),
     ],
 )
-def test_a_type_that_does_not_reach_its_readers_is_named_with_the_remedy(
-    routes: Routes, sends: Sends, messages: list[str], remedy: str
-) -> None:
+def test_an_unread_type_is_named(routes: Routes, sends: Sends, messages: list[str], remedy: str) -> None:
     warned = warnings(services(routes, sends, PRESSED))
     assert [message for message, _ in warned] == messages
     assert all(remedy in each for _, each in warned)
@@ -455,9 +447,7 @@ STARTED = "org.eventplane.device.started.v1"
         ),
     ],
 )
-def test_the_receivers_of_a_type_are_known_by_its_paths(
-    routes: Routes, sender: str, ways: dict[str, tuple[str, bool]]
-) -> None:
+def test_paths_give_receivers(routes: Routes, sender: str, ways: dict[str, tuple[str, bool]]) -> None:
     *_, last = routes.values()
     event_type = last["filter"].get("exact", {}).get("type", PRESSED)
     sends = {} if sender == "device" else {sender: [PRESSED]}

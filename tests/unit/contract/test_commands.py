@@ -32,9 +32,7 @@ def contract() -> Contract:
     return shipped_contract()
 
 
-def test_compile_writes_the_compiled_form(
-    tmp_path: Path, contract: Contract, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_compile_writes(tmp_path: Path, contract: Contract, capsys: pytest.CaptureFixture[str]) -> None:
     output = tmp_path / "new" / "contract.json"
     assert main(["contract", "compile", "--output", str(output)]) == 0
     assert output.read_bytes() == contract.canonical
@@ -44,9 +42,7 @@ def test_compile_writes_the_compiled_form(
 
 
 @pytest.mark.parametrize("command", [["check"], ["diagram"], ["diff", "other.json"]])
-def test_problems_go_to_stderr_with_status_1(
-    command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_problems_exit_with_1(command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "plane.yaml"
     file.write_text("format: 1\n")
     assert main(["contract", *command, "--contract", str(file)]) == 1
@@ -131,9 +127,7 @@ def test_a_diff_names_each_changed_field() -> None:
     assert str(Change("a.b", "null", '{"x": 1}')) == '~ a.b: null -> {"x": 1}'
 
 
-def test_diff_reads_yaml_and_compiled_files(
-    tmp_path: Path, contract: Contract, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_diff_reads_both(tmp_path: Path, contract: Contract, capsys: pytest.CaptureFixture[str]) -> None:
     own, yaml = tmp_path / "own.json", tmp_path / "other.yaml"
     own.write_bytes(contract.canonical)
     yaml.write_bytes(GOLDEN.read_bytes())
@@ -155,9 +149,7 @@ READ_AND_WRITTEN = {
 """The topics of a service, below its name, by its right."""
 
 
-def test_each_service_has_its_own_topics_and_the_forwarder_their_other_ends(
-    contract: Contract, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_each_service_has_its_topics(contract: Contract, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["contract", "acl"]) == 0
     rights: dict[str, set[str]] = {}
     for line in capsys.readouterr().out.splitlines():

@@ -101,9 +101,7 @@ PRIORITIES = {
         ("org.undeclared", {}, Priority.LOW),
     ],
 )
-def test_the_priority_is_that_of_the_type_otherwise_the_event_otherwise_the_channel(
-    type: str, attributes: dict[str, AttributeValue], expected: Priority
-) -> None:
+def test_priority_by_type_first(type: str, attributes: dict[str, AttributeValue], expected: Priority) -> None:
     contract = small(PRIORITIES)
     event = write_event({"id": "1", "source": "/a", "type": type, **attributes})
     assert contract.priority(event, contract.channel("bell.outbox")) is expected

@@ -72,9 +72,7 @@ def head_of(publisher: Publisher) -> Head:
 
 
 @pytest.mark.lost_answers
-def test_a_published_contract_is_in_force_and_names_the_one_before(
-    publisher: Publisher, dynamodb: Any
-) -> None:
+def test_a_published_contract_is_in_force(publisher: Publisher, dynamodb: Any) -> None:
     assert publisher.in_force() is None
     one, two = changed("one"), changed("two")
     for each in (one, two, two):
@@ -109,9 +107,7 @@ SERVICE = {"kind": "cloud_service", "description": "d"}
         ),
     ],
 )
-def test_a_destination_that_is_not_deployed_is_refused(
-    publisher: Publisher, new: Contract, inboxes: list[str], routes: list[str]
-) -> None:
+def test_undeployed(publisher: Publisher, new: Contract, inboxes: list[str], routes: list[str]) -> None:
     with pytest.raises(DestinationsNotDeployedError, match="needs a deployment") as caught:
         publisher.publish(new)
     assert (caught.value.inboxes, sorted(each.name for each in caught.value.routes)) == (inboxes, routes)
@@ -143,9 +139,7 @@ def test_one_that_no_item_can_hold_is_refused(publisher: Publisher, monkeypatch:
 
 
 @pytest.mark.parametrize("first", [True, False])
-def test_who_comes_second_has_to_look_again(
-    publisher: Publisher, first: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_second_looks_again(publisher: Publisher, first: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if not first:
         publisher.publish(changed("zero"))
     seen = publisher.in_force()
@@ -223,9 +217,7 @@ def test_the_command_publishes_checks_and_withdraws(
     assert "name one that is deployed" in capsys.readouterr().err
 
 
-def test_a_contract_that_takes_alarms_away_from_an_image_is_refused_with_the_remedy(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_no_contract_takes_alarms_away(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     without = with_changes(shipped_contract(), {"routes/alarms-to-call-service": None})
     image, silent = tmp_path / "image.json", tmp_path / "silent.json"
     image.write_bytes(shipped_contract().canonical)

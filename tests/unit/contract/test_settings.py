@@ -77,9 +77,7 @@ WEBHOOK = {"mode": "binary", "timeout_s": 3, "give_up_after_s": 600, "requests_p
         ("routes/to-desk/delivery_guarantee", BEST_EFFORT, 7, "to-desk -> desk.inbox, best effort"),
     ],
 )
-def test_a_setting_needs_its_format_and_survives_the_compiled_form(
-    path: str, value: object, format_version: int, words: str
-) -> None:
+def test_a_setting_needs_its_format(path: str, value: object, format_version: int, words: str) -> None:
     plain, contract = small(), small({path: value})
     assert load_compiled(contract.canonical) == contract
     # Devices in the field go on reading a contract that does not need the newer format.
@@ -134,9 +132,7 @@ def test_an_event_is_given_up_by_the_setting_else_by_its_urgency_order_and_reten
         ("state", "command", "command", "state"),
     ],
 )
-def test_the_kind_of_downlink_is_that_of_the_type_otherwise_of_the_inbox(
-    inbox: str | None, type: str | None, expected: str, undeclared: str
-) -> None:
+def test_downlink_kind_by_type(inbox: str | None, type: str | None, expected: str, undeclared: str) -> None:
     changes = {f"{DEVICE}/inbox/downlink": inbox, f"event_types/{RING}/downlink": type}
     contract = small({path: each for path, each in changes.items() if each})
     assert contract.downlink(RING) is Downlink(expected)
@@ -201,9 +197,7 @@ def test_a_protocol_needs_its_package_to_compile(monkeypatch: pytest.MonkeyPatch
         ("sqs_fifo", "https://queue.fifo", True),
     ],
 )
-def test_a_contract_is_published_only_where_its_channels_have_the_deployed_protocol(
-    transport: str, url: str, fits: bool
-) -> None:
+def test_a_protocol_has_to_be_deployed(transport: str, url: str, fits: bool) -> None:
     contract = small({f"{DESK}/inbox/transport": transport})
     urls = {"desk.inbox": url} | dict.fromkeys(("downlink.inbox", "device.inbox"), "https://queue")
     publisher = Publisher(Deployment("base", urls, "table"), None, system.now)
@@ -300,9 +294,7 @@ UNUSUAL: list[tuple[str, Any]] = [
 @pytest.mark.parametrize("priority", Priority)
 @pytest.mark.parametrize("box", ["inbox", "outbox"])
 @pytest.mark.parametrize("kind", ParticipantKind)
-def test_the_senders_of_urgent_events_on_a_device_wait_for_receipts_by_default(
-    kind: ParticipantKind, box: str, priority: Priority, given: bool | None
-) -> None:
+def test_urgent_has_receipt(kind: ParticipantKind, box: str, priority: Priority, given: bool | None) -> None:
     settings = {"priority": priority} | ({} if given is None else {"receipts": given})
     channel = read_channel("bell", kind, Section(box, settings, []))
     default = (kind, box, priority) == (ParticipantKind.DEVICE_SERVICE, "outbox", Priority.URGENT)

@@ -16,9 +16,7 @@ from local.demo.deletion import Deletion
         ("proven", [], False),
     ],
 )
-def test_only_the_objects_own_events_are_evidence(
-    verdict: str, lost: list[tuple[str, str]], noticed: bool
-) -> None:
+def test_only_its_events_are_evidence(verdict: str, lost: list[tuple[str, str]], noticed: bool) -> None:
     findings = [{"kind": "lost", "source": source, "id": id, "route": "r"} for source, id in lost]
     findings.append({"kind": "duplicate", "source": "/b", "id": "9", "route": "r"})
     report = {"verdict": verdict, "totals": {"lost": len(lost)}, "findings": findings}

@@ -37,7 +37,7 @@ def tihm(folder: Path, physiology: str = PHYSIOLOGY, labels: str = LABELS) -> Pa
     return folder
 
 
-def test_every_patient_is_a_home_whose_rows_are_played_in_order_with_alerts_among_readings(
+def test_every_patient_is_a_home(
     tmp_path: Path,
 ) -> None:
     homes = tihm_homes(tihm(tmp_path))

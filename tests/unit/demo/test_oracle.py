@@ -19,7 +19,7 @@ def event(type_: str, *, id_: str = "1", subject: str = "/kitchen") -> Envelope:
     return write_event({**names, "subject": subject})
 
 
-def test_a_repeated_event_counts_once_and_a_payload_with_its_good_events_and_its_bad_items(
+def test_a_repeated_event_counts_once(
     contract: Contract,
 ) -> None:
     log, alarm = SentLog(contract), event("alarm.clinical.v1")
@@ -51,15 +51,13 @@ def expected(contract: Contract, *events: Envelope, entered: Place = Place.DEVIC
         (event("unknown.v1"), Place.DEVICE, set()),
     ],
 )
-def test_an_event_is_expected_where_the_contract_leads_it(
-    contract: Contract, sent: Envelope, entered: Place, services: set[str]
-) -> None:
+def test_expected_by_contract(contract: Contract, sent: Envelope, entered: Place, services: set[str]) -> None:
     keys = expected(contract, sent, entered=entered)
     assert {service for service, those in keys.items() if those} == services
     assert keys.keys() >= services | {"voice-service", "operations", "carers"}
 
 
-def test_dead_letters_and_starts_are_expected_and_only_those_that_arrived_are_counted(
+def test_letters_and_starts_are_expected(
     contract: Contract,
 ) -> None:
     log = SentLog(contract)

@@ -104,9 +104,7 @@ def test_a_run_passes_when_nothing_is_lost_and_the_audit_agrees() -> None:
         ([verdict("desk")], audit(), False),
     ],
 )
-def test_a_run_fails_for_each_reason_alone(
-    verdicts: list[ServiceResult], report: dict[str, Any], agrees: bool
-) -> None:
+def test_each_reason_fails_alone(verdicts: list[ServiceResult], report: dict[str, Any], agrees: bool) -> None:
     summary = summary_of(verdicts, report)
     assert summary["verdict"] == "failed"
     assert summary["audit_agrees"] is agrees

@@ -21,7 +21,7 @@ BATTERY: dict[str, Any] = {"sql": "type LIKE '%.battery.v1' AND percent < 10"}
 
 
 @pytest.mark.parametrize("filters", [[], [RINGS], [RINGS, BATTERY, RINGS]])
-def test_an_announcement_is_read_as_it_was_written_in_any_order_and_an_empty_payload_withdraws_it(
+def test_announcements_are_read_back(
     filters: list[object],
 ) -> None:
     announcement = new_announcement("chime", filters)

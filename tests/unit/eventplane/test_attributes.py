@@ -59,9 +59,7 @@ NEITHER = [
         ("https:", False, True),  # a scheme alone
     ],
 )
-def test_a_uri_is_absolute_a_relative_reference_or_neither(
-    value: str, is_absolute: bool, is_reference: bool
-) -> None:
+def test_kinds_of_uris(value: str, is_absolute: bool, is_reference: bool) -> None:
     assert is_uri(value) is is_absolute
     assert is_uri_reference(value) is is_reference
 

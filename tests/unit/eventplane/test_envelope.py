@@ -194,9 +194,7 @@ MEMBERS = '"specversion":"1.0","id":"1","source":"/a","type":"t"'
     ],
     ids=["in front", "before spaces", "where it is unset", "spelt with escapes", "in data", "quoted in data"],
 )
-def test_an_attribute_is_written_in_its_place_or_in_front_and_nothing_else_changes(
-    before: str, attributes: dict[str, str | int], after: str
-) -> None:
+def test_only_the_attribute_changes(before: str, attributes: dict[str, str | int], after: str) -> None:
     written = parse_event(before.replace("...", MEMBERS)).with_attributes(attributes)
     assert written.json == after.replace("...", MEMBERS)
     assert written == parse_event(written.json)

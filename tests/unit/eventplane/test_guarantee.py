@@ -139,9 +139,7 @@ LONG_AGO = {"time": "1970-01-01T00:00:12Z", "expirytime": "1970-01-01T00:10:12Z"
         ({"time": "1970-01-01T00:00:00Z", "expirytime": LAST}, MAX_TIME_MS, MAX_TIME_MS),
     ],
 )
-def test_an_event_expires_a_lifetime_after_its_acceptance_whatever_its_clock_is(
-    attributes: dict[str, str], lifetime: int | None, expires_ms: int | None
-) -> None:
+def test_lifetimes_count(attributes: dict[str, str], lifetime: int | None, expires_ms: int | None) -> None:
     assert lifetime_ms(event(**attributes)) == lifetime
     assert expires_at_ms(event(**attributes), 1_000_000) == expires_ms
 
@@ -177,9 +175,7 @@ def inbox(expiry_s: int | None) -> Channel:
         ((), 10_000, None),
     ],
 )
-def test_the_strictest_channel_counts_from_acceptance(
-    bounds: tuple[int | None, ...], age_ms: int, expected: str | None
-) -> None:
+def test_the_strictest_counts(bounds: tuple[int | None, ...], age_ms: int, expected: str | None) -> None:
     accepted = 1_767_225_600_000
     assert why_expired(event(), accepted + age_ms, accepted, *map(inbox, bounds)) == expected
 

@@ -45,9 +45,7 @@ def attempts(
 
 
 @given(SCHEDULES, st.integers(0, 2**32), st.floats(0, 120))
-def test_every_schedule_ends_in_its_time_with_receives_to_spare(
-    schedule: RetrySchedule, seed: int, takes_s: float
-) -> None:
+def test_schedules_end_with_spare_receives(schedule: RetrySchedule, seed: int, takes_s: float) -> None:
     chances = iter(lambda: (seed * 48_271 % 101) / 101, None)
     failed = attempts(schedule, lambda: next(chances), takes_s)
     assert len(failed) <= len(attempts(schedule)) < MAX_RECEIVES - SPARE
@@ -68,9 +66,7 @@ def test_waits_grow_with_the_age_up_to_their_limit(schedule: RetrySchedule, chan
 
 
 @given(SCHEDULES, st.integers(MAX_RECEIVES - SPARE, MAX_RECEIVES - 1), st.floats(0, DAY_S))
-def test_the_last_receives_outlast_the_time_whoever_spent_the_others(
-    schedule: RetrySchedule, attempt: int, age_s: float
-) -> None:
+def test_the_last_receives_outlast_the_time(schedule: RetrySchedule, attempt: int, age_s: float) -> None:
     while not schedule.is_over(age_s):
         age_s += schedule.wait_s(age_s, attempt, 0.0)
         attempt += 1

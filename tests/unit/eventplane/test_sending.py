@@ -139,9 +139,7 @@ def test_a_device_writes_dead_letters_as_its_own_router_only(sender: Sender) -> 
         (Sender(service="downlink"), "carers.inbox", True),
     ],
 )
-def test_a_service_writes_dead_letters_about_its_own_channels_only(
-    sender: Sender, channel: str | None, is_refused: bool
-) -> None:
+def test_dead_letters_of_own_channels_only(sender: Sender, channel: str | None, is_refused: bool) -> None:
     assert refused(sender, event(DEAD_LETTER_TYPE, data={"channel": channel})) is is_refused
 
 

@@ -99,9 +99,7 @@ class TestPublished:
         cloud.publish(better)
         assert later(cloud, fresh) == seen(in_force) == better
 
-    def test_a_broken_contract_is_read_once_and_counted_at_every_look(
-        self, cloud: Cloud, counted: list[str]
-    ) -> None:
+    def test_a_broken_contract_is_read_once(self, cloud: Cloud, counted: list[str]) -> None:
         publish_broken(cloud, "unreachable")
         client = failing(cloud)
         in_force = cloud.in_force(client)
@@ -309,17 +307,13 @@ class TestSubscriptions:
         found = {each for each in routes(seen(cloud.in_force())) if "-subscribes-" in each}
         assert found == {NEWS_ROUTE}
 
-    def test_without_an_engine_for_the_subscriptions_the_contract_s_own_routes_stay(
-        self, cloud: Cloud, counted: list[str]
-    ) -> None:
+    def test_the_contracts_own_routes_stay(self, cloud: Cloud, counted: list[str]) -> None:
         in_force = cloud.in_force()
         cloud.subscribe("news", NEWS)
         in_force._build = broken
         assert (seen(in_force), counted) == (cloud.contract, ["SubscriptionRefused"])
 
-    def test_the_contract_is_unseen_until_an_engine_is_built(
-        self, cloud: Cloud, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_an_unbuilt_engine_is_unseen(self, cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
         new, newer = (with_route(cloud.contract, name) for name in ("new", "newer"))
         cloud.publish(new)
         cloud.subscribe("news", NEWS)
@@ -402,9 +396,7 @@ class TestInterest:
         found = seen(in_force)
         assert (self.interested(found), counted) == (set(), ["SubscriptionRefused"])
 
-    def test_unreadable_interest_stays_until_its_lease_ends(
-        self, cloud: Cloud, caplog: pytest.LogCaptureFixture
-    ) -> None:
+    def test_unread_interest_keeps_its_lease(self, cloud: Cloud, caplog: pytest.LogCaptureFixture) -> None:
         dynamodb = failing(cloud)
         in_force = cloud.in_force(dynamodb)
         self.announce(cloud, leased_s=2 * INTERVAL_MS // 1_000)

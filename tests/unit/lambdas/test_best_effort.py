@@ -80,9 +80,7 @@ def test_a_delivery_that_succeeds_is_recorded_and_marked_for_webhooks(cloud: Clo
 
 
 @pytest.mark.parametrize("code", ["Throttling", "InvalidMessageContents"])
-def test_a_delivery_that_fails_is_dropped_and_its_message_acknowledged(
-    cloud: Cloud, route: Route, code: str
-) -> None:
+def test_a_failed_delivery_is_dropped(cloud: Cloud, route: Route, code: str) -> None:
     assert route(SENT, FAMILY, code=code) == frozenset()
     assert cloud.copies() == {CENTRE: 1}  # nor is it a dead letter
     assert written(cloud) == [(CENTRE, "delivered", None, 1), (FAMILY, "dropped", FAILED, 1)]
@@ -106,9 +104,7 @@ def test_deliveries_of_a_redelivered_message_are_not_repeated(
 
 
 @pytest.mark.parametrize("is_fifo", [False, True])
-def test_promised_deliveries_go_first_even_before_more_urgent_ones(
-    cloud: Cloud, contract: Contract, is_fifo: bool
-) -> None:
+def test_promised_deliveries_go_first(cloud: Cloud, contract: Contract, is_fifo: bool) -> None:
     events = [event("1", ALARM), event("2", READING)]
     plane = at_best_effort(contract, "event_types", ALARM)
     sent, source = [message("m1", frame(pack(events)))], "device.outbox"
@@ -124,9 +120,7 @@ def test_promised_deliveries_go_first_even_before_more_urgent_ones(
     ]
 
 
-def test_a_dead_letter_of_a_best_effort_event_is_promised(
-    cloud: Cloud, contract: Contract, route: Route
-) -> None:
+def test_a_dead_letter_is_promised(cloud: Cloud, contract: Contract, route: Route) -> None:
     plane = at_best_effort(contract, "participants", "device", "outbox")
     sent = message("m1", frame(b"no event"))
     assert route(sent, "operations.inbox", plane=plane) == {"m1"}

@@ -55,9 +55,7 @@ from tests.unit.lambdas.support import (
 
 
 @pytest.mark.parametrize("patience", [PATIENT, QUICK])
-def test_the_worst_call_includes_the_pause_between_its_attempts(
-    monkeypatch: pytest.MonkeyPatch, patience: Patience
-) -> None:
+def test_the_worst_call_includes_pauses(monkeypatch: pytest.MonkeyPatch, patience: Patience) -> None:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "test")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
@@ -247,9 +245,7 @@ def test_only_failed_messages_wait_by_their_age(cloud: Cloud, batch: list[QueueM
     assert waits(cloud)[:3] == [7, 900, 50]
 
 
-def test_many_waits_are_set_ten_at_a_time_while_there_is_time(
-    cloud: Cloud, batch: list[QueueMessage]
-) -> None:
+def test_waits_are_set_ten_at_a_time(cloud: Cloud, batch: list[QueueMessage]) -> None:
     left = iter([WORST_CALL_MS, WORST_CALL_MS, WORST_CALL_MS - 1])
     redelivery = Redelivery(cloud.sqs, cloud.source, lambda: 1.0, cloud.clock)
     ids = [each.id for each in batch]
@@ -349,9 +345,7 @@ def test_functions_of_one_service_write_one_metric_and_retries_by_function_too()
     ]
 
 
-def test_a_count_of_another_thread_during_a_flush_is_not_lost(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_flush_loses_no_count(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     other = threading.Thread(target=count, args=(Metric.CONTRACT_UNCHECKED,))
 
     def write(text: str) -> None:
@@ -407,7 +401,7 @@ def test_the_start_of_a_function_is_not_an_error_of_the_clock() -> None:
 
 
 @pytest.mark.parametrize(("minutes", "outcome"), [(5, "delivered"), (-1, "expired")])
-def test_a_router_ten_minutes_ahead_expires_events_by_the_queue_s_time(
+def test_queue_time_expires(
     cloud: Cloud, minutes: int, outcome: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     counted: list[str] = []

@@ -128,9 +128,7 @@ def test_the_number_of_calls_in_flight_is_limited(contract: Contract) -> None:
 
 @pytest.mark.source("P4")
 @pytest.mark.parametrize(("size", "calls", "half", "failed"), [(100, 25, 2, {2, 3}), (200, 22, 1, {1, 2, 3})])
-def test_when_time_ends_whole_messages_are_done_except_the_one_in_flight(
-    contract: Contract, size: int, calls: int, half: int, failed: set[int]
-) -> None:
+def test_out_of_time(contract: Contract, size: int, calls: int, half: int, failed: set[int]) -> None:
     done, again = Sending(contract)(Recorder(), *frames(*[size] * 4), has_time=times(calls))
     assert again == {f"m{at}" for at in failed}
     assert {step.record.message_id for step in done} & again == {f"m{half}"}
@@ -222,9 +220,7 @@ class TestOrder:
     @given(
         groups=st.lists(st.sampled_from([None, "a", "b", "c"]), max_size=10), bad=st.sets(st.integers(0, 9))
     )
-    def test_a_prefix_of_each_group_is_done_in_order_and_the_rest_not_tried(
-        self, groups: list[str | None], bad: set[int]
-    ) -> None:
+    def test_a_prefix_of_each_group_is_done(self, groups: list[str | None], bad: set[int]) -> None:
         messages = self.queued(*groups)
         failed: set[str] = set()
         done: list[QueueMessage] = []
@@ -249,9 +245,7 @@ class TestPacks:
     def sending(self, contract: Contract) -> Sending:
         return Sending(contract, most=50)
 
-    def test_events_of_an_invocation_share_messages_up_to_the_contract_s_limit(
-        self, sending: Sending, contract: Contract
-    ) -> None:
+    def test_events_share_messages_to_the_limit(self, sending: Sending, contract: Contract) -> None:
         sender = Recorder()
         done, failed = sending(sender, *frames(40, 40, 21))
         assert (sender.sizes(), failed) == ([50, 50, 1], set())
@@ -302,9 +296,7 @@ class TestPacks:
 
 
 @pytest.mark.parametrize(("bound", "most"), [("MAX_DELIVERIES", 20), ("MAX_PLANNED_BYTES", 6_000)])
-def test_an_invocation_plans_a_bounded_number_of_messages_the_most_redelivered_first(
-    cloud: Cloud, monkeypatch: pytest.MonkeyPatch, bound: str, most: int
-) -> None:
+def test_the_oldest_are_first(cloud: Cloud, monkeypatch: pytest.MonkeyPatch, bound: str, most: int) -> None:
     monkeypatch.setattr(service, bound, most)
     first, second, third = frames(15, 15, 15)
     assert cloud.route(first, second, third) == {"m2"}

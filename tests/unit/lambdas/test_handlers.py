@@ -123,9 +123,7 @@ def test_a_failed_message_waits_by_its_age_and_an_urgent_one_for_seconds(
     assert least_s <= waited <= most_s
 
 
-def test_one_router_tells_services_apart_by_their_queues(
-    deployed: Cloud, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_queues_tell_services_apart(deployed: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
     """Sender, rights, and the queue in which a message waits are those of the queue that it lay in."""
     base = deployed.source.rpartition("/")[0]
     settings = {
@@ -181,9 +179,7 @@ def test_a_batch_waits_until_the_contract_in_force_is_known(
     assert handle(batch, LambdaContext()) == failures()
 
 
-def test_the_router_exports_its_spans_where_a_collector_is_set(
-    deployed: Cloud, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_spans_go_to_the_collector(deployed: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("parts.tracing.export.PATIENCE_S", 60.0)  # on a busy machine
     assert router.service().process.__self__.spans is None  # type: ignore[attr-defined]
     with otlp_receiver() as receiver:
@@ -218,9 +214,7 @@ def test_an_invocation_writes_its_figures_and_logs_undelivered_events(
     ]
 
 
-def test_in_lambda_the_reader_is_wired_at_import_and_once(
-    fake_aws: FakeAws, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_reader_is_wired_once(fake_aws: FakeAws, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EVENTPLANE_SOURCE_QUEUE", "https://queue")
     for is_in_lambda in (False, True):
         if is_in_lambda:

@@ -48,7 +48,7 @@ def writing(cloud: Cloud, *messages: QueueMessage, s3: Any = None, **options: An
 
 
 @pytest.mark.lost_answers
-def test_the_writer_makes_one_object_of_a_batch_and_files_each_contract_first_and_once(
+def test_a_batch_is_one_object(
     cloud: Cloud,
 ) -> None:
     own = {cloud.contract.version: cloud.contract.canonical}

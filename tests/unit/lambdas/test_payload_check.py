@@ -81,9 +81,7 @@ def refusal(event: Envelope, *schemas: dict[str, Any], check: str = "strict") ->
         ("strict", V1 + "?", {"value": 1}, "unknown_dataschema"),
     ],
 )
-def test_the_check_and_the_schema_version_decide(
-    check: str, dataschema: str | None, data: Any, reason: str | None
-) -> None:
+def test_check_and_schema_decide(check: str, dataschema: str | None, data: Any, reason: str | None) -> None:
     attributes = {"dataschema": dataschema} if dataschema else {}
     found = refusal(event(data, **attributes), check=check)
     assert (found.reason if found else None) == reason
@@ -142,9 +140,7 @@ HARMLESS = "a" * 40
         ({"$id": V1, "uniqueItems": True}, [{"a": number} for number in range(9_000)]),
     ],
 )
-def test_a_slow_check_is_interrupted_and_the_next_one_is_not(
-    schema: dict[str, Any], data: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_slow_checks_are_stopped(schema: dict[str, Any], data: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(payload, "EVENT_SECONDS", 0.05)
     check = PayloadCheck(plane(schema), cpu_time=system.cpu_time).of_message()
     found = check(event(data))
@@ -202,9 +198,7 @@ def test_the_limit_ends_with_its_block_and_excludes_garbage_collection(collects:
         ({"$ref": "#"}, "1", "nested too deeply"),
     ],
 )
-def test_a_payload_that_fails_in_the_library_is_invalid(
-    schema: dict[str, Any], text: str, detail: str
-) -> None:
+def test_a_library_failure_is_invalid(schema: dict[str, Any], text: str, detail: str) -> None:
     sent = parse_event('{"specversion":"1.0","id":"1","source":"/s","type":"t","data":' + text + "}")
     found = refusal(sent, {"$id": V1, **schema})
     assert found is not None

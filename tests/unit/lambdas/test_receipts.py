@@ -165,9 +165,7 @@ def test_without_its_receipt_an_event_comes_again_and_is_not_handled_twice(fake_
 
 
 @pytest.mark.parametrize("code", ["", "AccessDenied"])
-def test_where_no_queue_is_deployed_events_are_handled_all_the_same(
-    fake_aws: FakeAws, caplog: pytest.LogCaptureFixture, code: str
-) -> None:
+def test_no_queue_no_receipts(fake_aws: FakeAws, caplog: pytest.LogCaptureFixture, code: str) -> None:
     desk = Desk(fake_aws)
     if not code:
         fake_aws.sqs.delete_queue(QueueUrl=desk.receipts)
@@ -191,7 +189,7 @@ def test_a_function_sends_the_receipts_of_a_batch_as_one_message(fake_aws: FakeA
     assert {each[1:] for each in desk.stated()} == {("delivered", "settled_before")}
 
 
-def test_a_function_that_handles_at_most_once_gets_nothing_again_for_want_of_a_receipt(
+def test_at_most_once_ignores_lost_receipts(
     fake_aws: FakeAws,
 ) -> None:
     desk = Desk(fake_aws)
@@ -243,9 +241,7 @@ def test_what_leaves_the_queue_with_its_pack_leaves_a_receipt_each(fake_aws: Fak
             assert len(desk.stated()) == at + 1
 
 
-def test_receipts_that_cannot_be_sent_are_kept_once_and_not_without_end(
-    fake_aws: FakeAws, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unsent_receipts_are_bounded(fake_aws: FakeAws, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("eventplane_client.receipts.MOST_KEPT", 3)
     desk = Desk(fake_aws)
     failing = FailingClient(fake_aws.sqs, "send_message")
@@ -319,9 +315,7 @@ def test_a_valid_receipt_is_read_as_written() -> None:
     ],
     ids=lambda members: next(iter(members)),
 )
-def test_what_is_no_receipt_of_its_reader_goes_to_the_quarantine(
-    fake_aws: FakeAws, members: dict[str, Any]
-) -> None:
+def test_a_foreign_receipt_is_quarantined(fake_aws: FakeAws, members: dict[str, Any]) -> None:
     bad = json.dumps({**asdict(RECEIPT), **members})
     with pytest.raises(ReaderReceiptError):
         read_receipt(bad, INBOX)

@@ -168,9 +168,7 @@ NAMES = '"specversion":"1.0","id":"1","source":"/s","type":"t"'
     ],
     ids=["incomplete", "huge", "very long service", "long service", "no service"],
 )
-def test_a_malformed_item_becomes_a_dead_letter_and_does_not_affect_the_others(
-    cloud: Cloud, item: str, reason: str
-) -> None:
+def test_a_malformed_item_affects_no_other(cloud: Cloud, item: str, reason: str) -> None:
     assert cloud.route(message("m1", frame(f"[{item},{event('2').json}]".encode()), attempt=2)) == frozenset()
 
     assert cloud.bodies(CARE) == [stamped(event("2")).json]
@@ -201,9 +199,7 @@ def test_a_malformed_item_becomes_a_dead_letter_and_does_not_affect_the_others(
         ("operations.outbox", "[]", "not_an_object"),
     ],
 )
-def test_a_malformed_message_is_one_dead_letter_at_every_redelivery(
-    cloud: Cloud, source: str, body: str, reason: str
-) -> None:
+def test_a_malformed_message_is_one_letter(cloud: Cloud, source: str, body: str, reason: str) -> None:
     for attempt in (1, 2):
         assert cloud.route(message("m1", body, attempt), source=source, id=f"i{attempt}") == frozenset()
     first, second = (parse_event(each) for each in cloud.bodies("operations.inbox"))

@@ -108,9 +108,7 @@ def test_urgent_events_go_first_and_events_without_time_are_redelivered(cloud: C
 
 
 @pytest.mark.parametrize("broken_at", ["once", "halfway"])
-def test_a_defect_in_one_message_sends_nothing_of_it_and_does_not_affect_others(
-    cloud: Cloud, monkeypatch: pytest.MonkeyPatch, broken_at: str
-) -> None:
+def test_a_defect_affects_no_other(cloud: Cloud, monkeypatch: pytest.MonkeyPatch, broken_at: str) -> None:
     plan = Planner.plan
 
     def broken(self: Planner, queued: QueueMessage, now_ms: int) -> Any:
@@ -135,9 +133,7 @@ def test_a_route_that_this_router_cannot_serve_is_refused_at_once(cloud: Cloud) 
 
 @pytest.mark.source("P15")
 @pytest.mark.parametrize("whole", [True, False])
-def test_an_event_that_a_queue_refuses_for_good_is_a_dead_letter_of_that_route(
-    cloud: Cloud, whole: bool
-) -> None:
+def test_a_refusal_for_good_is_a_letter(cloud: Cloud, whole: bool) -> None:
     odd, fine = event("1", subject="odd"), event("2")
     sqs: Any = RefusingSqs(cloud.sqs, lambda _, body: "InvalidParameterValue" if '"odd"' in body else None)
     if whole:  # the batch that the message is in
@@ -264,9 +260,7 @@ class TestCopies:
         assert again(router, SENT, attempt=6) == frozenset()
         assert (cloud.copies(), recorded(cloud)) == (ONCE, [*ROWS[:2], ("2", CARE, 6)])
 
-    def test_what_a_message_made_before_another_contract_is_in_force_is_recorded_by_that_too(
-        self, cloud: Cloud
-    ) -> None:
+    def test_a_late_contract_records_it_too(self, cloud: Cloud) -> None:
         published = with_route(cloud.contract, "new", CARERS, ALARM)
         engines = [cloud.engine(published), cloud.engine()]
         sqs = unable(cloud.sqs, "send_message_batch", cloud.queues[CARERS])
@@ -348,7 +342,7 @@ class TestTablesThatHang:
     def in_force(self, cloud: Cloud, tables: Hanging) -> ActiveContract[Engine]:
         return cloud.in_force(tables)
 
-    def test_an_alarm_is_sent_by_the_known_contract(
+    def test_the_known_contract(
         self, cloud: Cloud, tables: Hanging, in_force: ActiveContract[Engine]
     ) -> None:
         cloud.publish(with_route(cloud.contract, "new", "carers.inbox", ALARM))
@@ -369,9 +363,7 @@ class TestTablesThatHang:
         assert all(isinstance(look.engine(), Unseen) for _ in range(3))
         assert [waited_s for (_, waited_s), _ in threads.ended.call_args_list] == [1.0, 0.0, 0.0]
 
-    def test_a_process_that_has_seen_the_contract_keeps_using_it(
-        self, cloud: Cloud, tables: Hanging, in_force: ActiveContract[Engine]
-    ) -> None:
+    def test_it_keeps_the_seen(self, cloud: Cloud, tables: Hanging, in_force: ActiveContract[Engine]) -> None:
         tables.released.set()
         look = BoundedLook(in_force, system.threads, system.monotonic, patience_s=20)
         assert isinstance(look.engine(), Engine)

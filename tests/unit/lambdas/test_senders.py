@@ -57,9 +57,7 @@ class Broken:
         return list(self._answers)
 
 
-def test_a_package_adds_a_sender_without_a_change_to_the_routers(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cloud: Cloud
-) -> None:
+def test_a_package_adds_a_sender(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cloud: Cloud) -> None:
     install(monkeypatch, tmp_path, "pigeon_sender", {SENDERS: {"pigeon": "pigeon_sender:Sender"}}, PIGEON)
     senders = Senders.of(["pigeon://loft/desk", "https://queue"], {"https": SqsSender(cloud.sqs)})
     assert senders.send("pigeon://loft/desk", BATCH) == [TAKEN] * 2
@@ -96,9 +94,7 @@ def test_a_package_that_cannot_be_loaded_does_not_affect_the_others(
     assert senders.send(url, BATCH) == [TAKEN, TAKEN]
 
 
-def test_a_sender_that_could_not_be_opened_is_opened_later(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_sender_is_opened_later(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     install(monkeypatch, tmp_path, "pigeon_sender", {SENDERS: {"pigeon": "pigeon_sender:open_sender"}}, LATE)
     senders = Senders.of(["pigeon://loft"])
     assert [each.acceptance for each in senders.send("pigeon://loft", BATCH)] == [Acceptance.AGAIN] * 2
@@ -114,9 +110,7 @@ def test_a_sender_that_could_not_be_opened_is_opened_later(
         ([TAKEN] * 3, "its sender answered 3 times for 2 messages"),
     ],
 )
-def test_a_sender_that_raises_or_miscounts_loses_nothing_and_does_not_affect_the_others(
-    answers: Sequence[Answer] | None, detail: str
-) -> None:
+def test_a_wrong_sender_affects_no_other(answers: Sequence[Answer] | None, detail: str) -> None:
     senders = Senders({"pigeon": Broken(answers), "https": Broken([TAKEN, TAKEN])})
     assert senders.send("pigeon://loft", BATCH) == [Answer(Acceptance.AGAIN, detail)] * 2
     assert senders.send("https://queue", BATCH) == [TAKEN, TAKEN]

@@ -60,9 +60,7 @@ def test_the_command_follows_the_event_and_no_name_becomes_an_option_or_a_comman
 @pytest.mark.parametrize(
     ("findings", "verdict"), [([], "Nothing was lost,"), ([finding()], "1 events lost on the way: router.")]
 )
-def test_the_verdict_and_its_coverage_come_first_and_nothing_from_elsewhere(
-    findings: list[dict[str, Any]], verdict: str, tmp_path: Path
-) -> None:
+def test_the_verdict_comes_first(findings: list[dict[str, Any]], verdict: str, tmp_path: Path) -> None:
     write_page(report(*findings), tmp_path / "page.html")
     text = (tmp_path / "page.html").read_text()
     banner = text[: text.index("<h2>")]

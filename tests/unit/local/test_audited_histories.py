@@ -52,9 +52,7 @@ def without_urgent() -> Callable[[IotCore, str, str], None]:
     ],
     ids=["withdrawn", "replaced", "unsubscribed"],
 )
-def test_a_route_that_goes_while_a_part_of_its_messages_is_retried_owes_nothing_more(
-    before: tuple[Decision, ...], begins: Decision, ends: Decision
-) -> None:
+def test_a_route_that_left_owes_none(before: tuple[Decision, ...], begins: Decision, ends: Decision) -> None:
     alarms = [Decision(188.0 + at / 4, "say", "home-1", text=f"{ALARMS}keyword.v1") for at in range(16)]
     history = told(*before, begins, Decision(187.0, "part", "sqs", 60.0), ends, *alarms)
     # Some were retried by another contract than at first.

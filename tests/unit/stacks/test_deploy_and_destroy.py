@@ -121,7 +121,7 @@ def client(aws: None, request: pytest.FixtureRequest) -> Callable[[str], Any]:
 
 @pytest.mark.lost_answers
 @pytest.mark.parametrize("client", ["CREATE_FAILED", "ROLLBACK_COMPLETE", "ROLLBACK_FAILED"], indirect=True)
-def test_a_first_deployment_that_failed_leaves_nothing_that_blocks_the_next(
+def test_a_failed_first_deploy_blocks_nothing(
     client: Callable[[str], Any],
 ) -> None:
     said: list[str] = []

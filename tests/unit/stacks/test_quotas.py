@@ -133,9 +133,7 @@ def test_a_new_account_cannot_reserve_what_production_does(cloud: Any) -> None:
     [(149, None, True), (150, None, False), (99, 50, True), (100, 50, False)],
 )
 @pytest.mark.lost_answers
-def test_a_hundred_executions_stay_unreserved(
-    cloud: Any, unreserved: int, deployed: int | None, refused: bool
-) -> None:
+def test_a_hundred_stay_free(cloud: Any, unreserved: int, deployed: int | None, refused: bool) -> None:
     """What is reserved already is not counted twice."""
     tight = cloud()
     tight.concurrency(total=1_000, unreserved=unreserved, deployed=deployed)

@@ -48,9 +48,7 @@ def folder(tmp_path: Path) -> Folder:
     return Folder(tmp_path / "up")
 
 
-def test_the_processes_of_another_plane_and_of_one_that_has_just_begun_get_no_signal(
-    start: Start, folder: Folder
-) -> None:
+def test_others_get_no_signal(start: Start, folder: Folder) -> None:
     plane = start(sys.executable, "-c", HOLD, str(folder.lock))
     assert plane.stdout
     assert plane.stdout.readline() == b"held\n"

@@ -78,9 +78,7 @@ def test_a_request_keeps_its_own_expiry_and_time_and_is_asked_once() -> None:
     thing=st.none() | st.just("home-7"),
     failure=st.none() | st.just(Failure("ValueError", "too loud")),
 )
-def test_a_reply_arrives_as_it_was_given(
-    answer: object, status: Status, thing: str | None, failure: Failure | None
-) -> None:
+def test_a_reply_arrives(answer: object, status: Status, thing: str | None, failure: Failure | None) -> None:
     reply = Reply(Replier("lamp", thing), status, answer, failure)
     event = parse_event(sent(write_reply(request(), reply, NOW), reply.replier).json)
     assert read_reply(event) == ("c1", reply)
@@ -185,9 +183,7 @@ def test_malformed_replies_are_refused(change: dict[str, object]) -> None:
         (LAMP, Sender(), False),
     ],
 )
-def test_a_reply_counts_only_if_its_sender_is_the_replier(
-    claimed: Replier, sender: Sender, counts: bool
-) -> None:
+def test_only_the_repliers_reply_counts(claimed: Replier, sender: Sender, counts: bool) -> None:
     reply = Reply(claimed, Status.HANDLED, 1)
     event = write_reply(request(), reply, NOW).stamped(**sender.attributes)
     if counts:

@@ -29,9 +29,7 @@ def names(event: Envelope, asker: str) -> set[str]:
         ("desk", {"near": True, "todevice": "home-7"}, {"porter", "home-7/lamp"}),
     ],
 )
-def test_the_handlers_of_an_event_are_expected_to_answer(
-    asker: str, attributes: dict[str, str | bool], expected: set[str]
-) -> None:
+def test_handlers_are_expected(asker: str, attributes: dict[str, str | bool], expected: set[str]) -> None:
     assert names(ask(**attributes), asker) == expected
 
 

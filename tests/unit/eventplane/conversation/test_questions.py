@@ -54,9 +54,7 @@ def test_other_bytes_are_neither_question_nor_answer(payload: bytes) -> None:
     st.booleans(),
     st.none() | st.just("it asks nothing"),
 )
-def test_a_handlers_answer_is_read_as_it_was_written(
-    thing: str, names: tuple[str, ...], again: bool, problem: str | None
-) -> None:
+def test_answers_are_read_back(thing: str, names: tuple[str, ...], again: bool, problem: str | None) -> None:
     answer = HandlersAnswer("1", thing, names, again, problem)
     written = write_handlers_answer(answer)
     assert read_handlers_answer(written) == answer

@@ -121,9 +121,7 @@ def test_a_version_is_a_number_or_the_time() -> None:
         ({"stateversion": "9" * 18, "statedelete": True}, False),
     ],
 )
-def test_a_state_s_version_cannot_be_burnt_by_a_time_of_the_future(
-    attributes: dict[str, Any], is_taken: bool
-) -> None:
+def test_a_future_time_burns_no_version(attributes: dict[str, Any], is_taken: bool) -> None:
     if is_taken:
         assert read(**attributes).message.version == NOW_MS + MAX_AHEAD_MS
         return

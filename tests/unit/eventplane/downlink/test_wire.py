@@ -114,7 +114,7 @@ def _changed(**members: Any) -> Envelope:
         {"downkind": "command", "downorder": "x"},
     ],
 )
-def test_malformed_downlink_attributes_are_refused_on_the_device(
+def test_malformed_attributes_are_refused(
     members: dict[str, Any],
 ) -> None:
     with pytest.raises(DownlinkError) as caught:

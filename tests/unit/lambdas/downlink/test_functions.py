@@ -137,9 +137,7 @@ def test_an_event_rejected_by_two_devices_is_one_dead_letter_of_each(world: Worl
         ('{"downlink": {}}', "attribute_value"),
     ],
 )
-def test_an_undeliverable_event_is_a_dead_letter_with_its_reason(
-    world: World, body: str, reason: str
-) -> None:
+def test_undeliverable_events_are_letters(world: World, body: str, reason: str) -> None:
     world.make("gone", is_gone=True)
     assert world.desire(body) == frozenset()
     assert (world.reasons(), world.sent, len(world.things())) == ([reason], [], 0)
@@ -154,9 +152,7 @@ def test_an_undeliverable_dead_letter_goes_to_the_dead_letter_queue(world: World
 
 
 @pytest.mark.lost_answers
-def test_an_event_for_all_reaches_every_device_in_service_in_pages(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_event_for_all_reaches_the_fleet(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lambdas.downlink.devices._READ", 4)
     monkeypatch.setattr("lambdas.downlink.devices._FEW", 1)
     things = [f"home-{number}" for number in range(1, 11)]
@@ -175,9 +171,7 @@ def test_an_event_for_all_reaches_every_device_in_service_in_pages(
     assert [to for to, _ in world.sent] == ["home-1"]
 
 
-def test_however_much_waits_for_a_device_no_chain_of_messages_is_long(
-    world: World, small_pages: None
-) -> None:
+def test_no_chain_of_messages_is_long(world: World, small_pages: None) -> None:
     keys = [f"threshold/home/{number}" for number in range(100)]
     world.desire(*(state(1, "home-2", statekey=key, id=key) for key in keys))
     world.subscribed("home-2")
@@ -191,9 +185,7 @@ def test_however_much_waits_for_a_device_no_chain_of_messages_is_long(
 
 
 @pytest.mark.parametrize("kind", ["event", "reset"])
-def test_what_is_not_handed_out_in_time_goes_on_behind_it(
-    world: World, monkeypatch: pytest.MonkeyPatch, kind: str
-) -> None:
+def test_late_work_goes_on_behind(world: World, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     monkeypatch.setattr("lambdas.downlink.devices._READ", 5)
     world.make(*(f"home-{number}" for number in range(3, 41)))
     if kind == "reset":
@@ -208,9 +200,7 @@ def test_what_is_not_handed_out_in_time_goes_on_behind_it(
 
 
 @pytest.mark.parametrize(("after", "others"), [(None, 0), (None, 20), ("home-4", 20)])
-def test_a_device_that_left_the_group_or_the_plane_meanwhile_gets_nothing(
-    world: World, after: str | None, others: int
-) -> None:
+def test_a_device_that_left_gets_nothing(world: World, after: str | None, others: int) -> None:
     world.make("home-3", is_gone=True)
     world.make("home-4", groups=frozenset({"pilot"}))
     part = {"event": group(1, "pilot"), "accepted_at_ms": START, "is_found": True}
@@ -221,9 +211,7 @@ def test_a_device_that_left_the_group_or_the_plane_meanwhile_gets_nothing(
     assert world.things() == ["home-4"]
 
 
-def test_devices_that_dynamodb_did_not_get_to_come_again(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unprocessed_devices_come_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         world.dynamodb,
         "batch_get_item",
@@ -263,9 +251,7 @@ def test_items_of_decommissioned_devices_are_collected(world: World) -> None:
     assert (world.reconcile().items, world.things(), world.sent) == (1, [], [])
 
 
-def test_a_transmission_that_iot_core_refuses_is_counted_and_repeated(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_refused_transmission_is_repeated(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     counted: list[Metric] = []
     monkeypatch.setattr(items, "count", counted.append)
     world.is_iot_up = False
@@ -339,9 +325,7 @@ def test_the_slower_writer_reads_and_decides_again(world: World, monkeypatch: py
         world.parts.items.change("home-1", f"s#{KEY_OF_PULSE}", lambda _item, _now_ms: Step(None))
 
 
-def test_a_write_whose_answer_is_lost_and_that_another_followed_is_transmitted_by_a_check(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_check_transmits_a_lost_write(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     write, others = Records.write, [command(2)]
 
     def unanswered(table: Records[Desired], item: Desired) -> Desired | None:
@@ -421,9 +405,7 @@ def test_after_a_reset_lower_versions_count_and_redelivered_older_ones_do_not(wo
     assert (world.item().state, world.item().acknowledged_version) == (State.IDLE, 7)
 
 
-def test_the_whole_fleet_is_reset_in_pages_where_the_key_exists(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_reset_of_the_fleet_goes_in_pages(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lambdas.downlink.devices._READ", 10)
     world.make(*(f"home-{number}" for number in range(3, 26)))
     world.desire(*(state(1, f"home-{number}", id=f"{number}") for number in (1, 2, 10, 25)))
@@ -459,9 +441,7 @@ def test_a_reset_of_a_malformed_key_fails(world: World, work: dict[str, object])
     assert len(world.things()) == 0
 
 
-def test_an_acknowledgement_is_redelivered_without_its_write_or_its_dead_letter(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unstored_ack_is_redelivered(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.desire(state(1))
     ((_, incoming),) = world.sent
     for owner, method, nothing in ((Records, "write", None), (FakeSqs, "send_message_batch", {})):

@@ -122,9 +122,7 @@ def test_a_new_interest_and_its_end_are_published(world: World, begin: Callable[
 
 
 @pytest.mark.parametrize(("is_there", "problem"), [(False, "0000"), (True, r"nobody\.inbox has no queue")])
-def test_a_contract_that_no_router_accepts_changes_nothing(
-    world: World, is_there: bool, problem: str
-) -> None:
+def test_an_unaccepted_contract_is_ignored(world: World, is_there: bool, problem: str) -> None:
     if is_there:
         route = {"filter": {"exact": {"type": NEWS}}, "to": "nobody.inbox"}
         nobody = {"kind": "cloud_service", "description": "Has no queue."}
@@ -187,9 +185,7 @@ def test_versions_grow_when_the_clock_goes_back(world: World) -> None:
     assert world.wants(NEWS)
 
 
-def test_an_interest_that_does_not_fit_is_withdrawn_and_reported(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_oversized_interest_is_withdrawn(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.publish()
     monkeypatch.setattr(uplink, "MAX_DOWNLINK_EVENT_BYTES", 1_000)
     for _ in range(2):
@@ -211,9 +207,7 @@ def test_the_record_of_the_publication_belongs_to_no_device(world: World) -> Non
 
 @pytest.mark.parametrize("name", ["outbox", "outbox.fifo"])
 @pytest.mark.lost_answers
-def test_the_schedule_calls_it_with_its_settings(
-    world: World, tmp_path: Any, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
+def test_the_schedule_calls(world: World, tmp_path: Any, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     fifo = {"FifoQueue": "true"} if name.endswith(".fifo") else {}
     outbox = world.cloud.sqs.create_queue(QueueName=name, Attributes=fifo)["QueueUrl"]
     settings = {

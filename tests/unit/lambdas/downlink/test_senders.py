@@ -43,9 +43,7 @@ def refused(world: World) -> str:
 @pytest.mark.parametrize(
     "sender", [{}, {"senderdevice": "home-2", "senderservice": "carers"}, {"senderservice": "family-app"}]
 )
-def test_a_sender_without_the_right_gets_a_dead_letter_and_nothing_is_written(
-    world: World, sender: dict[str, str], target: str
-) -> None:
+def test_a_sender_without_right_writes_nothing(world: World, sender: dict[str, str], target: str) -> None:
     assert world.desire(by(state(1, target), **sender)) == frozenset()
     said = refused(world)
     assert said.startswith("sender_not_allowed")
@@ -140,9 +138,7 @@ def test_commands_of_two_senders_with_one_id_are_both_sent(two: World) -> None:
         ({"senderservice": "device"}, False),
     ],
 )
-def test_an_acknowledgement_counts_only_from_its_device(
-    world: World, sender: dict[str, str], is_taken: bool
-) -> None:
+def test_only_its_device_acknowledges(world: World, sender: dict[str, str], is_taken: bool) -> None:
     """Security review, finding 2: a forged acknowledgement removed a carer's pending command."""
     world.line("home-2", "connected")
     world.desire(command(1, "home-2"))
