@@ -21,7 +21,7 @@ from eventplane.contract import (
     Transport,
     WhenFull,
 )
-from eventplane.contract.channels import ALL_PERCENT
+from eventplane.contract.model import ALL_PERCENT
 from eventplane.filters import filter_text
 from eventplane.reach import Flow, flows
 

@@ -43,8 +43,11 @@ class Fate(StrEnum):
     UNKNOWN = "unknown", "No record shows what became of it; what is missing is named."
 
 
-ENDED_AS_DECLARED: Final = frozenset({Fate.HANDLED, Fate.IN_INBOX, Fate.EXPIRED, Fate.DROPPED})
+ENDED_AS_DECLARED: Final = frozenset({Fate.HANDLED, Fate.EXPIRED, Fate.DROPPED})
 """The ends that the contract or the event's sender asked for."""
+
+ENDED_OTHERWISE: Final = frozenset({Fate.GIVEN_UP, Fate.REFUSED, Fate.LOST})
+"""The ends that somebody has to look after. Of all other fates the end is not known."""
 
 OPEN: Final = frozenset({Fate.WAITING, Fate.UNKNOWN})
 """What may still become something else by itself."""

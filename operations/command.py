@@ -23,6 +23,9 @@ DONE: Final = 0
 FAILED: Final = 1
 """It could not be done, or not all of it, or nothing was found; the output says which."""
 
+END_UNKNOWN: Final = 3
+"""Nothing went wrong as far as is known, and how an event ended is not known everywhere."""
+
 _MOST: Final = 1_000_000_000
 
 Run = Callable[[argparse.Namespace], int]

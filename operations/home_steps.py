@@ -1,156 +1,142 @@
-"""What became of an event in its home, by the next reports of its device: it rang, waits, or was given up."""
+"""The account of an event at the inboxes in its home, by what its device reports."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from operator import itemgetter
-from typing import Any, Final, TypeAlias, TypeVar
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Final
 
 from eventplane.account import OF_ROUTER, Account, Fate, reader_of
 from eventplane.contract import Contract, ContractError, Place, load_compiled
-from eventplane.device_reports import DISCARDED, HEARTBEAT, MANIFEST
+from eventplane.device_reports import DISCARDED, MANIFEST, REPORT_PREFIX, STARTED, forwarder_source
 from eventplane.envelope import Envelope
 from eventplane.errors import EnvelopeError
 from eventplane.ledger import TAP
 from eventplane.names import EPOCH, SEQUENCE
+from eventplane.report_reader import MOST, DeviceReports, Manifest, Report, read_reports
 from eventplane.router import Router
+from eventplane.values import whole_number
 from operations.archive import Days, Record, json_object
 from operations.names import event_in_tap
-from operations.stations import Station
-
-_Member = TypeVar("_Member")
-
-_REPORTS: Final = (MANIFEST, DISCARDED, HEARTBEAT)
 
 _LOSSES_MS: Final = 120_000
 """How long after it gave something up a device reports it, milliseconds: a minute and one to spare."""
 
-_End: TypeAlias = tuple[Fate, str]
-"""How the event ended at an inbox, or that it waits; and why."""
+
+@dataclass(slots=True)
+class Home:
+    """What a device reported, and when it was `heard_ms` last, Unix milliseconds (0: never)."""
+
+    read: DeviceReports = field(default_factory=DeviceReports)
+    heard_ms: int = 0
 
 
-def at_home(tap: Record, event: Envelope, days: Days, contract: Contract) -> Iterator[Station]:
-    """Yield what happened at each inbox in the home of the `event` that `tap` has.
+def homes_of(devices: Collection[str], days: Days, contract: Contract) -> dict[str, Home]:
+    """Read once what each of `devices` reported in these `days`."""
+    homes, reports = {each: Home() for each in devices}, dict[str, list[Report]]()
 
-    Without a word of its device on an inbox, there is none of it. `contract` is that of the device where no
-    report names one that the archive has.
+    def wanted(line: bytes) -> Record | None:
+        record = json_object(line) if REPORT_PREFIX.encode() in line else None
+        return record if record is not None and record["client_id"] in homes else None
+
+    for each in days.records(TAP, wanted) if homes else ():
+        try:
+            event = event_in_tap(each)
+        except EnvelopeError:
+            continue
+        device, at_ms = each["client_id"], each["accepted_at_ms"]
+        if event.source == forwarder_source(device):
+            homes[device].heard_ms = max(at_ms, homes[device].heard_ms)
+        if event.type in (MANIFEST, DISCARDED, STARTED):
+            number = str(event.attributes.get(EPOCH)), _number_of(event)
+            own = event.type, event.source, event.id, *number, event.json
+            reports.setdefault(device, []).append(Report(device, True, "", at_ms, "", *own))
+    for device, rows in reports.items():
+        homes[device].read = read_reports(rows, [contract.device.outbox.address])
+    return homes
+
+
+def at_home(
+    event: Envelope, device: str, home: Home, contract: Contract, compiled: Callable[[str], bytes | None]
+) -> Iterator[Account]:
+    """Yield the account of the `event` at each inbox of its home that was due it; times are at the latest.
+
+    What was due says the contract of which its manifest has the version, if `compiled` returns that, else
+    `contract`. A client without our forwarder has no inboxes beside it.
     """
-    number = _number(event.attributes.get(SEQUENCE))
-    if number is None:
+    epoch, number = event.attributes.get(EPOCH), _number_of(event)
+    if number is None and not event.sender.service:
         return
-    if not (reports := sorted(_reports(tap, event.attributes.get(EPOCH), days), key=itemgetter(0))):
-        return
-    manifests = [(at_ms, data) for at_ms, name, data in reports if name == MANIFEST]
-    losses = [(at_ms, data) for at_ms, name, data in reports if name == DISCARDED]
-    version = next((data.get("contract") for _, data in manifests if _covers(data, number)), None)
-    contract = _contract(days, version) or contract
+    manifests = [each for each in home.read.manifests if each.epoch == each.report.epoch == epoch]
+    version = next((each.contract for each in manifests if _covers(each, number or 0)), None)
+    contract = (_contract(version, compiled) if version else None) or contract
     for inbox in sorted({each.destination for each in Router(contract, Place.DEVICE).route(event)}):
-        if inbox != contract.device.outbox.address:
-            ends = [(at_ms, each) for at_ms, data in losses for each in _given_up(inbox, number, data)]
-            ends += _by_manifests(inbox, number, manifests, max(at_ms for at_ms, *_ in reports))
-            yield from (_station(at_ms, tap["client_id"], inbox, *end, contract) for at_ms, end in ends[:1])
+        if inbox == contract.device.outbox.address:
+            continue
+        if number is None:
+            yield Account(inbox, Fate.UNKNOWN, why="it has no number, so no manifest states its end")
+            continue
+        for lost in home.read.home_discards:
+            if (lost.epoch, lost.destination) == (epoch, inbox) and lost.span[0] <= number <= lost.span[1]:
+                fate = OF_ROUTER.get(lost.outcome, Fate.UNKNOWN)
+                yield Account(inbox, fate, device, lost.reason, lost.report.accepted_at_ms)
+                break
+        else:
+            yield _by_manifests(inbox, number, manifests, device, home, contract)
 
 
 def _by_manifests(
-    inbox: str, number: int, manifests: Sequence[tuple[int, dict[str, Any]]], heard_ms: int
-) -> Iterator[tuple[int, _End]]:
-    """Yield the first manifest by which the event has ended at `inbox`, or the last by which it waits.
+    inbox: str, number: int, manifests: list[Manifest], device: str, home: Home, contract: Contract
+) -> Account:
+    """Return the account by the first manifest by which it has ended, or the last by which it waits.
 
-    The device was heard last at `heard_ms`. What it has given up it reports later than that it has ended.
+    What the device has given up it reports later than that it has ended.
     """
-    words = [(at_ms, data, _word(inbox, number, data)) for at_ms, data in manifests]
-    for at_ms, data, word in words:
-        if word is Fate.HANDLED and (heard_ms >= at_ms + _LOSSES_MS or data.get("final")):
-            yield at_ms, (Fate.HANDLED, "")
-            return
-    if words and words[-1][2] is Fate.WAITING:
-        yield words[-1][0], (Fate.WAITING, f"{reader_of(inbox)} has not taken it")
+    reader, waits, why = reader_of(inbox), None, f"no manifest of {device} states its end yet"
+    is_told = not any(each.type == DISCARDED for each in home.read.unsettled)
+    for each in manifests:
+        word, at_ms = _word(inbox, number, each), each.report.accepted_at_ms
+        if word is Fate.WAITING:
+            waits = Account(inbox, word, device, f"{reader} has not taken it", at_ms)
+        elif word is Fate.HANDLED:
+            if not is_told or (home.heard_ms < at_ms + _LOSSES_MS and not each.is_final):
+                waits, why = None, f"it has ended, and whether {device} gave it up is not reported yet"
+                continue
+            if contract.channel(inbox).receipts:
+                return Account(inbox, word, reader, at_ms=at_ms)
+            return Account(inbox, Fate.IN_INBOX, at_ms=at_ms)
+    if unsettled := len(home.read.unsettled):
+        why += f"; {unsettled} reports of {device} cannot be read or contradict others"
+    return waits or Account(inbox, Fate.UNKNOWN, why=why)
 
 
-def _station(at_ms: int, device: str, inbox: str, fate: Fate, why: str, contract: Contract) -> Station:
-    """Return the step, which was at `at_ms` (Unix milliseconds) at the latest."""
-    reader, is_confirmed = reader_of(inbox), contract.channel(inbox).receipts
-    what, by = fate.value, device
-    if fate is Fate.HANDLED:
-        what = f"taken by {reader}" if is_confirmed else "handed to the broker"
-        fate, by = (Fate.HANDLED, reader) if is_confirmed else (Fate.IN_INBOX, "")
-    facts = {"device": device, "inbox": inbox, "reason": why or None}
-    account = Account(inbox, fate, by, why, at_ms)
-    return Station(at_ms, f"home of {device}, at the latest", what, facts, account)
-
-
-def _reports(tap: Record, epoch: object, days: Days) -> Iterator[tuple[int, str, dict[str, Any]]]:
-    """Yield when reports of the event's device and epoch were accepted, their type and data."""
-
-    def wanted(line: bytes) -> Record | None:
-        if not any(each.encode() in line for each in _REPORTS):
-            return None
-        record = json_object(line)
-        is_later = record is not None and record["accepted_at_ms"] >= tap["accepted_at_ms"]
-        return record if is_later and record and record["client_id"] == tap["client_id"] else None
-
-    for each in days.records(TAP, wanted):
-        try:
-            report = event_in_tap(each)
-            data = report.data()
-        except (EnvelopeError, ValueError, TypeError):
-            continue
-        if report.type in _REPORTS and report.attributes.get(EPOCH) == epoch and isinstance(data, dict):
-            yield each["accepted_at_ms"], report.type, data
-
-
-def _covers(data: dict[str, Any], number: int) -> bool:
+def _covers(manifest: Manifest, number: int) -> bool:
     """Return whether the manifest states what was stored at `number`."""
-    return any(each["first"] <= number <= each["last"] for each in _statements(data))
+    spans = chain((each.span for each in manifest.statements), (each.span for each in manifest.homes))
+    return any(first <= number <= last for first, last in spans)
 
 
-def _given_up(inbox: str, number: int, data: dict[str, Any]) -> Iterator[_End]:
-    """Yield how a report of losses says that the event ended at `inbox`."""
-    for each in _members(data.get("deliveries"), dict):
-        spans = [_members(span, int) for span in _members(each.get("ranges"), list)]
-        if each.get("destination") == inbox and any(
-            len(span) == 2 and span[0] <= number <= span[1] for span in spans
-        ):
-            yield OF_ROUTER.get(str(each.get("outcome")), Fate.UNKNOWN), str(each.get("reason") or "")
-
-
-def _word(inbox: str, number: int, data: dict[str, Any]) -> Fate | None:
+def _word(inbox: str, number: int, manifest: Manifest) -> Fate | None:
     """Return whether the event has ended at `inbox` by a manifest, or waits; None where it does not say."""
-    for each in _statements(data):
-        ended_to = _number(each.get("acknowledged_to"))
-        if each["destination"] != inbox or ended_to is None:
-            continue
-        pending = _members(each.get("pending"), int)
-        if number in pending:
-            return Fate.WAITING
-        if number <= ended_to or number < max(pending, default=number):
-            return Fate.HANDLED
+    for each in manifest.homes:
+        if each.inbox == inbox and each.pending is not None and not manifest.contradiction:
+            if any(first <= number <= last for first, last in each.pending):
+                return Fate.WAITING
+            if number <= min(each.told_to, manifest.sequence - 1):
+                return Fate.HANDLED
     return None
 
 
-def _statements(data: dict[str, Any]) -> list[dict[str, Any]]:
-    return [
-        each
-        for each in _members(data.get("statements"), dict)
-        if isinstance(each.get("destination"), str)
-        and all(isinstance(each.get(name), int) for name in ("first", "last"))
-    ]
-
-
-def _members(values: object, kind: type[_Member]) -> list[_Member]:
-    """Return those of a list that are of the `kind`: a device may report anything."""
-    return [each for each in values if isinstance(each, kind)] if isinstance(values, list) else []
-
-
-def _number(value: object) -> int | None:
+def _number_of(event: Envelope) -> int | None:
     try:
-        return int(str(value))
+        return whole_number(event.attributes.get(SEQUENCE), MOST)
     except ValueError:
         return None
 
 
-def _contract(days: Days, version: object) -> Contract | None:
-    found = days.contract(version) if isinstance(version, str) and version.isalnum() else None
+def _contract(version: str, compiled: Callable[[str], bytes | None]) -> Contract | None:
+    found = compiled(version) if version.isalnum() else None
     try:
         return load_compiled(found) if found else None
     except ContractError:

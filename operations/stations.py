@@ -100,6 +100,16 @@ def handed_over(record: Record) -> Station:
     return Station(record["decided_at_ms"], where, what, facts, account)
 
 
+def at_home(account: Account, device: str) -> Station | None:
+    """Return what happened at an inbox in the home of `device`, at the latest; None where nobody knows."""
+    if account.at_ms is None:
+        return None
+    what = {Fate.HANDLED: f"taken by {account.by}", Fate.IN_INBOX: "handed to the broker"}
+    facts = {"device": device, "inbox": account.inbox, "reason": account.why or None}
+    where = f"home of {device}, at the latest"
+    return Station(account.at_ms, where, what.get(account.fate, account.fate), facts, account)
+
+
 def waiting(letter: Letter, contract: Contract) -> Station:
     """A message in a dead-letter queue that carries the event."""
     facts = {**_why(letter), "attempt": letter.attempt, "message": letter.id}

@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from eventplane.account import ENDED_AS_DECLARED, OPEN, Account, accounts, inbox_of
+from eventplane.account import (
+    ENDED_AS_DECLARED,
+    ENDED_OTHERWISE,
+    OPEN,
+    Account,
+    Fate,
+    accounts,
+    inbox_of,
+    reader_of,
+)
 from eventplane.contract import Contract, ParticipantKind, Place, load_compiled
 from eventplane.envelope import Envelope, EventKey
 from eventplane.errors import EnvelopeError
 from eventplane.ledger import HANDOVERS, LEDGER, TAP
+from eventplane.reader_receipts import is_asked
 from eventplane.reasons import REDRIVE, REPLAY, Outcome
 from eventplane.router import Router
 from eventplane.trace_context import context_of
 from operations import stations
 from operations.archive import Days, Record
-from operations.home_steps import at_home
+from operations.command import DONE, END_UNKNOWN, FAILED
+from operations.home_steps import Home, at_home, homes_of
 from operations.letters import Letter, letter_of
 from operations.names import Claim, event_in_tap, names_in, sender_in_tap
 from operations.search import Followed, Item, in_tap
@@ -32,8 +43,9 @@ _UNDECIDED: Final = "a route leads there, and no router recorded an outcome; its
 @dataclass(slots=True)
 class Trace:
     """What is known of the event `claim` of `sender`: its `stations` in order of time, its `accounts` by
-    inbox, and which records are `missing`, in words. The sender is '' where nobody knows it, and of an event
-    that nobody has seen. Of that, `possible` is what may have become of it, by its device's reports.
+    inbox, and which records are `missing`, in words; `unknown_ends` says of inboxes with the event why nobody
+    knows what their reader did. The sender is '' where nobody knows it, and of an event that nobody has seen.
+    Of that, `possible` is what may have become of it, by its device's reports.
 
     Its spans are those of the trace `trace_id`, which is known where the tap has the event.
     """
@@ -44,12 +56,16 @@ class Trace:
     stations: list[Station] = field(default_factory=list)
     accounts: tuple[Account, ...] = ()
     missing: list[str] = field(default_factory=list)
+    unknown_ends: list[str] = field(default_factory=list)
     possible: list[Account] = field(default_factory=list)
 
     @property
-    def is_good(self) -> bool:
-        """Whether it ended at each inbox as was declared, and all records of that are there."""
-        return not self.missing and all(each.fate in ENDED_AS_DECLARED for each in self.accounts)
+    def status(self) -> int:
+        """The exit status: whether each end, in the home and in the cloud, is known and as was declared."""
+        fates = {each.fate for each in self.accounts}
+        if fates & ENDED_OTHERWISE:
+            return FAILED
+        return DONE if fates <= ENDED_AS_DECLARED and not self.missing else END_UNKNOWN
 
     @property
     def is_open(self) -> bool:
@@ -87,9 +103,10 @@ def traces(claim: Claim, days: Days, letters: Iterable[Letter], contract: Contra
         senders |= found
     ends = _once(days.records(HANDOVERS, followed.handed_over), "message_id", "route", "decided_at_ms")
     waiting = [each for each in letters if claim in each.claims]
+    homes = homes_of({each["client_id"] for _, each in seen.events}, days, contract)
     about = seen.senders | found | {str(each.sender or "") for each in waiting}
     return [
-        _trace(sender, seen, followed, [*records, *ends], waiting, days, contract)
+        _trace(sender, seen, followed, [*records, *ends], waiting, days, contract, homes)
         for sender in sorted(about) or [""]
     ]
 
@@ -144,6 +161,7 @@ def _trace(
     letters: Iterable[Letter],
     days: Days,
     contract: Contract,
+    homes: Mapping[str, Home],
 ) -> Trace:
     taps = [each for who, each in seen.events if who == sender]
     event = _event(taps)
@@ -156,23 +174,45 @@ def _trace(
     found += [stations.reported(tap, letter, contract) for who, tap, letter in seen.reports if who == sender]
     # In the order of cause and effect, which sorting keeps where they have one time.
     found += [stations.decided(each) if "entered_by" in each else stations.handed_over(each) for each in own]
-    due = due_inboxes(event, decided, days.contract, contract) if event else set()
+    deciding = deciding_contract(decided, days.contract, contract)
+    due = due_inboxes(event, deciding) if event else set()
     # Whoever knows the event can write a letter of that id: it counts for an inbox that the event came to.
     reached = due | {each.account.inbox for each in found if each.account}
     found += [stations.told(each, reached, contract) for each in told]
     found += [stations.waiting(each, contract) for each in letters if str(each.sender or "") == sender]
     why = _UNDECIDED if decided else _NO_ROUTER if found else _never_seen(days, seen.claim[0])
     facts = [each.account for each in found if each.account]
+    device = taps[0]["client_id"] if event else ""
     # Apart: what rang in the home says nothing of the cloud.
-    home = list(at_home(taps[0], event, days, contract)) if event else []
+    home = list(at_home(event, device, homes[device], contract, days.contract)) if event else []
+    found += [station for each in home if (station := stations.at_home(each, device))]
+    ends = (*accounts(due, facts, why), *home)
     return Trace(
         seen.claim,
         sender,
         context_of(event).trace_id if event else None,
-        sorted([*found, *home], key=lambda station: station.at_ms),
-        (*accounts(due, facts, why), *(each.account for each in home if each.account)),
+        sorted(found, key=lambda station: station.at_ms),
+        ends,
         list(_missing([*taps, *items], decided, told, contract)),
+        [_unknown_end(each, seen.claim, deciding) for each in ends if each.fate is Fate.IN_INBOX],
     )
+
+
+def _unknown_end(account: Account, claim: Claim, contract: Contract) -> str:
+    """Return why nobody knows what the reader of an inbox did with the event that is in it."""
+    address = account.inbox.partition(" ")[0]
+    reader = reader_of(address)
+    participant = contract.participants.get(reader)
+    why = f"{reader} leaves no receipts: see `receipts` in the contract"
+    if address == contract.device.inbox.address:
+        why = "the downlink has it: see `eventplane desired` for what the devices have stored"
+    elif participant is None or participant.kind is not ParticipantKind.CLOUD_SERVICE:
+        why = f"the home's broker has taken it, and {why}"
+    elif percent := participant.inbox.recorded_percent:
+        why = f"no receipt of {reader} yet: it has not settled it, or is no client of ours"
+        if not is_asked(*claim, percent):
+            why = f"receipts are asked of {percent} % of its events, and not of this one"
+    return f"{account.inbox}: {why}"
 
 
 def _once(records: Iterable[Record], *names: str) -> list[Record]:
@@ -180,19 +220,21 @@ def _once(records: Iterable[Record], *names: str) -> list[Record]:
     return list({tuple(each[name] for name in names): each for each in records}.values())
 
 
-def due_inboxes(
-    event: Envelope, own: Sequence[Record], compiled: Callable[[str], bytes | None], contract: Contract
-) -> set[str]:
-    """The inboxes that are due an event by the contract that decided its `own` records, else by `contract`.
-
-    `compiled` returns the contract of a version, if anybody has it.
-    """
+def deciding_contract(
+    own: Sequence[Record], compiled: Callable[[str], bytes | None], contract: Contract
+) -> Contract:
+    """The contract that decided the `own` records of an event, if `compiled` returns it, else `contract`."""
     if own:
         # What was sent again may be for somebody who came later, by a contract that nothing else is owed by.
         routed = [each for each in own if each["reason"] not in (REPLAY, REDRIVE)] or own
         version = max(routed, key=lambda each: each["decided_at_ms"])["contract_version"]
         found = None if version == contract.version else compiled(version)
         contract = load_compiled(found) if found else contract
+    return contract
+
+
+def due_inboxes(event: Envelope, contract: Contract) -> set[str]:
+    """The inboxes that are due an event in the cloud."""
     return {inbox_of(each.destination, each.name) for each in Router(contract, Place.CLOUD).route(event)}
 
 

@@ -16,7 +16,6 @@ from operations import system, text
 from operations.archive import Days, add_days, archive_of, days_of, is_folder, json_object, say_damaged
 from operations.cloud import Cloud, enter
 from operations.command import (
-    DONE,
     FAILED,
     ChoiceError,
     add_contract,
@@ -109,8 +108,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "each inbox. Where several senders use the same names, each one's event has a trace."
     )
     parser.epilog = (
-        "Exit status: 0 it is in each inbox, handled, or ended as declared (expired, dropped); 1 it was "
-        "refused, given up or lost, waits, or something is unknown; 2 wrong words."
+        "Exit status: 0 it was handled by each reader, in the home and in the cloud, or ended as declared "
+        "(expired, dropped); 1 it was refused, given up or lost; 2 wrong words; 3 none of these, and an end "
+        "is not known: it waits, no record shows what its reader did, or records are missing."
     )
     parser.set_defaults(run=_trace)
     parser.add_argument(
@@ -142,7 +142,12 @@ def _trace(options: argparse.Namespace) -> int:
     if len(found) > 1:
         shown = f"{len(found)} senders have sent events of these names: they are different events\n\n{shown}"
     present(options, _document(options.names, found, days), shown)
-    return DONE if all(each.is_good for each in found) else FAILED
+    return _status(found)
+
+
+def _status(found: Sequence[Trace]) -> int:
+    statuses = {each.status for each in found}
+    return FAILED if FAILED in statuses else max(statuses)
 
 
 def _follow(options: argparse.Namespace, cloud: Cloud | None, contract: Contract) -> int:
@@ -169,9 +174,9 @@ def _follow(options: argparse.Namespace, cloud: Cloud | None, contract: Contract
                 for account in each.possible:
                     document = {"sender": each.sender, "possible": account.document()}
                     present(options, document, _possible(account), is_line=True)
-                for missing in each.missing:
+                for missing in (*each.missing, *each.unknown_ends):
                     say(f"missing: {missing}")
-            return DONE if all(each.is_good for each in found) else FAILED
+            return _status(found)
         system.sleep(_PAUSE_S)
 
 
@@ -231,7 +236,7 @@ def _text(found: Trace) -> str:
     rows = [_row(each) for each in found.stations]
     lines = [head, *([text.table(["TIME (UTC)", "WHERE", "WHAT", "DETAIL"], rows)] if rows else [])]
     lines += [*map(_line, found.accounts), *map(_possible, found.possible)]
-    return "\n".join([*lines, *(f"missing: {each}" for each in found.missing)])
+    return "\n".join([*lines, *(f"missing: {each}" for each in (*found.missing, *found.unknown_ends))])
 
 
 def _line(account: Account) -> str:
@@ -268,6 +273,7 @@ def _document(names: Sequence[str], found: list[Trace], days: Days) -> dict[str,
                 "accounts": [account.document() for account in each.accounts],
                 "possible": [account.document() for account in each.possible],
                 "missing": each.missing,
+                "unknown_ends": each.unknown_ends,
             }
             for each in found
         ],

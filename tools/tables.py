@@ -25,7 +25,7 @@ from edge.metrics import METRICS  # noqa: E402
 from edge.settings import TABLES as SETTINGS_TABLES  # noqa: E402
 from edge.settings import Settings  # noqa: E402
 from eventplane import function_settings  # noqa: E402
-from eventplane.account import ENDED_AS_DECLARED, Fate  # noqa: E402
+from eventplane.account import ENDED_AS_DECLARED, ENDED_OTHERWISE, Fate  # noqa: E402
 from eventplane.archive_layout import FOLDERS, Folder  # noqa: E402
 from eventplane.attributes import RULES  # noqa: E402
 from eventplane.contract.channels import (  # noqa: E402
@@ -215,7 +215,8 @@ def reasons_table() -> str:
 
 def fates_table() -> str:
     """What can become of an event, and the exit status of `trace` then."""
-    rows = [[f"`{each}`", each.means, "0" if each in ENDED_AS_DECLARED else "1"] for each in Fate]
+    known = {**dict.fromkeys(ENDED_AS_DECLARED, "0"), **dict.fromkeys(ENDED_OTHERWISE, "1")}
+    rows = [[f"`{each}`", each.means, known.get(each, "3")] for each in Fate]
     return table(["word", "what it means", "exit status of `trace`"], rows)
 
 

@@ -10,6 +10,7 @@ import re
 from typing import Any, Final
 
 from eventplane.contract.model import (
+    ALL_PERCENT,
     Channel,
     DeliveryGuarantee,
     Downlink,
@@ -78,9 +79,6 @@ WORDS: dict[str, Word[Any]] = {
     "downlink": _DOWNLINK,
     "forward": _FORWARD,
 }
-
-ALL_PERCENT: Final = 100
-"""A share of all events, percent."""
 
 NUMBERS = {
     "expiry_s": Number(None, 1, 365 * DAY_S, "seconds", "how long an event is worth delivering"),

@@ -7,8 +7,8 @@ from dataclasses import asdict
 from itertools import chain
 from typing import Any, Final
 
-from eventplane.contract.channels import ALL_PERCENT
 from eventplane.contract.model import (
+    ALL_PERCENT,
     AddressScope,
     Channel,
     Downlink,

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from eventplane.retries import RetrySchedule
 
 
+ALL_PERCENT: Final = 100
+"""A share of all events, percent."""
+
 REPLIES: Final = "replies"
 """The box of the channel that brings replies to a participant that asks."""
 
@@ -182,7 +185,7 @@ class Channel:
     forward: Forward = Forward.ALL
     events_per_message: int = 1
     give_up_after_s: int | None = None
-    receipts_percent: int = 100
+    receipts_percent: int = ALL_PERCENT
 
     @property
     def address(self) -> str:
@@ -216,6 +219,11 @@ class Channel:
         """Return whether its reader in the cloud leaves receipts in a queue for the archive."""
         is_queue = self.transport in (Transport.SQS, Transport.SQS_FIFO)
         return self.receipts and self.box == "inbox" and is_queue and self.webhook is None
+
+    @property
+    def recorded_percent(self) -> int:
+        """Return of how many percent of its events the archive has the end, by a webhook or by receipts."""
+        return ALL_PERCENT if self.webhook else self.receipts_percent if self.asks_for_receipts else 0
 
     @property
     def is_added_protocol(self) -> bool:

@@ -11,22 +11,15 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from eventplane.report_reader import DIGESTS, MOST, RULES, Manifest, Range, Report, Statement, read_reports
 from glue_jobs.delivery_audit.completeness import Share
-from glue_jobs.delivery_audit.device_reports import (
-    DIGESTS,
-    MOST,
-    RULES,
+from glue_jobs.delivery_audit.number_ranges import (
     Event,
-    Manifest,
-    Range,
-    Report,
     SeenNumbers,
-    Statement,
     first_number,
     in_order,
     numbers_in,
     pack_events,
-    read_reports,
 )
 from glue_jobs.delivery_audit.rules import date_of
 

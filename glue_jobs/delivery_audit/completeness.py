@@ -17,7 +17,7 @@ from math import comb
 from typing import Any, Final, NamedTuple
 
 from eventplane.device_reports import DISCARDED, MANIFEST
-from glue_jobs.delivery_audit.device_reports import (
+from eventplane.report_reader import (
     DIGESTS,
     RULES,
     Birth,
@@ -26,13 +26,11 @@ from glue_jobs.delivery_audit.device_reports import (
     Manifest,
     Range,
     Report,
-    SeenNumbers,
     Statement,
-    clipped,
     length,
     merged,
-    without,
 )
+from glue_jobs.delivery_audit.number_ranges import SeenNumbers, clipped, without
 
 _NOTHING: Final = -(2**62)
 """Lower than any number."""

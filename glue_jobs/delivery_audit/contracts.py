@@ -19,7 +19,6 @@ from eventplane.contract import (
     Route,
     load_compiled,
 )
-from eventplane.contract.channels import ALL_PERCENT
 from eventplane.errors import EventPlaneError
 from eventplane.ledger import CONTRACTS
 from eventplane.sinks import GONE_S
@@ -36,11 +35,6 @@ a deployment replaces all of them within minutes."""
 
 LOOK_BACK: Final = 36
 """For how many intervals around a decision another version's use is looked for: three hours. Ours."""
-
-
-def recorded_percent(inbox: Channel) -> int:
-    """Return of how many percent of its events the archive has the end, by a webhook or by receipts."""
-    return ALL_PERCENT if inbox.webhook else inbox.receipts_percent if inbox.asks_for_receipts else 0
 
 
 @dataclass(frozen=True, slots=True)

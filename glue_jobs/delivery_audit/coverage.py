@@ -12,20 +12,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from eventplane.archive_layout import COMPACTIONS
 from eventplane.ledger import HANDOVERS, LEDGER, TAP
+from eventplane.report_reader import USUAL_INTERVAL_S, Birth, Manifest, Range
 from eventplane.written import WRITTEN
 from glue_jobs.common.hours import Hour, hour_of
 from glue_jobs.common.listing import Gone, place_of, statement_of
 from glue_jobs.delivery_audit.completeness import Completeness
-from glue_jobs.delivery_audit.device_reports import (
-    USUAL_INTERVAL_S,
-    Birth,
-    Manifest,
-    Range,
-    clipped,
-    without,
-)
 from glue_jobs.delivery_audit.event_group import HOUR_MS, HoleCount
 from glue_jobs.delivery_audit.findings import Finding, Hop, Kind
+from glue_jobs.delivery_audit.number_ranges import clipped, without
 from glue_jobs.delivery_audit.rules import LATE_DAYS, MissingRows
 
 if TYPE_CHECKING:

@@ -12,29 +12,23 @@ from eventplane.archive_layout import AUDIT_DEVICES_FOLDER
 from eventplane.device_record import LifecycleState
 from eventplane.device_reports import MANIFEST, key_digest
 from eventplane.reasons import Outcome
+from eventplane.report_reader import DIGESTS, MOST, Range, Report, length, merged, read_reports
 from glue_jobs.delivery_audit.claims import Claims, HourRow, reports_of, seen_in
 from glue_jobs.delivery_audit.completeness import Arrival, Completeness, Life, Scope, each_once, new_lives
 from glue_jobs.delivery_audit.coverage import RESTS, Attestation, Standing
-from glue_jobs.delivery_audit.device_reports import (
-    DIGESTS,
-    EVENT_BYTES,
-    MAX_NUMBERED,
-    MOST,
-    Range,
-    Report,
-    SeenNumbers,
-    first_number,
-    in_order,
-    length,
-    merged,
-    one_by_one,
-    overlap,
-    read_reports,
-    without,
-)
 from glue_jobs.delivery_audit.event_group import HOUR_MS, NotInTap
 from glue_jobs.delivery_audit.findings import Finding, Hop, Kind
 from glue_jobs.delivery_audit.home import HOME, judge_homes
+from glue_jobs.delivery_audit.number_ranges import (
+    EVENT_BYTES,
+    MAX_NUMBERED,
+    SeenNumbers,
+    first_number,
+    in_order,
+    one_by_one,
+    overlap,
+    without,
+)
 from glue_jobs.delivery_audit.rules import date_of
 
 TOLERANCE_MS: Final = 10_000

@@ -11,17 +11,9 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from eventplane.report_reader import SALVAGE_SHIFT, HomeStatement, Manifest, Range, length, merged
 from glue_jobs.delivery_audit.completeness import Completeness
-from glue_jobs.delivery_audit.device_reports import (
-    SALVAGE_SHIFT,
-    HomeStatement,
-    Manifest,
-    Range,
-    clipped,
-    length,
-    merged,
-    without,
-)
+from glue_jobs.delivery_audit.number_ranges import clipped, without
 
 HOME: Final = ("stated", "receipt", "broker", "explained", "lost", "pending", "unattested", "unstated")
 """Counts of events for inboxes on the device. Of the `stated`, a reader confirmed the `receipt`, the broker

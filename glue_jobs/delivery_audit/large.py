@@ -35,11 +35,11 @@ from glue_jobs.delivery_audit.cesql import AttributeColumns
 from glue_jobs.delivery_audit.claims import HourRow, Sender, judged_with, readers_of
 from glue_jobs.delivery_audit.completeness import Scope
 from glue_jobs.delivery_audit.device import DeviceRows
-from glue_jobs.delivery_audit.device_reports import EVENT_BYTES
 from glue_jobs.delivery_audit.devices import Counts, Fleet, Listed, judge_devices, summary
 from glue_jobs.delivery_audit.event_group import HOUR_MS, LedgerRow, NotInTap
 from glue_jobs.delivery_audit.expect import attributes_of, due_at_home, expected_routes, filters_of
 from glue_jobs.delivery_audit.judging import KINDS, Judged, Key, Sample, Task, judge_rows
+from glue_jobs.delivery_audit.number_ranges import EVENT_BYTES
 from glue_jobs.delivery_audit.rules import Rules
 from glue_jobs.delivery_audit.screen import Screened, screened
 

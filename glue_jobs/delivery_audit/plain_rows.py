@@ -33,7 +33,6 @@ from glue_jobs.common.lines import Record, members_of, text_of, to_json
 from glue_jobs.delivery_audit.cesql import NOT_ATTRIBUTES
 from glue_jobs.delivery_audit.claims import HourRow
 from glue_jobs.delivery_audit.contracts import ContractHistory, best_effort_names
-from glue_jobs.delivery_audit.device_reports import pack_events
 from glue_jobs.delivery_audit.event import IMPOSSIBLE_TIME, MAX_TEXT, MISSING_MEMBER, UNREADABLE
 from glue_jobs.delivery_audit.event_group import (
     HOUR_MS,
@@ -45,6 +44,7 @@ from glue_jobs.delivery_audit.event_group import (
     RefusedItem,
     TapRow,
 )
+from glue_jobs.delivery_audit.number_ranges import pack_events
 from glue_jobs.delivery_audit.rows import BAD_MEMBERS, MAX_SEQUENCE, MEMBER
 from glue_jobs.delivery_audit.rules import DAY_MS, LATE_DAYS, Window, is_time
 

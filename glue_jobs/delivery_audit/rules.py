@@ -20,7 +20,7 @@ from eventplane.reasons import Outcome, Reason
 from eventplane.sender import parse_sender
 from eventplane.sending import SendingRights
 from glue_jobs.common.hours import Days, Hour, hour_of
-from glue_jobs.delivery_audit.contracts import ContractHistory, recorded_percent
+from glue_jobs.delivery_audit.contracts import ContractHistory
 from glue_jobs.delivery_audit.event_group import EVERY_ROUTE, HOUR_MS, NO_ROUTE, HoleCount, LedgerRow
 
 LATE_DAYS = 14
@@ -196,7 +196,7 @@ class ContractRules:
             for name, route in self._routes.items()
         }
         self._recorded_percent = {
-            each.inbox.address: recorded_percent(each.inbox) for each in contract.participants.values()
+            each.inbox.address: each.inbox.recorded_percent for each in contract.participants.values()
         }
         self._may_send: dict[tuple[bool, str, str], bool] = {}
         self._best_effort: dict[tuple[str, str | None, bool], bool] = {}

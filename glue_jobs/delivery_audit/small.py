@@ -36,11 +36,11 @@ from glue_jobs.delivery_audit.audit import (
 from glue_jobs.delivery_audit.claims import HourRow, Sender, judged_with, readers_of
 from glue_jobs.delivery_audit.completeness import Scope
 from glue_jobs.delivery_audit.device import DeviceRows
-from glue_jobs.delivery_audit.device_reports import EVENT_BYTES
 from glue_jobs.delivery_audit.devices import Counts, Fleet, Listed, judge_devices, summary
 from glue_jobs.delivery_audit.event_group import HOUR_MS, NotInTap
 from glue_jobs.delivery_audit.findings import Finding
 from glue_jobs.delivery_audit.judging import KINDS, Judged, Task, judge_rows, received_dead_letters
+from glue_jobs.delivery_audit.number_ranges import EVENT_BYTES
 from glue_jobs.delivery_audit.publication import (
     Table,
     day_of,

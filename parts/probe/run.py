@@ -32,7 +32,7 @@ from operations.cloud import explained
 from operations.glue_audit import CommandAudit, GlueAudit
 from operations.patience import PAUSE_S, NotSeenError, Patience
 from operations.reading import Reading
-from operations.trace import due_inboxes
+from operations.trace import deciding_contract, due_inboxes
 from parts.probe.alarms import Notification, WrongOutcomeError, invoke_canary
 from parts.probe.control import Removals, Requests
 from parts.probe.plane import DeployedPlane, Evidence
@@ -300,7 +300,7 @@ class SmokeRun:
                 problem = f"is {row['outcome']}, {row['reason']}, on route {row['route']}"
                 raise WrongOutcomeError(what, problem, "see this reason in docs/how-to/runbook.md")
             stamped = stamp_sender(event, Sender(self.name, service))
-            owed = due_inboxes(stamped, rows, self._compiled, self.plane.contract)
+            owed = due_inboxes(stamped, deciding_contract(rows, self._compiled, self.plane.contract))
             is_delivered = any(each["outcome"] == Outcome.DELIVERED for each in rows)
             return rows if is_delivered and owed <= {by_router(each).inbox for each in rows} else None
 

@@ -13,20 +13,8 @@ from eventplane.device_reports import SHA256, SHA256_EVENT
 from eventplane.ingest import OPERATOR
 from eventplane.ledger import SENT_BEFORE, Basis
 from eventplane.reasons import Outcome
+from eventplane.report_reader import DIGESTS, Range, length, merged
 from glue_jobs.delivery_audit.contracts import ContractHistory, Use
-from glue_jobs.delivery_audit.device_reports import (
-    DIGESTS,
-    MAX_NUMBERED,
-    Range,
-    SeenNumbers,
-    clipped,
-    length,
-    merged,
-    one_by_one,
-    overlap,
-    pack_events,
-    without,
-)
 from glue_jobs.delivery_audit.event_group import (
     EXPECTED,
     NO_ROUTE,
@@ -42,6 +30,15 @@ from glue_jobs.delivery_audit.event_group import (
     Verdict,
 )
 from glue_jobs.delivery_audit.judge import judge
+from glue_jobs.delivery_audit.number_ranges import (
+    MAX_NUMBERED,
+    SeenNumbers,
+    clipped,
+    one_by_one,
+    overlap,
+    pack_events,
+    without,
+)
 from glue_jobs.delivery_audit.rules import Rules, Watermark, Window
 from tests.spark.small_archive import ALARM, DIARY, NOON_MS, READING, small_contract
 from tests.unit.glue_jobs.judging import hour, in_two_objects

@@ -17,10 +17,10 @@ from eventplane.names import CANARY_CLIENTS, EPOCH, SEQUENCE
 from eventplane.sender import PLANE_CLIENT
 from glue_jobs.delivery_audit.claims import HourRow
 from glue_jobs.delivery_audit.completeness import Scope
-from glue_jobs.delivery_audit.device_reports import pack_events
 from glue_jobs.delivery_audit.devices import Counts, Fleet, Listed, judge_fleet
 from glue_jobs.delivery_audit.event_group import HOUR_MS, NotInTap
 from glue_jobs.delivery_audit.large import SparkDevices, Tables, found_row
+from glue_jobs.delivery_audit.number_ranges import pack_events
 from glue_jobs.delivery_audit.plain_rows import Sent
 from glue_jobs.delivery_audit.rows import device_hours
 from glue_jobs.delivery_audit.small import PlainDevices

@@ -83,7 +83,9 @@ def _known(history: History) -> Known:
                     Fate.IN_INBOX,
                     *({Fate.HANDLED} if history.contract.channel(inbox).receipts else ()),
                 }
-                at[inbox] = taken_there if any(each[1:] == key for each in heard) else {Fate.REFUSED}
+                is_taken = any(each[1:] == key for each in heard)
+                # The archive knows what the next manifest of the home says.
+                at[inbox] = {Fate.UNKNOWN, *(taken_there if is_taken else {Fate.REFUSED})}
             elif (*key, inbox) in ends:
                 # It may have been sent back, and its letter was delivered twice.
                 at[inbox] = {

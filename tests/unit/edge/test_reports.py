@@ -34,8 +34,8 @@ from eventplane_mqtt.mailbox import LinkName
 from glue_jobs.delivery_audit.claims import HourRow
 from glue_jobs.delivery_audit.completeness import Scope
 from glue_jobs.delivery_audit.device import DeviceRows, judge_device
-from glue_jobs.delivery_audit.device_reports import pack_events
 from glue_jobs.delivery_audit.event_group import HOUR_MS
+from glue_jobs.delivery_audit.number_ranges import pack_events
 from tests.plane import shipped_contract
 from tests.unit.edge.fakes import ALARM, DEAD_LETTER, READING, Device, MakeDevice, contract, event
 

@@ -9,9 +9,9 @@ import pytest
 from eventplane.dead_letter import Refusal, dead_letter
 from eventplane.device_reports import DISCARDED, MANIFEST, forwarder_source
 from eventplane.envelope import write_event
+from eventplane.report_reader import Report, read_reports
 from eventplane_client.errors import ClientSettingsError
 from eventplane_client.settings import host_and_port
-from glue_jobs.delivery_audit.device_reports import Report, read_reports
 from operations.letters import letter_of
 from parts.presence.recorder import UnreadableObservationError, read_presence
 

@@ -26,11 +26,12 @@ from eventplane.device_reports import (
 from eventplane.envelope import Envelope
 from eventplane.reasons import Outcome
 from eventplane.receipts import SPOOL_FULL
+from eventplane.report_reader import RULES
 from glue_jobs.delivery_audit.claims import HourRow, Sender, judged_with, owners_of, readers_of
 from glue_jobs.delivery_audit.completeness import Scope
 from glue_jobs.delivery_audit.device import DeviceJudgement, DeviceRows, judge_device
-from glue_jobs.delivery_audit.device_reports import RULES, pack_events
 from glue_jobs.delivery_audit.event_group import HOUR_MS, NotInTap
+from glue_jobs.delivery_audit.number_ranges import pack_events
 
 UPLINK = "device.outbox"
 SIREN = "siren.inbox"

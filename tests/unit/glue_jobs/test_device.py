@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
+from eventplane import report_reader
 from eventplane.device_record import LifecycleState
-from glue_jobs.delivery_audit import device_reports
+from eventplane.report_reader import RULES
 from glue_jobs.delivery_audit.coverage import RESTS
 from glue_jobs.delivery_audit.device import MAX_FINDINGS, DeviceJudgement, judge_device, usual_ms
-from glue_jobs.delivery_audit.device_reports import RULES
 from glue_jobs.delivery_audit.event_group import HOUR_MS
 from tests.unit.glue_jobs.home import DAY_END_MS, NOON_MS, SCOPE, Home, judged_together, steps
 
@@ -823,7 +823,7 @@ def test_a_device_that_cannot_be_judged_is_named_and_ends_nothing() -> None:
 def test_reports_beyond_the_bound_of_an_hour_are_one_finding(
     monkeypatch: pytest.MonkeyPatch, bound: str, most: int, beyond: int
 ) -> None:
-    monkeypatch.setattr(device_reports, bound, most)
+    monkeypatch.setattr(report_reader, bound, most)
     home = Home().live(
         "send 1, manifest, send 1, manifest, send 1, manifest, send 1, manifest, send 1, manifest"
     )

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from eventplane.device_reports import STATED_PENDING
+from eventplane.report_reader import SALVAGE_SHIFT
 from glue_jobs.delivery_audit.device import DeviceJudgement, judge_device
-from glue_jobs.delivery_audit.device_reports import SALVAGE_SHIFT
 from glue_jobs.delivery_audit.event_group import HOUR_MS
 from glue_jobs.delivery_audit.home import HOME
 from tests.unit.glue_jobs.home import SCOPE, SIREN, Home, steps

@@ -23,6 +23,7 @@ from eventplane.reasons import Outcome
 from eventplane.sender import Sender
 from eventplane.trace_context import context_of
 from operations.archive import Days
+from operations.command import DONE, END_UNKNOWN, FAILED
 from operations.letters import Letter, read_letter
 from operations.search import in_tap, sources_of
 from operations.trace import Trace, traces
@@ -298,7 +299,8 @@ def test_each_event_has_its_steps_in_order_its_account_and_names_what_is_missing
     assert all(one.startswith(begin) for one, begin in zip(trace.missing, story.missing, strict=True))
     # What decides the exit status, and whether --follow goes on.
     has = partial(re.search, string=story.accounts)
-    assert trace.is_good is not bool(story.missing or has("refused|given up|waiting|unknown"))
+    is_open = story.missing or has("in the inbox|waiting|unknown")
+    assert trace.status == (FAILED if has("refused|given up") else END_UNKNOWN if is_open else DONE)
     assert trace.is_open is bool(story.missing or has("waiting|unknown"))
 
 
@@ -378,8 +380,9 @@ def test_the_command_prints_the_steps_of_the_days_that_it_is_asked_for(
         folder.write("tap", [tap_line(event(day).json)], date=day)
     folder.write("ledger", [ledger_line(event("2026-03-02"), Outcome.DELIVERED, route=ROUTE)], "2026-03-02")
     status, out, err = run("trace", SOURCE, "2026-03-02", *DAYS, *folder.named)
-    assert (status, err) == (0, "")
-    head, _, accepted, delivered, account = out.splitlines()
+    assert (status, err) == (3, "")
+    head, _, accepted, delivered, account, missing = out.splitlines()
+    assert missing.startswith("missing: care-analytics.inbox: care-analytics leaves no receipts")
     assert account == "care-analytics.inbox: in the inbox"
     assert head.startswith(f"id 2026-03-02 of {SOURCE}, sent by home-1/, trace ")
     assert accepted.startswith("2026-01-01 00:00:00.000  IoT Core ")
@@ -388,7 +391,7 @@ def test_the_command_prints_the_steps_of_the_days_that_it_is_asked_for(
     for day, steps in (("2026-03-01", 0), ("2026-03-02", 2), ("2026-03-03", 0)):
         (only,) = run_json("trace", day, *DAYS, *folder.named)["events"]
         assert len(only["stations"]) == steps
-    assert run("trace", "2026-03-03", *DAYS, *folder.named)[0] == 1
+    assert run("trace", "2026-03-03", *DAYS, *folder.named)[0] == 3
     folder.write("tap", [tap_line(event("2026-03-02").json, device="home-2")], "2026-03-02", name="two")
     out = run("trace", "2026-03-02", *DAYS, *folder.named)[1]
     assert out.startswith("2 senders have sent events of these names")
@@ -400,7 +403,7 @@ def test_a_damaged_object_hides_no_other(folder: Folder, run: Run) -> None:
     folder.write("tap", ["no json, but about 17", tap_line(SENT.json)], "2026-03-02", name="whole")
     folder.write("ledger", [DELIVERED], "2026-03-02")
     status, out, err = run("trace", SOURCE, "17", *DAYS, *folder.named)
-    assert (status, "accepted" in out) == (0, True)
+    assert (status, "accepted" in out) == (3, True)
     assert "cut.json.gz could not be read to its end" in err
     assert "whole.json.gz could not be read" in err
 
@@ -431,7 +434,7 @@ def test_following_prints_each_step_once_until_all_is_known(
     ]
     monkeypatch.setattr("operations.system.sleep", lambda _: later.pop(0)())
     status, out, err = run("trace", "17", "--follow", "--json", *DAYS, *folder.named)
-    assert (status, err) == (0, "")
+    assert (status, err.count("\n"), err[:9]) == (3, 1, "missing: ")
     told = [json.loads(line) for line in out.splitlines()]
     assert [each.get("what") or each["inbox"] for each in told] == ["accepted", "in the inbox", ANALYTICS]
 
@@ -440,7 +443,7 @@ def test_following_ends_in_time_with_what_is_missing(folder: Folder, run: Run) -
     folder.write("tap", [tap_line(SENT.json)], "2026-03-02")
     words = ("--follow", "--timeout", "0.1", *DAYS, *folder.named)
     status, out, err = run("trace", "17", *words)
-    assert (status, err, out.count("\n")) == (1, "", 2)
+    assert (status, err, out.count("\n")) == (3, "", 2)
     assert "care-analytics.inbox: unknown: no router has decided" in out
 
 
