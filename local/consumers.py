@@ -6,6 +6,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from hashlib import sha256
@@ -17,10 +18,17 @@ from cloudevents.core.formats.json import JSONFormat
 
 from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.device_reports import REPORT_PREFIX, STARTED
+from eventplane.envelope import parse_event
 from eventplane.errors import EnvelopeError
 from eventplane.names import NOTICE, NOTICE_OF_MANY
-from eventplane.sqs_binding import split
 from eventplane_aws.rules import SQS_BATCH
+from eventplane_client.delivery import Delivery
+from eventplane_client.packs import UnpackingTransport
+from eventplane_client.ports import Transport
+from eventplane_client.receipts import Receipts
+from eventplane_client.sqs import SqsTransport
+from eventplane_client.system import SYSTEM
+from local.deploy import ENVIRONMENT
 from local.oracle import Arrived, Key
 
 _LONG_POLL_S: Final = 1
@@ -31,22 +39,30 @@ UNREADABLE: Final = "unreadable"
 _SDK: Final = JSONFormat()
 
 
-def read_batch(sqs: Any, queue_url: str, handle: Callable[[list[str]], object]) -> None:
-    """Receive messages, `handle` the texts of their events, and delete them, or return if none come.
-
-    A body that cannot be split counts as one text. A message that cannot be deleted is redelivered.
-    """
-    answer = sqs.receive_message(
-        QueueUrl=queue_url, MaxNumberOfMessages=SQS_BATCH.most, WaitTimeSeconds=_LONG_POLL_S
+def open_inbox(service: str, sqs: Any, queue_url: str) -> UnpackingTransport:
+    """Return the inbox of `service` as the client library reads it, but without a filter: copies come out."""
+    receipts = Receipts(service, ENVIRONMENT, sqs, SYSTEM)
+    transport = SqsTransport(
+        service, sqs, inbox=queue_url, outbox="", visibility_s=0, max_receives=0, receipts=receipts
     )
-    messages = answer.get("Messages", [])
-    handle([text for message in messages for text in texts_of(message["Body"])])
+    return UnpackingTransport(transport)
+
+
+def read_batch(inbox: Transport, handle: Callable[[list[str]], object]) -> None:
+    """Receive messages, `handle` their texts, and acknowledge them, or return if none come.
+
+    As with the client library, the inbox's receipts go first; what is no event leaves none. A message that
+    cannot be deleted is redelivered. Raises `UnavailableError`.
+    """
+    messages, receipts = inbox.receive(SQS_BATCH.most, _LONG_POLL_S), inbox.receipts
+    handle([message.body.decode("utf-8", "surrogatepass") for message in messages])
+    for message in messages:
+        with suppress(EnvelopeError):
+            settled = Delivery(parse_event(message.body), message, b"", received_s=monotonic())
+            if receipts:
+                receipts.add(settled)
     if messages:
-        entries = [
-            {"Id": str(number), "ReceiptHandle": message["ReceiptHandle"]}
-            for number, message in enumerate(messages)
-        ]
-        sqs.delete_message_batch(QueueUrl=queue_url, Entries=entries)
+        inbox.acknowledge(messages)
 
 
 def identify(text: str) -> tuple[Key, bool]:
@@ -83,14 +99,6 @@ def _identify(event: Mapping[str, Any]) -> tuple[Key, bool]:
     if type == DEAD_LETTER_TYPE:
         return (event["data"]["reason"], event["data"]["original_sha256"]), False
     return (source, id), type.startswith(REPORT_PREFIX) or type in (NOTICE, NOTICE_OF_MANY)
-
-
-def texts_of(body: str) -> list[str]:
-    """Return the texts of the events in a message; a body that cannot be split is one text."""
-    try:
-        return split(body) or [body]
-    except EnvelopeError:
-        return [body]
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,9 +203,10 @@ class Consumers:
         return True
 
     def _run(self, service: str, queue_url: str) -> None:
+        inbox = open_inbox(service, self._sqs, queue_url)
         try:
             while not self._stopping.is_set():
-                read_batch(self._sqs, queue_url, lambda texts: self._count(service, texts))
+                read_batch(inbox, lambda texts: self._count(service, texts))
         except Exception as error:  # noqa: BLE001 - raised where it is waited for
             self._failure = error
         with self._tick:

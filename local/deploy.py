@@ -19,6 +19,9 @@ TOOLS: Final = ROOT / ".venv" / "bin"
 COMMANDS: Final = ROOT / "tools" / "bin"
 """Where the checkout's `eventplane` is."""
 
+ENVIRONMENT: Final = "local"
+"""The environment that is deployed here."""
+
 DEPLOY: Final = ("deploy", "--all", "--require-approval", "never", "--concurrency", "4")
 """The words of `make deploy`."""
 
@@ -35,7 +38,7 @@ def start_synthesis(
     region: str,
     *,
     app: Path = ROOT,
-    environment: str = "local",
+    environment: str = ENVIRONMENT,
     context: Mapping[str, str] | None = None,
 ) -> Child:
     """Begin to synthesise the CDK app for an account that need not be there yet; see `deploy`.
@@ -55,7 +58,7 @@ def deploy(
     cloud: CloudEndpoint,
     *,
     app: Path = ROOT,
-    environment: str = "local",
+    environment: str = ENVIRONMENT,
     synthesis: Child | None = None,
 ) -> Outputs:
     """Deploy all stacks of the CDK app in directory `app`, and return their outputs.

@@ -25,7 +25,7 @@ from eventplane_aws.tables import DynamoDbTables
 from local.audits import fetch
 from local.background import Background
 from local.cloud import CloudEndpoint
-from local.deploy import deploy
+from local.deploy import ENVIRONMENT, deploy
 from local.errors import LocalError
 from local.home import Home, start_home
 from local.machine import ThisMachine
@@ -50,11 +50,8 @@ HIDING_QUEUES: Final = ("IngestUrl", "TapUrl", "LedgerUrl")
 
 SOURCE_QUEUES: Final = (*HIDING_QUEUES, "UrgentIngestUrl")
 
-_LEADING_NOWHERE: Final = ("-dlq", "presence", "connections", "downlink-work", "replies", "ledger")
+_LEADS_NOWHERE: Final = ("-dlq", "presence", "connections", "downlink-work", "replies", "ledger", "receipts")
 """In the names of queues of dead letters, timers, observations and records."""
-
-_LOCAL: Final = "local"
-"""The environment that is deployed."""
 
 _RECONCILE_S: Final = 10.0
 """How often the downlink is reconciled; deployed it is once a minute."""
@@ -84,6 +81,15 @@ class Plane:
         """The output with the inbox queue's URL, by cloud service that the plane itself does not read for."""
         names = (each.name for each in self.contract.of_kind(ParticipantKind.CLOUD_SERVICE))
         return {each: url_output(each, "Inbox") for each in names if each not in OWN_SERVICES}
+
+    @property
+    def queue_outputs(self) -> list[str]:
+        """The outputs with the URLs of all queues that events, and readers' receipts of them, pass."""
+        asked = [
+            each for each in self.inbox_outputs if self.contract.participants[each].inbox.asks_for_receipts
+        ]
+        receipts = [url_output(each, "Receipts") for each in asked]
+        return [*SOURCE_QUEUES, *self.inbox_outputs.values(), *receipts]
 
     @property
     def inboxes(self) -> dict[str, str]:
@@ -158,7 +164,7 @@ def deploy_plane(
 
 def leads_to_inbox(queue: str) -> bool:
     """Whether a message in the queue of that name may become an event of a service."""
-    return not any(part in queue for part in _LEADING_NOWHERE)
+    return not any(part in queue for part in _LEADS_NOWHERE)
 
 
 def warm_up(cloud: CloudEndpoint) -> None:
@@ -188,7 +194,7 @@ class DownlinkSchedule(Background):
         self._cloud = cloud
 
     def _run(self) -> None:
-        name = resource_name(_LOCAL, "downlink-reconciler")
+        name = resource_name(ENVIRONMENT, "downlink-reconciler")
         while not self._ending.wait(_RECONCILE_S):
             try:
                 _invoke(self._cloud, name, {"buckets": list(range(BUCKETS))})

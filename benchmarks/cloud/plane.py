@@ -19,7 +19,7 @@ from eventplane_mqtt.connection import Connection
 from eventplane_mqtt.endpoint import Endpoint, TlsFiles
 from eventplane_mqtt.mailbox import Acknowledged, Connected, Disconnected, LinkName, Message
 from local.cloud import CloudEndpoint
-from local.consumers import read_batch
+from local.consumers import open_inbox, read_batch
 from local.emulator import start_emulator
 from local.plane import Plane, deploy_plane
 from local.process import Supervisor
@@ -197,9 +197,9 @@ class Readers:
         return min(len(each) for each in self.came.values())
 
     def _run(self, inbox: str) -> None:
-        sqs, url = self._client(), self._plane.inboxes[inbox]
+        opened = open_inbox(inbox, self._client(), self._plane.inboxes[inbox])
         while not self._stopping.is_set():
-            read_batch(sqs, url, lambda texts: self._note(inbox, texts))
+            read_batch(opened, lambda texts: self._note(inbox, texts))
 
     def _note(self, inbox: str, texts: Sequence[str]) -> None:
         now = monotonic_ns()

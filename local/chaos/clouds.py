@@ -33,10 +33,10 @@ from local.chaos.faults import Fault, at_once, freeze, kill
 from local.chaos.schedule import SERVICES
 from local.chaos.worker import ARCHIVE, ARRIVALS, CONTRACT, READY, arrivals_file
 from local.cloud import CloudEndpoint
-from local.deploy import ROOT, start_synthesis
+from local.deploy import ENVIRONMENT, ROOT, start_synthesis
 from local.emulator import kill_functions, queued_messages, start_emulator
 from local.mosquitto import start_cloud_broker
-from local.plane import ROUTERS, SOURCE_QUEUES, VISIBILITY_S, deploy_plane, leads_to_inbox
+from local.plane import ROUTERS, VISIBILITY_S, deploy_plane, leads_to_inbox
 from local.ports import LOOPBACK, free_port
 from local.process import Child, Supervisor
 from local.things import Thing
@@ -243,7 +243,7 @@ class Emulated(Cloud):
         """Publish it, as an operator does."""
         client = self._plane.cloud.client
         tables = DynamoDbTables(client("dynamodb"), urandom)
-        Publisher(find_deployment("local", client), tables, system.now).publish(contract)
+        Publisher(find_deployment(ENVIRONMENT, client), tables, system.now).publish(contract)
 
     def wait_for(self, homes: Sequence[str]) -> None:
         """Events for a home that is not known to be connected would be sent an hour later."""
@@ -261,8 +261,7 @@ class Emulated(Cloud):
 
     def settle(self) -> bool:
         """Wait until no queue of the plane holds a message."""
-        queues = [*SOURCE_QUEUES, *self._plane.inbox_outputs.values()]
-        return wait_until_none_remain(lambda: self._plane.count_messages(queues))
+        return wait_until_none_remain(lambda: self._plane.count_messages(self._plane.queue_outputs))
 
     def fetch_archive(self) -> Path:
         self._plane.fetch_archive(self._archive)

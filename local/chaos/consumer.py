@@ -15,18 +15,20 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from queue import Empty, Queue
 from time import sleep
-from typing import Any, Final
+from typing import Final
 
 import boto3
-from botocore.exceptions import BotoCoreError, ClientError
 
 from eventplane_client.errors import NothingThereError, UnavailableError
 from eventplane_client.inbox import Inbox
 from eventplane_client.memory_filter import MemoryFilter
 from eventplane_client.ports import Message
+from eventplane_client.receipts import Receipts
 from eventplane_client.sqs import SqsTransport
+from eventplane_client.system import SYSTEM
 from local.chaos.arrivals import ArrivalWriter
-from local.consumers import read_batch
+from local.consumers import open_inbox, read_batch
+from local.deploy import ENVIRONMENT
 
 _log = logging.getLogger(__name__)
 
@@ -48,16 +50,6 @@ _READERS = 4
 up with the routers."""
 
 
-def read(sqs: Any, url: str, writer: ArrivalWriter) -> None:
-    """Read one queue for ever, also after calls that fail."""
-    while True:
-        try:
-            read_batch(sqs, url, writer.write)
-        except (BotoCoreError, ClientError) as error:
-            _log.warning("%s: %s", url, error)
-            sleep(_PAUSE_S)
-
-
 class _Prefetched(SqsTransport):
     """Receives and deletes in several threads at once, for one reader.
 
@@ -67,7 +59,10 @@ class _Prefetched(SqsTransport):
 
     def __init__(self, service: str, url: str) -> None:
         sqs = boto3.Session().client("sqs")
-        super().__init__(service, sqs, inbox=url, outbox="", visibility_s=0, max_receives=_MANY)
+        receipts = Receipts(service, ENVIRONMENT, sqs, SYSTEM)
+        super().__init__(
+            service, sqs, inbox=url, outbox="", visibility_s=0, max_receives=_MANY, receipts=receipts
+        )
         self.visibility_s = None
         self._fetched: Queue[list[Message]] = Queue(_READERS)
         self._handled: Queue[list[Message]] = Queue()
@@ -81,6 +76,8 @@ class _Prefetched(SqsTransport):
             return []
 
     def acknowledge(self, messages: Sequence[Message], *, refused: str | None = None) -> list[Message]:  # noqa: ARG002
+        if self.receipts and not self.receipts.send():
+            return list(messages)
         self._handled.put(list(messages))
         return []
 
@@ -129,14 +126,20 @@ def main() -> None:
             threading.Thread(target=_or_end, args=work, name=service, daemon=True).start()
             continue
         for _ in range(_READERS):
-            threading.Thread(
-                target=_or_end, args=(_read_alone, url, writer), name=service, daemon=True
-            ).start()
+            work = (_read_alone, service, url, writer)
+            threading.Thread(target=_or_end, args=work, name=service, daemon=True).start()
     threading.Event().wait()
 
 
-def _read_alone(url: str, writer: ArrivalWriter) -> None:
-    read(boto3.Session().client("sqs"), url, writer)  # the default session is no thread's
+def _read_alone(service: str, url: str, writer: ArrivalWriter) -> None:
+    """Read one queue for ever, also after calls that fail."""
+    inbox = open_inbox(service, boto3.Session().client("sqs"), url)  # the default session is no thread's
+    while True:
+        try:
+            read_batch(inbox, writer.write)
+        except UnavailableError as error:
+            _log.warning("%s: %s", url, error)
+            sleep(_PAUSE_S)
 
 
 def _or_end(work: Callable[..., None], *arguments: object) -> None:

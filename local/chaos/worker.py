@@ -28,6 +28,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 from eventplane.contract import ContractError, load_compiled
 from eventplane.contract.publication import cloud_destinations
 from eventplane.ingest import IngestFrame, frame_text
+from eventplane.sqs_binding import split
 from lambdas.archive.ledger import LedgerWriter
 from lambdas.archive.tap import TapWriter
 from lambdas.common import system
@@ -41,7 +42,6 @@ from lambdas.router.dispatch import Dispatch
 from lambdas.router.engine import Engine, build_engine
 from lambdas.router.service import RouterService
 from local.chaos.arrivals import ArrivalWriter
-from local.consumers import texts_of
 from local.ports import LOOPBACK
 
 CONTRACT: Final = "contract.json"
@@ -104,7 +104,7 @@ class FileSqs:
         Entries: Sequence[Mapping[str, Any]],  # noqa: N803
     ) -> dict[str, Any]:
         """Note all entries as arrived."""
-        self._writers[QueueUrl].write(text for entry in Entries for text in texts_of(entry["MessageBody"]))
+        self._writers[QueueUrl].write(text for entry in Entries for text in split(entry["MessageBody"]))
         return {"Successful": [{"Id": entry["Id"]} for entry in Entries]}
 
 

@@ -41,7 +41,7 @@ from local.input import Input
 from local.input.model import HomeInput, InputEvent
 from local.network import Network
 from local.oracle import SentLog, ServiceResult, dead_lettered, expected_by_service, judge
-from local.plane import SOURCE_QUEUES, DownlinkSchedule, Plane, deploy_plane, snapshot_fleet, warm_up
+from local.plane import DownlinkSchedule, Plane, deploy_plane, snapshot_fleet, warm_up
 from local.players import Players
 from local.process import Supervisor
 from local.services import LISTENERS, ON_DEVICE, HomeServices, arrived_on_device
@@ -206,13 +206,13 @@ def _play(
         waits.until_none_remain("services read", unread)
         waits.until_none_remain("homes hear the carers", unheard)
         waits.until_none_remain("homes drain", unsent)
-        wait_for_queues(*SOURCE_QUEUES, *plane.inbox_outputs.values())
+        wait_for_queues(*plane.queue_outputs)
         with _step(progress, "homes stop, each with a last manifest"):
             for home in homes.values():
                 home.forwarder.terminate()
             for home in homes.values():
                 home.stop_forwarder()
-        wait_for_queues(*SOURCE_QUEUES, *plane.inbox_outputs.values())
+        wait_for_queues(*plane.queue_outputs)
         arrived = {**consumers.arrived, **arrived_on_device(list(services.values()))}
     return Played(
         verdicts=judge(expected, arrived),

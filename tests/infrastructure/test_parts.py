@@ -47,22 +47,22 @@ def test_what_an_environment_leaves_out_is_gone_and_nothing_else(plain: Template
 
 
 def test_only_the_reader_of_an_inbox_with_receipts_may_write_to_their_queue(plain: Templates) -> None:
-    asked = with_changes(plain.contract, {"participants/alarm-centre/inbox/receipts": True})
-    templates = Templates(plain.environment, asked)
-    assert templates.queues.keys() - plain.queues.keys() == {
-        "alarm-centre-receipts",
-        "alarm-centre-receipts-dlq",
-    }
-    policies = templates.of("AWS::IAM::ManagedPolicy")
-    writers = {each.name for each in policies if "-receipts" in json.dumps(each.properties)}
-    assert writers == {"alarm-centre-client"}
-    writer = templates.functions["ledger-writer"]
-    may = templates.may(writer)
-    assert may["sqs:ReceiveMessage"] == {"ledger", "alarm-centre-receipts"}
+    readers = ("alarm-centre", "carers")
+    unasked = {f"participants/{each}/inbox/receipts": False for each in readers}
+    without = Templates(plain.environment, with_changes(plain.contract, unasked))
+    asked = {f"{each}-receipts" for each in readers}
+    assert plain.queues.keys() - without.queues.keys() == asked | {f"{each}-dlq" for each in asked}
+    policies = plain.of("AWS::IAM::ManagedPolicy")
+    for each in readers:
+        writers = {one.name for one in policies if f"{each}-receipts" in json.dumps(one.properties)}
+        assert writers == {f"{each}-client"}
+    writer = plain.functions["ledger-writer"]
+    may = plain.may(writer)
+    assert may["sqs:ReceiveMessage"] == {"ledger", *asked}
     assert "/handovers/*" in may["s3:PutObject"]
-    assert "/handovers/*" not in plain.may(plain.functions["ledger-writer"])["s3:PutObject"]
+    assert "/handovers/*" not in without.may(without.functions["ledger-writer"])["s3:PutObject"]
     assert writer.settings(LedgerWriterSettings).receipts_of == {
-        "eventplane-dev-alarm-centre-receipts": "alarm-centre.inbox"
+        f"eventplane-dev-{each}-receipts": f"{each}.inbox" for each in readers
     }
 
 

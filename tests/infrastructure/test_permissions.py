@@ -70,7 +70,10 @@ FUNCTIONS = {
         ("s3:GetObject", "/tap/*"),
         ("sqs:SendMessage", "presence"),
     ],
-    "ledger-writer": [(CONSUME, "ledger"), *_LEDGER],
+    "ledger-writer": [
+        (CONSUME, "alarm-centre-receipts carers-receipts ledger"),
+        *(*_LEDGER, *_HANDOVERS, ("s3:PutObject", "/quarantine/*")),
+    ],
     "ingest-errors": [(CONSUME, "ingest-errors"), ("sqs:SendMessage", "ingest ingest-urgent tap")],
     "presence-connections": [(CONSUME, "presence"), *_PRESENCE],
     "presence-heartbeats": [(CONSUME, "presence-monitor-inbox"), *_PRESENCE],

@@ -105,12 +105,14 @@ PLANES_OWN = (
 def test_mappings_are_bounded(templates: Templates, contract: Contract) -> None:
     outboxes = {f"{each.name}-outbox" for each in contract.of_kind(ParticipantKind.CLOUD_SERVICE)}
     assert len(templates.of(MAPPING)) == len(templates.mappings)
-    assert templates.mappings.keys() == {*PLANES_OWN.split()} | outboxes
+    receipts = {"alarm-centre-receipts", "carers-receipts"}
+    assert templates.mappings.keys() == {*PLANES_OWN.split()} | outboxes | receipts
     readers = {
         name: templates.function_behind(each, "FunctionName").name
         for name, each in templates.mappings.items()
     }
     assert {readers.pop(each) for each in outboxes} == {"router-services"}
+    assert {readers.pop(each) for each in receipts} == {"ledger-writer"}
     assert len({*readers.values()}) == len(readers)
 
 

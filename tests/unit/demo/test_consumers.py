@@ -15,7 +15,7 @@ def test_bodies_that_are_no_events_are_unexpected_and_do_not_stop_the_rest() -> 
     good = write_event(names, {"value": 1})
     letter = write_event({**names, "type": "org.eventplane.deadletter.v1"}, {"value": 1})
     no_time = '{"specversion":"1.0","id":"1","source":"/s","type":"t","time":"never"}'
-    bad = [no_time, "no JSON", "[]", '{"specversion":"1.0"}', letter.json.replace('"value"', '"nothing"')]
+    bad = [no_time, "no JSON", "{}", '{"specversion":"1.0"}', letter.json.replace('"value"', '"nothing"')]
     sqs = FakeSqs()
     url = str(sqs.create_queue(QueueName="care")["QueueUrl"])
     for body in (*bad, good.json):
