@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Iterator
+from functools import partial
 from math import inf
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from eventplane.contract import Contract
 from eventplane.envelope import Envelope, parse_event
 from eventplane.errors import EnvelopeError, EventPlaneError
 from eventplane.sender import sender_of
-from eventplane.sqs_binding import ROUTE, hint_of
+from eventplane.sqs_binding import hint_of, split
 from eventplane.topics import local_topic
 from operations import system, text
 from operations.cloud import Cloud, enter
@@ -29,6 +31,9 @@ from operations.command import (
 from operations.errors import NoQueueError
 from operations.queues import PlaneQueues
 from operations.reading import Message, Reading
+
+if TYPE_CHECKING:
+    from eventplane_client.delivery import Delivery
 
 _DATA_SHOWN: Final = 100
 """Characters of the data in a line; --json has all."""
@@ -99,6 +104,11 @@ def _address(contract: Contract, name: str) -> str:
 
 
 def _follow(options: argparse.Namespace, cloud: Cloud, url: str) -> int:
+    # Only here: operations need no client library.
+    from eventplane_client.receipts import Receipts
+    from eventplane_client.system import SYSTEM
+
+    receipts = Receipts(options.name, options.env, cloud.sqs, SYSTEM)
     say(f"taking the events in the inbox of {options.name}; end it with Ctrl-C")
     end = system.monotonic() + (options.timeout or inf)
     left: int | None = options.most
@@ -106,8 +116,11 @@ def _follow(options: argparse.Namespace, cloud: Cloud, url: str) -> int:
         with Reading(cloud.sqs, url) as reading:
             for page in reading.pages():
                 taken = page[:left]
-                _print(options, taken)
-                reading.delete(taken)  # only what was shown; the rest goes back
+                for message in taken:
+                    for shown in _print(options, message):
+                        receipts.add(shown)
+                if receipts.send():
+                    reading.delete(taken)  # only what was shown; the rest goes back
                 left = None if left is None else left - len(taken)
                 if left == 0:
                     return DONE
@@ -116,30 +129,39 @@ def _follow(options: argparse.Namespace, cloud: Cloud, url: str) -> int:
     return DONE if left is None else FAILED
 
 
-def _print(options: argparse.Namespace, messages: list[Message]) -> None:
-    for each in messages:
-        route = hint_of(each, ROUTE)
-        sent_ms = int(each["Attributes"]["SentTimestamp"])
-        try:
-            event: Envelope | None = parse_event(each["Body"])
-        except EnvelopeError:
-            event = None
+def _print(options: argparse.Namespace, message: Message) -> Iterator[Delivery]:
+    """Print each event of a message, and yield what a receipt of it is made from."""
+    from eventplane_client.delivery import Delivery
+    from eventplane_client.ports import Message as Delivered
+    from eventplane_client.sqs import hints_of
+
+    attributes, hints = message["Attributes"], hints_of(partial(hint_of, message))
+    sent_ms = int(attributes["SentTimestamp"])
+    attempt = int(attributes["ApproximateReceiveCount"])
+    said = Delivered(b"", attempt, None, sent_at_ms=sent_ms, id=message["MessageId"], **hints)
+    try:
+        events: list[Envelope | None] = [parse_event(each) for each in split(message["Body"])]
+    except EnvelopeError:
+        events = [None]
+    for event in events:
         sender = str(sender_of(event.attributes)) if event else ""
         document: dict[str, Any] = {
             "arrived_at_ms": sent_ms,
-            "route": route,
+            "route": said.route,
             "sender": sender or None,
             "event": json.loads(event.json) if event else None,
-            "message": None if event else each["Body"],
+            "message": None if event else message["Body"],
         }
-        line = [text.moment(sent_ms), f"route {route}" if route else "no route"]
+        line = [text.moment(sent_ms), f"route {said.route}" if said.route else "no route"]
         line += (
             [f"{event.type}, id {event.id} of {event.source}", f"from {sender or 'nobody known'}"]
             if event
             else []
         )
-        line.append(_shown(str(document["event"].get("data", "")) if event else each["Body"]))
+        line.append(_shown(str(document["event"].get("data", "")) if event else message["Body"]))
         present(options, document, "  ".join(map(text.word, filter(None, line))), is_line=True)
+        if event:
+            yield Delivery(event, said, b"", received_s=system.monotonic())
 
 
 def _shown(data: str) -> str:

@@ -14,6 +14,7 @@ import pytest
 
 from eventplane.contract.publication import CONTRACTS_TABLE, KEY
 from eventplane.envelope import Envelope, parse_event, write_event
+from eventplane.reader_receipts import read_receipt
 from eventplane.resource_names import resource_name
 from eventplane.sender import Sender
 from local.ports import free_port
@@ -165,6 +166,17 @@ def test_following_takes_each_event_once_and_no_more_than_it_was_asked_for(
     assert len({each["event"]["id"] for each in told}) == 2
     assert {(each["route"], each["sender"]) for each in told} == {("a-route", "home-1/health-service")}
     assert plane.count("care-analytics-inbox") == 1
+
+
+def test_what_it_takes_leaves_receipts(plane: Plane, contracts: str, run: Run) -> None:
+    plane.create_pair("carers-receipts")
+    pack = f"[{event('17').json},{event('18').json}]"
+    hints = {"receipts": {"DataType": "String", "StringValue": "100"}}
+    plane.sqs.send_message(QueueUrl=plane.urls["carers-inbox"], MessageBody=pack, MessageAttributes=hints)
+    assert run("inbox", "carers", "--follow", "--most", "1")[1].count("\n") == 2
+    (message,) = plane.received("carers-receipts")
+    receipts = [read_receipt(line, "carers.inbox") for line in message["Body"].splitlines()]
+    assert [(each.id, each.outcome) for each in receipts] == [("17", "delivered"), ("18", "delivered")]
 
 
 def test_an_event_that_could_not_be_printed_is_not_taken(
