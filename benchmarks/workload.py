@@ -60,7 +60,7 @@ def contract(routes: int) -> Contract:
 def contract_document(routes: int) -> dict[str, object]:
     """The contract as people write it."""
     return {
-        "format": 1,
+        "format": 8,
         "name": "benchmark",
         "participants": {
             "home": {"kind": "device", "description": "A home."},

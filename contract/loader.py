@@ -99,7 +99,7 @@ def load_checked(path: Path) -> tuple[Contract, list[Problem]]:
 def _unread_schemas(document: dict[str, Any], folder: Path) -> Iterator[Problem]:
     """Warn of schemas by which nothing is checked, but for types that say so, and those of the plane."""
     slots = list(_slots(document.get("event_types")))
-    types = {slot.path.rpartition(".")[0]: slot.event_type for slot in slots if slot.key != "schema"}
+    types = {slot.path.rpartition(".")[0]: slot.event_type for slot in slots}
     for path, event_type in types.items():
         if "schema_check" not in event_type and path.partition(".")[2] not in PLANE_TYPES:
             yield Problem(
@@ -249,16 +249,16 @@ _Fault = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class _Slot:
-    """A place for a schema in the document: `holder[key]`, which belongs to `event_type`."""
+    """A place for a schema in the document: `holder[at]`, in the list of `event_type`."""
 
     path: str
     event_type: dict[str, Any]
-    holder: Any
-    key: Any
+    holder: list[Any]
+    at: int
 
     @property
     def value(self) -> Any:
-        return self.holder[self.key]
+        return self.holder[self.at]
 
     @property
     def id(self) -> str | None:
@@ -270,17 +270,15 @@ def inline_schemas(document: dict[str, Any], folder: Path) -> list[Problem]:
     """Replace the schemas' file names in `document` by the schemas. Return the problems."""
     slots = list(_slots(document.get("event_types")))
     faults = [(slot, fault) for slot in slots if (fault := _inline(slot, folder))]
-    if document.get("format") != 1:
-        # In format 1 nothing used the schemas; they need not be usable.
-        bad = {slot.path for slot, _ in faults}
-        good = [slot for slot in slots if slot.path not in bad and isinstance(slot.value, dict)]
-        registry: SchemaRegistry = Registry().with_resources(
-            (slot.id, DRAFT202012.create_resource(slot.value)) for slot in good if slot.id
-        )
-        faults += [(slot, fault) for slot in good if (fault := _unusable(slot.value, registry))]
+    bad = {slot.path for slot, _ in faults}
+    good = [slot for slot in slots if slot.path not in bad and isinstance(slot.value, dict)]
+    registry: SchemaRegistry = Registry().with_resources(
+        (slot.id, DRAFT202012.create_resource(slot.value)) for slot in good if slot.id
+    )
+    faults += [(slot, fault) for slot in good if (fault := _unusable(slot.value, registry))]
     for slot, _ in faults:
         # So that one fault does not cause another: that a schema is missing.
-        for name in ("schema", "schemas", "schema_check"):
+        for name in ("schemas", "schema_check"):
             slot.event_type.pop(name, None)
     return [Problem(slot.path, *fault) for slot, fault in faults]
 
@@ -292,8 +290,6 @@ def _slots(event_types: Any) -> Iterator[_Slot]:
         if not isinstance(event_type, dict):
             continue
         path = f"event_types.{name}"
-        if event_type.get("schema") is not None:
-            yield _Slot(f"{path}.schema", event_type, event_type, "schema")
         listed = event_type.get("schemas")
         for at in range(len(listed) if isinstance(listed, list) else 0):
             yield _Slot(f"{path}.schemas[{at}]", event_type, listed, at)
@@ -305,7 +301,7 @@ def _inline(slot: _Slot, folder: Path) -> _Fault | None:
         if not (folder / file_name).resolve().is_relative_to(folder.resolve()):
             return f"{file_name} is not beneath schemas/", _NO_SCHEMA
         try:
-            slot.holder[slot.key] = json.loads(_content(folder / file_name, _MOST_CONTRACT).decode())
+            slot.holder[slot.at] = json.loads(_content(folder / file_name, _MOST_CONTRACT).decode())
         except OSError as error:
             return f"schemas/{file_name} cannot be read: {error.strerror}", _NO_SCHEMA
         except (ValueError, RecursionError) as error:

@@ -39,8 +39,12 @@ from eventplane.filters import Any as AnyOf
 from eventplane.filters import from_document
 from eventplane.limits import UNSETTLED
 
-FORMAT = 9
+FORMAT: Final = 9
 """The newest version of the document's own format, compiled or written by people."""
+
+OLDEST_FORMAT: Final = 2
+"""The oldest version that is read: of all that 0.3.0 compiled. What is compiled now has at least format 8,
+the newest of 0.3.0."""
 
 VERSION_LENGTH = 16
 """Hexadecimal digits of the content hash that name a contract: 64 bits."""
@@ -65,6 +69,11 @@ def refuse_newer(found: object, origin: str) -> None:
     """Raise `ContractFormatError` if the format `found` in a document is newer than this program."""
     if isinstance(found, int) and found > FORMAT:
         raise ContractFormatError(origin, found, FORMAT)
+
+
+def is_readable(found: object) -> bool:
+    """Return whether `found` is a format of `OLDEST_FORMAT` or later."""
+    return isinstance(found, int) and not isinstance(found, bool) and found >= OLDEST_FORMAT
 
 
 def load_compiled(compiled: bytes | str, origin: str = "compiled contract") -> Contract:
@@ -200,8 +209,8 @@ class _Loading:
         event_types = self._each("event_types", document, _event_type)
         routes = self._each("routes", document, partial(_route, participants=participants))
         devices = [each for each in participants.values() if each.kind is ParticipantKind.DEVICE]
-        if len(devices) != 1 or not _whole(document["format"]) or not routes:
-            raise ValueError("it needs a format, one device and a route")
+        if len(devices) != 1 or not is_readable(document["format"]) or not routes:
+            raise ValueError(f"it needs a format of {OLDEST_FORMAT} or later, one device and a route")
         return contract_of(name, participants, event_types, tuple(routes.values()), canonical)
 
     def _each(
@@ -232,11 +241,8 @@ def _channel(participant: str, box: str, members: dict[str, Any]) -> Channel:
 
 
 def _event_type(name: str, members: dict[str, Any]) -> EventType:
-    members = {**members}
-    only = members.pop("schema", None)  # of format 1
     values = _values(members)
-    schemas = {each.get("$id", ""): each for each in values.pop("schemas", [only] if only else [])}
-    return EventType(name, schemas=schemas, **values)
+    return EventType(name, schemas={each["$id"]: each for each in values.pop("schemas", [])}, **values)
 
 
 def _route(name: str, members: dict[str, Any], participants: Mapping[str, Participant]) -> Route:

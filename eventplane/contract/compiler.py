@@ -12,7 +12,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from eventplane.attributes import value_problem
-from eventplane.contract.canonical import FORMAT, canonical_bytes, contract_of, place_of, refuse_newer
+from eventplane.contract.canonical import (
+    FORMAT,
+    canonical_bytes,
+    contract_of,
+    is_readable,
+    place_of,
+    refuse_newer,
+)
 from eventplane.contract.channels import read_guarantee
 from eventplane.contract.document import whole_document
 from eventplane.contract.errors import ContractError
@@ -60,7 +67,7 @@ def compile_contract(document: object, origin: str, *, is_derived: bool = False)
 
 
 def contract_document(contract: Contract) -> dict[str, Any]:
-    """Return `contract` as a document of the current form, whatever format it was compiled in."""
+    """Return `contract` as a document, whatever format it was compiled in."""
     return whole_document(contract.name, contract.participants, contract.event_types, contract.routes)
 
 
@@ -76,13 +83,16 @@ _Parts = tuple[str, dict[str, Participant], dict[str, EventType], tuple[Route, .
 
 
 def _read(top: Section, origin: str) -> _Parts:
-    format_version = _read_format(top, origin)
+    found = top.raw("format")
+    refuse_newer(found, origin)  # other faults would be faults by rules that this contract does not follow
+    if not is_readable(found):
+        top.fault("format", f"{found!r} is not a known format", f"write `format: {FORMAT}`")
     name = top.text("name")
     participants = {
         each: read_participant(each, section)
         for each, section in top.section("participants").entries().items()
     }
-    event_types = read_event_types(top.section("event_types"), format_version)
+    event_types = read_event_types(top.section("event_types"))
     # By name, like everything in the canonical form: the written order has no meaning.
     routes = tuple(
         _read_route(each, section, participants)
@@ -92,15 +102,6 @@ def _read(top: Section, origin: str) -> _Parts:
     top.finish()
     _check_whole(top, participants, routes)
     return name, participants, event_types, routes
-
-
-def _read_format(top: Section, origin: str) -> int:
-    found = top.raw("format")
-    refuse_newer(found, origin)  # other faults would be faults by rules that this contract does not follow
-    if isinstance(found, int) and not isinstance(found, bool) and found >= 1:
-        return found
-    top.fault("format", f"{found!r} is not a known format", f"write `format: {FORMAT}`")
-    return FORMAT
 
 
 def _read_route(name: str, section: Section, participants: Mapping[str, Participant]) -> Route:
@@ -169,19 +170,19 @@ def _check_whole(top: Section, participants: Mapping[str, Participant], routes: 
 _Schema = Mapping[str, Any]
 
 
-def read_event_types(section: Section, format_version: int) -> dict[str, EventType]:
-    """Return the event types of a contract of `format_version`; faults go to the section."""
+def read_event_types(section: Section) -> dict[str, EventType]:
+    """Return the event types of a contract; faults go to the section."""
     types = {}
     by_id: dict[str, _Schema] = {}
     for name in section.members:
         each = section.section(name)
         check = each.choice("schema_check", SchemaCheck, SchemaCheck.NONE) or SchemaCheck.NONE
-        listed = _listed(each, format_version)
+        listed = _listed(each)
         types[str(name)] = EventType(
             name=str(name),
             description=each.text("description"),
             priority=each.choice("priority", Priority, None),
-            schemas=_by_id(listed, check, each, by_id),
+            schemas=_by_id(listed, each, by_id),
             schema_check=check,
             downlink=each.choice("downlink", Downlink, None),
             delivery_guarantee=read_guarantee(each),
@@ -192,13 +193,11 @@ def read_event_types(section: Section, format_version: int) -> dict[str, EventTy
     return types
 
 
-def _listed(section: Section, format_version: int) -> list[Any]:
+def _listed(section: Section) -> list[Any]:
     """Return the list of schemas, unread."""
     listed = section.raw("schemas")
     if "schema" in section.members:
-        only = section.raw("schema")
-        if format_version == 1 and listed is None:
-            return [] if only is None else [only]
+        section.raw("schema")
         section.fault("schema", "since format 2 a payload has versions", "write `schemas: [FILE, ...]`")
     if listed is not None and not isinstance(listed, list):
         section.fault("schemas", "it is not a list", "list files under schemas/, the oldest version first")
@@ -206,32 +205,28 @@ def _listed(section: Section, format_version: int) -> list[Any]:
     return listed or []
 
 
-def _by_id(
-    listed: list[Any], check: SchemaCheck, section: Section, by_id: dict[str, _Schema]
-) -> dict[str, _Schema]:
+def _by_id(listed: list[Any], section: Section, by_id: dict[str, _Schema]) -> dict[str, _Schema]:
     """Return the valid ones of the `listed` schemas by `$id`; `by_id` has those of all event types."""
     schemas: dict[str, _Schema] = {}
-    needed = len(listed) > 1 or check is not SchemaCheck.NONE
     for at, schema in enumerate(listed):
-        path = f"schemas[{at}]" if "schemas" in section.members else "schema"
+        path = f"schemas[{at}]"
         if not isinstance(schema, Mapping):
             section.fault(path, "it is not a JSON Schema", "name a file under schemas/ that holds one")
-        elif fault := _id_fault(schema, needed, schemas, by_id):
+        elif fault := _id_fault(schema, schemas, by_id):
             section.fault(path, *fault)
         else:
-            schemas[schema.get("$id", "")] = schema
-    by_id.update((id, schema) for id, schema in schemas.items() if id)
+            schemas[schema["$id"]] = schema
+    by_id.update(schemas)
     return schemas
 
 
 def _id_fault(
-    schema: _Schema, needed: bool, own: Mapping[str, _Schema], by_id: Mapping[str, _Schema]
+    schema: _Schema, own: Mapping[str, _Schema], by_id: Mapping[str, _Schema]
 ) -> tuple[str, str] | None:
     """Return what is wrong with the `$id` and what to do; None when it is valid."""
     id = schema.get("$id")
     if id is None:
-        remedy = "give it an absolute URI of its own as `$id`"
-        return ("it has no `$id`, so that no event can name it", remedy) if needed else None
+        return "it has no `$id`, so that no event can name it", "give it an absolute URI of its own as `$id`"
     # An event must be able to carry it as its `dataschema`.
     problem = value_problem("dataschema", id) if isinstance(id, str) else "it is not a string"
     if not problem and "#" in id:

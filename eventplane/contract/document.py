@@ -1,12 +1,12 @@
-"""Write a contract as a document: plain data, every default written out, in the lowest format that fits."""
+"""Write a contract as a document: plain data, every default written out."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from itertools import chain
 from typing import Any, Final
 
+from eventplane.contract.canonical import FORMAT
 from eventplane.contract.model import (
     ALL_PERCENT,
     AddressScope,
@@ -14,10 +14,8 @@ from eventplane.contract.model import (
     Downlink,
     EventType,
     Forward,
-    Ordering,
     Participant,
     Route,
-    Transport,
 )
 from eventplane.filters import Any as AnyOf
 from eventplane.filters import to_document
@@ -31,7 +29,7 @@ def whole_document(
 ) -> dict[str, Any]:
     """Return the parts of a contract as one document."""
     return {
-        "format": _format(participants, event_types, routes),
+        "format": FORMAT if any(map(_needs_format_9, participants.values())) else FORMAT - 1,
         "name": name,
         "participants": {each.name: _participant(each) for each in participants.values()},
         "event_types": {each.name: _event_type(each) for each in event_types.values()},
@@ -39,46 +37,18 @@ def whole_document(
     }
 
 
-def _format(
-    participants: Mapping[str, Participant], event_types: Mapping[str, EventType], routes: tuple[Route, ...]
-) -> int:
-    """Return the lowest format that has all settings, so that devices in the field can read it."""
-    every, types = participants.values(), event_types.values()
-    needed = {
-        9: (
-            each.asks_for_receipts or (each.give_up_after_s and not each.webhook)
-            for one in every
-            for each in one.channels
-        ),
-        8: (each.inbox.events_per_message > 1 for each in every),
-        7: chain(
-            (each.delivery_guarantee for each in types),
-            (each.delivery_guarantee for each in routes),
-            (_is_of_format_7(channel) for each in every for channel in each.channels),
-        ),
-        6: (each.may_subscribe is not None or each.may_address is not AddressScope.ONE for each in every),
-        5: chain(
-            (each.interest is not None for each in routes),
-            (each.asks or each.outbox.forward is not Forward.ALL for each in every),
-        ),
-        4: chain(
-            (each.inbox.downlink is Downlink.STATE for each in every), (each.downlink for each in types)
-        ),
-        3: (each.inbox.webhook for each in every),
-    }
-    return next((number for number, uses in needed.items() if any(uses)), 2)
+def _needs_format_9(participant: Participant) -> bool:
+    """Return whether devices of 0.3.0, which read format 8, lack a setting of `participant`."""
+    return any(
+        each.asks_for_receipts or (each.give_up_after_s and not each.webhook) for each in participant.channels
+    )
 
 
-def _is_of_format_7(channel: Channel) -> bool:
-    is_sorted_by_reader = channel.ordering is Ordering.SOURCE and channel.transport is Transport.SQS
-    return channel.is_added_protocol or is_sorted_by_reader
-
-
-_OF_FORMAT_2: Final = (
+_ALWAYS_WRITTEN: Final = (
     "transport", "delivery_guarantee", "priority", "ordering", "expiry_s", "batching_delay_ms", "retention_s",
     "max_receives", "receipts", "when_full",
 )  # fmt: skip
-"""The settings of a channel that are always written."""
+"""The settings of a channel that are written with their defaults too."""
 
 
 def _participant(participant: Participant) -> dict[str, Any]:
@@ -103,7 +73,7 @@ def _participant(participant: Participant) -> dict[str, Any]:
 
 
 def _channel(channel: Channel) -> dict[str, Any]:
-    document: dict[str, Any] = {name: getattr(channel, name) for name in _OF_FORMAT_2}
+    document: dict[str, Any] = {name: getattr(channel, name) for name in _ALWAYS_WRITTEN}
     if channel.webhook:
         # Where formats 3 to 8 have it.
         document["webhook"] = {**asdict(channel.webhook), "give_up_after_s": channel.give_up_after_s}

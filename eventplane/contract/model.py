@@ -283,7 +283,7 @@ class EventType:
     Args:
         priority: None: the event's severity decides, or its channel.
         schemas: the versions of the payload by `$id`, which an event names in `dataschema`; an event that
-            names none has the first. A schema of a contract of format 1 may have no `$id`; its key is ''.
+            names none has the first.
         downlink: how its events go down to devices; None: as the device's inbox declares.
         delivery_guarantee: that of its events where their route declares none.
     """

@@ -235,9 +235,8 @@ def message(event_type: EventType, flow: Flow, schemas: str) -> dict[str, Any]:
         attributes["datacontenttype"] = "application/json"
         attributes["dataschemaformat"] = FORMAT
         attributes["dataschemaxid"] = f"{schemas}/{entity_id(event_type.name)}"
-        known = [each for each in event_type.schemas if each]
-        if len(known) == 1:
-            metadata["dataschema"] = {"value": known[0], "type": "uri"}
+        if len(event_type.schemas) == 1:
+            metadata["dataschema"] = {"value": next(iter(event_type.schemas)), "type": "uri"}
     return attributes
 
 
@@ -254,7 +253,7 @@ def schema_versions(event_type: EventType) -> dict[str, EntityAttributes]:
     """Return the versions by number, in their order; events without `dataschema` are of version 1."""
     return {
         str(number): {
-            "name": id or f"{event_type.name} {number}",
+            "name": id,
             **({"description": schema["title"]} if isinstance(schema.get("title"), str) else {}),
             "format": FORMAT,
             "contenttype": "application/schema+json",

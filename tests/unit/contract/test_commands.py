@@ -21,7 +21,7 @@ from tests.plane import shipped_contract
 from tests.unit.contract.small import RING, small
 from tools import tables
 
-GOLDEN = Path(__file__).parent / "golden" / "format-1.json"
+GOLDEN = Path(__file__).parent / "golden" / "format-2.json"
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "reference" / "contract.md").read_text()
 """The reference page, whose examples are run."""
@@ -44,7 +44,7 @@ def test_compile_writes(tmp_path: Path, contract: Contract, capsys: pytest.Captu
 @pytest.mark.parametrize("command", [["check"], ["diagram"], ["diff", "other.json"]])
 def test_problems_exit_with_1(command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "plane.yaml"
-    file.write_text("format: 1\n")
+    file.write_text("format: 8\n")
     assert main(["contract", *command, "--contract", str(file)]) == 1
     output = capsys.readouterr()
     assert output.out == ""
@@ -137,7 +137,7 @@ def test_diff_reads_both(tmp_path: Path, contract: Contract, capsys: pytest.Capt
     assert capsys.readouterr().out == f"{version} -> {version}: nothing changed\n"
     for other in (GOLDEN, yaml):
         assert main(["contract", "diff", str(other), *named]) == 0
-        assert '~ name: "golden" -> "care-at-home"' in capsys.readouterr().out
+        assert '~ name: "golden-2" -> "care-at-home"' in capsys.readouterr().out
     assert main(["contract", "diff", str(tmp_path / "none.json"), *named]) == 1
     assert "cannot be read" in capsys.readouterr().err
 

@@ -436,7 +436,7 @@ def test_what_comes_from_elsewhere_is_checked_as_when_it_was_compiled() -> None:
         ("a: 1\nb: 2\na: 2", "a: the name is there twice, in line 1 and line 3"),
         ("routes:\n  - {x: {to: a, to: b}}", r"routes\[0\].x.to: the name is there twice"),
         ("[1, 2]", "not a mapping"),
-        ("event_types: {t: {description: x, schema: broken.json}}", "broken.json"),
+        ("event_types: {t: {description: x, schemas: [broken.json]}}", "broken.json"),
         (None, "cannot be read"),
     ],
 )
@@ -454,7 +454,7 @@ def test_a_wrong_or_missing_file_is_named(tmp_path: Path, content: str | None, m
 def test_faults_of_the_files_and_of_the_contract_are_reported_together(tmp_path: Path) -> None:
     file = tmp_path / "plane.yaml"
     file.write_text(
-        "format: 1\nname: x\nname: y\nevent_types:\n  t: {description: x, schema: none.json}\n"
+        "format: 8\nname: x\nname: y\nevent_types:\n  t: {description: x, schemas: [none.json]}\n"
         "participants:\n  home: &home {kind: device, description: x}\n  same: *home\n"
         "routes: {up: {filter: {sql: 'type = '}, to: home.outbox}}\n"
     )
@@ -462,7 +462,7 @@ def test_faults_of_the_files_and_of_the_contract_are_reported_together(tmp_path:
         load_contract(file)
     assert [each.path for each in caught.value.problems] == [
         "name",
-        "event_types.t.schema",
+        "event_types.t.schemas[0]",
         "routes.up.filter.sql",
         "participants",
     ]

@@ -25,7 +25,7 @@ from tests.unit.contract.small import Routes, services, to, where
 
 EXAMPLES = Path(__file__).parents[3] / "docs" / "examples"
 CONTRACT = shipped_contract()
-GOLDEN = Path(__file__).parent / "golden" / "format-1.json"
+GOLDEN = Path(__file__).parent / "golden" / "format-2.json"
 RING = {"id": "1", "source": "/homes/1/bell", "type": "org.example.ring.v1"}
 ATTRIBUTES = {
     "type": "org.example.alarm.v1",
@@ -141,14 +141,14 @@ def test_the_command_reads_json_yaml_or_standard_input_and_prints_text_or_json(
     from_json, from_yaml = documents
     assert from_json["event"] == RING
     assert from_yaml == from_json
-    assert from_json["contract"] == {"name": "golden", "version": "d17fe94bbe13b478"}
+    assert from_json["contract"] == {"name": "golden-2", "version": "2fcb59749438eb3a"}
     (route,) = from_json["routes"]
     assert (route["route"], route["matched"], route["filter"]["text"]) == ("to-desk", False, "any of")
 
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(in_json.read_bytes())))
     assert main([*command, "-"]) == 0
     printed = capsys.readouterr().out
-    head = "org.example.ring.v1, id 1 of /homes/1/bell\ngolden, version d17fe94bbe13b478\n"
+    head = "org.example.ring.v1, id 1 of /homes/1/bell\ngolden-2, version 2fcb59749438eb3a\n"
     assert printed.startswith(head)
     assert "to-bell -> bell.inbox (device): MATCHES" in printed
 

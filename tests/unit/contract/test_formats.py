@@ -1,4 +1,4 @@
-"""Compiled contracts of all earlier formats are readable; one of a later format is refused by name."""
+"""Compiled contracts of the formats of 0.3.0 are readable; one of a later format is refused by name."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pytest
 from contract import load_contract
 from eventplane.contract import (
     Contract,
+    ContractError,
     ContractFormatError,
     DeliveryGuarantee,
     Downlink,
@@ -20,10 +21,11 @@ from eventplane.contract import (
     Webhook,
     WebhookMode,
     WhenFull,
+    compile_contract,
     contract_document,
     load_compiled,
 )
-from eventplane.contract.canonical import FORMAT
+from eventplane.contract.canonical import FORMAT, OLDEST_FORMAT
 from eventplane.filters import Prefix
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -31,18 +33,16 @@ RING, QUIET = "org.example.ring.v1", "org.example.quiet.v1"
 IDS = [f"https://schemas.example.org/ring.{each}" for each in (2, 1)]
 
 VERSIONS: dict[int, tuple[str, Callable[[Contract], object], object]] = {
-    1: (
-        "d17fe94bbe13b478",
+    2: (
+        "2fcb59749438eb3a",
         lambda it: (
             [each.name for each in it.routes],
             it.channel("desk.inbox").ordering,
             it.channel("desk.outbox").delivery_guarantee,
             it.channel("bell.inbox").receipts,
-            it.event_types[RING].schemas,
-            it.event_types[QUIET].schemas,
-            # What came later has its defaults.
             it.channel("bell.outbox").when_full,
-            {each.sends for each in it.participants.values()},
+            it.participants["bell"].sends,
+            list(it.event_types[RING].schemas),
             it.event_types[RING].schema_check,
         ),
         (
@@ -50,22 +50,11 @@ VERSIONS: dict[int, tuple[str, Callable[[Contract], object], object]] = {
             Ordering.SOURCE,
             DeliveryGuarantee.BEST_EFFORT,
             True,
-            {"": {"required": ["door"], "type": "object"}},
-            {},
-            WhenFull.REFUSE,
-            {None},
-            SchemaCheck.NONE,
+            WhenFull.DROP_OLDEST,
+            (RING,),
+            IDS,
+            SchemaCheck.STRICT,
         ),
-    ),
-    2: (
-        "2fcb59749438eb3a",
-        lambda it: (
-            it.channel("bell.outbox").when_full,
-            it.participants["bell"].sends,
-            list(it.event_types[RING].schemas),
-            it.event_types[RING].schema_check,
-        ),
-        (WhenFull.DROP_OLDEST, (RING,), IDS, SchemaCheck.STRICT),
     ),
     3: (
         "91c6dbd13b0a77f7",
@@ -110,7 +99,7 @@ def golden(number: int) -> bytes:
 
 
 @pytest.mark.source("P11")
-@pytest.mark.parametrize("number", range(1, FORMAT + 1))
+@pytest.mark.parametrize("number", range(OLDEST_FORMAT, FORMAT + 1))
 def test_a_contract_of_every_format_is_readable(number: int) -> None:
     raw = golden(number)
     contract = load_compiled(raw)
@@ -122,36 +111,27 @@ def test_a_contract_of_every_format_is_readable(number: int) -> None:
     assert load_compiled(json.dumps(json.loads(raw), indent=2)).version == version
 
 
-def test_a_file_of_format_1_is_read_and_compiled_to_todays_form(tmp_path: Path) -> None:
-    (tmp_path / "schemas").mkdir()
-    (tmp_path / "schemas" / "ring.json").write_text('{"required": ["door"]}')
-    file = tmp_path / "plane.yaml"
-    file.write_text(
-        "format: 1\nname: old\n"
-        "participants: {home: {kind: device, description: x}}\n"
-        "event_types: {ring: {description: x, schema: ring.json}, mute: {description: x, schema: }}\n"
-        "routes: {up: {filter: {exact: {type: ring}}, to: home.outbox}}\n"
-    )
-    contract = load_contract(file)
-    assert contract.event_types["ring"].schemas == {"": {"required": ["door"]}}
-    assert contract.event_types["mute"].schemas == {}
-    assert json.loads(contract.canonical)["format"] == 2
-    assert load_compiled(contract.canonical) == contract
-
-
 def test_later_settings_do_not_change_the_version_of_an_earlier_contract() -> None:
-    document = json.loads(golden(1))
+    document = json.loads(golden(2))
     for participant in document["participants"].values():
         for box in ("inbox", "outbox"):
             del participant[box]["receipts"]
     earlier = load_compiled(json.dumps(document))
     assert json.loads(earlier.canonical) == document
-    assert earlier.version != VERSIONS[1][0]
+    assert earlier.version != VERSIONS[2][0]
     assert contract_document(earlier)["participants"]["bell"]["outbox"]["receipts"] is False
 
 
+def test_a_format_before_0_3_0_is_refused() -> None:
+    document = json.loads(golden(2)) | {"format": OLDEST_FORMAT - 1}
+    with pytest.raises(ContractError, match="a format of 2 or later"):
+        load_compiled(json.dumps(document))
+    with pytest.raises(ContractError, match="1 is not a known format"):
+        compile_contract(document, "device.json")
+
+
 def test_a_newer_format_is_refused_with_one_named_error(tmp_path: Path) -> None:
-    document = json.loads(golden(1)) | {"format": FORMAT + 1, "something": "new"}
+    document = json.loads(golden(2)) | {"format": FORMAT + 1, "something": "new"}
     with pytest.raises(ContractFormatError, match="update the program") as caught:
         load_compiled(json.dumps(document), "device.json")
     assert (caught.value.found, caught.value.readable) == (FORMAT + 1, FORMAT)

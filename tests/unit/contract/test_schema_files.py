@@ -16,13 +16,13 @@ ID = "https://schemas.example.org/reading.v1"
 GOOD = {"$id": ID, "type": "object"}
 
 
-def plane(folder: Path, event_types: dict[str, Any], format_version: int = 2, **schemas: Any) -> Path:
+def plane(folder: Path, event_types: dict[str, Any], **schemas: Any) -> Path:
     """A contract file with `event_types`, and the files under schemas/ beside it."""
     (folder / "schemas").mkdir(exist_ok=True)
     for name, schema in schemas.items():
         (folder / "schemas" / f"{name}.json").write_text(json.dumps(schema))
     document = {
-        "format": format_version,
+        "format": 8,
         "name": "plane",
         "participants": {"home": {"kind": "device", "description": "x"}},
         "event_types": {name: {"description": "x"} | each for name, each in event_types.items()},
@@ -104,11 +104,8 @@ def test_every_faulty_file_is_named_at_once(tmp_path: Path) -> None:
     assert "another schema has" in found["event_types.t3.schemas[0]"].message
 
 
-def test_schemas_of_format_1_keep_their_rules(tmp_path: Path) -> None:
-    types = {"t": {"schema": "old.json"}}
-    old = {"$ref": "https://elsewhere.example/never-followed"}
-    assert load_contract(plane(tmp_path, types, 1, old=old)).event_types["t"].schemas == {"": old}
-    (problem,) = problems(plane(tmp_path, types, 2, old=GOOD))
+def test_a_schema_without_a_list_is_refused(tmp_path: Path) -> None:
+    (problem,) = problems(plane(tmp_path, {"t": {"schema": "old.json"}}, old=GOOD))
     assert (problem.path, problem.remedy) == ("event_types.t.schema", "write `schemas: [FILE, ...]`")
 
 
