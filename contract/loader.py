@@ -290,7 +290,7 @@ def _slots(event_types: Any) -> Iterator[_Slot]:
         if not isinstance(event_type, dict):
             continue
         path = f"event_types.{name}"
-        listed = event_type.get("schemas")
+        listed: Any = event_type.get("schemas")
         for at in range(len(listed) if isinstance(listed, list) else 0):
             yield _Slot(f"{path}.schemas[{at}]", event_type, listed, at)
 
