@@ -37,6 +37,12 @@ _DOCUMENT: Final[dict[str, Any]] = {
             "sends": [],
         },
         "care": {"kind": "cloud_service", "description": "Reads measurements.", "sends": []},
+        "nurse": {
+            "kind": "cloud_service",
+            "description": "Reads the climate of bathrooms by a program that leaves receipts.",
+            "inbox": {"receipts": True},
+            "sends": [],
+        },
         "family": {
             "kind": "cloud_service",
             "description": "Sees the day in its order.",
@@ -65,6 +71,10 @@ _DOCUMENT: Final[dict[str, Any]] = {
                 "any": [{"exact": {"type": READING}}, {"sql": f"type = '{CLIMATE}' AND subject LIKE '/%'"}]
             },
             "to": "care.inbox",
+        },
+        "baths-to-nurse": {
+            "filter": {"all": [{"exact": {"type": CLIMATE}}, {"exact": {"subject": "/bath"}}]},
+            "to": "nurse.inbox",
         },
         "day-to-family": {"filter": {"exact": {"type": MOTION}}, "to": "family.inbox"},
         "letters": {"filter": {"exact": {"type": DEAD_LETTER_TYPE}}, "to": "operations.inbox"},

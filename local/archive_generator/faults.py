@@ -14,20 +14,23 @@ from eventplane.device_reports import short_digest
 from eventplane.envelope import Envelope, parse_event, write_event
 from eventplane.guarantee import BY_EVENT
 from eventplane.ingest import OPERATOR
-from eventplane.ledger import Basis, LedgerRecord
+from eventplane.ledger import Basis, HandoverRecord, LedgerRecord
 from eventplane.names import EPOCH, SEQUENCE
+from eventplane.reader_receipts import SETTLED_BEFORE
 from eventplane.reasons import Outcome, Reason
 from eventplane.sender import SENDER_SERVICE, Sender
 from eventplane.sending import stamp_sender
-from eventplane.values import timestamp_of_ms
+from eventplane.values import timestamp_ms, timestamp_of_ms
 from glue_jobs.delivery_audit.findings import Hop, Kind
 from local.archive_generator.device import HOUR_MS
 from local.archive_generator.records import (
+    READER_LETTERS,
     ROUTER_LETTERS,
     WEBHOOK_LETTERS,
     Case,
     Passage,
     decided,
+    handed_over,
     letters,
     right_case,
 )
@@ -95,8 +98,12 @@ def _is_unrouted(case: Case) -> bool:
     return not case.routes
 
 
-def _is_handed_over(case: Case) -> bool:
-    return bool(case.handovers)
+def _is_posted(case: Case) -> bool:
+    return bool(case.handovers) and case.handovers[-1].status is not None
+
+
+def _is_read(case: Case) -> bool:
+    return bool(case.handovers) and case.handovers[-1].status is None
 
 
 def _keeps_no_order(case: Case) -> bool:
@@ -113,9 +120,12 @@ def _ends_in_its_hour(case: Case) -> bool:
     return case.passage.accepted_at_ms % HOUR_MS < HOUR_MS - 2 * FAST_MS
 
 
+def _has_hour_before(case: Case) -> bool:
+    return case.passage.accepted_at_ms % HOUR_MS > 2 * EARLY_MS
+
+
 def _can_be_early(case: Case) -> bool:
-    begins_in_its_hour = case.passage.accepted_at_ms % HOUR_MS > 2 * EARLY_MS
-    return begins_in_its_hour and _is_kept_in_a_queue(case) and _keeps_no_order(case)
+    return _has_hour_before(case) and _is_kept_in_a_queue(case) and _keeps_no_order(case)
 
 
 def _can_share_an_id(case: Case) -> bool:
@@ -226,10 +236,16 @@ def lost_for_no_interest(case: Case) -> list[Truth]:
     return _lose_last(case, Outcome.NO_INTEREST, Reason.NO_INTEREST)
 
 
-@_fault(_is_handed_over)
+@_fault(_is_posted)
 def lost_behind_the_inbox(case: Case) -> list[Truth]:
     row = case.handovers.pop()
     return [_handed(case, Kind.LOST, row.channel)]
+
+
+@_fault(_is_read)
+def taken_by_nobody(case: Case) -> list[Truth]:
+    """The queue deletes it after its time, and its reader left no receipt."""
+    return lost_behind_the_inbox(case)
 
 
 def _elsewhere(case: Case) -> Any:
@@ -237,7 +253,7 @@ def _elsewhere(case: Case) -> Any:
     return next(
         each
         for each in case.routing.others(case.routes)
-        if not case.routing.is_webhook(each) and not case.routing.is_ordered(each)
+        if not case.routing.is_recorded(each) and not case.routing.is_ordered(each)
     )
 
 
@@ -298,11 +314,23 @@ def routed_again(case: Case) -> list[Truth]:
     return [_of_row(case, Kind.DUPLICATE, Hop.ROUTER, row)]
 
 
-@_fault(_is_handed_over)
-def handed_over_again(case: Case) -> list[Truth]:
+@_fault(_is_posted)
+def handed_over_again(case: Case, reason: str | None = None) -> list[Truth]:
     row = case.handovers[-1]
-    case.handovers.append(replace(row, decided_at_ms=row.decided_at_ms + AGAIN_MS, attempt=2))
+    case.handovers.append(replace(row, decided_at_ms=row.decided_at_ms + AGAIN_MS, attempt=2, reason=reason))
     return [_handed(case, Kind.DUPLICATE, row.channel)]
+
+
+@_fault(_is_read)
+def handled_again(case: Case) -> list[Truth]:
+    return handed_over_again(case)
+
+
+@_fault(_is_read)
+def settled_again(case: Case) -> list[Truth]:
+    """Its reader, after a crash, knows that it was settled: nothing to find."""
+    handed_over_again(case, SETTLED_BEFORE)
+    return []
 
 
 @_fault(_is_routed)
@@ -369,13 +397,62 @@ def dead_lettered(case: Case) -> list[Truth]:
     return _refused(case, Reason.PAYLOAD_INVALID)
 
 
-@_fault(_is_handed_over)
-def dead_behind_the_inbox(case: Case) -> list[Truth]:
-    row = case.handovers[-1]
-    reason = "endpoint_refused"
-    case.handovers[-1] = replace(row, outcome=Outcome.DEAD_LETTERED, reason=reason, status=400)
-    case.ledger += letters(case, f"{WEBHOOK_LETTERS}{row.channel.removesuffix('.inbox')}")
+def _given_up(case: Case, letters_of: str, reason: str, status: int | None = None) -> list[Truth]:
+    """The consumer gives it up, and its dead letter is in somebody's inbox."""
+    row = _ended(case, Outcome.DEAD_LETTERED, reason, status)
+    case.ledger += letters(case, f"{letters_of}{row.channel.removesuffix('.inbox')}")
     return [replace(_handed(case, Kind.DEAD_LETTERED, row.channel), detail=reason)]
+
+
+def _ended(case: Case, outcome: Outcome, reason: str, status: int | None = None) -> HandoverRecord:
+    row = case.handovers[-1] = replace(case.handovers[-1], outcome=outcome, reason=reason, status=status)
+    return row
+
+
+@_fault(_is_posted)
+def dead_behind_the_inbox(case: Case) -> list[Truth]:
+    return _given_up(case, WEBHOOK_LETTERS, "endpoint_refused", 400)
+
+
+@_fault(_is_read)
+def dead_lettered_by_its_reader(case: Case) -> list[Truth]:
+    return _given_up(case, READER_LETTERS, "ValueError")
+
+
+@_fault(_is_read)
+def dead_lettered_in_doubt(case: Case) -> list[Truth]:
+    """Its reader ended while it had the event in hand, and the next one does not know what became of it."""
+    return _given_up(case, READER_LETTERS, Reason.IN_DOUBT)
+
+
+@_fault(_is_read)
+def expired_at_hand_out(case: Case) -> list[Truth]:
+    """Its time ended between the inbox and its reader."""
+    passage = case.passage
+    # A lifetime begins anew with the acceptance.
+    lives_ms = (passage.decided_at_ms + passage.handed_over_at_ms) // 2 - passage.accepted_at_ms
+    expiry = timestamp_of_ms(timestamp_ms(str(case.event.attributes["recordedtime"])) + lives_ms)
+    _become(case, right_case(_changed(case.event, expirytime=expiry), passage, case.routing))
+    return [_handed(case, Kind.EXPIRED, _ended(case, Outcome.EXPIRED, BY_EVENT).channel)]
+
+
+@_fault(_is_read)
+def expired_by_its_reader(case: Case) -> list[Truth]:
+    """Its reader says that it expired, and it had no end."""
+    return [_handed(case, Kind.LOST, _ended(case, Outcome.EXPIRED, BY_EVENT).channel)]
+
+
+@_fault(_is_read)
+def dropped_by_its_reader(case: Case) -> list[Truth]:
+    return [_handed(case, Kind.LOST, _ended(case, Outcome.DROPPED, Reason.NO_INTEREST).channel)]
+
+
+@_fault(lambda case: _is_read(case) and _has_hour_before(case))
+def taken_early(case: Case) -> list[Truth]:
+    """The receipt is of a time before the event came into the inbox."""
+    row = case.handovers[-1]
+    case.handovers[-1] = replace(row, decided_at_ms=row.decided_at_ms - EARLY_MS)
+    return [_handed(case, Kind.CAUSALITY, row.channel)]
 
 
 @_fault(_keeps_no_order)
@@ -411,6 +488,17 @@ def forged_decision(case: Case) -> list[Truth]:
     case.ledger.append(forged)
     claimed = _of_row(case, Kind.FORGED, Hop.ROUTER, forged)
     return [replace(claimed, id=forged.id, epoch=None, sequence=None)]
+
+
+@_fault(_is_kept_in_a_queue)
+def forged_receipt(case: Case) -> list[Truth]:
+    """A reader leaves a receipt of what came into the inbox of another one only."""
+    others, routing = case.routing.others(case.routes), case.routing
+    inbox = next(
+        each.destination for each in others if routing.is_recorded(each) and not routing.is_webhook(each)
+    )
+    case.handovers = [replace(handed_over(case, case.routes[-1]), channel=inbox, status=None)]
+    return [fact(case, Kind.FORGED, Hop.INBOX_CONSUMER, destination=inbox)]
 
 
 @_fault(_is_kept_in_a_queue)
@@ -529,7 +617,7 @@ def expired_by_a_fast_clock(case: Case) -> list[Truth]:
     ]
 
 
-@_fault(lambda case: _is_handed_over(case) and _ends_in_its_hour(case))
+@_fault(lambda case: _is_posted(case) and _ends_in_its_hour(case))
 def put_by_a_fast_clock(case: Case) -> list[Truth]:
     """The router's clock is ahead, so that by its record the webhook was quicker."""
     ahead = [replace(row, decided_at_ms=row.decided_at_ms + FAST_MS) for row in case.ledger]
@@ -645,19 +733,30 @@ def with_new_members(case: Case) -> list[Truth]:
 
 
 def _unusable(case: Case, kind: Kind, hop: Hop, **members: Any) -> list[Truth]:
-    """The webhook's row has a value by which nothing can be judged."""
+    """The consumer's row has a value by which nothing can be judged."""
     row = case.handovers[-1] = replace(case.handovers[-1], **members)
     known = replace(_handed(case, kind, row.channel), hop=hop)
     return [known, replace(known, kind=QUARANTINED, hop=None, route=None)]
 
 
-@_fault(_is_handed_over)
+@_fault(_is_posted)
 def unknown_end(case: Case) -> list[Truth]:
     """A newer webhook writes an outcome that this version does not know."""
     return _unusable(case, Kind.NOT_UNDERSTOOD, Hop.INBOX_CONSUMER, outcome="parked")
 
 
-@_fault(_is_handed_over)
+@_fault(_is_read)
+def unknown_receipt(case: Case) -> list[Truth]:
+    return unknown_end(case)
+
+
+@_fault(_is_posted)
 def impossible_end(case: Case) -> list[Truth]:
     """A webhook's row has the event delivered by an answer that refuses it."""
     return _unusable(case, Kind.CONTRADICTION, Hop.ARCHIVE, status=500)
+
+
+@_fault(_is_read)
+def impossible_receipt(case: Case) -> list[Truth]:
+    """A reader's row has the event delivered at no attempt."""
+    return _unusable(case, Kind.CONTRADICTION, Hop.ARCHIVE, attempt=0)

@@ -60,8 +60,12 @@ class Routing:
         return self.contract.channel(route.destination).ordering is Ordering.SOURCE
 
     def is_webhook(self, route: Route) -> bool:
-        """Whether the inbox has a record of what its consumer did."""
+        """Whether a function posts what is in the inbox, and records the answers."""
         return self.contract.channel(route.destination).webhook is not None
+
+    def is_recorded(self, route: Route) -> bool:
+        """Whether the archive gets a record of what the inbox's consumer did."""
+        return self.is_webhook(route) or self.contract.channel(route.destination).asks_for_receipts
 
     def is_checked(self, type: str) -> bool:
         """Whether the payloads of `type` can be refused."""

@@ -19,7 +19,8 @@ from local.archive_generator.flows import Routing
 
 ROUTER_LETTERS: Final = "/eventplane/cloud/router"
 WEBHOOK_LETTERS: Final = "/eventplane/cloud/webhook/"
-"""The sources of dead letters, as the functions have them; a test holds them together."""
+READER_LETTERS: Final = "/eventplane/client/"
+"""The sources of dead letters, as the functions and the client have them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +110,7 @@ def right_case(
     case = Case(event, passage, routing, overtaken_at_ms, predecessor, routes=routing.cloud(event))
     case.tap = [tapped(case)]
     case.ledger = [decided(case, route) for route in case.routes] or [decided(case)]
-    case.handovers = [handed_over(case, route) for route in case.routes if routing.is_webhook(route)]
+    case.handovers = [handed_over(case, route) for route in case.routes if routing.is_recorded(route)]
     return case
 
 
@@ -154,7 +155,7 @@ def decided(case: Case, route: Route | None = None) -> LedgerRecord:
 
 
 def handed_over(case: Case, route: Route) -> HandoverRecord:
-    """The webhook's row of an event that its endpoint took."""
+    """The row of a webhook whose endpoint took an event, or of a reader that leaves receipts."""
     return HandoverRecord(
         decided_at_ms=case.passage.handed_over_at_ms,
         entered_at_ms=case.passage.decided_at_ms,
@@ -165,7 +166,7 @@ def handed_over(case: Case, route: Route) -> HandoverRecord:
         type=case.event.type,
         outcome=Outcome.DELIVERED,
         reason=None,
-        status=200,
+        status=200 if case.routing.is_webhook(route) else None,
         attempt=1,
         message_id=f"{case.passage.router_message}-{route.name}",
         route=route.name,
@@ -175,7 +176,7 @@ def handed_over(case: Case, route: Route) -> HandoverRecord:
 
 def letters(case: Case, source: str, id: str | None = None) -> list[LedgerRecord]:
     """The ledger's rows of the dead letter about the event, written by the function called `source`."""
-    by_webhook = source.startswith(WEBHOOK_LETTERS)
+    _, _, service = source.rpartition("/")
     like = decided(case)
     like = replace(
         like,
@@ -188,9 +189,8 @@ def letters(case: Case, source: str, id: str | None = None) -> list[LedgerRecord
         sender=PLANE,
         digest=None,
     )
-    if by_webhook:
+    if source != ROUTER_LETTERS:
         at_ms = case.passage.handed_over_at_ms
-        service = source.removeprefix(WEBHOOK_LETTERS)
         like = replace(
             like,
             entered_by=f"{service}.outbox",

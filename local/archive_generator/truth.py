@@ -34,7 +34,7 @@ PLANTED: Final = frozenset(
         "router": "lost misrouted unrouted_delivered duplicate reordered expired dead_lettered late forged "
         "put_back not_allowed unconfirmed stale_contract clock_skew causality type_mismatch sender_mismatch "
         "not_understood",
-        "inbox_consumer": "lost duplicate dead_lettered not_understood",
+        "inbox_consumer": "lost duplicate expired dead_lettered forged causality not_understood",
         "archive": "content_mismatch not_understood contradiction unreadable_object duplicate_object "
         "misplaced_object missing_records altered_object unattested_object",
         "-": "quarantined coverage",
