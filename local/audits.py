@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
+from eventplane.account import Fate
 from eventplane.archive_layout import VERDICTS, last_report
 from glue_jobs.delivery_audit.rules import LATENESS_S
 from local.deploy import ROOT
@@ -81,6 +82,43 @@ def last_window(output: Path) -> str:
 
 def _read(path: Path) -> bytes | None:
     return path.read_bytes() if path.is_file() else None
+
+
+def both_ends(report: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return what the readers of each inbox took: in homes by manifests, in the cloud by handovers.
+
+    What is `not known` left no record: the inbox asks for no receipts, or evidence is missing.
+    """
+    found = [
+        _end(
+            each["inbox"],
+            "home",
+            *(each[name] for name in ("stated", "receipt", "explained", "lost", "pending")),
+        )
+        for each in report.get("homes", ())
+    ]
+    otherwise = Fate.GIVEN_UP, Fate.REFUSED, Fate.EXPIRED, Fate.DROPPED
+    for each in report.get("accounts", ()):
+        if each["inbox"]:
+            due, ended = (sum(each[fate] for fate in fates) for fates in (Fate, otherwise))
+            known = each[Fate.HANDLED], ended, each[Fate.LOST], each[Fate.WAITING]
+            found.append(_end(each["inbox"], "cloud", due, *known))
+    return found
+
+
+def _end(inbox: str, where: str, due: int, *known: int) -> dict[str, Any]:
+    counts = dict(zip(("taken", "ended otherwise", "lost", "waiting"), known, strict=True))
+    return {"inbox": inbox, "where": where, "due": due, **counts, "not known": due - sum(known)}
+
+
+def taken(end: Mapping[str, Any] | None) -> str:
+    """Return in words how many of the events that were due at one of `both_ends` its reader took."""
+    if end is None:
+        return "none was due"
+    rest = (
+        f", {end[name]:,} {name}" for name in ("ended otherwise", "lost", "waiting", "not known") if end[name]
+    )
+    return f"{end['taken']:,} of {end['due']:,}{''.join(rest)}"
 
 
 _PARALLEL: Final = 8

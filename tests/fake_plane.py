@@ -92,7 +92,8 @@ class FakePlane:
             for event in self._waiting:
                 self._arrived += 1
                 for inbox in due_inboxes(CONTRACT, event, SENDER)[0]:
-                    self.tally.received(inbox, (event.source, event.id), self._now())
+                    note = self.tally.handled if inbox == "call-service" else self.tally.received
+                    note(inbox, (event.source, event.id), self._now())
             self._waiting.clear()
 
     @staticmethod

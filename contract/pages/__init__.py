@@ -36,15 +36,19 @@ MEANINGS: Final = {
     "manifest": "A device's own statement of the numbers that it sent, by which the audit finds what is "
     "missing.",
     "misrouted": "Delivered to an inbox to which no route of the contract leads.",
+    "not known": "No record shows whether a reader took these: their inbox asks for no receipts, or evidence "
+    "is missing.",
     "numbers not archived": "Numbers between a device's first and last that the archive lacks. Events that "
     "stay in the home have numbers too; the audit counts real losses as lost.",
     "outbox": "The queue, or MQTT topic, into which a participant sends its events.",
     "participant": "A service or device that sends or receives events, as the contract names it.",
     "quarantined": "A row of the archive that could not be read.",
+    "receipt": "A reader's statement that it handled an event, or how the event ended there.",
     "route": "A rule of the contract: events that pass its filter go to its destination.",
     "router": "The function that decides where an event goes, once on the device and once in the cloud.",
     "rule": "The rule of IoT Core that passes what devices publish to the routers' queues.",
     "spool": "The device's store on disk for events that are not acknowledged by the cloud yet.",
+    "taken": "The inbox's reader handled it; its receipt, or the answer of a webhook's endpoint, shows that.",
     "tap": "The copy of everything that IoT Core accepted, written to the archive before any router.",
     "to replay": "Events that a replay from the archive would deliver.",
     "unrecorded": "No statement is possible: the archive lacks the object that would say what happened.",

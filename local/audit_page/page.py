@@ -14,6 +14,7 @@ from urllib.parse import quote
 
 from contract import pages
 from local.audit_page import drawings, words
+from local.audits import both_ends
 
 PAGE: Final = "audit.html"
 """The page's name beside the report that it shows."""
@@ -62,6 +63,7 @@ def write_page(report: Mapping[str, Any], path: Path, archive: str | None = None
         report=report,
         totals=report["totals"],
         covered=words.covered(report["coverage"]),
+        ends=both_ends(report),
         reasons=[words.reason(each) for each in report["reasons"]],
         rests_on=words.RESTS_ON,
         heat=drawings.heat_map(report["hours"]),

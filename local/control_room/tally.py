@@ -11,7 +11,7 @@ from statistics import median
 from typing import Any, Final, NamedTuple
 
 from contract.explain import Outcome, outcomes
-from eventplane.account import EVERY_INBOX, OPEN, Account, Fate, accounts, by_router
+from eventplane.account import EVERY_INBOX, OPEN, Account, Fate, accounts, by_reader, by_router
 from eventplane.contract import Contract, DeliveryGuarantee
 from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.device_reports import DISCARDED
@@ -44,7 +44,9 @@ class Counters:
     """Events `sent`; `due` deliveries to inboxes, and how many of them were `received` or `lost`.
 
     `ended` were refused, expired or dropped: they are neither received nor lost. `duplicates` are copies
-    beyond the first, which consumers drop; `waiting` are deliveries in the spool.
+    beyond the first, which consumers drop; `waiting` are deliveries in the spool. Of what was received,
+    services in the home took what `rang`, readers in the cloud what was `taken`, both by a record of theirs;
+    of the `unknown` no record shows what the reader did.
     """
 
     sent: int = 0
@@ -54,6 +56,9 @@ class Counters:
     duplicates: int = 0
     waiting: int = 0
     ended: int = 0
+    rang: int = 0
+    taken: int = 0
+    unknown: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +169,7 @@ class Tally:
         self._latencies: deque[float] = deque(maxlen=MOST_SAMPLES)
         self._sent = self._due = self._received = self._duplicates = 0
         self._discarded = 0
+        self._settled: Counter[str] = Counter()
         self._quiet_since_ms: float | None = None
         self._open: dict[tuple[Key, str], _Sent] = {}
         self._now_ms = 0.0
@@ -236,6 +242,11 @@ class Tally:
             with self._lock:
                 self._note((record["source"], record["id"]), account)
 
+    def settled(self, record: Mapping[str, Any]) -> None:
+        """Note a `record` of the handovers: what the reader of an inbox in the cloud did."""
+        with self._lock:
+            self._note((record["source"], record["id"]), by_reader(record))
+
     def counters(self, waiting: int, is_idle: bool, now_ms: float, waits: str = "") -> Counters:
         """Return the counters. `is_idle`: nothing is broken, and no queue has a message; `waits` is what has.
 
@@ -254,9 +265,9 @@ class Tally:
                     each.missing[inbox] = self._missing(f"{inbox}.inbox", each.due[inbox])
                 fates[each.account(inbox, now_ms).fate] += 1
             ended = sum(count for fate, count in fates.items() if fate not in (*OPEN, Fate.LOST))
-            return Counters(
-                self._sent, self._due, self._received, fates[Fate.LOST], self._duplicates, waiting, ended
-            )
+            counts = self._sent, self._due, self._received, fates[Fate.LOST], self._duplicates
+            unknown = max(0, self._received - self._settled.total())
+            return Counters(*counts, waiting, ended, self._settled["rang"], self._settled["taken"], unknown)
 
     def latency(self) -> Latency:
         """Return how long the last deliveries took."""
@@ -286,7 +297,12 @@ class Tally:
         return self._events[key]
 
     def _note(self, key: Key, fact: Account) -> None:
-        self._known(key).facts[replace(fact, at_ms=None)] = fact
+        facts = self._known(key).facts
+        if fact.is_by_reader and not any(each.is_by_reader and each.inbox == fact.inbox for each in facts):
+            reader = self._contract.participants.get(fact.by)
+            taken = "rang" if reader is not None and reader.kind.is_on_device else "taken"
+            self._settled[taken if fact.fate is Fate.HANDLED else "ended"] += 1
+        facts[replace(fact, at_ms=None)] = fact
 
     def _count(self, known: _Sent, inbox: str, at_ms: float) -> None:
         if inbox in known.due:

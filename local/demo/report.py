@@ -6,15 +6,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import Any, Final
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
 from contract import pages
 from eventplane.account import Fate
+from local.audits import taken
 from local.consumers import ReceivedEvent
 from local.demo.faults import RepairedFault
+from local.demo.summary import ALARM_CENTRE
 
 # Figures of a service, and short heads that leave the table within 80 columns.
 _INBOX_COLUMNS = {
@@ -90,6 +92,8 @@ def print_table(summary: Mapping[str, Any], console: Console) -> None:
         console.print(f"  {notice['service']} was told: {notice['title']}{after}")
     for letter in summary["payload_letters"]:
         console.print(f"  a dead letter of {letter['sender']}: {letter['reason']}, {letter['detail']}")
+    console.print(f"  rang in the homes: {taken(summary['rang'])} alarms, by the audit")
+    console.print(f"  taken at the alarm centre: {taken(summary['taken'])} alarms and calls, by the audit")
     console.print(f"  {alarms_told(summary)}")
     console.print(f"  {deletion_told(summary)}")
     console.print(
@@ -123,6 +127,13 @@ def write_page(summary: Mapping[str, Any], audit: Mapping[str, Any], path: Path,
             headline=headline(summary),
             tiles=_tiles(summary),
             inboxes=inbox_rows(summary),
+            ends=[
+                list(summary["ends"][0]),
+                *(
+                    [f"{value:,}" if isinstance(value, int) else value for value in each.values()]
+                    for each in summary["ends"]
+                ),
+            ],
             faults=[
                 [each["kind"], each["home"], f"{each['after_events']:,}", f"{each['seconds']} s"]
                 for each in summary["faults"]
@@ -173,15 +184,14 @@ def _tiles(summary: Mapping[str, Any]) -> list[tuple[str, str, bool]]:
         ("events sent", f"{summary['events_sent']:,}", False),
         ("of them urgent", f"{summary['urgent_sent']:,}", False),
         ("homes", f"{summary['homes']}", False),
+        ("alarms that rang in homes", taken(summary["rang"]), False),
+        ("alarms and calls taken", taken(summary["taken"]), False),
         ("lost, as the consumers count", f"{summary['lost']}", summary["lost"] > 0),
         ("lost, as the audit finds", f"{summary['audit_lost']}", summary["audit_lost"] > 0),
         ("duplicates", f"{summary['duplicates']:,}", False),
         ("faults", f"{summary['faults_injected']}", False),
         ("seconds", f"{summary['wall_seconds']}", False),
     ]
-
-
-ALARM_CENTRE: Final = "alarm-centre"
 
 
 @dataclass(frozen=True, slots=True)

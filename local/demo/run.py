@@ -30,9 +30,9 @@ from local.consumers import Consumers, ReceivedEvent
 from local.demo.deletion import audit_twice
 from local.demo.faults import Faults, RepairedFault
 from local.demo.lost_connection import Notice, cut_off, judging, missing, notified_services
-from local.demo.report import ALARM_CENTRE, alarms, print_table, write_page
+from local.demo.report import alarms, print_table, write_page
 from local.demo.senders import send_as_carers, send_without_forwarder
-from local.demo.summary import summarise
+from local.demo.summary import ALARM_CENTRE, summarise, unproven
 from local.deploy import start_synthesis
 from local.emulator import ACCOUNT, REGION, start_emulator
 from local.errors import LocalError
@@ -104,7 +104,10 @@ def run(options: Options, console: Console) -> dict[str, Any]:
         deletion=audits.noticed,
         wall_seconds=monotonic() - began,
         gave_up_waiting_for=waits.gave_up,
-        otherwise_wrong={"notices missing": missing(played.notices, notified_services(plane.contract))},
+        otherwise_wrong={
+            "notices missing": missing(played.notices, notified_services(plane.contract)),
+            "alarms without a receipt": unproven(played.verdicts, audits.report),
+        },
     )
     summary["alarms"] = [asdict(alarm) for alarm in alarms(played.kept, played.faults)]
     summary["notices"] = [asdict(notice) for notice in played.notices]

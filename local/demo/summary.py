@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from glue_jobs.delivery_audit.findings import BROKEN_KINDS
+from local.audits import both_ends
 from local.oracle import ServiceResult
-from local.services import ON_DEVICE
+from local.services import CALL_SERVICE, ON_DEVICE
+
+ALARM_CENTRE: Final = "alarm-centre"
 
 IRREGULAR: Final = ("misrouted", "unexplained", "unrecorded", "not_understood", "quarantined")
 """Totals of the audit that a healthy plane leaves at 0."""
@@ -43,10 +46,11 @@ def summarise(
     `audit` is the Spark job's report, `deletion` what it says of a copy with one object deleted
     (`local.demo.deletion`), where that was tried; `gave_up_waiting_for` names the waits that ended because
     nothing moved any more: it explains what is missing; `otherwise_wrong` is what only this kind of run
-    counts. A run has `passed` when nothing is `wrong` but what is `allowed`: nothing is lost by either count,
-    both agree, the audit finds no promise broken and nothing irregular, no number of a home's forwarder is
-    missing but those of what came down (all else is routed to the cloud, so a gap is a loss, be it of a
-    report that nobody else counts), and it has noticed the deletion.
+    counts. What `rang` in homes and was `taken` by the alarm centre is by the archive's evidence. A run has
+    `passed` when nothing is `wrong` but what is `allowed`: nothing is lost by either count, both agree, the
+    audit finds no promise broken and nothing irregular, no number of a home's forwarder is missing but those
+    of what came down (all else is routed to the cloud, so a gap is a loss, be it of a report that nobody else
+    counts), and it has noticed the deletion.
     """
     ends = {
         (each["destination"], each["source"], each["id"])
@@ -80,6 +84,7 @@ def summarise(
     }
     wrong = [name for name, found in is_wrong.items() if found and name not in allowed]
     received = {verdict.service: verdict.delivered for verdict in verdicts}
+    by_inbox = {each["inbox"]: each for each in both_ends(audit)}
     return {
         "verdict": "failed" if wrong else "passed",
         "wrong": wrong,
@@ -98,12 +103,22 @@ def summarise(
         "audit_irregular": irregular,
         "audit_agrees": agrees,
         "audited": audited,
+        "rang": by_inbox.get(f"{CALL_SERVICE}.inbox"),
+        "taken": by_inbox.get(f"{ALARM_CENTRE}.inbox"),
+        "ends": list(by_inbox.values()),
         "object_deleted": deletion and {**deletion, "evidence": deletion["evidence"][:MAX_EVIDENCE]},
         "services": services,
         "latency": audit["latency"],
         "gave_up_waiting_for": list(gave_up_waiting_for),
         "wall_seconds": round(wall_seconds, 1),
     }
+
+
+def unproven(verdicts: Iterable[ServiceResult], audit: Mapping[str, Any]) -> int:
+    """Return by how many alarms the counts of homes and alarm centre differ from the archive's receipts."""
+    by_inbox = {each["inbox"]: each["taken"] for each in both_ends(audit)}
+    alarmed = (each for each in verdicts if each.service in (CALL_SERVICE, ALARM_CENTRE))
+    return sum(abs(each.delivered - by_inbox.get(f"{each.service}.inbox", 0)) for each in alarmed)
 
 
 def numbers_missing(audit: Mapping[str, Any]) -> int:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import re
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Iterator, Mapping
@@ -15,7 +17,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 
 from eventplane.envelope import Envelope, parse_event
 from eventplane.errors import EnvelopeError
-from eventplane.ledger import parse_ledger_text
+from eventplane.ledger import HANDOVERS, parse_ledger_text
 from eventplane.receipts import ReceiptError, digest, read_receipts
 from eventplane.resource_names import LEDGER_QUEUE
 from eventplane.sqs_binding import split
@@ -27,13 +29,14 @@ from local.proxy import Answer, Call
 
 _SENDS: Final = ("AmazonSQS.SendMessageBatch", "AmazonSQS.SendMessage")
 _OK: Final = 200
+_HANDOVERS: Final = re.compile(rf"(?<!written)/{HANDOVERS}/.*\.gz")
 
 _BOXES: Final = ("outbox", "inbox")
 
 
 class ObservingProxy(FaultProxy):
-    """Passes the functions' calls on, and records each event that they put into an inbox, and what else the
-    routers decided.
+    """Passes the functions' calls on, and records each event that they put into an inbox, what else the
+    routers decided, and what readers did by their receipts.
 
     `inboxes` has the participant by the name of its queue; `put_objects` counts the objects written to S3,
     `routed` the events put into inboxes.
@@ -57,6 +60,9 @@ class ObservingProxy(FaultProxy):
             return answer
         if call.service == "s3" and call.method == "PUT":
             self.put_objects += 1
+            if _HANDOVERS.search(call.path) and self._tally:
+                for line in gzip.decompress(call.body).splitlines():
+                    self._tally.settled(json.loads(line))
         elif call.service == "sqs" and call.action in _SENDS and self._tally:
             self._note_messages(json.loads(call.body), json.loads(answer.body), self._tally)
         return answer

@@ -22,7 +22,7 @@ from local.background import Background
 from local.chaos.fault_proxy import Failure, Target
 from local.cloud import CloudEndpoint
 from local.control_room.plane import Fault, Stage, Standing, State
-from local.control_room.tally import Tally
+from local.control_room.tally import Counters, Tally
 from local.emulator import kill_functions, queued_messages
 from local.errors import LocalError
 from local.home import Home
@@ -170,11 +170,12 @@ class LocalPlane:
         """Return the present state."""
         backlog, active = self._watch.now, self._active()
         is_idle = not (active - {Fault.ROUTER} or backlog.on_the_way or backlog.given_up)
+        counters = self.tally.counters(backlog.spool, is_idle, time.time() * 1_000, str(backlog))
         return State(
             contract=self._contract.version,
             home=self._home.name,
-            stages=self._stages(backlog, active),
-            counters=self.tally.counters(backlog.spool, is_idle, time.time() * 1_000, str(backlog)),
+            stages=self._stages(backlog, active, counters),
+            counters=counters,
             latency=self.tally.latency(),
             active=tuple(sorted(active)),  # it becomes JSON
             events=self.tally.last(),
@@ -244,7 +245,7 @@ class LocalPlane:
         }
         return {fault for fault, holds in is_active.items() if holds}
 
-    def _stages(self, backlog: Backlog, active: set[Fault]) -> dict[Stage, Standing]:
+    def _stages(self, backlog: Backlog, active: set[Fault], counters: Counters) -> dict[Stage, Standing]:
         def standing(
             fault: Fault, note: str, passed: int | None = None, waiting: int | None = None
         ) -> Standing:
@@ -254,12 +255,14 @@ class LocalPlane:
         published = self._observer.published.total()
         archive = standing(Fault.S3, "S3 answers 503", passed=self._proxy.put_objects)
         return {
-            Stage.HOME: Standing(passed=published),
+            Stage.HOME: Standing(passed=published, note=f"{counters.rang:,} taken"),
             Stage.BROKER: standing(Fault.MOSQUITTO, "killed", passed=published),
             Stage.FORWARDER: standing(Fault.FORWARDER, "killed", waiting=backlog.spool),
             Stage.RULE: standing(Fault.NETWORK, "the network is cut"),
             Stage.ROUTERS: standing(Fault.ROUTER, "killed", waiting=backlog.on_the_way),
-            Stage.INBOXES: Standing(passed=self._proxy.routed, waiting=backlog.inboxes),
+            Stage.INBOXES: Standing(
+                passed=self._proxy.routed, waiting=backlog.inboxes, note=f"{counters.taken:,} taken"
+            ),
             Stage.ARCHIVE: replace(archive, note=archive.note or "objects written"),
         }
 

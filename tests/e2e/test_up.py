@@ -17,7 +17,7 @@ import pytest
 from contract.scaffold import new_participant
 from eventplane.account import Fate
 from eventplane.contract import ParticipantKind
-from eventplane.sqs_binding import split
+from local.consumers import open_inbox, read_batch
 from local.control_room.plane import Fault
 from local.control_room.server import BUTTONS
 from local.ports import LOOPBACK
@@ -90,10 +90,9 @@ def test_an_event_of_one_s_own_is_shown_with_what_became_of_it(
     assert eventually(lambda: shown(running, id, inbox) == account, ROOM_S, every_s=0.1)
     if more:
         return
-    sqs = running.cloud.client("sqs")
     url = running.outputs[url_output("alarm-centre", "Inbox")]
-    messages = sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10, WaitTimeSeconds=5)["Messages"]
-    assert id in {json.loads(text)["id"] for each in messages for text in split(each["Body"])}
+    read_batch(open_inbox("alarm-centre", running.cloud.client("sqs"), url), list)
+    assert eventually(lambda: shown(running, id, inbox) == "handled by alarm-centre", ROOM_S, every_s=0.1)
 
 
 def send_alarm(page: Page) -> str:

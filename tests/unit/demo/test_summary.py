@@ -6,8 +6,10 @@ from typing import Any
 import pytest
 
 from eventplane.account import Fate
+from glue_jobs.delivery_audit.home import HOME
+from local.audits import taken
 from local.demo.report import headline
-from local.demo.summary import FOUND, IRREGULAR, summarise
+from local.demo.summary import FOUND, IRREGULAR, summarise, unproven
 from local.oracle import ServiceResult
 
 
@@ -114,6 +116,17 @@ def test_each_reason_fails_alone(verdicts: list[ServiceResult], report: dict[str
         ("/a", "1") in missing,
         ("/a", "expired") in missing,
     )
+
+
+def test_what_rang_and_was_taken_is_by_receipts() -> None:
+    alarmed = [verdict("call-service", 3), verdict("alarm-centre", 10)]
+    fates = {**dict.fromkeys(map(str, Fate), 0), Fate.HANDLED: 8, Fate.IN_INBOX: 2}
+    home = {**dict.fromkeys(HOME, 0), "inbox": "call-service.inbox", "stated": 4, "receipt": 3, "lost": 1}
+    report = {**audit(), "homes": [home], "accounts": [{"inbox": "alarm-centre.inbox", **fates}]}
+    summary = summary_of(alarmed, report)
+    assert [taken(summary[each]) for each in ("rang", "taken")] == ["3 of 4, 1 lost", "8 of 10, 2 not known"]
+    assert unproven(alarmed, report) == 2
+    assert taken(summary_of([], audit())["rang"]) == "none was due"
 
 
 def test_what_a_run_allows_is_reported_and_does_not_fail_it() -> None:

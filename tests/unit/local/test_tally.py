@@ -27,10 +27,25 @@ def test_received_and_copies_are_counted_in_whatever_order_they_are_noted() -> N
     found.sent(alarm(1), SENDER, 110)  # a repetition of the same event
     found.received("alarm-centre", key(1), 130)
     found.received("family-app", key(1), 150)
-    assert found.counters(2, is_idle=False, now_ms=150) == Counters(1, 3, 2, 0, 1, 2)
+    assert found.counters(2, is_idle=False, now_ms=150) == Counters(1, 3, 2, 0, 1, 2, unknown=2)
     (followed,) = found.last()
     took = {each.inbox: (each.after_ms, each.copies) for each in followed.deliveries}
     assert took == {"alarm-centre": (20, 2), "family-app": (50, 1), "call-service": (None, 0)}
+
+
+def test_both_ends_are_counted_by_records_of_their_readers() -> None:
+    found, event = Tally(CONTRACT), alarm(1)
+    found.sent(event, SENDER, 0)
+    found.handled("call-service", event.claim, 1)
+    for inbox in ("alarm-centre", "family-app"):
+        found.received(inbox, event.claim, 1)
+    for _ in range(2):  # after a crash its reader leaves a second one
+        found.settled({**record(event, "delivered", None, None), "channel": "alarm-centre.inbox"})
+    counted = found.counters(0, is_idle=True, now_ms=2)
+    assert (counted.rang, counted.taken, counted.unknown, counted.received) == (1, 1, 1, 3)
+    accounts = {each.inbox: each.account for each in found.last()[0].deliveries}
+    assert accounts["alarm-centre"] == "handled by alarm-centre"
+    assert accounts["family-app"] == "in the inbox"
 
 
 def test_missing_is_lost_only_after_the_plane_was_idle_and_until_it_arrives() -> None:
