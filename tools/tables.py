@@ -28,14 +28,7 @@ from eventplane import function_settings  # noqa: E402
 from eventplane.account import ENDED_AS_DECLARED, ENDED_OTHERWISE, Fate  # noqa: E402
 from eventplane.archive_layout import FOLDERS, Folder  # noqa: E402
 from eventplane.attributes import RULES  # noqa: E402
-from eventplane.contract.channels import (  # noqa: E402
-    NUMBERS,
-    RECEIPTS,
-    TRANSPORTS,
-    WEBHOOK_MODE,
-    WEBHOOK_NUMBERS,
-    WORDS,
-)
+from eventplane.contract.channels import RECEIPTS, SETTINGS, TRANSPORTS, WEBHOOK_SETTINGS  # noqa: E402
 from eventplane.contract.model import ParticipantKind  # noqa: E402
 from eventplane.contract.reader import Number, Word  # noqa: E402
 from eventplane.reasons import Reason  # noqa: E402
@@ -173,7 +166,7 @@ def channel_table() -> str:
         if kind is ParticipantKind.CLOUD_SERVICE:
             accepts += ", or [a protocol that a package adds](../how-to/protocols.md)"
         rows.append([f"`transport` of a {kind}", f"`{transports[0]}`", accepts, "what carries the channel"])
-    rows += [_setting_row(name, each) for name, each in [*WORDS.items(), *NUMBERS.items()]]
+    rows += [_setting_row(name, each) for name, each in SETTINGS.items()]
     default = "`false`; of a device service's urgent outbox `true`"
     rows.append(["`receipts`", default, "`true` or `false`", RECEIPTS])
     return table(_SETTING_HEAD, rows)
@@ -181,14 +174,13 @@ def channel_table() -> str:
 
 def webhook_table() -> str:
     """The settings of a webhook in a contract."""
-    settings = {"mode": WEBHOOK_MODE, **WEBHOOK_NUMBERS}
-    return table(_SETTING_HEAD, [_setting_row(name, each) for name, each in settings.items()])
+    return table(_SETTING_HEAD, [_setting_row(name, each) for name, each in WEBHOOK_SETTINGS.items()])
 
 
 _SETTING_HEAD = ["setting", "default", "accepts", "meaning"]
 
 
-def _setting_row(name: str, setting: Word[Any] | Number) -> list[str]:
+def _setting_row(name: str, setting: Word | Number) -> list[str]:
     if isinstance(setting, Word):
         accepts = " or ".join(f"`{each}`" for each in setting.options)
         return [f"`{name}`", f"`{setting.default}`", accepts, setting.meaning]

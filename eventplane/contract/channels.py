@@ -1,13 +1,13 @@
 """The settings of channels and webhooks: what each may be, its default, and what no transport can promise.
 
-The compiler and the docs read the same tables: `WORDS`, `NUMBERS`, `WEBHOOK_MODE` and `WEBHOOK_NUMBERS`.
+The compiler, the compiled form and the docs follow `SETTINGS` and `WEBHOOK_SETTINGS`.
 Where a webhook's endpoint is belongs to an environment, not to the contract.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Any, Final
+from typing import Final
 
 from eventplane.contract.model import (
     ALL_PERCENT,
@@ -23,7 +23,7 @@ from eventplane.contract.model import (
     WebhookMode,
     WhenFull,
 )
-from eventplane.contract.reader import Number, Section, Word
+from eventplane.contract.reader import Number, Only, Section, Word
 from eventplane.limits import DAY_S, MAX_BATCH_EVENTS, MAX_BATCHING_DELAY_MS, MAX_RECEIVES, UNSETTLED
 from eventplane.names import OWN_SERVICES
 
@@ -41,101 +41,131 @@ checked where people compile a contract (contract/loader.py): the reader of a co
 _ADDED_PROTOCOL = re.compile(r"[a-z][a-z0-9]{1,19}")
 """The name of a protocol that a package adds. It is the scheme of its URLs as well (RFC 3986)."""
 
-_GUARANTEE = Word(
-    DeliveryGuarantee,
-    DeliveryGuarantee.AT_LEAST_ONCE,
-    "how reliable the channel is at most ([guarantees](#guarantees))",
-)
-_PRIORITY = Word(Priority, Priority.NORMAL, "the order of delivery, for types that declare none")
-_ORDERING = Word(
-    Ordering,
-    Ordering.NONE,
-    "`source` keeps the order of sending: within a group in a FIFO queue, in a standard inbox among events "
-    "of one sender and one priority, which the reader's client library sorts ([client.md](client.md#order))",
-)
-_WHEN_FULL = Word(
-    WhenFull,
-    WhenFull.REFUSE,
-    "what happens to new events of this channel when the device's store has no room for their priority",
-)
-_DOWNLINK = Word(
-    Downlink,
-    Downlink.COMMAND,
-    "of a device's inbox, for types that declare nothing: of a `state` only the newest counts, "
-    "each `command` is delivered ([downlink.md](../explanation/downlink.md))",
-)
-_FORWARD = Word(
-    Forward,
-    Forward.ALL,
-    "of the device's outbox: `wanted` keeps on the device what no reader in the cloud wants "
-    "([interest.md](../explanation/interest.md))",
-)
-
-WORDS: dict[str, Word[Any]] = {
-    "delivery_guarantee": _GUARANTEE,
-    "priority": _PRIORITY,
-    "ordering": _ORDERING,
-    "when_full": _WHEN_FULL,
-    "downlink": _DOWNLINK,
-    "forward": _FORWARD,
-}
-
-NUMBERS = {
-    "expiry_s": Number(None, 1, 365 * DAY_S, "seconds", "how long an event is worth delivering"),
+SETTINGS: Final[dict[str, Word | Number]] = {
+    "delivery_guarantee": Word(
+        options=DeliveryGuarantee,
+        default=DeliveryGuarantee.AT_LEAST_ONCE,
+        meaning="how reliable the channel is at most ([guarantees](#guarantees))",
+        is_always_written=True,
+    ),
+    "priority": Word(
+        options=Priority,
+        default=Priority.NORMAL,
+        meaning="the order of delivery, for types that declare none",
+        is_always_written=True,
+    ),
+    "ordering": Word(
+        options=Ordering,
+        default=Ordering.NONE,
+        meaning="`source` keeps the order of sending: within a group in a FIFO queue, in a standard inbox "
+        "among events of one sender and one priority, which the reader's client library sorts "
+        "([client.md](client.md#order))",
+        is_always_written=True,
+    ),
+    "when_full": Word(
+        options=WhenFull,
+        default=WhenFull.REFUSE,
+        meaning="what happens to new events of this channel when the device's store has no room for their "
+        "priority",
+        only=Only(
+            (ParticipantKind.DEVICE, ParticipantKind.DEVICE_SERVICE),
+            "outbox",
+            "only an event that enters the device's store can find it full",
+            "set it on the outbox of a device or a device_service",
+        ),
+        is_always_written=True,
+    ),
+    "downlink": Word(
+        options=Downlink,
+        default=Downlink.COMMAND,
+        meaning="of a device's inbox, for types that declare nothing: of a `state` only the newest counts, "
+        "each `command` is delivered ([downlink.md](../explanation/downlink.md))",
+        only=Only(
+            (ParticipantKind.DEVICE,),
+            "inbox",
+            "only what goes to a device has a downlink",
+            "set it on the inbox of the device, or on an event type",
+        ),
+    ),
+    "forward": Word(
+        options=Forward,
+        default=Forward.ALL,
+        meaning="of the device's outbox: `wanted` keeps on the device what no reader in the cloud wants "
+        "([interest.md](../explanation/interest.md))",
+        only=Only(
+            (ParticipantKind.DEVICE,),
+            "outbox",
+            "only devices ask what the cloud wants",
+            "set it on the device's outbox",
+        ),
+    ),
+    "expiry_s": Number(
+        default=None,
+        low=1,
+        high=365 * DAY_S,
+        unit="seconds",
+        meaning="how long an event is worth delivering",
+        is_always_written=True,
+    ),
     "batching_delay_ms": Number(
-        0,
-        0,
-        MAX_BATCHING_DELAY_MS,
-        "milliseconds",
-        "of an outbox on a device: how long an event that is not urgent may wait in the device's store, so "
-        "that one frame carries several ([device.md](device.md#gathering))",
+        default=0,
+        low=0,
+        high=MAX_BATCHING_DELAY_MS,
+        unit="milliseconds",
+        meaning="of an outbox on a device: how long an event that is not urgent may wait in the device's "
+        "store, so that one frame carries several ([device.md](device.md#gathering))",
+        is_always_written=True,
     ),
     "events_per_message": Number(
-        1,
-        1,
-        MAX_BATCH_EVENTS,
-        "events",
-        "of a cloud service's inbox: how many events that are not urgent one message may carry "
+        default=1,
+        low=1,
+        high=MAX_BATCH_EVENTS,
+        unit="events",
+        meaning="of a cloud service's inbox: how many events that are not urgent one message may carry "
         "([packed inboxes](#packed-inboxes))",
     ),
     "receipts_percent": Number(
-        ALL_PERCENT,
-        1,
-        ALL_PERCENT,
-        "percent",
-        "of a cloud service's inbox with `receipts`: the share of its events of which a receipt is kept",
+        default=ALL_PERCENT,
+        low=1,
+        high=ALL_PERCENT,
+        unit="percent",
+        meaning="of a cloud service's inbox with `receipts`: the share of its events of which a receipt is "
+        "kept",
     ),
-    # SQS keeps a message for 60 s to 14 days.
+    # SQS keeps a message for 60 s to 14 days. The reader of an outbox is the plane, and its events are
+    # nowhere else.
     "retention_s": Number(
-        7 * DAY_S, 60, 14 * DAY_S, "seconds", "how long a queue keeps an event; an outbox's 1,209,600"
+        default=7 * DAY_S,
+        outbox_default=14 * DAY_S,
+        low=60,
+        high=14 * DAY_S,
+        unit="seconds",
+        meaning="how long a queue keeps an event; an outbox's 1,209,600",
+        is_always_written=True,
     ),
     # Within a day every schedule stays below the receives that SQS counts (eventplane/retries.py).
     "give_up_after_s": Number(
-        None,
-        60,
-        DAY_S,
-        "seconds",
-        "how long after its first failed attempt an event is tried, before it becomes a dead letter",
+        default=None,
+        low=60,
+        high=DAY_S,
+        unit="seconds",
+        meaning="how long after its first failed attempt an event is tried, before it becomes a dead letter",
         unset="see [giving up](#giving-up)",
     ),
-    # Below five, throttled invocations alone can spend the receives (AWS Lambda guide for SQS).
+    # Below five, throttled invocations alone can spend the receives (AWS Lambda guide for SQS). Routers
+    # dead-letter bad events; only messages in flight in a function that dies spend an outbox's. Ours: at
+    # 180 s each, two and a half hours of a function that dies every time.
     "max_receives": Number(
-        UNSETTLED,
-        5,
-        MAX_RECEIVES,
-        "receives",
-        "those that end without a settlement (crash, out of memory, timeout) before a dead letter",
+        default=UNSETTLED,
+        outbox_default=50,
+        low=5,
+        high=MAX_RECEIVES,
+        unit="receives",
+        meaning="those that end without a settlement (crash, out of memory, timeout) before a dead letter",
+        is_always_written=True,
     ),
 }
-
-OUTBOX_RETENTION_S: Final = 14 * DAY_S
-"""`retention_s` of an outbox by default: its reader is the plane, and its events are nowhere else."""
-
-OUTBOX_RECEIVES: Final = 50
-"""`max_receives` of an outbox by default. Routers dead-letter bad events; only messages in flight in
-a function that dies spend receives. Ours: at 180 s each, two and a half hours of a function that dies every
-time, before good events go to the dead-letter queue.
-"""
+"""The settings that are words or numbers, by name."""
 
 RECEIPTS = (
     "of a device service: the inbox's reader confirms each event after handling it, not at reception; the "
@@ -147,59 +177,23 @@ RECEIPTS = (
 
 def read_channel(participant: str, kind: ParticipantKind, section: Section) -> Channel:
     """Return the channel of `section`, `participant.box`; faults go to the section."""
-    transport = _transport(participant, kind, section)
     box = section.path.rsplit(".", 1)[-1]
-    guarantee = read_guarantee(section) or _GUARANTEE.default
-    ordering = _ORDERING.read("ordering", section)
-    priority = _PRIORITY.read("priority", section)
-    is_urgent_service = kind is ParticipantKind.DEVICE_SERVICE and priority is Priority.URGENT
-    when_full = _WHEN_FULL.read("when_full", section)
-    if when_full is not WhenFull.REFUSE and (kind is ParticipantKind.CLOUD_SERVICE or box == "inbox"):
-        section.fault(
-            "when_full",
-            "only an event that enters the device's store can find it full",
-            "set it on the outbox of a device or a device_service",
-        )
-    downlink = _DOWNLINK.read("downlink", section)
-    if downlink is not Downlink.COMMAND and (kind is not ParticipantKind.DEVICE or box != "inbox"):
-        section.fault(
-            "downlink",
-            "only what goes to a device has a downlink",
-            "set it on the inbox of the device, or on an event type",
-        )
-    forward = _FORWARD.read("forward", section)
-    if forward is not Forward.ALL and (kind is not ParticipantKind.DEVICE or box != "outbox"):
-        section.fault("forward", "only devices ask what the cloud wants", "set it on the device's outbox")
-    retention_s = _number("retention_s", section, OUTBOX_RETENTION_S if box == "outbox" else None) or 0
+    transport = _transport(participant, kind, section)
+    values = {SETTING: read_guarantee(section) or SETTINGS[SETTING].default}
+    values |= {
+        name: each.read_of(name, section, kind, box) for name, each in SETTINGS.items() if name != SETTING
+    }
+    is_urgent_service = kind is ParticipantKind.DEVICE_SERVICE and values["priority"] is Priority.URGENT
+    # Until the forwarder has stored an event, only its sender is sure to have it.
+    values["receipts"] = section.boolean("receipts", default=box == "outbox" and is_urgent_service)
     hook = None if section.raw("webhook") is None else section.section("webhook")
-    give_up_after_s = _give_up(ordering, retention_s, section, hook)
+    values["give_up_after_s"] = _give_up(values["ordering"], values["retention_s"], section, hook)
     webhook = read_webhook(kind, box, section, hook) if hook else None
-    if ordering is Ordering.SOURCE:
-        _check_ordering(transport, box, guarantee, webhook, section)
-    events_per_message = _number("events_per_message", section) or 1
-    if events_per_message > 1:
-        _check_packing(participant, box, transport, ordering, section)
-    channel = Channel(
-        participant=participant,
-        box=box,
-        transport=transport,
-        delivery_guarantee=guarantee,
-        priority=priority,
-        ordering=ordering,
-        expiry_s=_number("expiry_s", section),
-        batching_delay_ms=_number("batching_delay_ms", section) or 0,
-        retention_s=retention_s,
-        max_receives=_number("max_receives", section, OUTBOX_RECEIVES if box == "outbox" else None) or 0,
-        # Until the forwarder has stored an event, only its sender is sure to have it.
-        receipts=section.boolean("receipts", default=box == "outbox" and is_urgent_service),
-        when_full=when_full,
-        webhook=webhook,
-        downlink=downlink,
-        forward=forward,
-        events_per_message=events_per_message,
-        give_up_after_s=give_up_after_s,
-        receipts_percent=_number("receipts_percent", section) or ALL_PERCENT,
-    )
+    channel = Channel(participant, box, transport, webhook=webhook, **values)
+    if channel.ordering is Ordering.SOURCE:
+        _check_ordering(channel, section)
+    if channel.events_per_message > 1:
+        _check_packing(channel, section)
     _check_receipts(kind, channel, section)
     section.finish()
     return channel
@@ -215,7 +209,7 @@ def _give_up(ordering: Ordering, retention_s: int, channel: Section, webhook: Se
 
     Before format 9 it was a setting of the webhook, where the compiled form of a webhook still has it.
     """
-    number, name, section = NUMBERS["give_up_after_s"], "give_up_after_s", channel
+    number, name, section = SETTINGS["give_up_after_s"], "give_up_after_s", channel
     given = number.read(name, channel)
     if webhook is not None:
         former = webhook.raw(name)
@@ -274,14 +268,9 @@ def _added_protocol(participant: str, name: str, section: Section) -> str:
     return name
 
 
-def _check_ordering(
-    transport: Transport | str,
-    box: str,
-    guarantee: DeliveryGuarantee,
-    webhook: Webhook | None,
-    section: Section,
-) -> None:
-    if not isinstance(transport, Transport):
+def _check_ordering(channel: Channel, section: Section) -> None:
+    transport = channel.transport
+    if channel.is_added_protocol:
         section.fault(
             "ordering",
             f"nothing keeps order over {transport}",
@@ -295,19 +284,19 @@ def _check_ordering(
         )
     if transport is not Transport.SQS:
         return
-    if box != "inbox":
+    if channel.box != "inbox":
         section.fault(
             "ordering",
             "a standard queue promises no order",
             "use `transport: sqs_fifo` or `ordering: none`; an inbox with `ordering: source` needs neither",
         )
-    elif webhook:
+    elif channel.webhook:
         section.fault(
             "ordering",
             "a webhook posts what a standard queue gives, in any order",
             "use `ordering: none`, or let a program read the inbox by the client library, which sorts",
         )
-    elif guarantee is DeliveryGuarantee.BEST_EFFORT:
+    elif channel.delivery_guarantee is DeliveryGuarantee.BEST_EFFORT:
         section.fault(
             "ordering",
             "senders do not number what may be lost",
@@ -315,16 +304,14 @@ def _check_ordering(
         )
 
 
-def _check_packing(
-    participant: str, box: str, transport: Transport | str, ordering: Ordering, section: Section
-) -> None:
-    if box != "inbox" or transport is not Transport.SQS:
+def _check_packing(channel: Channel, section: Section) -> None:
+    if channel.box != "inbox" or channel.transport is not Transport.SQS:
         problem = "only a cloud service's inbox in a standard queue carries several events in one message"
         remedy = "leave it out here, or use `transport: sqs`"
-    elif participant in OWN_SERVICES:
+    elif channel.participant in OWN_SERVICES:
         problem = "a function of the plane reads this inbox, one event in one message"
         remedy = "leave it out here"
-    elif ordering is Ordering.SOURCE:
+    elif channel.ordering is Ordering.SOURCE:
         problem = "the reader of an ordered inbox gives back single events to keep their order"
         remedy = "leave it out here, or use `ordering: none`"
     else:
@@ -352,17 +339,18 @@ def _check_receipts(kind: ParticipantKind, channel: Channel, section: Section) -
     section.fault("receipts", problem, "leave it out here")
 
 
-def _number(name: str, section: Section, default: int | None = None) -> int | None:
-    return NUMBERS[name].read(name, section, default)
-
-
-WEBHOOK_MODE = Word(
-    WebhookMode, WebhookMode.STRUCTURED, "the event as the body, or its attributes as headers"
-)
-
-WEBHOOK_NUMBERS = {
-    "timeout_s": Number(10, 1, 30, "seconds", "how long one attempt may take in all"),
-    "requests_per_minute": Number(None, 1, 60_000, "requests", "most requests to the endpoint in a minute"),
+WEBHOOK_SETTINGS: Final[dict[str, Word | Number]] = {
+    "mode": Word(
+        options=WebhookMode,
+        default=WebhookMode.STRUCTURED,
+        meaning="the event as the body, or its attributes as headers",
+    ),
+    "timeout_s": Number(
+        default=10, low=1, high=30, unit="seconds", meaning="how long one attempt may take in all"
+    ),
+    "requests_per_minute": Number(
+        default=None, low=1, high=60_000, unit="requests", meaning="most requests to the endpoint in a minute"
+    ),
 }
 
 _ELSEWHERE = {
@@ -381,11 +369,7 @@ def read_webhook(kind: ParticipantKind, box: str, channel: Section, section: Sec
     for name, remedy in _ELSEWHERE.items():
         if section.raw(name) is not None:
             section.fault(name, "it differs between environments, the contract does not", remedy)
-    webhook = Webhook(
-        mode=WEBHOOK_MODE.read("mode", section),
-        timeout_s=WEBHOOK_NUMBERS["timeout_s"].read("timeout_s", section) or 0,
-        requests_per_minute=WEBHOOK_NUMBERS["requests_per_minute"].read("requests_per_minute", section),
-    )
+    webhook = Webhook(**{name: each.read(name, section) for name, each in WEBHOOK_SETTINGS.items()})
     section.finish()
     return webhook
 

@@ -4,19 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any, Final
+from typing import Any
 
 from eventplane.contract.canonical import FORMAT
-from eventplane.contract.model import (
-    ALL_PERCENT,
-    AddressScope,
-    Channel,
-    Downlink,
-    EventType,
-    Forward,
-    Participant,
-    Route,
-)
+from eventplane.contract.channels import SETTINGS
+from eventplane.contract.model import AddressScope, Channel, EventType, Participant, Route
 from eventplane.filters import Any as AnyOf
 from eventplane.filters import to_document
 
@@ -44,13 +36,6 @@ def _needs_format_9(participant: Participant) -> bool:
     )
 
 
-_ALWAYS_WRITTEN: Final = (
-    "transport", "delivery_guarantee", "priority", "ordering", "expiry_s", "batching_delay_ms", "retention_s",
-    "max_receives", "receipts", "when_full",
-)  # fmt: skip
-"""The settings of a channel that are written with their defaults too."""
-
-
 def _participant(participant: Participant) -> dict[str, Any]:
     document: dict[str, Any] = {
         "kind": participant.kind,
@@ -73,20 +58,15 @@ def _participant(participant: Participant) -> dict[str, Any]:
 
 
 def _channel(channel: Channel) -> dict[str, Any]:
-    document: dict[str, Any] = {name: getattr(channel, name) for name in _ALWAYS_WRITTEN}
+    document: dict[str, Any] = {"transport": channel.transport, "receipts": channel.receipts}
+    for name, setting in SETTINGS.items():
+        value = getattr(channel, name)
+        if setting.is_always_written or value != setting.default:
+            document[name] = value
     if channel.webhook:
         # Where formats 3 to 8 have it.
         document["webhook"] = {**asdict(channel.webhook), "give_up_after_s": channel.give_up_after_s}
-    elif channel.give_up_after_s:
-        document["give_up_after_s"] = channel.give_up_after_s
-    if channel.downlink is not Downlink.COMMAND:
-        document["downlink"] = channel.downlink
-    if channel.forward is not Forward.ALL:
-        document["forward"] = channel.forward
-    if channel.events_per_message > 1:
-        document["events_per_message"] = channel.events_per_message
-    if channel.receipts_percent < ALL_PERCENT:
-        document["receipts_percent"] = channel.receipts_percent
+        document.pop("give_up_after_s", None)
     return document
 
 

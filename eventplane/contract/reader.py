@@ -6,9 +6,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from eventplane.contract.errors import Problem
+from eventplane.contract.model import ParticipantKind
 
 Choice = TypeVar("Choice", bound=StrEnum)
 
@@ -106,31 +107,60 @@ class Section:
         return default if value is None else value
 
 
-@dataclass(frozen=True, slots=True)
-class Word(Generic[Choice]):
+class Only(NamedTuple):
+    """The channels where a setting may differ from its default: those at `box` of participants of `kinds`."""
+
+    kinds: tuple[ParticipantKind, ...]
+    box: str
+    problem: str
+    remedy: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """A setting of channels or webhooks: its default, its meaning, and where it may be set.
+
+    `outbox_default` is that of an outbox, if it has its own. One that is not `is_always_written` is left out
+    of a compiled contract where it has its default, so that older programs can read the contract.
+    """
+
+    default: Any
+    meaning: str
+    outbox_default: Any = None
+    only: Only | None = None
+    is_always_written: bool = False
+
+    def read(self, name: str, section: Section, default: Any = None) -> Any:
+        """Return the member `name` of `section`; `default` replaces the setting's own."""
+        raise NotImplementedError
+
+    def read_of(self, name: str, section: Section, kind: ParticipantKind, box: str) -> Any:
+        """Return the member `name` of the section of a channel; faults go to the section."""
+        value = self.read(name, section, self.outbox_default if box == "outbox" else None)
+        if self.only and value != self.default and (kind not in self.only.kinds or box != self.only.box):
+            section.fault(name, self.only.problem, self.only.remedy)
+        return value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Word(Setting):
     """A setting that is one word of `options`."""
 
-    options: type[Choice]
-    default: Choice
-    meaning: str
+    options: type[StrEnum]
 
-    def read(self, name: str, section: Section) -> Choice:
-        """Return the member `name` of `section`; faults go to the section."""
-        return section.choice(name, self.options, self.default) or self.default
+    def read(self, name: str, section: Section, default: Any = None) -> Any:
+        return section.choice(name, self.options, self.default if default is None else default)
 
 
-class Number(NamedTuple):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Number(Setting):
     """A setting that is a whole number of `unit` from `low` to `high`; `unset` is what None means."""
 
-    default: int | None
     low: int
     high: int
     unit: str
-    meaning: str
     unset: str = "no limit"
 
-    def read(self, name: str, section: Section, default: int | None = None) -> int | None:
-        """Return the member `name` of `section`; `default` replaces the setting's own."""
-        return section.integer(
-            name, self.default if default is None else default, self.low, self.high, self.unit
-        )
+    def read(self, name: str, section: Section, default: Any = None) -> Any:
+        own = self.default if default is None else default
+        return section.integer(name, own, self.low, self.high, self.unit)

@@ -28,9 +28,9 @@ from eventplane.contract import (
     compile_contract,
     load_compiled,
 )
-from eventplane.contract.channels import NUMBERS, WORDS, read_channel
+from eventplane.contract.channels import SETTINGS, read_channel
 from eventplane.contract.publication import cloud_inboxes
-from eventplane.contract.reader import Section
+from eventplane.contract.reader import Section, Word
 from eventplane.contract.subscription import new_subscription, with_subscriptions
 from eventplane.conversation.messages import Replier, Reply, Status, write_reply
 from eventplane.dead_letter import DEAD_LETTER_TYPE
@@ -283,9 +283,11 @@ USUAL = read_channel("bell", ParticipantKind.DEVICE_SERVICE, Section("outbox", {
 # receipts needs receipts.
 NOT_NAMED = {"retention_s", "max_receives", "receipts_percent"}
 UNUSUAL: list[tuple[str, Any]] = [
-    *((name, each) for name, word in WORDS.items() for each in word.options if each is not word.default),
-    *((name, number.high) for name, number in NUMBERS.items() if name not in NOT_NAMED),
-    ("receipts", True),
+    (name, value)
+    for name, each in SETTINGS.items()
+    if name not in NOT_NAMED
+    for value in (each.options if isinstance(each, Word) else [each.high])
+    if value != each.default
 ]
 
 
@@ -300,7 +302,7 @@ def test_urgent_has_receipt(kind: ParticipantKind, box: str, priority: Priority,
     assert channel.receipts is (default if given is None else given)
 
 
-@pytest.mark.parametrize(("setting", "value"), UNUSUAL)
+@pytest.mark.parametrize(("setting", "value"), [*UNUSUAL, ("receipts", True)])
 def test_every_unusual_setting_is_named(setting: str, value: Any) -> None:
     channel = replace(USUAL, **{setting: value})
     assert special_text(USUAL) == ""
