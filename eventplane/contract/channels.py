@@ -7,7 +7,7 @@ Where a webhook's endpoint is belongs to an environment, not to the contract.
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import Any, Final
 
 from eventplane.contract.model import (
     ALL_PERCENT,
@@ -179,7 +179,7 @@ def read_channel(participant: str, kind: ParticipantKind, section: Section) -> C
     """Return the channel of `section`, `participant.box`; faults go to the section."""
     box = section.path.rsplit(".", 1)[-1]
     transport = _transport(participant, kind, section)
-    values = {SETTING: read_guarantee(section) or SETTINGS[SETTING].default}
+    values: dict[str, Any] = {SETTING: read_guarantee(section) or SETTINGS[SETTING].default}
     values |= {
         name: each.read_of(name, section, kind, box) for name, each in SETTINGS.items() if name != SETTING
     }
@@ -210,7 +210,7 @@ def _give_up(ordering: Ordering, retention_s: int, channel: Section, webhook: Se
     Before format 9 it was a setting of the webhook, where the compiled form of a webhook still has it.
     """
     number, name, section = SETTINGS["give_up_after_s"], "give_up_after_s", channel
-    given = number.read(name, channel)
+    given: int | None = number.read(name, channel)
     if webhook is not None:
         former = webhook.raw(name)
         if given is None:
