@@ -43,8 +43,7 @@ FORMAT: Final = 9
 """The newest version of the document's own format, compiled or written by people."""
 
 OLDEST_FORMAT: Final = 2
-"""The oldest version that is read: of all that 0.3.0 compiled. What is compiled now has at least format 8,
-the newest of 0.3.0."""
+"""The oldest version that is read: 0.3.0 compiled to 2 to 8."""
 
 VERSION_LENGTH = 16
 """Hexadecimal digits of the content hash that name a contract: 64 bits."""
@@ -60,20 +59,10 @@ def canonical_bytes(document: object) -> bytes:
     return json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode("utf-8")
 
 
-def version_of(canonical: bytes) -> str:
-    """Return the contract version of a canonical form."""
-    return hashlib.sha256(canonical).hexdigest()[:VERSION_LENGTH]
-
-
 def refuse_newer(found: object, origin: str) -> None:
     """Raise `ContractFormatError` if the format `found` in a document is newer than this program."""
     if isinstance(found, int) and found > FORMAT:
         raise ContractFormatError(origin, found, FORMAT)
-
-
-def is_readable(found: object) -> bool:
-    """Return whether `found` is a format of `OLDEST_FORMAT` or later."""
-    return isinstance(found, int) and not isinstance(found, bool) and found >= OLDEST_FORMAT
 
 
 def load_compiled(compiled: bytes | str, origin: str = "compiled contract") -> Contract:
@@ -89,11 +78,9 @@ def load_compiled(compiled: bytes | str, origin: str = "compiled contract") -> C
     except (ValueError, RecursionError) as error:
         raise ContractError(origin, [Problem("(document)", f"not JSON: {error}", _REMEDY)]) from error
     loading = _Loading()
+    refuse_newer(document.get("format") if isinstance(document, dict) else None, origin)
     try:
-        refuse_newer(document["format"], origin)
         return loading.contract(document, canonical)
-    except ContractFormatError:
-        raise
     except (EventPlaneError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
         said = f"{error} is missing" if isinstance(error, KeyError) else str(error)
         raise ContractError(origin, [Problem(loading.path, f"it is damaged: {said}", _REMEDY)]) from error
@@ -108,7 +95,8 @@ def contract_of(
 ) -> Contract:
     """Return the contract of these parts, whose `canonical` form gives its version."""
     maps = MappingProxyType(participants), MappingProxyType(event_types)
-    return Contract(name, version_of(canonical), canonical, *maps, routes)
+    version = hashlib.sha256(canonical).hexdigest()[:VERSION_LENGTH]
+    return Contract(name, version, canonical, *maps, routes)
 
 
 def replies_channel(participant: str, kind: ParticipantKind) -> Channel:
@@ -171,7 +159,6 @@ _MEMBERS: Final[Mapping[str, Callable[[Any], object]]] = {
     ),
     **dict.fromkeys(("events_per_message", "receipts_percent", "timeout_s", "requests_per_minute"), _whole),
     **dict.fromkeys(("filter", "may_subscribe"), from_document),
-    "requests_per_minute": _whole,
     "kind": ParticipantKind,
     "transport": _transport,
     "delivery_guarantee": DeliveryGuarantee,
@@ -209,7 +196,7 @@ class _Loading:
         event_types = self._each("event_types", document, _event_type)
         routes = self._each("routes", document, partial(_route, participants=participants))
         devices = [each for each in participants.values() if each.kind is ParticipantKind.DEVICE]
-        if len(devices) != 1 or not is_readable(document["format"]) or not routes:
+        if len(devices) != 1 or _whole(document["format"]) < OLDEST_FORMAT or not routes:
             raise ValueError(f"it needs a format of {OLDEST_FORMAT} or later, one device and a route")
         return contract_of(name, participants, event_types, tuple(routes.values()), canonical)
 

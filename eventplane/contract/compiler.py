@@ -14,9 +14,9 @@ from typing import Any
 from eventplane.attributes import value_problem
 from eventplane.contract.canonical import (
     FORMAT,
+    OLDEST_FORMAT,
     canonical_bytes,
     contract_of,
-    is_readable,
     place_of,
     refuse_newer,
 )
@@ -85,7 +85,7 @@ _Parts = tuple[str, dict[str, Participant], dict[str, EventType], tuple[Route, .
 def _read(top: Section, origin: str) -> _Parts:
     found = top.raw("format")
     refuse_newer(found, origin)  # other faults would be faults by rules that this contract does not follow
-    if not is_readable(found):
+    if not isinstance(found, int) or isinstance(found, bool) or found < OLDEST_FORMAT:
         top.fault("format", f"{found!r} is not a known format", f"write `format: {FORMAT}`")
     name = top.text("name")
     participants = {
