@@ -476,6 +476,11 @@ def report_name(window: str, revision: int) -> str:
     return f"{REPORTS}/{window}/{revision}.json"
 
 
+def inventory_name(window: str, digest: str) -> str:
+    """Return the name of an inventory beneath the audit's folder."""
+    return f"inventories/{window}/{digest}.json.gz"
+
+
 def verdict_name(window: str) -> str:
     """Return the name of the last verdict on `window`, a day or `all`, beneath the audit's folder."""
     return f"{VERDICTS}/{window}.json"

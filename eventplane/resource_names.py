@@ -121,6 +121,11 @@ def attestation_key(environment: str) -> str:
     return f"alias/{resource_name(environment, 'attestation')}"
 
 
+def certificate_key(environment: str) -> str:
+    """The alias of the key by which operators sign certificates of events."""
+    return f"alias/{resource_name(environment, 'certificate')}"
+
+
 def archive_bucket(environment: str, account: str, region: str) -> str:
     """The archive's bucket. Bucket names are shared with the whole world, so its owner stands in it."""
     return resource_name(environment, f"archive-{account}-{region}")

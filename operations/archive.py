@@ -13,17 +13,17 @@ from dataclasses import MISSING, fields
 from datetime import date, datetime, timedelta
 from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import IO, Any, Final, Protocol, TypeVar
-
-from botocore.exceptions import ClientError
+from typing import IO, TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from eventplane.archive_layout import COMPACTIONS
 from eventplane.ledger import CONTRACTS, HANDOVERS, LEDGER, TAP, HandoverRecord, LedgerRecord, TapRecord
 from eventplane.resource_names import archive_bucket
 from operations import system
-from operations.cloud import Cloud, enter
 from operations.command import ChoiceError, day, say
 from operations.errors import ArchiveMissingError
+
+if TYPE_CHECKING:
+    from operations.cloud import Cloud
 
 _PARALLEL: Final = 8
 """Objects read at a time: reading one mostly waits for S3."""
@@ -58,7 +58,7 @@ class BucketArchive:
         self._bucket = bucket
         try:
             s3.head_bucket(Bucket=bucket)
-        except ClientError as error:
+        except s3.exceptions.ClientError as error:
             if error.response.get("Error", {}).get("Code") in ("404", "NoSuchBucket"):
                 raise ArchiveMissingError(f"s3://{bucket}") from error
             raise
@@ -70,7 +70,7 @@ class BucketArchive:
     def open(self, name: str) -> IO[bytes]:
         try:
             body: IO[bytes] = self._s3.get_object(Bucket=self._bucket, Key=name)["Body"]
-        except ClientError as error:
+        except self._s3.exceptions.ClientError as error:
             if error.response.get("Error", {}).get("Code") == "NoSuchKey":
                 raise FileNotFoundError(name) from error
             raise
@@ -166,6 +166,8 @@ class Days:
                     except (ValueError, LookupError, TypeError, RecursionError) as error:
                         self.damaged[name] = f"a line is no record: {error!r}"
                         continue
+                    if isinstance(row, dict):
+                        row["archive_file"] = name
                     if row is not None:
                         found.append(row)
         except (EOFError, OSError, zlib.error) as error:
@@ -235,7 +237,10 @@ def archive_of(options: argparse.Namespace, cloud: Cloud | None = None) -> Archi
     place: str | None = options.archive
     if place is not None and is_folder(place):
         return FolderArchive(Path(place))
-    cloud = cloud or enter(options.env)
+    if cloud is None:
+        from operations.cloud import enter  # what reads a folder needs no AWS
+
+        cloud = enter(options.env)
     bucket = place.removeprefix(_S3) if place else archive_bucket(options.env, cloud.account, cloud.region)
     return BucketArchive(cloud.s3, bucket.rstrip("/"))
 

@@ -24,6 +24,10 @@ from parts import commands
 
 _CORE: Final[dict[str, tuple[str, str]]] = {
     "audit": ("operations.audit_command", "show what the audits of the archive found"),
+    "certificate": (
+        "operations.certificate_command",
+        "sign what became of an event, for others; verify it offline",
+    ),
     "completion": ("operations.completion", "print the completion script of a shell"),
     "contract": (
         "operations.contract_command",
@@ -57,6 +61,7 @@ NOUNS: Final = dict(sorted([*_CORE.items(), *commands().items()]))
 
 _INSTALLED_WITH: Final = {
     **dict.fromkeys(("boto3", "botocore"), "eventplane[aws]"),
+    "cryptography": "cryptography",
     **dict.fromkeys(("yaml", "jsonschema", "referencing", "jinja2"), "eventplane[contract]"),
     "eventplane_client": "eventplane-client[aws]",
 }

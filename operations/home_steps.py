@@ -51,7 +51,7 @@ def homes_of(devices: Collection[str], days: Days, contract: Contract) -> dict[s
         if event.type in (MANIFEST, DISCARDED, STARTED):
             number = str(event.attributes.get(EPOCH)), _number_of(event)
             own = event.type, event.source, event.id, *number, event.json
-            reports.setdefault(device, []).append(Report(device, True, "", at_ms, "", *own))
+            reports.setdefault(device, []).append(Report(device, True, "", at_ms, each["archive_file"], *own))
     for device, rows in reports.items():
         homes[device].read = read_reports(rows, [contract.device.outbox.address])
     return homes
@@ -59,9 +59,10 @@ def homes_of(devices: Collection[str], days: Days, contract: Contract) -> dict[s
 
 def at_home(
     event: Envelope, device: str, home: Home, contract: Contract, compiled: Callable[[str], bytes | None]
-) -> Iterator[Account]:
-    """Yield the account of the `event` at each inbox of its home that was due it; times are at the latest.
+) -> Iterator[tuple[Account, str]]:
+    """Yield the account of the `event` at each inbox of its home that was due it, and by which object.
 
+    Times are at the latest.
     What was due says the contract of which its manifest has the version, if `compiled` returns that, else
     `contract`. A client without our forwarder has no inboxes beside it.
     """
@@ -75,12 +76,13 @@ def at_home(
         if inbox == contract.device.outbox.address:
             continue
         if number is None:
-            yield Account(inbox, Fate.UNKNOWN, why="it has no number, so no manifest states its end")
+            yield Account(inbox, Fate.UNKNOWN, why="it has no number, so no manifest states its end"), ""
             continue
         for lost in home.read.home_discards:
             if (lost.epoch, lost.destination) == (epoch, inbox) and lost.span[0] <= number <= lost.span[1]:
                 fate = OF_ROUTER.get(lost.outcome, Fate.UNKNOWN)
-                yield Account(inbox, fate, device, lost.reason, lost.report.accepted_at_ms)
+                account = Account(inbox, fate, device, lost.reason, lost.report.accepted_at_ms)
+                yield account, lost.report.file
                 break
         else:
             yield _by_manifests(inbox, number, manifests, device, home, contract)
@@ -88,7 +90,7 @@ def at_home(
 
 def _by_manifests(
     inbox: str, number: int, manifests: list[Manifest], device: str, home: Home, contract: Contract
-) -> Account:
+) -> tuple[Account, str]:
     """Return the account by the first manifest by which it has ended, or the last by which it waits.
 
     What the device has given up it reports later than that it has ended.
@@ -98,17 +100,17 @@ def _by_manifests(
     for each in manifests:
         word, at_ms = _word(inbox, number, each), each.report.accepted_at_ms
         if word is Fate.WAITING:
-            waits = Account(inbox, word, device, f"{reader} has not taken it", at_ms)
+            waits = Account(inbox, word, device, f"{reader} has not taken it", at_ms), each.report.file
         elif word is Fate.HANDLED:
             if not is_told or (home.heard_ms < at_ms + _LOSSES_MS and not each.is_final):
                 waits, why = None, f"it has ended, and whether {device} gave it up is not reported yet"
                 continue
             if contract.channel(inbox).receipts:
-                return Account(inbox, word, reader, at_ms=at_ms)
-            return Account(inbox, Fate.IN_INBOX, at_ms=at_ms)
+                return Account(inbox, word, reader, at_ms=at_ms), each.report.file
+            return Account(inbox, Fate.IN_INBOX, at_ms=at_ms), each.report.file
     if unsettled := len(home.read.unsettled):
         why += f"; {unsettled} reports of {device} cannot be read or contradict others"
-    return waits or Account(inbox, Fate.UNKNOWN, why=why)
+    return waits or (Account(inbox, Fate.UNKNOWN, why=why), "")
 
 
 def _covers(manifest: Manifest, number: int) -> bool:

@@ -20,7 +20,8 @@ from operations.letters import Letter
 class Station:
     """What happened to the event at `at_ms` (Unix milliseconds): `what`, `where`, and the `facts`.
 
-    `account` is the fact for the account of an inbox of the event, None where it is none.
+    `account` is the fact for the account of an inbox of the event, None where it is none. `step` is the word
+    for it on the way, '' beside the way; `file` is the object of the archive that has the record.
     """
 
     at_ms: int
@@ -28,6 +29,8 @@ class Station:
     what: str
     facts: Mapping[str, Any]
     account: Account | None = None
+    step: str = ""
+    file: str | None = None
 
     def document(self) -> dict[str, Any]:
         """The station as JSON."""
@@ -42,7 +45,10 @@ def recorded(tap: Record) -> Station | None:
         return None
     if time is None:
         return None
-    return Station(timestamp_ms(str(time)), "device", "recorded", {"device": tap["client_id"]})
+    facts = {"device": tap["client_id"]}
+    return Station(
+        timestamp_ms(str(time)), "device", "recorded", facts, step="stored", file=tap.get("archive_file")
+    )
 
 
 def accepted(tap: Record) -> Station:
@@ -54,16 +60,16 @@ def accepted(tap: Record) -> Station:
         "archived_at_ms": tap["archived_at_ms"],
         "message": f"{tap['message_id']}.{tap['index']}",
     }
-    return Station(
-        tap["accepted_at_ms"], "IoT Core", "accepted" if tap["event"] else "accepted, no event", facts
-    )
+    what = "accepted" if tap["event"] else "accepted, no event"
+    file = tap.get("archive_file")
+    return Station(tap["accepted_at_ms"], "IoT Core", what, facts, step="sent", file=file)
 
 
 def reported(tap: Record, letter: Letter, contract: Contract) -> Station:
     """A dead letter that the device sent of the event."""
     facts = {"device": tap["client_id"], **_why(letter), "letter": letter.id}
-    account = letter.account(contract)
-    return Station(tap["accepted_at_ms"], "IoT Core", "dead letter of the device", facts, account)
+    account, file = letter.account(contract), tap.get("archive_file")
+    return Station(tap["accepted_at_ms"], "IoT Core", "dead letter of the device", facts, account, file=file)
 
 
 def decided(record: Record) -> Station:
@@ -87,7 +93,8 @@ def _decided(record: Record, what: str, account: Account | None) -> Station:
     facts |= {name: record[name] for name in ("priority", "entered_by", "entered_at_ms")}
     facts |= {"contract": record["contract_version"], "message": record["message_id"]}
     where = record["reason"] if again else f"router of {record['entered_by']}"
-    return Station(record["decided_at_ms"], where, what, facts, account)
+    step = "routed" if account and account.fate is Fate.IN_INBOX else ""
+    return Station(record["decided_at_ms"], where, what, facts, account, step, record.get("archive_file"))
 
 
 def handed_over(record: Record) -> Station:
@@ -97,17 +104,19 @@ def handed_over(record: Record) -> Station:
     facts |= {"contract": record["contract_version"], "message": record["message_id"]}
     where = f"reader of {record['channel']}"
     what = f"taken by {account.by}" if account.fate is Fate.HANDLED else account.fate
-    return Station(record["decided_at_ms"], where, what, facts, account)
+    step = "taken" if account.fate is Fate.HANDLED else ""
+    return Station(record["decided_at_ms"], where, what, facts, account, step, record.get("archive_file"))
 
 
-def at_home(account: Account, device: str) -> Station | None:
+def at_home(account: Account, file: str, device: str) -> Station | None:
     """Return what happened at an inbox in the home of `device`, at the latest; None where nobody knows."""
     if account.at_ms is None:
         return None
     what = {Fate.HANDLED: f"taken by {account.by}", Fate.IN_INBOX: "handed to the broker"}
     facts = {"device": device, "inbox": account.inbox, "reason": account.why or None}
     where = f"home of {device}, at the latest"
-    return Station(account.at_ms, where, what.get(account.fate, account.fate), facts, account)
+    step = "rang" if account.fate is Fate.HANDLED else ""
+    return Station(account.at_ms, where, what.get(account.fate, account.fate), facts, account, step, file)
 
 
 def waiting(letter: Letter, contract: Contract) -> Station:

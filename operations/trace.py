@@ -47,17 +47,23 @@ class Trace:
     knows what their reader did. The sender is '' where nobody knows it, and of an event that nobody has seen.
     Of that, `possible` is what may have become of it, by its device's reports.
 
-    Its spans are those of the trace `trace_id`, which is known where the tap has the event.
+    Its spans are those of the trace `trace_id`, which is known where the tap has the `event`. It was decided,
+    or had to be, by the contract `contract_version`.
     """
 
     claim: Claim
     sender: str
-    trace_id: str | None = None
+    contract_version: str
+    event: Envelope | None = None
     stations: list[Station] = field(default_factory=list)
     accounts: tuple[Account, ...] = ()
     missing: list[str] = field(default_factory=list)
     unknown_ends: list[str] = field(default_factory=list)
     possible: list[Account] = field(default_factory=list)
+
+    @property
+    def trace_id(self) -> str | None:
+        return context_of(self.event).trace_id if self.event else None
 
     @property
     def status(self) -> int:
@@ -185,12 +191,13 @@ def _trace(
     device = taps[0]["client_id"] if event else ""
     # Apart: what rang in the home says nothing of the cloud.
     home = list(at_home(event, device, homes[device], contract, days.contract)) if event else []
-    found += [station for each in home if (station := stations.at_home(each, device))]
-    ends = (*accounts(due, facts, why), *home)
+    found += [station for each in home if (station := stations.at_home(*each, device))]
+    ends = (*accounts(due, facts, why), *(account for account, _ in home))
     return Trace(
         seen.claim,
         sender,
-        context_of(event).trace_id if event else None,
+        deciding.version,
+        event,
         sorted(found, key=lambda station: station.at_ms),
         ends,
         list(_missing([*taps, *items], decided, told, contract)),

@@ -180,8 +180,13 @@ def _follow(options: argparse.Namespace, cloud: Cloud | None, contract: Contract
         system.sleep(_PAUSE_S)
 
 
+def found_traces(options: argparse.Namespace, contract: Contract) -> tuple[list[Trace], Days, Cloud | None]:
+    """The traces of the event that is named, of which days they are, and the cloud that has the archive."""
+    cloud = None if is_folder(options.archive) else enter(options.env)
+    return *_found(options, cloud, contract), cloud
+
+
 def _found(options: argparse.Namespace, cloud: Cloud | None, contract: Contract) -> tuple[list[Trace], Days]:
-    """The traces of the event that is named, and of which days they are."""
     days = days_of(options, cloud)
     letters = list(_letters(options, cloud, contract)) if cloud else []
     return [

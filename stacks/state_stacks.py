@@ -30,7 +30,7 @@ from eventplane.resource_names import (
     has_queue,
 )
 from stacks.constructs import queues, tables
-from stacks.constructs.archive import archive, attestation, record_reads, work
+from stacks.constructs.archive import archive, attestation, certificates, record_reads, work
 from stacks.constructs.permissions import allow, allow_key
 from stacks.constructs.queues import (
     DurableQueue,
@@ -66,11 +66,12 @@ class StateStack(PlaneStack):
 
 
 class ArchiveStack(StateStack):
-    """The archive bucket, the one that jobs work in, and the key that attests changes of the archive."""
+    """The archive bucket, the one that jobs work in, and the keys that attest changes and sign."""
 
     def __init__(self, scope: Construct, environment: Environment) -> None:
         super().__init__(scope, environment, "archive")
         attestation(Construct(self, "Attestation"))
+        certificates(Construct(self, "Certificates"))
         bucket = archive(Construct(self, "Archive"))
         if environment.records_reads:
             record_reads(Construct(self, "Reads"), bucket)

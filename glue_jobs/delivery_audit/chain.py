@@ -20,7 +20,14 @@ from datetime import UTC, datetime
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from eventplane.archive_layout import AUDIT, COMPACTED, ERASURES, report_name, verdict_name
+from eventplane.archive_layout import (
+    AUDIT,
+    COMPACTED,
+    ERASURES,
+    inventory_name,
+    report_name,
+    verdict_name,
+)
 from eventplane.device_record import FLEET
 from eventplane.envelope import Envelope, parse_event
 from eventplane.errors import EnvelopeError
@@ -278,11 +285,6 @@ class Chain:
             at_ms=round(1_000 * own.timestamp()),
             detail=detail,
         )
-
-
-def inventory_name(window: str, digest: str) -> str:
-    """Return the name of an inventory beneath the audit's folder."""
-    return f"inventories/{window}/{digest}.json.gz"
 
 
 class History:

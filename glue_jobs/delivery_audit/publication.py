@@ -26,6 +26,7 @@ from eventplane.archive_layout import (
     VERDICTS,
     Column,
     Folder,
+    inventory_name,
     report_name,
     verdict_name,
 )
@@ -37,7 +38,7 @@ from glue_jobs.common import system
 from glue_jobs.common.archive import struct_of
 from glue_jobs.common.objects import Objects
 from glue_jobs.delivery_audit.audit import FOUND, Audit, plain
-from glue_jobs.delivery_audit.chain import Chain, History, inventory_name
+from glue_jobs.delivery_audit.chain import Chain, History
 from glue_jobs.delivery_audit.errors import OutboxError
 from glue_jobs.delivery_audit.findings import Finding
 from glue_jobs.delivery_audit.report import report

@@ -1,6 +1,7 @@
 """The archive: the bucket that proves what became of every event; beside it, the bucket that jobs work in.
 
-And the key by which the jobs that may change the archive attest that they did.
+And the keys by which the jobs that may change the archive attest that they did, and operators sign
+certificates of events.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from eventplane.resource_names import (
     ERASURE,
     archive_bucket,
     attestation_key,
+    certificate_key,
     reads_bucket,
     work_bucket,
 )
@@ -110,6 +112,38 @@ def attestation(scope: Construct) -> kms.Key:
             conditions={"ArnNotEquals": {"aws:PrincipalArn": roles}},
         )
     )
+    return key
+
+
+def certificates(scope: Construct) -> kms.Key:
+    """Return a key with which operators sign certificates, and nothing that runs in the plane.
+
+    A function that writes ledger or archive would else certify its own words. No role of ours may use it, and
+    its policy denies it to the code of all functions and jobs, whatever their roles allow.
+    """
+    environment = environment_of(scope)
+    key = kms.Key(
+        scope,
+        "Key",
+        alias=certificate_key(environment.name),
+        description="Signs certificates of events, by operators.",
+        key_spec=kms.KeySpec.ECC_NIST_P256,
+        key_usage=kms.KeyUsage.SIGN_VERIFY,
+        removal_policy=environment.removal_policy,
+    )
+    for condition in (
+        {"Null": {"lambda:SourceFunctionArn": "false"}},
+        {"StringEquals": {"glue:CredentialIssuingService": "glue.amazonaws.com"}},
+    ):
+        key.add_to_resource_policy(
+            iam.PolicyStatement(
+                effect=iam.Effect.DENY,
+                principals=[iam.AnyPrincipal()],
+                actions=["kms:Sign"],
+                resources=["*"],
+                conditions=condition,
+            )
+        )
     return key
 
 

@@ -268,12 +268,12 @@ def test_statements_only_allow(
 
 
 def test_only_the_jobs_that_may_change_the_archive_can_attest_that_they_did(templates: Templates) -> None:
-    (key,) = templates.of("AWS::KMS::Key")
+    key, _ = templates.of("AWS::KMS::Key")
     assert (key.stack, key.find("KeySpec"), key.find("KeyUsage")) == (
         *("archive", "HMAC_256"),
         "GENERATE_VERIFY_MAC",
     )
-    (alias,) = templates.of("AWS::KMS::Alias")
+    alias, _ = templates.of("AWS::KMS::Alias")
     assert alias.find("AliasName") == resource_names.attestation_key(templates.environment.name)
     _, deny = key.find("KeyPolicy", "Statement")
     assert (deny["Effect"], deny["Principal"], deny["Action"]) == ("Deny", {"AWS": "*"}, "kms:GenerateMac")
@@ -290,6 +290,21 @@ def test_only_the_jobs_that_may_change_the_archive_can_attest_that_they_did(temp
         assert last_part(given) == f"{alias.find('AliasName')}".replace(
             f"eventplane-{templates.environment.name}-", ""
         )
+
+
+def test_nothing_of_the_plane_can_sign_certificates(templates: Templates) -> None:
+    _, key = templates.of("AWS::KMS::Key")
+    _, alias = templates.of("AWS::KMS::Alias")
+    assert (key.find("KeySpec"), key.find("KeyUsage")) == ("ECC_NIST_P256", "SIGN_VERIFY")
+    assert alias.find("AliasName") == resource_names.certificate_key(templates.environment.name)
+    _, *denied = key.find("KeyPolicy", "Statement")
+    assert {(each["Effect"], each["Action"]) for each in denied} == {("Deny", "kms:Sign")}
+    assert [each["Condition"] for each in denied] == [
+        {"Null": {"lambda:SourceFunctionArn": "false"}},
+        {"StringEquals": {"glue:CredentialIssuingService": "glue.amazonaws.com"}},
+    ]
+    for role in templates.of(ROLE, "AWS::IAM::Policy"):
+        assert not re.search(r"kms:(Sign|\*)", json.dumps(role.properties)), str(role)
 
 
 def test_nobody_writes_the_inbox_of_devices(

@@ -86,6 +86,7 @@ _REPEATS: Final = {
     r"receive_message": "messages that the queue shows again after their visibility timeout",
     r"start_.*|detect_.*": "what it started: adopted, or waited for",
     r"create_keys_and_certificate": "another certificate; the first one is inactive and stays",
+    r"sign": "another signature, as good",
     r"invoke": "another run; its result counts",
     r"copy|put_object": "its own object",
     r".*": "nothing left to do",

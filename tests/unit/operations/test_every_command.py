@@ -38,6 +38,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "audit list": (),
     "audit run": (),
     "audit show": ("2026-03-01",),
+    "certificate": ("17",),
     "completion": ("bash",),
     "contract acl": (),
     "contract catalogue": (),

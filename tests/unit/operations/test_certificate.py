@@ -1,0 +1,307 @@
+"""Certificates of events: what they say, how they are verified offline, and which are refused."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+
+from contract import load_contract
+from eventplane.device_reports import HEARTBEAT, MANIFEST
+from eventplane.envelope import Envelope, write_event
+from eventplane.ledger import HandoverRecord, LedgerRecord, TapRecord, to_line
+from eventplane.reasons import Outcome
+from eventplane.sending import without_stamp
+from glue_jobs.delivery_audit.verdict import digest_of, verdict_event
+from operations.certificate import (
+    ALGORITHM,
+    MAX_CERTIFICATE_BYTES,
+    CertificateError,
+    Flaw,
+    page,
+    sha256,
+    sign,
+    text,
+    verified,
+)
+from operations.certificate_command import _FileSigner, _KmsSigner
+from operations.trace import due_inboxes
+from tests.unit.operations.support import ACCEPTED_MS, Folder, Run
+
+CONTRACT = load_contract()
+DAY = "2026-01-01"
+DAYS = ("--from", DAY, "--to", DAY)
+VOICE = {"deviceepoch": "e1", "senderservice": "voice-service"}
+ALARM = write_event(
+    {
+        "id": "17",
+        "source": "/homes/1/voice",
+        "type": "org.eventplane.alarm.keyword.v1",
+        "time": "2026-01-01T00:00:00Z",
+        "recordedtime": "2026-01-01T00:00:00Z",
+        "devicesequence": "7",
+        **VOICE,
+    },
+    {"keyword": "help </script> \\u003c"},
+)
+STATED = {"destination": "call-service.inbox", "first": 7, "last": 7, "count": 1, "acknowledged_to": 7}
+NAMES = ("/homes/1/voice", "17")
+
+
+def report(type: str, data: dict[str, Any], number: str) -> Envelope:
+    source = {"id": f"r-{number}", "source": "/devices/home-1/forwarder", "type": type}
+    return write_event({**source, "deviceepoch": "e1", "devicesequence": number}, data)
+
+
+def tap(event: Envelope, at_ms: int = ACCEPTED_MS) -> str:
+    return to_line(TapRecord(at_ms, at_ms, "home-1", "t", f"m-{event.id}", 0, event.json, None, None))
+
+
+@dataclass(frozen=True)
+class Desk:
+    """An archive in which an alarm rang at home and was taken by each reader, and the commands on it."""
+
+    folder: Folder
+    run: Run
+
+    @property
+    def document(self) -> Path:
+        return self.folder.root / "out" / "certificate.json"
+
+    @property
+    def public(self) -> Path:
+        return self.folder.root / "out" / "public.pem"
+
+    def issue(self, *more: str, key: str = "key") -> tuple[int, str, str]:
+        self.document.parent.mkdir(exist_ok=True)
+        private = ("--key", str(self.document.parent / key))
+        self.public.write_text(self.run("certificate", "key", *private)[1])
+        words = (*self.folder.named, *DAYS, "--output", str(self.document), *private, *more)
+        return self.run("certificate", *NAMES, *words)
+
+    def verify(self, file: Path | None = None, *more: str) -> tuple[int, str, str]:
+        return self.run("certificate", "verify", str(file or self.document), "--key", str(self.public), *more)
+
+
+@pytest.fixture
+def desk(folder: Folder, run: Run) -> Desk:
+    manifest = report(MANIFEST, {"epoch": "e1", "statements": [STATED]}, "8")
+    lines = [
+        tap(ALARM),
+        tap(manifest, ACCEPTED_MS + 60_000),
+        tap(report(HEARTBEAT, {}, "9"), ACCEPTED_MS + 300_000),
+    ]
+    folder.write("tap", lines, DAY)
+    stamped = ALARM.stamped(senderdevice="home-1")
+    known, ledger, handovers = (CONTRACT.version, *ALARM.claim, ALARM.type), [], []
+    for inbox in sorted(due_inboxes(stamped, CONTRACT)):
+        at_ms, sender = ACCEPTED_MS + 20, str(stamped.sender)
+        row = LedgerRecord(
+            at_ms, ACCEPTED_MS, "device.outbox", *known, "urgent", "home-1",
+            f"to-{inbox}", inbox, Outcome.DELIVERED, None, 1, "m-1", sender,
+        )  # fmt: skip
+        ledger.append(to_line(row))
+        end = HandoverRecord(
+            at_ms + 9, at_ms, inbox, *known, Outcome.DELIVERED, None, None, 1,
+            "m-2", f"to-{inbox}", sender,
+        )  # fmt: skip
+        handovers.append(to_line(end))
+    folder.write("ledger", ledger, DAY)
+    folder.write("handovers", handovers, DAY)
+    return Desk(folder, run)
+
+
+def audited(folder: Folder, altered: str = "") -> Envelope:
+    """File a verdict on the archive's day as the audit does."""
+    listed = {
+        name.relative_to(folder.root).as_posix(): sha256(name.read_bytes() + altered.encode())
+        for name in folder.root.glob("*/date=*/hour=*/*.gz")
+    }
+    inventory = json.dumps({"objects": listed}).encode()
+    chain = {"inventory": digest_of(inventory), "before": None, "begins": None, "compared": None}
+    members: dict[str, Any] = {"coverage": {}, "totals": {}}
+    members |= {"verdict": "proven", "reasons": [], "chain": chain, "revision": {"number": 0}}
+    members |= {"window": {"date": DAY}, "watermark": {"as_of_ms": ACCEPTED_MS}}
+    members |= {"devices": [{"client_id": "home-1", "skew_ms": -12}]}
+    body = json.dumps(members).encode()
+    event = verdict_event(body)
+    folder.put(f"audit/reports/{DAY}/0.json", body)
+    folder.put(f"audit/inventories/{DAY}/{chain['inventory']}.json.gz", gzip.compress(inventory))
+    folder.put(f"audit/verdicts/{DAY}.json", f"{event.json}\n".encode())
+    return event
+
+
+def test_it_has_every_step_of_the_way(desk: Desk) -> None:
+    verdict = audited(desk.folder)
+    assert desk.issue()[::2] == (0, "")
+    made = json.loads(desk.document.read_bytes())
+    words = [each["step"] for each in made["steps"]]
+    assert list(dict.fromkeys(words)) == ["said", "stored", "sent", "routed", "taken", "rang"]
+    assert made["event"]["digest"] == sha256(ALARM.json.encode())
+    assert {each["fate"] for each in made["accounts"]} == {"handled"}
+    assert (made["verdict"]["digest"], made["verdict"]["verdict"]) == (
+        sha256(verdict.json.encode()),
+        "proven",
+    )
+    assert made["clocks"][0]["ahead_ms"] == -12
+    assert (made["is_complete"], made["unknown"]) == (True, [])
+    for file in (desk.document, desk.document.with_suffix(".html")):
+        status, out, err = desk.verify(file)
+        assert (status, err) == (0, "")
+        assert f"verdict: proven on {DAY}, event {verdict.id}" in out
+
+
+def test_the_verdict_that_operations_got_is_compared(desk: Desk) -> None:
+    verdict, outside = audited(desk.folder), desk.folder.root / "verdict.json"
+    desk.issue()
+    outside.write_text(verdict.stamped(senderservice="audit").json)
+    assert desk.verify(None, "--verdict", str(outside))[0] == 0
+    outside.write_text(without_stamp(verdict).json.replace("proven", "broken"))
+    status, _, err = desk.verify(None, "--verdict", str(outside))
+    assert (status, Flaw.OTHER_VERDICT in err) == (1, True)
+
+
+def test_it_says_that_no_audit_has_judged_it(desk: Desk) -> None:
+    assert "no audit has judged them" in desk.issue()[1]
+    assert desk.verify()[0] == 0
+
+
+@pytest.mark.parametrize("what", ["evidence", "report", "inventory", "verdict"])
+def test_what_contradicts_the_verdict_is_not_certified(desk: Desk, what: str) -> None:
+    audited(desk.folder, "altered" if what == "evidence" else "")
+    for file in desk.folder.root.glob(f"audit/{what[:8]}*/**/*.*"):
+        other = gzip.compress(b'{"objects": {}}')
+        file.write_bytes(other if what == "inventory" else file.read_bytes().replace(b"0", b"1", 1))
+    status, out, err = desk.issue()
+    assert (status, out, err.count("\n")) == (1, "", 1)
+    assert "no certificate" in err
+    assert not desk.document.exists()
+
+
+@pytest.mark.parametrize("names", [NAMES, ("/homes/1/voice", "18")])
+def test_an_unknown_end_is_not_certified(desk: Desk, names: tuple[str, str]) -> None:
+    desk.folder.write("handovers", [], DAY)
+    status, out, err = desk.run("certificate", *names, *desk.folder.named, *DAYS)
+    assert (status, out) == (1, "")
+    assert "leaves no receipts" in err or "the tap does not have the event" in err
+
+
+def test_an_incomplete_one_says_what_is_missing(desk: Desk) -> None:
+    desk.folder.write("handovers", [], DAY)
+    assert desk.issue("--incomplete")[0] == 0
+    status, out, _ = desk.verify()
+    assert (status, "not known: alarm-centre.inbox: " in out) == (3, True)
+
+
+def signed(desk: Desk) -> dict[str, Any]:
+    made: dict[str, Any] = json.loads(desk.document.read_bytes())
+    return made
+
+
+def swapped(desk: Desk) -> bytes:
+    made = signed(desk)
+    first, second, *_ = made["evidence"]
+    made["evidence"] |= {first: made["evidence"][second], second: made["evidence"][first]}
+    return text(made)
+
+
+ATTACKS: dict[Flaw, list[Callable[[Desk], bytes]]] = {
+    Flaw.ALTERED: [
+        swapped,
+        lambda desk: desk.document.read_bytes().replace(b"home-1", b"home-2"),
+        lambda desk: text({**signed(desk), "is_complete": False}),
+        lambda desk: text({**signed(desk), "signature": ""}),
+        lambda desk: text({**signed(desk), "signature": "no base64"}),
+        lambda desk: page({**signed(desk), "contract": "another"}),
+    ],
+    Flaw.NOT_CANONICAL: [
+        lambda desk: desk.document.read_bytes().replace(b" ", b"  ", 1),
+        lambda desk: desk.document.read_bytes() + b"\n",
+        lambda desk: json.dumps(signed(desk)).encode(),
+    ],
+    Flaw.NOT_JSON: [
+        lambda desk: desk.document.read_bytes()[:-9],
+        lambda desk: desk.document.read_bytes().replace(b"{", b'{"format": "x",', 1),
+        lambda _: b"\xff",
+        lambda _: b"<html></html>",
+        lambda _: b"[" * 5_000,
+    ],
+    Flaw.UNKNOWN_MEMBER: [
+        lambda desk: text({**signed(desk), "more": 1}),
+        lambda desk: text({**signed(desk), "format": "eventplane.certificate.v2"}),
+        lambda desk: text({key: value for key, value in signed(desk).items() if key != "unknown"}),
+        lambda _: b"[]\n",
+    ],
+    Flaw.OTHER_KEY: [lambda desk: text({**signed(desk), "key": "sha256:00"})],
+    Flaw.TOO_LARGE: [lambda desk: desk.document.read_bytes() + b" " * MAX_CERTIFICATE_BYTES],
+    Flaw.OTHER_PAGE: [
+        lambda desk: page(signed(desk)).replace(b"<td>handled", b"<td>lost", 1),
+        lambda desk: page(signed(desk)) + b"<script>alert(1)</script>",
+        lambda desk: page(signed(desk)).replace(b'{\n "accounts"', b'{ "accounts"'),
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("flaw", "attack"), [(flaw, each) for flaw, found in ATTACKS.items() for each in found]
+)
+def test_an_attack_is_refused_by_name(desk: Desk, flaw: Flaw, attack: Callable[[Desk], bytes]) -> None:
+    desk.issue()
+    body = attack(desk)
+    forged = desk.folder.root / "forged"
+    forged.write_bytes(body)
+    status, out, err = desk.verify(forged)
+    assert (status, out, err.count("\n")) == (1, "", 1)
+    assert f"no valid certificate ({flaw})" in err
+
+
+def test_another_key_does_not_verify_it(desk: Desk, tmp_path: Path) -> None:
+    desk.issue()
+    body, other = desk.document.read_bytes(), _FileSigner(tmp_path / "other")
+    with pytest.raises(CertificateError, match=Flaw.OTHER_KEY):
+        verified(body, other.public)
+    stolen = {**signed(desk), "signature": sign({}, other)["signature"]}
+    desk.document.write_bytes(text(stolen))
+    status, _, err = desk.verify()
+    assert (status, Flaw.ALTERED in err) == (1, True)
+
+
+def test_it_is_verified_with_nothing_of_the_cloud(desk: Desk) -> None:
+    desk.issue()
+    program = (
+        "import sys\nfrom eventplane.__main__ import main\nstatus = main(sys.argv[1:])\n"
+        "assert not {'boto3', 'botocore', 'glue_jobs', 'lambdas'} & {*sys.modules}, 'it needs the cloud'\n"
+        "raise SystemExit(status)"
+    )
+    words = ["certificate", "verify", str(desk.document), "--key", str(desk.public)]
+    subprocess.run([sys.executable, "-c", program, *words], check=True, stdout=subprocess.DEVNULL)
+
+
+@pytest.mark.lost_answers
+def test_a_key_of_kms_signs_as_a_file_does(aws: None) -> None:
+    kms = boto3.client("kms", region_name="us-east-1")
+    made = kms.create_key(KeyUsage="SIGN_VERIFY", KeySpec="ECC_NIST_P256")["KeyMetadata"]
+    signer = _KmsSigner(kms, made["Arn"])
+    signer.public.verify(signer.sign(bytes(32)), bytes(32), ALGORITHM)
+
+
+@pytest.mark.parametrize("content", [b"", b"secret", b"-----BEGIN PUBLIC KEY-----\n"])
+def test_a_bad_key_is_refused(desk: Desk, content: bytes) -> None:
+    desk.issue()
+    desk.public.write_bytes(content)
+    assert "cannot be used" in desk.verify()[2]
+    (desk.document.parent / "bad").write_bytes(content)
+    assert desk.issue(key="bad")[::2] != (0, "")
+
+
+def test_the_key_is_for_its_owner_only(desk: Desk) -> None:
+    desk.issue()
+    assert (desk.document.parent / "key").stat().st_mode & 0o777 == 0o600
