@@ -128,9 +128,7 @@ def test_only_the_routers_export_spans_and_have_the_collector_beside_them(full: 
 TEMPLATE = "AWS::IoT::ProvisioningTemplate"
 
 
-def test_provisioning_makes_an_active_thing(
-    dev: Templates,
-) -> None:
+def test_provisioning_makes_an_active_thing(dev: Templates) -> None:
     (template,) = dev.of(TEMPLATE)
     body = json.loads(template.find("TemplateBody"))
     resources = [(each["Type"], each["Properties"]) for each in body["Resources"].values()]

@@ -321,9 +321,7 @@ def test_jobs_start_by_themselves_but_not_on_one_machine(dev: Templates, local: 
     assert local.of("AWS::Glue::Trigger") == []
 
 
-def test_production_audits_the_day_so_far(
-    prod: Templates,
-) -> None:
+def test_production_audits_the_day_so_far(prod: Templates) -> None:
     triggers = prod.of("AWS::Glue::Trigger")
     started = {each.find("Actions")[0]["JobName"]: each.find("Schedule") for each in triggers}
     assert started["eventplane-prod-delivery-audit"] == "cron(30 2 * * ? *)"

@@ -83,9 +83,7 @@ def test_an_added_protocol_has_no_inbox_queue(full: Templates, dev: Templates) -
 
 
 @pytest.mark.source("P13")
-def test_its_program_only_writes_the_outbox(
-    full: Templates,
-) -> None:
+def test_its_program_only_writes_the_outbox(full: Templates) -> None:
     policy = full.one("AWS::IAM::ManagedPolicy", "care-analytics-client")
     text = json.dumps(list(statements(policy)))
     assert "care-analytics-outbox" in text

@@ -63,9 +63,7 @@ def test_every_queue_and_bucket_refuses_plain_http(released: Templates) -> None:
     assert len(queues) == len({*queues})
 
 
-def test_a_source_queue_has_its_times(
-    templates: Templates,
-) -> None:
+def test_a_source_queue_has_its_times(templates: Templates) -> None:
     for name, mapping in templates.mappings.items():
         queue = templates.queues[name]
         timeout = templates.function_behind(mapping, "FunctionName").find("Timeout")

@@ -171,9 +171,7 @@ actions = st.one_of(
 
 
 @given(st.lists(actions, max_size=40))
-def test_a_puback_waits_for_all_of_its_id(
-    steps: list[tuple[str, int, bool]],
-) -> None:
+def test_a_puback_waits_for_all_of_its_id(steps: list[tuple[str, int, bool]]) -> None:
     session = started(4)
     session.receive(broker.connack() + broker.suback(1, b"\1"), 0.0)
     session.take_messages()

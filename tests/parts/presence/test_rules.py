@@ -111,9 +111,7 @@ def test_order_does_not_matter(life: list[Observation], data: st.DataObject) -> 
         max_size=20,
     )
 )
-def test_judging_when_due_is_enough(
-    steps: list[tuple[int, str]],
-) -> None:
+def test_judging_when_due_is_enough(steps: list[tuple[int, str]]) -> None:
     """That is what the index is for: it may leave nothing out, and need not be asked twice for nothing."""
     lazy, eager = Home(), Home()
     now_ms, version = START, 0

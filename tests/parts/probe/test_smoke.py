@@ -115,9 +115,7 @@ def test_whatever_did_not_pass_or_was_not_removed_fails_the_run(report: Report, 
     assert "\x1b" not in report.text(), "what comes from outside could move the cursor"
 
 
-def test_an_interrupt_ends_no_removal(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_an_interrupt_ends_no_removal(capsys: pytest.CaptureFixture[str]) -> None:
     interrupts, noted, before = Interrupts(), [], signal.getsignal(signal.SIGINT)
     with interrupts.taken():
         with pytest.raises(KeyboardInterrupt), interrupts.held():

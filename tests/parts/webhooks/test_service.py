@@ -337,9 +337,7 @@ def test_a_defect_affects_no_other(hook: Hook, monkeypatch: pytest.MonkeyPatch) 
     assert hook.letters()[0]["reason"] == "defect"
 
 
-def test_a_private_address_is_retried(
-    hook: Hook,
-) -> None:
+def test_a_private_address_is_retried(hook: Hook) -> None:
     service = hook.service("https://127.0.0.1/", sinks="internet")
     assert service.process([alarm("1")], invocation(60_000, "i1")).keys() == {"m1"}
     hook.cloud.clock.advance(601)

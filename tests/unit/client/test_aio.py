@@ -117,9 +117,7 @@ def test_what_a_cancelled_call_got_comes_again(world: MemoryWorld, call: str) ->
         assert inbox.get(0.0).id == "late"
 
 
-def test_an_event_during_close_comes_once(
-    world: MemoryWorld,
-) -> None:
+def test_an_event_during_close_comes_once(world: MemoryWorld) -> None:
     async def run() -> Envelope | None:
         fetching = Fetching(world)
         async with fetching.client:

@@ -53,9 +53,7 @@ def test_what_matters_whoever_waits_does_not_expire(expires: bool) -> None:
     assert request.attributes["replydevice"] == "home-7"
 
 
-def test_foreign_replies_are_counted(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_foreign_replies_are_counted(caplog: pytest.LogCaptureFixture) -> None:
     home = Home()
 
     def send(event: Envelope, timeout_s: float) -> None:

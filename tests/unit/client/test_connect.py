@@ -48,9 +48,7 @@ def test_the_environment_says_everything() -> None:
     )
 
 
-def test_the_environment_has_the_rest(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_environment_has_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in ENVIRONMENT.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("EVENTPLANE_CLIENT_TRANSPORT", "memory:elsewhere")

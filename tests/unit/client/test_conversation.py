@@ -122,9 +122,7 @@ def test_everybody_who_handles_it_replies(talk: Talk, mode: Mode) -> None:
     }
 
 
-def test_the_asker_hears_why_nobody_can(
-    talk: Talk,
-) -> None:
+def test_the_asker_hears_why_nobody_can(talk: Talk) -> None:
     def refuse(event: Envelope) -> None:
         raise UnhandleableError("no_such_room", "there is nobody to call")
 

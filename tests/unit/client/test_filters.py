@@ -181,9 +181,7 @@ def test_a_claim_whose_answer_was_lost_is_no_claim(readers: Readers) -> None:
 
 
 @items
-def test_one_of_two_takers_has_a_claim(
-    readers: Readers,
-) -> None:
+def test_one_of_two_takers_has_a_claim(readers: Readers) -> None:
     readers.now += 0.2
     readers.open().claim([key(1)])
     readers.now += LEASE_S

@@ -446,9 +446,7 @@ def test_the_order_is_the_contracts_not_that_of_a_message_group(
     assert list(world.handled) == ([] if is_ordered else ["second"])
 
 
-def test_failures_are_logged_less_often(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_failures_are_logged_less_often(caplog: pytest.LogCaptureFixture) -> None:
     world = World(fails=exchange_is_down)
     world.send(event("alarm", senderdevice="home-1", senderservice="voice-service"), URGENT)
     with caplog.at_level(logging.WARNING, "eventplane_client"):

@@ -126,9 +126,7 @@ def test_what_another_thread_closes_while_it_is_handled_comes_again() -> None:
         assert again.subscribe().get(30).id == "ring"
 
 
-def test_a_late_refusal_is_a_notice(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_late_refusal_is_a_notice(monkeypatch: pytest.MonkeyPatch) -> None:
     notices: list[Notice] = []
     with connect("mqtt://127.0.0.1:1", SERVICE, state="memory:", on_notice=notices.append) as client:
         client.send(event("stored"))
@@ -155,9 +153,7 @@ def test_a_late_refusal_is_a_notice(
             call()
 
 
-def test_waiting_callbacks_are_called_at_close(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_waiting_callbacks_are_called_at_close(caplog: pytest.LogCaptureFixture) -> None:
     def wait() -> None:
         begun.set()
         assert go_on.wait(SECONDS)

@@ -45,9 +45,7 @@ def test_it_is_sent_ever_more_rarely_until_a_receipt_comes(window: OutboxWindow)
     assert window.due(20.0) == [b"b"]
 
 
-def test_a_new_connection_resends_in_order(
-    window: OutboxWindow,
-) -> None:
+def test_a_new_connection_resends_in_order(window: OutboxWindow) -> None:
     fill(window, b"a", b"b")
     for now in (0.0, 5.0, 15.0):
         assert window.due(now) == [b"a", b"b"]

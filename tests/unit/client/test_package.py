@@ -67,9 +67,7 @@ def test_a_transport_that_cannot_be_chosen_is_refused_with_the_reason(
         connect(ClientSettings("pigeon:loft", "bell"))
 
 
-def test_a_missing_extra_is_named(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [each for each in sys.modules if each.partition(".")[0] in ("nats", "eventplane_nats")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "nats", None)

@@ -220,9 +220,7 @@ def test_a_copy_of_a_message_in_hand_waits_and_hands_out_nothing() -> None:
     assert queue.left == 0
 
 
-def test_at_most_once_deletes_first(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_at_most_once_deletes_first(caplog: pytest.LogCaptureFixture) -> None:
     queue = Queue(packed(*many(3)))
     with inbox(queue, mode=Mode.AT_MOST_ONCE) as reader:
         reader.receive(0)

@@ -141,9 +141,7 @@ class ClosedMeanwhile(MemoryTransport):
 
 
 @pytest.mark.parametrize("error", [None, ValueError()])
-def test_what_comes_during_close_comes_again(
-    error: BaseException | None,
-) -> None:
+def test_what_comes_during_close_comes_again(error: BaseException | None) -> None:
     plane, filter = MemoryPlane(max_receives=1), MemoryFilter()
     plane.deliver(READER, event("one"))
     transport = ClosedMeanwhile(plane, READER)

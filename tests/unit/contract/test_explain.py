@@ -327,9 +327,7 @@ def explained(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[str]:
     return capsys.readouterr().out.splitlines()[2:]
 
 
-def test_the_output_begins_with_a_summary(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_the_output_begins_with_a_summary(capsys: pytest.CaptureFixture[str]) -> None:
     words = (str(EXAMPLES / "battery.json"), "--contract", str(EXAMPLES / "doorbell.yaml"))
     assert explained(capsys, *words) == [
         "routes that match: everything-to-cloud",

@@ -58,9 +58,7 @@ def test_announcements_of_one_participant_add_up_in_any_order(announcements: lis
         Announcement("family-app", ('{"new":{}}',)),
     ],
 )
-def test_a_wrong_interest_is_its_readers_only(
-    wrong: Announcement,
-) -> None:
+def test_a_wrong_interest_is_its_readers_only(wrong: Announcement) -> None:
     others = [new_announcement("carers", [MOTION]), new_announcement("family-app", [DOOR])]
     derived, refused = with_interest(CONTRACT, [wrong, *others])
     assert set(refused) == {wrong}

@@ -37,9 +37,7 @@ def tihm(folder: Path, physiology: str = PHYSIOLOGY, labels: str = LABELS) -> Pa
     return folder
 
 
-def test_every_patient_is_a_home(
-    tmp_path: Path,
-) -> None:
+def test_every_patient_is_a_home(tmp_path: Path) -> None:
     homes = tihm_homes(tihm(tmp_path))
     assert [(each.name, each.size, each.urgent) for each in homes] == [
         ("tihm-aaaaa", 3, 1),

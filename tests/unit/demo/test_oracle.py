@@ -19,9 +19,7 @@ def event(type_: str, *, id_: str = "1", subject: str = "/kitchen") -> Envelope:
     return write_event({**names, "subject": subject})
 
 
-def test_a_repeated_event_counts_once(
-    contract: Contract,
-) -> None:
+def test_a_repeated_event_counts_once(contract: Contract) -> None:
     log, alarm = SentLog(contract), event("alarm.clinical.v1")
     for each in (alarm, event("health.reading.v1", id_="2"), alarm):
         log.event(each, contract.channel("health-service.outbox"))
@@ -57,9 +55,7 @@ def test_expected_by_contract(contract: Contract, sent: Envelope, entered: Place
     assert keys.keys() >= services | {"voice-service", "operations", "carers"}
 
 
-def test_letters_and_starts_are_expected(
-    contract: Contract,
-) -> None:
+def test_letters_and_starts_are_expected(contract: Contract) -> None:
     log = SentLog(contract)
     for payload in (b"no", b"nor this"):
         log.poison(Poison("not_json", "not_json", payload))

@@ -21,9 +21,7 @@ BATTERY: dict[str, Any] = {"sql": "type LIKE '%.battery.v1' AND percent < 10"}
 
 
 @pytest.mark.parametrize("filters", [[], [RINGS], [RINGS, BATTERY, RINGS]])
-def test_announcements_are_read_back(
-    filters: list[object],
-) -> None:
+def test_announcements_are_read_back(filters: list[object]) -> None:
     announcement = new_announcement("chime", filters)
     assert read_announcement(write_announcement(announcement), "chime") == announcement
     assert new_announcement("chime", filters[::-1] * 2) == announcement

@@ -48,9 +48,7 @@ def writing(cloud: Cloud, *messages: QueueMessage, s3: Any = None, **options: An
 
 
 @pytest.mark.lost_answers
-def test_a_batch_is_one_object(
-    cloud: Cloud,
-) -> None:
+def test_a_batch_is_one_object(cloud: Cloud) -> None:
     own = {cloud.contract.version: cloud.contract.canonical}
     batch = [held('{"id":"1"}', contracts=own), held('{"id":"22"}', '{"id":"3"}', contracts=own)]
     assert writing(cloud, *batch) == frozenset()

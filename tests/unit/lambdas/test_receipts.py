@@ -189,9 +189,7 @@ def test_a_function_sends_the_receipts_of_a_batch_as_one_message(fake_aws: FakeA
     assert {each[1:] for each in desk.stated()} == {("delivered", "settled_before")}
 
 
-def test_at_most_once_ignores_lost_receipts(
-    fake_aws: FakeAws,
-) -> None:
+def test_at_most_once_ignores_lost_receipts(fake_aws: FakeAws) -> None:
     desk = Desk(fake_aws)
     desk.route("1", "2")
     given, failing, handled = desk.batch(), FailingClient(fake_aws.sqs, "send_message"), list[str]()

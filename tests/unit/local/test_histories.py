@@ -210,9 +210,7 @@ def test_a_wrong_plane_is_found_and_a_right_one_is_not(
     assert bool(found) == bool(kinds)
 
 
-def test_a_story_is_cut_to_its_cause(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_story_is_cut_to_its_cause(monkeypatch: pytest.MonkeyPatch) -> None:
     lost, allowed = CLAIM.decisions[:2]
 
     def told_again(those: Story, _: Any) -> Told:

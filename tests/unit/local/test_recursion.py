@@ -40,9 +40,7 @@ def ended(cloud: Cloud) -> list[str]:
 
 
 @pytest.mark.long
-def test_a_fleet_of_10000_is_reached(
-    engine: Engine,
-) -> None:
+def test_a_fleet_of_10000_is_reached(engine: Engine) -> None:
     document, things = contract_document(shipped_contract()), [f"home-{each}" for each in range(10_000)]
     document["participants"]["carers"]["may_address"] = "everyone"
     contract = compile_contract(document, "test")

@@ -121,9 +121,7 @@ def client(aws: None, request: pytest.FixtureRequest) -> Callable[[str], Any]:
 
 @pytest.mark.lost_answers
 @pytest.mark.parametrize("client", ["CREATE_FAILED", "ROLLBACK_COMPLETE", "ROLLBACK_FAILED"], indirect=True)
-def test_a_failed_first_deploy_blocks_nothing(
-    client: Callable[[str], Any],
-) -> None:
+def test_a_failed_first_deploy_blocks_nothing(client: Callable[[str], Any]) -> None:
     said: list[str] = []
     assert list(drift(client("cloudformation"), [STACK])) == [], "the preflight comes as far as to remove it"
     for _ in range(2):  # then it is not there any more

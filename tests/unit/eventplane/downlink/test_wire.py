@@ -114,9 +114,7 @@ def _changed(**members: Any) -> Envelope:
         {"downkind": "command", "downorder": "x"},
     ],
 )
-def test_malformed_attributes_are_refused(
-    members: dict[str, Any],
-) -> None:
+def test_malformed_attributes_are_refused(members: dict[str, Any]) -> None:
     with pytest.raises(DownlinkError) as caught:
         received(_changed(**members))
     assert caught.value.reason == Reason.NOT_FOR_A_DEVICE
