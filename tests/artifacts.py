@@ -1,7 +1,5 @@
 """The sizes of what is shipped, as the README states them."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Final

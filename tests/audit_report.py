@@ -1,7 +1,5 @@
 """A small report of the audit, as its job writes it (format 3)."""
 
-from __future__ import annotations
-
 from datetime import datetime
 from typing import Any
 

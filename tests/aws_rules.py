@@ -1,7 +1,5 @@
 """Requests that have as much as a rule of AWS allows, or more: for the emulated cloud and for models."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from typing import Any, Final

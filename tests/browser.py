@@ -1,7 +1,5 @@
 """A page in headless Chromium that a test drives by scripts."""
 
-from __future__ import annotations
-
 import base64
 import json
 import os

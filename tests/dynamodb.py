@@ -1,7 +1,5 @@
 """Tables of DynamoDB for tests, in the fake, in moto or in the emulated cloud."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from os import urandom
 from typing import Any

@@ -1,7 +1,5 @@
 """An HTTP endpoint on this machine that does what a test tells it to, however rude."""
 
-from __future__ import annotations
-
 import socket
 import ssl
 import threading

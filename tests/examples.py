@@ -1,7 +1,5 @@
 """How many examples a property test tries: all in `make test`, a part in `make check`."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Final, TypeVar
 

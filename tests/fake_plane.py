@@ -1,7 +1,5 @@
 """A plane for the control room without a process: faults hold events up, their end lets them go."""
 
-from __future__ import annotations
-
 import threading
 import time
 

@@ -1,7 +1,5 @@
 """Recorded events with the digests of their texts by `sha256sum`, which all our programs compute."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Final

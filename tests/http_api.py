@@ -1,7 +1,5 @@
 """An API's function as API Gateway calls it."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """On which TCP addresses a test run and the processes that it started listen."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import suppress

@@ -4,8 +4,6 @@ PORT and OTHER stand for ports, FOLDER for a directory with the Unix sockets, th
 included. Unit tests read them; integration tests give each to a real Mosquitto as well.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 

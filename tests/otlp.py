@@ -1,7 +1,5 @@
 """A receiver of OTLP over HTTP, which reads what comes by OpenTelemetry's own protobuf definitions."""
 
-from __future__ import annotations
-
 import base64
 import gzip
 import json

@@ -1,7 +1,5 @@
 """Packages that a test installs: a module and its metadata, as an installer leaves them."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Every page that the project writes, with something in each of its tables."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

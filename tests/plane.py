@@ -4,8 +4,6 @@ They expect exact sets of inboxes. A participant that somebody adds to the shipp
 so that it breaks no test. Tests of the shipped contract as a whole read that (`contract.load_contract`).
 """
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Final
 

@@ -1,7 +1,5 @@
 """What a device and the cloud's routers decide of an event, by the product's own code, without a network."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from os import urandom
 

@@ -1,7 +1,5 @@
 """What an IoT rule's error action sends (AWS IoT Core Developer Guide, error handling)."""
 
-from __future__ import annotations
-
 import base64
 import json
 from typing import Any

@@ -1,7 +1,5 @@
 """Where tests write many files that are gone again at once."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 from typing import Final

@@ -1,7 +1,5 @@
 """Contracts of a test's own: small ones, and others with changes."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -9,8 +9,6 @@ A page says what to do by its fenced blocks:
 - Other blocks with `title="FILE"` are files, beneath the folder where the tutorial begins.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import select

@@ -1,7 +1,5 @@
 """The planes that the tests look at: each is synthesized once in a session, as that takes seconds."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Synthesized templates, and the questions that the tests ask them."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator, Mapping, Set

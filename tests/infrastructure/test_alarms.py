@@ -1,7 +1,5 @@
 """What each alarm does by CloudWatch's rules: without data, with a gap, with one value."""
 
-from __future__ import annotations
-
 from itertools import count, takewhile
 
 import pytest

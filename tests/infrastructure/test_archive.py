@@ -1,7 +1,5 @@
 """How long the archive keeps what, and what Athena sees of it."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime, timedelta
 from typing import Any

@@ -1,7 +1,5 @@
 """The assets, bundled for real: what Lambda and Glue unpack has to start without this checkout."""
 
-from __future__ import annotations
-
 import json
 import os
 import platform

@@ -1,7 +1,5 @@
 """The effect on a deployment of participants that come, retire and leave."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

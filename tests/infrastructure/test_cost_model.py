@@ -1,7 +1,5 @@
 """What a run is billed for."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

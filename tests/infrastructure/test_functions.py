@@ -1,7 +1,5 @@
 """Schedules and other callers of functions, and the settings that functions get."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict
 

@@ -1,7 +1,5 @@
 """The simulated plane has the queues and functions that the stacks deploy."""
 
-from __future__ import annotations
-
 from random import Random
 
 from eventplane.resource_names import URGENT_INGEST, queue_name

@@ -1,7 +1,5 @@
 """Everything that goes wrong has an alarm, and no alarm watches what does not exist."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter

@@ -1,7 +1,5 @@
 """Options of an environment or a contract: webhooks, protocols, keys, locks, costs."""
 
-from __future__ import annotations
-
 import json
 import string
 

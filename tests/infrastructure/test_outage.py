@@ -1,7 +1,5 @@
 """A share of a large fleet goes: what is deployed pages within minutes, and carers get one notice."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The permissions of functions, jobs, rules, devices and participants."""
 
-from __future__ import annotations
-
 import json
 import re
 from typing import Any

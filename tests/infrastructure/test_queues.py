@@ -1,7 +1,5 @@
 """Rules for every queue and for every reader of one."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

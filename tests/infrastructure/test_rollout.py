@@ -1,7 +1,5 @@
 """New versions of functions come to their callers through an alias, step by step, the urgent router last."""
 
-from __future__ import annotations
-
 import json
 
 from tests.infrastructure.templates import (

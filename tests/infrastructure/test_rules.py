@@ -1,7 +1,5 @@
 """AWS's rules for templates: what breaks one is refused before anything is deployed."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import replace

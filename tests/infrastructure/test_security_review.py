@@ -1,7 +1,5 @@
 """The packs of rules that security reviewers run find what stacks/security_review.toml gives a reason for."""
 
-from __future__ import annotations
-
 import json
 import tomllib
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Settings of environments: a value that cannot be deployed is refused by name, before any synthesis."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

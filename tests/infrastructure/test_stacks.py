@@ -1,7 +1,5 @@
 """Rules for whole stacks: stable names, kept data, logs that end, outputs for operators."""
 
-from __future__ import annotations
-
 import json
 import platform
 

@@ -4,8 +4,6 @@ Prints a line for each call site and writes build/chaos/lost-answers.json. Exit 
 not tried, ended differently than with its answer, or delayed an event by more than 5 s.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterable
 from typing import Final

@@ -3,8 +3,6 @@
 botocore repeats such a request by the client's own settings, and the repeat meets what the first one did.
 """
 
-from __future__ import annotations
-
 import sys
 import threading
 from collections import Counter, defaultdict

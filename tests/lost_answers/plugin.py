@@ -3,8 +3,6 @@
 A test is its own oracle: with an answer lost it has to end as it does without, and leave the same in AWS.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

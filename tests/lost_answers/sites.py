@@ -1,7 +1,5 @@
 """Every place in the source that calls AWS through a client of boto3 or botocore."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The state that a test left in the fakes of AWS, without random or counted values of a run."""
 
-from __future__ import annotations
-
 import gzip
 import re
 from collections.abc import Iterable, Iterator

@@ -1,7 +1,5 @@
 """Strategies that several files share: JSON of any form, and events with all kinds of attributes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from hypothesis import strategies as st

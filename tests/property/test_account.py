@@ -1,7 +1,5 @@
 """One account of each event at each inbox, whatever is known of it and in whatever order."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from random import Random
 

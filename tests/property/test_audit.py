@@ -1,7 +1,5 @@
 """The audit: neither order nor second objects change a judgement; ranges of numbers behave as sets."""
 
-from __future__ import annotations
-
 from collections import Counter
 from itertools import pairwise
 from typing import Any

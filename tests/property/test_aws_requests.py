@@ -1,7 +1,5 @@
 """The emulated cloud answers any request, and never fails at one that is malformed."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from typing import Any

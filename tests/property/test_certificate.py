@@ -1,7 +1,5 @@
 """A certificate's validity is read from any PEM text, or refused with a ValueError."""
 
-from __future__ import annotations
-
 import base64
 import contextlib
 from datetime import UTC, datetime, timedelta

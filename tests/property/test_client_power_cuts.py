@@ -1,7 +1,5 @@
 """Power cuts under the client library's state: nothing that was claimed is forgotten, nothing is lost."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """Contracts: possible answers, loops, explanations, payload checks, and edits of the file in any layout."""
 
-from __future__ import annotations
-
 import json
 import re
 from typing import Any

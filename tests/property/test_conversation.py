@@ -1,7 +1,5 @@
 """The requests of an asker against a model: each ends with every peer accounted for, and circuits follow."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Device and cloud decide alike which deliveries are promised, wanted and numbered."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

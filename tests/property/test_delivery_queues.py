@@ -1,7 +1,5 @@
 """The queues of a destination hand out what is pending, each delivery once, in order, read or appended."""
 
-from __future__ import annotations
-
 import shutil
 import tempfile
 from pathlib import Path

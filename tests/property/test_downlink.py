@@ -1,7 +1,5 @@
 """The states of a key end alike in whatever order the cloud applies them, and however often."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import pytest

@@ -2,8 +2,6 @@
 a home's broker that goes away, and power cuts before and after any commit.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import tempfile

@@ -1,7 +1,5 @@
 """Events are kept exactly in batches, read by the CloudEvents SDK, and changed in their attributes alone."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """The fast reader against the strict one: the same event, or the same refusal with the same words."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from functools import partial

@@ -1,7 +1,5 @@
 """No contract that passes the floor's check loses an alarm of the image's contract, whatever was changed."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache, partial

@@ -1,7 +1,5 @@
 """The readers of bytes from outside against random, and against nearly right input: a refusal has a name."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

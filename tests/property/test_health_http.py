@@ -1,7 +1,5 @@
 """Whatever a client sends to the health endpoint, it gets an answer of HTTP and harms nobody."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 

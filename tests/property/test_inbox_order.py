@@ -1,7 +1,5 @@
 """Readers of an inbox hand out what its sender numbered in that order, whatever the way does to it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from random import Random
 

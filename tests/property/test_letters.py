@@ -1,7 +1,5 @@
 """Whatever lies in a queue can be shown, and what is shown cannot steer a terminal."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """MQTT against everything that a broker can send, in any pieces; the mailbox under any puts and waits."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """Power cuts under the spool: a few hundred here, ten thousand in `make crash-test`."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Sequence
 from itertools import cycle, pairwise, product

@@ -1,7 +1,5 @@
 """`explain` and the reach of a type against the decisions of forwarder and routers, on any contract."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from hypothesis import given

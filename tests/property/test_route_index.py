@@ -1,7 +1,5 @@
 """The index, and the router that remembers its answers, find the routes that match one by one."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

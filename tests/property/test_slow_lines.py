@@ -1,7 +1,5 @@
 """The forwarder behind slow lines, in virtual time: bytes leave at a rate, answers need a round trip."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager

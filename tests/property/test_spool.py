@@ -1,7 +1,5 @@
 """The spool against a model, with the file reopened, or left as a crash leaves it, at any time."""
 
-from __future__ import annotations
-
 import shutil
 import tempfile
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A device that may keep few deliveries never keeps more, and drops the oldest of the least urgent."""
 
-from __future__ import annotations
-
 import tempfile
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Random damage at rest: a few hundred here, two thousand in `make crash-test`."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Callable, Iterator
 from itertools import count

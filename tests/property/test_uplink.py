@@ -1,7 +1,5 @@
 """The uplink: it keeps to its budgets, and finds a poison event among good ones."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

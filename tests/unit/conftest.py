@@ -1,7 +1,5 @@
 """What unit tests of code that calls AWS share."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The simulator refuses what AWS refuses, and what the plane declares for itself keeps AWS's rules."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from random import Random
 from typing import Any

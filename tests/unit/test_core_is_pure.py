@@ -1,7 +1,5 @@
 """The core imports itself and the standard library, nothing else."""
 
-from __future__ import annotations
-
 import ast
 import sys
 from pathlib import Path

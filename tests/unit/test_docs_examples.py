@@ -1,7 +1,5 @@
 """The examples of the documentation work: Python runs, CESQL means what the page says, commands exist."""
 
-from __future__ import annotations
-
 import ast
 import importlib.util
 import re

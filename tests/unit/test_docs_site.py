@@ -1,7 +1,5 @@
 """Every link of the pages leads to a file and a heading. `make docs` checks the navigation."""
 
-from __future__ import annotations
-
 import os
 import re
 from pathlib import Path

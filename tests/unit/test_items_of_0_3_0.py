@@ -1,7 +1,5 @@
 """Items that 0.3.0 wrote, recorded from its code (`then`), are read as today's records (`now`)."""
 
-from __future__ import annotations
-
 import base64
 import json
 from pathlib import Path

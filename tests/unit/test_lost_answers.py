@@ -1,7 +1,5 @@
 """The list of the product's calls of AWS: what is one, and that no service is left out."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

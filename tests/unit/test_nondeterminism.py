@@ -1,7 +1,5 @@
 """Clocks, randomness, threads and connections come from the wiring of each program, and from nowhere else."""
 
-from __future__ import annotations
-
 import ast
 import os
 import re

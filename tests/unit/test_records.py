@@ -1,7 +1,5 @@
 """The one store of records, in memory, in DynamoDB (moto) and in histories; answers that get lost."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from os import urandom

@@ -1,7 +1,5 @@
 """The tables of the docs that are generated from the code."""
 
-from __future__ import annotations
-
 import tomllib
 
 from eventplane.downlink.addressing import ATTRIBUTES

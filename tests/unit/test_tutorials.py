@@ -1,7 +1,5 @@
 """The tutorials work as written: each command of a console block is run and prints what the page shows."""
 
-from __future__ import annotations
-
 import shlex
 import sys
 from pathlib import Path

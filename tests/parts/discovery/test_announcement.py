@@ -1,7 +1,5 @@
 """What is announced on a network, and what is not."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Callable, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """DNS-SD without a network: what is announced, who is found, and whom a link to such a broker dials."""
 
-from __future__ import annotations
-
 import logging
 import sys
 import threading

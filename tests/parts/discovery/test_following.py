@@ -1,7 +1,5 @@
 """A link that follows a profile: where it dials, when it leaves, and what it says of a broken one."""
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 

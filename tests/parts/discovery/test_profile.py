@@ -1,7 +1,5 @@
 """Odd profiles: where each leads, or why nowhere."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The Discovery API's function as API Gateway calls it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The registry of the plane's own contract."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """The operator's commands for the fleet; disposal is in tests/integration/test_fleet_provisioning.py."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import replace

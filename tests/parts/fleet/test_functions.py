@@ -1,7 +1,5 @@
 """The provisioning hook, the rotation of certificates, and the snapshot of the fleet."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from dataclasses import asdict, fields, replace

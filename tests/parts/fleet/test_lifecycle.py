@@ -1,7 +1,5 @@
 """Who may have a certificate, by what the registry knows and what IoT Core saw."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """The presence monitor in memory."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.fakes.aws import FakeAws

@@ -1,7 +1,5 @@
 """The presence functions around their table: crashes, repetitions and concurrent writers lose nothing."""
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The fleet as a population: it is counted, and an outage makes one notice of many."""
 
-from __future__ import annotations
-
 import pytest
 
 from eventplane.names import NOTICE, NOTICE_OF_MANY

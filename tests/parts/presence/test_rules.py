@@ -1,7 +1,5 @@
 """What is read of a device, and what is said of it and when: the rules alone."""
 
-from __future__ import annotations
-
 import json
 import re
 import tomllib

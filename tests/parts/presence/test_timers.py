@@ -1,7 +1,5 @@
 """Timers: a device is judged at its deadline, by the timer that was armed for it."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The presence monitor in memory: observations of devices, limits, and the functions."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """The canary: its publish over a WebSocket, its alarm, its check of all queues, and its function."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from os import urandom

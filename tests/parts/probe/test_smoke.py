@@ -1,7 +1,5 @@
 """The smoke test without a plane: which results fail a run, and that every run removes its resources."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json

@@ -1,7 +1,5 @@
 """The conversation as AWS IoT documents it, step by step."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from types import SimpleNamespace

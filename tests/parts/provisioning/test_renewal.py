@@ -1,7 +1,5 @@
 """A device is never without credentials, whatever the cloud says and whenever the power goes."""
 
-from __future__ import annotations
-
 import json
 import stat
 from datetime import UTC, datetime, timedelta

@@ -1,7 +1,5 @@
 """`eventplane replay`: what is asked of the replay, and what is only printed."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """The replay of events that an audit reports lost, and of a past window, from the tap's files to inboxes."""
 
-from __future__ import annotations
-
 import gzip
 from collections.abc import Callable, Iterable
 from os import urandom

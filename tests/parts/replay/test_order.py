@@ -1,7 +1,5 @@
 """Orders to send again, and the mark that a copy gets."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

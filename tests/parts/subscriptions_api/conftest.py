@@ -1,7 +1,5 @@
 """The APIs' functions as API Gateway calls them."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

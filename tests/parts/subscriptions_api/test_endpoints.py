@@ -1,7 +1,5 @@
 """Subscriptions of HTTPS endpoints: their consent, their settings, their key."""
 
-from __future__ import annotations
-
 import base64
 import socket
 from typing import Any

@@ -1,7 +1,5 @@
 """Create, retrieve, query, update, delete, with the draft's errors."""
 
-from __future__ import annotations
-
 import os
 from os import urandom
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Concurrent writers of a subscription: nothing is lost or counted twice; the conditions of HTTP."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from os import urandom
 from typing import Any

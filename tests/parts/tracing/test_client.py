@@ -1,7 +1,5 @@
 """What the client tells OpenTelemetry: by its SDK, and as a real receiver of OTLP gets it."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """The router's spans as an OTLP receiver gets them; failures there do not affect deliveries."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any

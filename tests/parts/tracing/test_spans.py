@@ -1,7 +1,5 @@
 """The spans of one event, as somebody reads them who looks for it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """The webhook function with AWS in memory."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Attempts to deliver: what an answer means, and what all processes that post to an endpoint know of it."""
 
-from __future__ import annotations
-
 import heapq
 import logging
 import random

@@ -1,7 +1,5 @@
 """The HTTP connection to endpoints that work or fail, and the request for an endpoint's consent."""
 
-from __future__ import annotations
-
 import socket
 import ssl
 import threading

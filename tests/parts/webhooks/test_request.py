@@ -1,7 +1,5 @@
 """An event as a signed HTTP request, read again by the official SDK and the receiver's example; its keys."""
 
-from __future__ import annotations
-
 import base64
 import importlib.util
 import json

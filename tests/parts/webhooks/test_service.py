@@ -1,7 +1,5 @@
 """The webhook function: deliveries to an endpoint on this machine, with AWS in memory."""
 
-from __future__ import annotations
-
 import base64
 import json
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Many sinks behind one inbox: each gets its own events, and none waits for a slow or failing one."""
 
-from __future__ import annotations
-
 import base64
 import json
 from collections.abc import Iterator

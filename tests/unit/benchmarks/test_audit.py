@@ -1,7 +1,5 @@
 """The proof of the audit compares findings with the truth."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The model behind docs/explanation/scale.md, where its answer is known."""
 
-from __future__ import annotations
-
 import pytest
 
 from benchmarks.scale.model import figures, published

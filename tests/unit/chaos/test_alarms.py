@@ -1,7 +1,5 @@
 """Alarms of templates are read and evaluated as CloudWatch does; what is not evaluated is named."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The boots of a device: the verdict on what was acknowledged."""
 
-from __future__ import annotations
-
 import pytest
 
 from local.chaos.boots import PLAIN, SENDER, THINGS, Alarm, BootLog, figures, judge

@@ -1,7 +1,5 @@
 """The effect of an outage follows from what was sent and arrived, from copies, and from the alarms."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest

@@ -1,7 +1,5 @@
 """The scenario of the paper, and the command that plays one."""
 
-from __future__ import annotations
-
 import sys
 from collections import Counter
 from pathlib import Path

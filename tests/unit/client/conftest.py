@@ -1,7 +1,5 @@
 """Every backend, one after the other."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

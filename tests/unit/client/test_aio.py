@@ -1,7 +1,5 @@
 """The client on asyncio: the same calls, which can be cancelled."""
 
-from __future__ import annotations
-
 import asyncio
 import math
 import threading

@@ -1,7 +1,5 @@
 """Who asks, without a broker: who leaves, who comes back, and what is sent."""
 
-from __future__ import annotations
-
 import threading
 
 import pytest

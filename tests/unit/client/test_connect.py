@@ -1,7 +1,5 @@
 """How a client is configured; what is out of a range is refused by name."""
 
-from __future__ import annotations
-
 import math
 import sys
 from collections.abc import Callable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """What every backend keeps: the one contract suite of the client library."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 

@@ -1,7 +1,5 @@
 """Requests by the client library: in memory, and over queues that several processes share."""
 
-from __future__ import annotations
-
 import inspect
 import itertools
 import threading

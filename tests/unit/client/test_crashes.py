@@ -1,7 +1,5 @@
 """A crash before and after every step: no event twice out of `get`, none missing."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 from tempfile import TemporaryDirectory

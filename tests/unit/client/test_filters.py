@@ -1,7 +1,5 @@
 """Every filter: claims and their leases, whoever remembers them; what the one in DynamoDB writes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Event, RLock, Thread

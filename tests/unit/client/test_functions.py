@@ -1,7 +1,5 @@
 """Lambda functions that read an inbox: what the queue keeps, and what it does not."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import partial
 from time import time_ns

@@ -1,7 +1,5 @@
 """How long a reader goes on trying: what fails is given up by time, what kills its reader by count."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import logging

@@ -1,7 +1,5 @@
 """What a program announces: in the table that routers read, and taken back with the program."""
 
-from __future__ import annotations
-
 from os import urandom
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The plane in memory: bounded, and as strict as the others about who takes part."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import replace

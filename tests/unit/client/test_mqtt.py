@@ -1,7 +1,5 @@
 """The transport over MQTT, without a broker."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """Messages without a receipt: which are due when, and the threads that wait for room or for a receipt."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 

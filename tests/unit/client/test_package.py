@@ -1,7 +1,5 @@
 """What the package adds and loads: transports of other packages, no library too early, and its page."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

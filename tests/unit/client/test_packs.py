@@ -1,7 +1,5 @@
 """Messages with several events: each event is settled by itself, the message once all of them are."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What a reader does when its filter fails, and when it ends."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """The resequencer: order, gaps, bounds, and several readers of one state."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """The filter on the disk: its bounds, its lock, and what becomes of damaged copies."""
 
-from __future__ import annotations
-
 import errno
 import sqlite3
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The transport over SQS: how it finds its queues, what it refuses, and the order of FIFO queues."""
 
-from __future__ import annotations
-
 import json
 import os
 import time

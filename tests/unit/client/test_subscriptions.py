@@ -1,7 +1,5 @@
 """A participant's own routes: in the plane's table, and by the API's function without a network between."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta

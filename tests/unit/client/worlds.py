@@ -1,7 +1,5 @@
 """The backends as one contract suite sees them: clients come, crash and come again; the plane stays."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import json

@@ -1,7 +1,5 @@
 """A small plane's contract, and changes of it."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from typing import Any

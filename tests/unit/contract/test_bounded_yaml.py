@@ -1,7 +1,5 @@
 """A few lines of YAML do not fill the memory, whatever they stand for."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The catalogue's text: every part of the contract is in it, settings in words, arrows where events go."""
 
-from __future__ import annotations
-
 import html
 import json
 import re

@@ -1,7 +1,5 @@
 """Warnings about contracts that are valid and probably wrong; and the paths of events."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """`eventplane contract`: what it prints and writes, and how it fails."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

@@ -1,7 +1,5 @@
 """The contract: its compiled form, and every fault named with its place and remedy."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

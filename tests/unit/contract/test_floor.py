@@ -1,7 +1,5 @@
 """The alarm floor: a device refuses contracts that take alarms of its image away."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Compiled contracts of the formats of 0.3.0 are readable; one of a later format is refused by name."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Interest in the contract: valid announcements, the derived contract, and the interest of the uplink."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The pages' common look: colours that can be read, one stylesheet, tables and words with their meaning."""
 
-from __future__ import annotations
-
 import re
 from html.parser import HTMLParser
 from itertools import product

@@ -1,7 +1,5 @@
 """Publishing: what is refused, and that two people cannot overwrite each other."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from os import urandom

@@ -1,7 +1,5 @@
 """Each optional setting of a contract: its effect, its format, its words for people."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Subscriptions: which are valid, and the contract derived from them."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """The demo's cloud services, over a queue in memory."""
 
-from __future__ import annotations
-
 from hashlib import sha256
 
 from eventplane.envelope import write_event

@@ -1,7 +1,5 @@
 """What is deleted by hand from a copy of the archive, and what counts as noticed."""
 
-from __future__ import annotations
-
 import pytest
 
 from local.demo.deletion import Deletion

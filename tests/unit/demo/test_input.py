@@ -1,7 +1,5 @@
 """The readers of the input: bounds, and the real data sets on tiny files of our own."""
 
-from __future__ import annotations
-
 import lzma
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A lost home: what counts as a notice."""
 
-from __future__ import annotations
-
 import pytest
 
 from eventplane.names import NOTICE

@@ -1,7 +1,5 @@
 """What the oracle expects of what was sent, and its verdict on what arrived."""
 
-from __future__ import annotations
-
 from hashlib import sha256
 
 import pytest

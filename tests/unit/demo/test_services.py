@@ -1,7 +1,5 @@
 """What arrived within the homes: an alarm in its own, what carers send in the home that it is for."""
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Any
 

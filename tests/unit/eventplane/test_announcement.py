@@ -1,7 +1,5 @@
 """Announcements: what can be announced, and what is refused of what comes."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The archive's layout changes only with its version, and only by growing."""
 
-from __future__ import annotations
-
 import pytest
 
 from eventplane.archive_layout import _MEANINGS, FOLDERS, Folder

@@ -1,7 +1,5 @@
 """Values of attributes: URIs and URI-references (RFC 3986), the `traceparent` (W3C), and the quick checks."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

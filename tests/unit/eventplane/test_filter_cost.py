@@ -1,7 +1,5 @@
 """What a filter costs at most, and that one that costs too much is refused wherever filters come in."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """How reliable a delivery is, and when an event is no longer worth one: for device, routers and audit."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """The table of interest: what cannot be read leaves its participant's interest unknown."""
 
-from __future__ import annotations
-
 from eventplane.interest.announcement import new_announcement
 from eventplane.interest.table import (
     ANNOUNCEMENT,

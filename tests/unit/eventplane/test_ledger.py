@@ -1,7 +1,5 @@
 """Messages of the ledger's queue: they hold every line and contract, within their bounds."""
 
-from __future__ import annotations
-
 import base64
 import gzip
 import json

@@ -1,7 +1,5 @@
 """Positions in ordered inboxes: what is counted, by whom, and when a position means something."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

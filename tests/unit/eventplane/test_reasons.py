@@ -1,7 +1,5 @@
 """Reasons of dead letters are members of one enumeration, and each of its members is one."""
 
-from __future__ import annotations
-
 import ast
 from functools import cache
 from pathlib import Path

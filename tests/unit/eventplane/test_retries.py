@@ -1,7 +1,5 @@
 """When a failed event is tried again, and when it is given up."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
 

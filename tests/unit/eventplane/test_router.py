@@ -1,7 +1,5 @@
 """Which routes a router evaluates and remembers. tests/property/test_route_index.py has the right answers."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from itertools import count

@@ -1,7 +1,5 @@
 """Who may send what, by the sender that the transport authenticated."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

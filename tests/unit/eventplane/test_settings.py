@@ -1,7 +1,5 @@
 """Settings of functions: what the stacks write is what a function reads; what is wrong is named."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Events as SQS messages: the body is the event, hints are what SQS takes."""
 
-from __future__ import annotations
-
 import base64
 import gzip
 import json

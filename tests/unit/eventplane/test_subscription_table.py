@@ -1,7 +1,5 @@
 """The one way to the table of subscriptions: what is written is read, and nothing is overwritten unseen."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

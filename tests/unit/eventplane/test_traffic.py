@@ -1,7 +1,5 @@
 """Which devices of a batch are loud."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

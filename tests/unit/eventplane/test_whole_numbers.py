@@ -1,7 +1,5 @@
 """Whole numbers that services, devices and AWS send: each place that reads one has a bound."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """The lists of writers: what an entry says, it says in its key."""
 
-from __future__ import annotations
-
 import pytest
 
 from eventplane.written import Extent, WriterList, list_of, read_entry

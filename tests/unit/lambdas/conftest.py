@@ -1,7 +1,5 @@
 """The plane in memory, by its own contract."""
 
-from __future__ import annotations
-
 import ssl
 import sys
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """What the tests of the functions share: messages as Lambda delivers them, and the plane in memory."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from collections.abc import Callable, Mapping

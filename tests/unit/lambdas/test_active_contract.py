@@ -1,7 +1,5 @@
 """Which contract a function uses, by what the tables contain and whether they answer."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Callable

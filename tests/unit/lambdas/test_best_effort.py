@@ -1,7 +1,5 @@
 """Best effort in the cloud: tried once, after promised deliveries, and never redelivered."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any

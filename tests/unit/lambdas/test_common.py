@@ -1,7 +1,5 @@
 """What the functions share: adapters of AWS, redelivery and metrics."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """How planned deliveries are sent: in parallel, packed, by whole messages, in order in FIFO queues."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Callable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """The functions' entries: their settings, partial batch responses, and when they are wired."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

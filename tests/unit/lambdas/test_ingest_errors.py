@@ -1,7 +1,5 @@
 """A publish that a rule could not write to a queue is written there later; anything else is a dead letter."""
 
-from __future__ import annotations
-
 import base64
 import json
 from pathlib import Path

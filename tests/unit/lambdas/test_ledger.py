@@ -1,7 +1,5 @@
 """The ledger's way to the archive: by its queue, or else by S3, and each contract before its lines."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Collection, Iterable
 from dataclasses import replace

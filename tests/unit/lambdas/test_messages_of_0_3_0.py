@@ -5,8 +5,6 @@ for years: `ingest` is what the rule puts into the router's queue, `decisions` a
 source, id, destination, outcome, reason), `inboxes` and `ledger` what its router sent.
 """
 
-from __future__ import annotations
-
 import json
 from os import urandom
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Payloads are checked by the contract's schemas: what the cloud's router refuses, and its message."""
 
-from __future__ import annotations
-
 import base64
 import gc
 import json

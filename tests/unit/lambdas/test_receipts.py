@@ -1,7 +1,5 @@
 """Receipts from the router's request to the archive: what a reader did with each event of its inbox."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import asdict, replace

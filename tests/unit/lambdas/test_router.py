@@ -1,7 +1,5 @@
 """What the router does with events, good and bad."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 

@@ -1,7 +1,5 @@
 """The router when queues, tables, the archive, time or its own code fail, or its process is killed."""
 
-from __future__ import annotations
-
 import base64
 import threading
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """A router that has just started and cannot read which contract is in force."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Senders of routers: SQS' is their own, those of other packages are found by entry points."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from importlib.metadata import entry_points
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What the tap archives of frames, and of malformed ones."""
 
-from __future__ import annotations
-
 import base64
 import json
 from collections.abc import Callable

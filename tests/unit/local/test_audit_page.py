@@ -1,7 +1,5 @@
 """The page of an audit: what it says, draws and tells to type. That it works is tested in a browser."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The audit agrees with the simulator, wherever events end; where it does not, the history has a finding."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable
 from typing import Any

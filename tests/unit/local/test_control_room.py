@@ -1,7 +1,5 @@
 """The control room's server: whom it answers, and what it asks of the plane."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from http.client import HTTPConnection

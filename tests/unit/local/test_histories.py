@@ -1,7 +1,5 @@
 """Histories of the whole plane break no promise, and one of a plane that is wrong does."""
 
-from __future__ import annotations
-
 from itertools import cycle
 from pathlib import Path
 from typing import Any, Final

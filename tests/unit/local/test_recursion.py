@@ -1,7 +1,5 @@
 """No chain of messages that AWS Lambda counts stops work for a large fleet, or a long conversation."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from functools import partial

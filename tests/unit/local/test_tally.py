@@ -1,7 +1,5 @@
 """The control room's counters: what was sent against what arrived, by the contract."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -3,8 +3,6 @@
 tests/device installs, upgrades, removes and purges it.
 """
 
-from __future__ import annotations
-
 import re
 import subprocess
 from pathlib import Path

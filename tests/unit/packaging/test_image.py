@@ -1,7 +1,5 @@
 """The artifact: what is in it, that it runs alone, and that the same input makes the same bytes."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """What the home's broker must not become by a careless edit; integration tests run it for real."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from edge.spool import RECENT_EVENTS

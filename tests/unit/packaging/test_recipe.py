@@ -1,7 +1,5 @@
 """The Yocto recipe as far as it can be checked without bitbake: its words, its files, what it depends on."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

@@ -1,7 +1,5 @@
 """The packages' forwarder.toml: complete, correct, and it decides only where files are."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 import tomllib

@@ -1,7 +1,5 @@
 """docs/tutorials/raspberry-pi.md: its settings, commands, files and event are those of this version."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from pathlib import Path

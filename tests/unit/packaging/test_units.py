@@ -1,7 +1,5 @@
 """The systemd units, judged by systemd itself. Without `systemd-analyze` they fail; `make setup` has it."""
 
-from __future__ import annotations
-
 import configparser
 import os
 import subprocess

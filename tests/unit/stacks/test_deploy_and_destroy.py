@@ -1,7 +1,5 @@
 """What is deployed and destroyed is confirmed by name; policies are detached before their deletion."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any

@@ -1,7 +1,5 @@
 """What was changed by hand in deployed stacks, with CloudFormation's answers as botocore checks them."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from typing import Any
 

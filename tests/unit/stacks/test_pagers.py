@@ -1,7 +1,5 @@
 """Who is told of alarms: subscribers that have not confirmed are found before a deployment."""
 
-from __future__ import annotations
-
 import boto3
 import pytest
 from botocore.stub import Stubber

@@ -1,7 +1,5 @@
 """Quotas of an account beside what a deployment needs, with AWS's answers as botocore checks them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any
 

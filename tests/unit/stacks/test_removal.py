@@ -1,7 +1,5 @@
 """Which queues may leave with a deployment."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from types import SimpleNamespace
 

@@ -1,7 +1,5 @@
 """One plane at a time; it ends on request, and nothing of a killed one stays."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

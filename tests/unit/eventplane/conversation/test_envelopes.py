@@ -1,7 +1,5 @@
 """Requests and replies as events."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

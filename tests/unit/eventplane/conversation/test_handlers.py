@@ -1,7 +1,5 @@
 """Who is expected to answer, by the contract."""
 
-from __future__ import annotations
-
 import pytest
 
 from eventplane.contract import compile_contract

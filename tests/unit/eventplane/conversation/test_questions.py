@@ -1,7 +1,5 @@
 """Questions of services and their answers, as they travel."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """A small plane in which services ask each other, on the device, in the cloud, and across."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from eventplane.contract import Contract, compile_contract

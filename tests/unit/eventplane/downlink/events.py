@@ -1,7 +1,5 @@
 """Events for devices, and the few lines that bring them to an item."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

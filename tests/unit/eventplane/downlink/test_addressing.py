@@ -1,7 +1,5 @@
 """Whom an event is for and what it is about, by what its sender says."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from typing import Any

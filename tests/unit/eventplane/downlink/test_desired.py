@@ -1,7 +1,5 @@
 """Which of two events counts: in the cloud, and by the same rule on the device."""
 
-from __future__ import annotations
-
 import pytest
 
 from eventplane.downlink.addressing import Addressed

@@ -1,7 +1,5 @@
 """Who may send to which devices, and under which key."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """What becomes of an item: waits, rejections, expiry, lives of a device, its end."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

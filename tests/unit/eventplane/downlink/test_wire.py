@@ -1,7 +1,5 @@
 """What goes over the wire, both ways, and what is no such thing."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """The downlink in memory."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """The downlink's functions: crashes, repetitions, absent devices and concurrent writers lose nothing."""
 
-from __future__ import annotations
-
 import json
 from unittest.mock import Mock
 

@@ -1,7 +1,5 @@
 """The cloud's interest is published to devices when the contract in force changes it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from os import urandom
 from typing import Any

@@ -3,8 +3,6 @@
 The core decides (tests/unit/eventplane/downlink/test_rights.py); here, that the functions ask it.
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """The downlink in memory: a fleet, its presence, devices' inboxes, and the functions."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
