@@ -6,13 +6,7 @@ from dataclasses import asdict
 import pytest
 
 from eventplane.presence import BUCKETS
-from tests.infrastructure.templates import (
-    MAPPING,
-    SCHEDULE,
-    Resource,
-    Templates,
-    granted,
-)
+from tests.infrastructure.templates import MAPPING, SCHEDULE, Resource, Templates, granted
 
 
 def schedule(templates: Templates, part: str) -> Resource:

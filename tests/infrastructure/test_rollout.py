@@ -2,14 +2,7 @@
 
 import json
 
-from tests.infrastructure.templates import (
-    ALIAS,
-    FUNCTION,
-    MAPPING,
-    SCHEDULE,
-    Templates,
-    granted,
-)
+from tests.infrastructure.templates import ALIAS, FUNCTION, MAPPING, SCHEDULE, Templates, granted
 from tests.infrastructure.test_monitoring import ALARM, dimensions, single
 
 VERSION = "AWS::Lambda::Version"

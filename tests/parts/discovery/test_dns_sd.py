@@ -17,13 +17,7 @@ from eventplane_mqtt.endpoint import BrokerAddress, PinnedCertificate
 from eventplane_mqtt.link import Backoff
 from parts.discovery import dns_sd
 from parts.discovery.announcement import PLAIN, SECURE, AnnouncementUpdater, Interface, Service
-from parts.discovery.dns_sd import (
-    Announced,
-    AnnouncedBroker,
-    AnnouncedLink,
-    BrokerBrowser,
-    MulticastDnsError,
-)
+from parts.discovery.dns_sd import Announced, AnnouncedBroker, AnnouncedLink, BrokerBrowser, MulticastDnsError
 from tests.unit.edge.fakes import Wires
 
 pytestmark = pytest.mark.source("C9")

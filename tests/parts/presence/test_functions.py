@@ -14,17 +14,7 @@ from parts.presence.judge import SENDING_MS
 from parts.presence.table import PAGE
 from parts.presence.timer_queue import Timer
 from tests.fakes.faults import FailingClient, HookedClient
-from tests.parts.presence.world import (
-    HOUR,
-    MINUTE,
-    START,
-    TABLE,
-    S,
-    World,
-    heartbeat,
-    lifecycle,
-    records_of,
-)
+from tests.parts.presence.world import HOUR, MINUTE, START, TABLE, S, World, heartbeat, lifecycle, records_of
 from tests.unit.lambdas.support import LambdaContext, deploy, failures, message, sqs_event
 
 pytestmark = pytest.mark.source("P9")

@@ -9,17 +9,7 @@ from parts.presence import outage
 from parts.presence.outage import NOTICE_MS
 from parts.presence.table import Population, PresenceTable
 from tests.fakes.faults import FailingClient, HookedClient
-from tests.parts.presence.world import (
-    HOUR,
-    LIMITS,
-    MINUTE,
-    START,
-    S,
-    World,
-    heartbeat,
-    lifecycle,
-    records_of,
-)
+from tests.parts.presence.world import HOUR, LIMITS, MINUTE, START, S, World, heartbeat, lifecycle, records_of
 
 pytestmark = pytest.mark.source("P9")
 

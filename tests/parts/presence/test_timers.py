@@ -11,17 +11,7 @@ from lambdas.common.metrics import metrics
 from parts.presence.timer_queue import MAX_DELAY_S, Timer, UnreadableTimerError, read_timer
 from parts.presence.timers import PUNCTUAL_MS
 from tests.fakes.faults import FailingClient, HookedClient, RefusingSqs
-from tests.parts.presence.world import (
-    HOUR,
-    LIMITS,
-    MINUTE,
-    START,
-    S,
-    World,
-    heartbeat,
-    lifecycle,
-    word,
-)
+from tests.parts.presence.world import HOUR, LIMITS, MINUTE, START, S, World, heartbeat, lifecycle, word
 
 pytestmark = pytest.mark.source("P9")
 

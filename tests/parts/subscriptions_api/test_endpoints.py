@@ -6,12 +6,7 @@ from typing import Any
 
 import pytest
 
-from eventplane.contract.subscription import (
-    MAX_FILTER_BYTES,
-    MAX_OWN,
-    new_subscription,
-    with_subscriptions,
-)
+from eventplane.contract.subscription import MAX_FILTER_BYTES, MAX_OWN, new_subscription, with_subscriptions
 from eventplane.names import SUBSCRIBERS
 from tests.endpoint import EndpointServer, Play, answer, says
 from tests.http_api import Call

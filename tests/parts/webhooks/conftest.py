@@ -16,16 +16,7 @@ from parts.webhooks import wiring
 from parts.webhooks.endpoint import Endpoint
 from parts.webhooks.service import WebhookService
 from tests.small_contract import with_changes
-from tests.unit.lambdas.support import (
-    ALARM,
-    BUCKET,
-    ENDPOINTS,
-    NOW_MS,
-    Cloud,
-    deploy,
-    event,
-    message,
-)
+from tests.unit.lambdas.support import ALARM, BUCKET, ENDPOINTS, NOW_MS, Cloud, deploy, event, message
 
 KEY = "k" * 64
 TIMEOUT_S = 5

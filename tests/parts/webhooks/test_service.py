@@ -22,13 +22,7 @@ from parts.webhooks.delivery import RESERVE_MS, Delivery
 from parts.webhooks.endpoint_state import BREAK_FIRST_S
 from tests.endpoint import EndpointServer, Play, answer, says
 from tests.fakes.faults import FailingClient
-from tests.parts.webhooks.conftest import (
-    KEY,
-    SOURCE,
-    TIMEOUT_S,
-    Hook,
-    alarm,
-)
+from tests.parts.webhooks.conftest import KEY, SOURCE, TIMEOUT_S, Hook, alarm
 from tests.parts.webhooks.test_request import NOW_S, verify
 from tests.unit.lambdas.support import (
     ALARM,

@@ -27,14 +27,7 @@ from eventplane.interest import table as interest_table
 from eventplane.interest.announcement import new_announcement
 from eventplane.records import Records
 from eventplane_aws.tables import DynamoDbTables
-from eventplane_client import (
-    Client,
-    ClientSettings,
-    Mode,
-    asker,
-    connect,
-    contract_in_force,
-)
+from eventplane_client import Client, ClientSettings, Mode, asker, connect, contract_in_force
 from eventplane_client.aio import AsyncClient
 from eventplane_client.asker import QueueAsker
 from eventplane_client.connection import memory_plane

@@ -18,14 +18,7 @@ from eventplane_client.reader import PREFETCH
 from eventplane_client.resequencer import GAP_TIMEOUT_S
 from eventplane_client.telemetry import Handling, NoTelemetry
 from tests.fakes.aws import FakeAws
-from tests.unit.client.worlds import (
-    MAX_RECEIVES,
-    READER,
-    create_filter_table,
-    event,
-    numbered,
-    redrive,
-)
+from tests.unit.client.worlds import MAX_RECEIVES, READER, create_filter_table, event, numbered, redrive
 from tests.unit.lambdas.support import LambdaContext
 
 

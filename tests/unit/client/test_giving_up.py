@@ -20,12 +20,7 @@ from eventplane.retries import LONGEST_S, ROUTINE, SPARE, UNSETTLED, URGENT, URG
 from eventplane.sqs_binding import DATA_TYPE, RETRIES
 from eventplane.values import timestamp_ms, timestamp_of_ms
 from eventplane_client.dynamodb import DynamoDbFilter
-from eventplane_client.errors import (
-    BatchFailedError,
-    LeaseTooLongError,
-    NothingThereError,
-    UnhandleableError,
-)
+from eventplane_client.errors import BatchFailedError, LeaseTooLongError, NothingThereError, UnhandleableError
 from eventplane_client.functions import MARGIN_S, handles_events
 from eventplane_client.inbox import Inbox
 from eventplane_client.memory_filter import Memory, MemoryFilter

@@ -13,12 +13,7 @@ import pytest
 from contract import load_contract
 from eventplane.contract.publication import KEY
 from eventplane.contract.subscription import IN_FORCE_S, MAX_OWN, new_subscription, with_subscriptions
-from eventplane.contract.subscription_table import (
-    PARTITION,
-    SORT,
-    SUBSCRIPTION,
-    SubscriptionTable,
-)
+from eventplane.contract.subscription_table import PARTITION, SORT, SUBSCRIPTION, SubscriptionTable
 from eventplane.interest import table as interest_table
 from eventplane.settings import written
 from eventplane_aws.tables import DynamoDbTables

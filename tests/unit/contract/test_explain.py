@@ -10,13 +10,7 @@ import pytest
 
 from contract.explain import Condition, Outcome, explain, explain_filter, outcomes
 from eventplane.__main__ import main
-from eventplane.contract import (
-    Contract,
-    Place,
-    Problem,
-    contract_document,
-    load_compiled,
-)
+from eventplane.contract import Contract, Place, Problem, contract_document, load_compiled
 from eventplane.contract.filter_reader import read_filter
 from eventplane.envelope import write_event
 from operations.explain_command import explanation_table

@@ -4,14 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from eventplane.traffic import (
-    MAX_SENDERS,
-    Publish,
-    Quota,
-    Traffic,
-    TrafficQuotaError,
-    loudest,
-)
+from eventplane.traffic import MAX_SENDERS, Publish, Quota, Traffic, TrafficQuotaError, loudest
 
 QUOTA = Quota(window_s=100, frames=1_000, events=10_000, bytes=1_000_000)
 START = 100_000_000

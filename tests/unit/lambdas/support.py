@@ -11,14 +11,7 @@ import pytest
 
 from eventplane.attributes import AttributeValue
 from eventplane.contract import Contract, subscription_table
-from eventplane.contract.publication import (
-    KEY,
-    ContractTable,
-    Head,
-    cloud_destinations,
-    head_id,
-    published,
-)
+from eventplane.contract.publication import KEY, ContractTable, Head, cloud_destinations, head_id, published
 from eventplane.contract.subscription import new_subscription
 from eventplane.envelope import Envelope, parse_event, write_event
 from eventplane.ingest import IngestFrame, frame_text

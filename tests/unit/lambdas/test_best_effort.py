@@ -14,15 +14,7 @@ from lambdas.common.queue import QueueMessage
 from lambdas.router.service import LIMITS
 from tests.fakes.faults import FailingClient
 from tests.small_contract import with_changes
-from tests.unit.lambdas.support import (
-    ALARM,
-    READING,
-    Cloud,
-    event,
-    frame,
-    message,
-    with_sends,
-)
+from tests.unit.lambdas.support import ALARM, READING, Cloud, event, frame, message, with_sends
 
 pytestmark = pytest.mark.source("P4", "C1")
 

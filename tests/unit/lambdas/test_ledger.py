@@ -9,12 +9,7 @@ from typing import Any, cast
 import pytest
 
 from eventplane.batch import pack
-from eventplane.ledger import (
-    LedgerMessage,
-    LedgerRecord,
-    ledger_texts,
-    parse_ledger_text,
-)
+from eventplane.ledger import LedgerMessage, LedgerRecord, ledger_texts, parse_ledger_text
 from lambdas.archive.ledger import RESERVE_MS, LedgerWriter
 from lambdas.common.archive import Archive
 from lambdas.common.ledger import LedgerError

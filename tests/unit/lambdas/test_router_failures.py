@@ -20,11 +20,7 @@ from lambdas.common.queue import QueueMessage
 from lambdas.router import dispatch, filter_time
 from lambdas.router.active_contract import ActiveContract, BoundedLook, Unseen
 from lambdas.router.dispatch import DeliveryMemory
-from lambdas.router.engine import (
-    Engine,
-    UnknownSourceError,
-    UnsupportedDestinationError,
-)
+from lambdas.router.engine import Engine, UnknownSourceError, UnsupportedDestinationError
 from lambdas.router.planner import Planner
 from lambdas.router.service import LIMITS, RouterService, TimeLimits
 from tests.fakes.faults import FailingClient, RefusingSqs

@@ -10,13 +10,7 @@ from hypothesis import strategies as st
 
 from eventplane.contract import Downlink
 from eventplane.downlink.desired import Deletion, Desired, Identity, Message, State
-from eventplane.downlink.device import (
-    AcknowledgementError,
-    from_data,
-    rejected,
-    stored,
-    to_data,
-)
+from eventplane.downlink.device import AcknowledgementError, from_data, rejected, stored, to_data
 from eventplane.downlink.table import DESIRED, INDEX_KEY
 from eventplane.downlink.wire import DownlinkError, received
 from eventplane.envelope import Envelope, parse_event, write_event

@@ -26,14 +26,7 @@ from lambdas.router.payload import PayloadCheck
 from tests.dynamodb import create_desired_table
 from tests.small_contract import with_changes
 from tests.unit.lambdas.downlink.world import DESIRED
-from tests.unit.lambdas.support import (
-    SUBSCRIPTIONS,
-    TABLE,
-    Cloud,
-    LambdaContext,
-    deploy,
-    with_route,
-)
+from tests.unit.lambdas.support import SUBSCRIPTIONS, TABLE, Cloud, LambdaContext, deploy, with_route
 
 NEWS = "org.example.news.v1"
 SPORT = "org.example.sport.v1"
