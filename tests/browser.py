@@ -107,8 +107,7 @@ class Page:
     def violations(self, *rules: str) -> list[str]:
         """Return what axe finds inaccessible, by default by all rules; minor findings are left out."""
         self.run(f"{AXE.read_text('utf-8')}; null")
-        found: list[str] = self.run(_VIOLATIONS.replace("RULES", f"runOnly: {[*rules]}" if rules else ""))
-        return found
+        return self.run(_VIOLATIONS.replace("RULES", f"runOnly: {[*rules]}" if rules else ""))
 
     def press(self, key: str) -> None:
         """Press and release `Tab` or `Enter`."""
@@ -130,8 +129,7 @@ class Page:
             answer = self._read()
             if answer.get("id") == self._number:
                 assert "error" not in answer, (method, answer["error"])
-                result: dict[str, Any] = answer["result"]
-                return result
+                return answer["result"]
             self._note(answer)
 
     def _note(self, event: dict[str, Any]) -> None:
@@ -148,5 +146,4 @@ class Page:
             assert part, "Chromium has ended"
             self._buffer += part
         text, _, self._buffer = self._buffer.partition(b"\0")
-        message: dict[str, Any] = json.loads(text)
-        return message
+        return json.loads(text)

@@ -340,8 +340,7 @@ def widgets(templates: Templates) -> list[dict[str, Any]]:
     parts = dashboard.find("DashboardBody")["Fn::Join"][1]
     texts = (each if isinstance(each, str) else next(iter(each.values())) for each in parts)
     text = "".join(each if isinstance(each, str) else each[0] for each in texts)
-    found: list[dict[str, Any]] = json.loads(text)["widgets"]
-    return found
+    return json.loads(text)["widgets"]
 
 
 def test_the_dashboard_shows_everything(templates: Templates, dev: Templates) -> None:

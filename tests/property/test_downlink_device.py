@@ -208,7 +208,6 @@ class DeviceMachine(RuleBasedStateMachine):
             ]
             stored = self.device.spool.device_state(kind, key)
             if answered:
-                assert stored is not None
                 held = stored.state_version
                 number = RESET_BY * held.reset + held.version
                 assert max(answered) <= (number if kind is Downlink.STATE else held.order)

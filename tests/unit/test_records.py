@@ -146,7 +146,6 @@ def test_a_change_is_made_of_what_is_there(things: Records[Thing]) -> None:
     assert same.revision == changed.revision
 
     def contested(before: Thing | None) -> Thing:
-        assert before is not None
         things.write(replace(before, due_ms=before.revision))
         return replace(before, colour=Colour.BLUE)
 
@@ -177,7 +176,6 @@ def test_items_of_before_are_written_once_over(tables: Tables) -> None:
     tables.put("things", key, {**key, "is_on": {"BOOL": True}, "later": {"S": "x"}}, None)
     things = Records(tables, "things", KIND)
     old = things.read("home-1", "a")
-    assert old is not None
     assert (old, old.revision) == (Thing(home="home-1", is_on=True), UNCOUNTED)
     assert things.write(old) == old
     assert things.write(old) is None

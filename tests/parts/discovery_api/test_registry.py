@@ -132,8 +132,7 @@ def get(path: str, registry: dict[str, Any] = REGISTRY) -> dict[str, Any]:
     found = registry
     for step in path.split("/")[1:]:
         found = found[step]
-    only: dict[str, Any] = found["versions"]["1"] if "versions" in found else found
-    return only
+    return found["versions"]["1"] if "versions" in found else found
 
 
 def test_the_document_names_its_contract() -> None:

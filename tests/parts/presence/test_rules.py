@@ -447,7 +447,6 @@ def test_a_malformed_message_is_refused(read: Read, body: str, problem: str | No
 def test_a_heartbeat_with_invalid_figures_or_without_any_counts(data: Any) -> None:
     names = {"id": "1", "source": forwarder_source("a"), "senderdevice": "a", "type": HEARTBEAT}
     observed = read_heartbeat(write_event(names, data).json, START)
-    assert observed is not None
     assert isinstance(observed.said, Heartbeat)
     assert observed.said.interval_s in (0, 1)
     assert (observed.said.oldest_urgent_s, observed.said.oldest_normal_s) == (0, 0)

@@ -209,7 +209,6 @@ def test_the_breaker_opens_for_growing_pauses_until_the_first_answer() -> None:
     for at in range(10):
         assert shared.ask((one, other)[at % 2], DEATH, takes_s=0)
         told = one.pause()
-        assert told is not None
         assert (told.detail, told.is_general) == ("not tried: no answer", True)
         assert told.retry_after_s == min(BREAK_LONGEST_S, BREAK_FIRST_S * 2**at)
         shared.clock.advance(told.retry_after_s)

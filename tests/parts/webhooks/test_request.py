@@ -173,8 +173,7 @@ def test_events_survive_with_ascii_headers(id: str, subject: str, data: bytes, m
 
 @pytest.fixture(params=WebhookMode)
 def mode(request: pytest.FixtureRequest) -> WebhookMode:
-    it: WebhookMode = request.param
-    return it
+    return request.param
 
 
 @pytest.fixture

@@ -54,8 +54,7 @@ def published() -> Results:
 
 def value(results: Results, run: str, name: str) -> float:
     """The published figure `name` of `run`."""
-    found: float = next(each["value"] for each in results[run]["figures"] if each["name"] == name)
-    return found
+    return next(each["value"] for each in results[run]["figures"] if each["name"] == name)
 
 
 @pytest.mark.parametrize(

@@ -208,8 +208,7 @@ class World:
             kept: MessageFilter = DynamoDbFilter(self.aws.dynamodb, "filters", READER, **times)
         else:
             kept = MemoryFilter(self.memory if self.is_lasting else None, **times)
-        made: MessageFilter = self._process.around(kept)
-        return made
+        return self._process.around(kept)
 
 
 MODES = [Mode.EXACTLY_ONCE, Mode.AT_LEAST_ONCE]

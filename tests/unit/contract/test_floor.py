@@ -23,8 +23,7 @@ Change = Callable[[Document], object]
 
 
 def document(contract: Contract = IMAGE) -> Document:
-    loaded: Document = json.loads(contract.canonical)
-    return loaded
+    return json.loads(contract.canonical)
 
 
 def paths(change: Change, image: Contract = IMAGE) -> list[str]:

@@ -98,10 +98,8 @@ def test_each_event_and_refusal_of_a_frame_has_a_record_in_the_tap() -> None:
     both = parse_frame(frame(b"[" + EVENT.json.encode() + b",{}]"))
     good, bad = both.items()
     assert (good.index, good.event, bad.index, bad.event) == (0, EVENT, 1, None)
-    assert bad.error is not None
     assert (bad.original, bad.error.reason) == (b"{}", "missing_attribute")
     (whole,) = parse_frame(frame(b"\x78\x9cbroken")).items()
-    assert whole.error is not None
     assert (whole.original, whole.error.reason) == (b"\x78\x9cbroken", "not_zlib")
     taken, refused = tap_records(both, "m1", 5)
     assert (taken.event, taken.original_base64, taken.refusal) == (EVENT.json, None, None)

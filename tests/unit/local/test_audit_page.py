@@ -33,7 +33,6 @@ def test_the_heat_map_tells_lost_unrecorded_pending_and_complete_from_no_event()
     }
     assert list(bands) == ["home-2", "home-1"]
     cell = drawn.rows[0][1][1]
-    assert cell is not None
     assert cell.text == "2026-03-01 01:00: 91 events, 9 lost"
 
 

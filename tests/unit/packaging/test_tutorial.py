@@ -44,7 +44,6 @@ def test_its_lines_complete_the_settings_of_the_package(tmp_path: Path) -> None:
     file.write_text(text)
     settings = load_settings(file, {})
     assert tomllib.loads(block[1])["thing"] == settings.thing
-    assert settings.provisioning is not None
     paths = [settings.contract, settings.provisioning.claim_certificate, settings.provisioning.claim_key]
     put = " ".join(typed("install"))
     assert [
@@ -55,7 +54,6 @@ def test_its_lines_complete_the_settings_of_the_package(tmp_path: Path) -> None:
 def test_its_event_is_valid_and_its_service_may_send_it() -> None:
     (line,) = typed("mosquitto_pub")
     found = re.fullmatch(r"mosquitto_pub -q 1 -t (\S+) -m '(.*)'", line)
-    assert found is not None
     event = parse_event(found[2])
     service = shipped_contract().participants["health-service"]
     assert found[1] == local_topic("health-service", "outbox")

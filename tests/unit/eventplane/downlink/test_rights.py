@@ -65,7 +65,6 @@ def refused(sender: Sender, *groups: str, type: str = TELL, **to: str) -> str | 
 )  # fmt: skip
 def test_devices_and_unknown_senders_may_not_send_to_devices(sender: Sender) -> None:
     refusal = RIGHTS.entry_refusal(event(sender), Downlink.STATE, "state/one/lamp")
-    assert refusal is not None
     assert refusal.reason == Reason.SENDER_NOT_ALLOWED
     assert refusal.detail.startswith(f"{str(sender) or 'nobody'} sent 'tell' to devices")
 
@@ -76,7 +75,6 @@ def test_devices_and_unknown_senders_may_not_send_to_devices(sender: Sender) -> 
 def test_the_keys_that_configure_a_forwarder_are_for_their_types(key: str, type: str) -> None:
     assert RIGHTS.entry_refusal(event(ONE, type), Downlink.STATE, key) is None
     refusal = RIGHTS.entry_refusal(event(ONE), Downlink.STATE, key)
-    assert refusal is not None
     assert refusal.reason == Reason.KEY_NOT_ALLOWED
     assert key in refusal.detail
     assert f"is for {type}" in refusal.detail
@@ -95,7 +93,6 @@ def test_a_type_that_the_sender_may_not_send_is_refused_on_the_way_down() -> Non
 def test_the_whole_check_has_the_rules_of_the_entry() -> None:
     forged = event(Sender("home-1", "bell"), todevice="home-1")
     refusal = RIGHTS.refusal(forged, addressed(forged, Downlink.STATE, 1_000))
-    assert refusal is not None
     assert refusal.reason == Reason.SENDER_NOT_ALLOWED
 
 
@@ -129,7 +126,6 @@ def test_a_key_may_be_written_by_its_owner_and_by_senders_that_its_owner_could_r
     assert RIGHTS.key_refusal(event(SECOND, OTHER), key, "second") is None
     assert RIGHTS.key_refusal(event(ONE), key, "second") is None  # the owner could send it as well
     refusal = RIGHTS.key_refusal(event(SECOND, OTHER), key, "one")
-    assert refusal is not None
     assert refusal.reason == Reason.KEY_NOT_ALLOWED
     assert "belongs to one" in refusal.detail
 
