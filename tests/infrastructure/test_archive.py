@@ -27,7 +27,7 @@ def rules(templates: Templates) -> list[dict[str, Any]]:
     return found
 
 
-def test_raw_objects_leave_early_only_by_the_job_that_compacted_them(templates: Templates) -> None:
+def test_only_compaction_removes_raw_objects(templates: Templates) -> None:
     kept = templates.environment.retention
     assert kept.raw_days not in {each.get("ExpirationInDays") for each in rules(templates)}
     job = templates.one("AWS::Glue::Job", "compaction")
@@ -48,7 +48,7 @@ def test_everything_about_events_leaves_and_nothing_else(templates: Templates) -
     assert ends[None]["NoncurrentVersionExpiration"]["NoncurrentDays"] == kept.replaced_days
 
 
-def test_what_jobs_write_while_they_run_has_no_versions_and_leaves_within_days(templates: Templates) -> None:
+def test_work_of_jobs_leaves_within_days(templates: Templates) -> None:
     archive, work = buckets(templates)
     assert archive.find("VersioningConfiguration", "Status") == "Enabled"
     assert work.find("VersioningConfiguration") is None

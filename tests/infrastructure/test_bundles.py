@@ -133,7 +133,7 @@ def test_a_function_has_its_own_code_with_bytecode_and_no_other(full: Templates)
 
 
 @pytest.mark.source("P13")
-def test_routers_find_the_sender_of_a_protocol_and_other_functions_do_not_have_it(full: Templates) -> None:
+def test_only_routers_have_protocol_senders(full: Templates) -> None:
     for folder in ("lambdas/router", "parts/replay"):
         path = [str(code(full)[folder]), str(layer(full, "routing"))]
         found = {
@@ -145,7 +145,7 @@ def test_routers_find_the_sender_of_a_protocol_and_other_functions_do_not_have_i
     assert not (layer(full, "fleet") / "eventplane_nats").exists()
 
 
-def test_the_layer_is_small_and_its_machine_code_is_for_the_functions(full: Templates) -> None:
+def test_the_layer_is_small(full: Templates) -> None:
     files = [each for each in layer(full, "routing").rglob("*") if each.is_file()]
     libraries = {each.name for each in files if each.suffix in {".so", ".dll", ".dylib"}}
     assert libraries == {f"{name}.cpython-313-aarch64-linux-gnu.so" for name in ("orjson", "rpds")}

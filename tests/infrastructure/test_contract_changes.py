@@ -48,7 +48,7 @@ def test_a_participant_changes_no_other_id(dev: Templates, grown: Templates, shr
     assert {each for each in shrunk.ids() if not each.startswith("monitoring/")} <= dev.ids()
 
 
-def test_without_a_downlink_and_subscribers_there_is_nothing_of_them(shrunk: Templates) -> None:
+def test_absent_parts_leave_nothing(shrunk: Templates) -> None:
     names = json.dumps([shrunk.documents["routing"], shrunk.documents["messaging"]])
     for name in ("device-inbox", "downlink", "subscribers-"):
         assert name not in names

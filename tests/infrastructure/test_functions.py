@@ -91,7 +91,7 @@ def test_presence_functions_have_the_limits_of_their_environment(prod: Templates
     assert limits == {name: getattr(settings, name) for name in limits}
 
 
-def test_uplink_interest_looks_once_a_minute_and_is_done_before_the_next(full: Templates) -> None:
+def test_uplink_interest_looks_every_minute(full: Templates) -> None:
     found = schedule(full, "uplink-interest")
     assert (found.find("ScheduleExpression"), found.find("State")) == ("rate(1 minute)", "ENABLED")
     called = full.function_behind(found, "Target", "Arn")
@@ -105,7 +105,7 @@ def test_only_the_emulated_cloud_lets_endpoints_be_anywhere(dev: Templates, loca
             assert templates.functions[name].variables["EVENTPLANE_SINKS"] == where
 
 
-def test_only_the_routers_export_spans_and_have_the_collector_beside_them(full: Templates) -> None:
+def test_only_routers_export_spans(full: Templates) -> None:
     tracing = full.environment.tracing
     assert tracing is not None
     told = {name for name, each in full.functions.items() if "EVENTPLANE_OTLP_ENDPOINT" in each.variables}
@@ -135,7 +135,7 @@ def test_provisioning_makes_an_active_thing(dev: Templates) -> None:
     assert named == ("eventplane-dev-fleet",) * 2
 
 
-def test_the_hook_is_asked_in_every_environment_and_by_this_template_only(templates: Templates) -> None:
+def test_only_this_template_asks_the_hook(templates: Templates) -> None:
     hook = templates.functions["provisioning-hook"]
     (template,) = templates.of(TEMPLATE)
     asked = template.find("PreProvisioningHook")

@@ -22,7 +22,7 @@ def name_of(queue: FakeQueue) -> str:
     return NAMES.get(stem, stem) + name.removeprefix(stem)
 
 
-def test_queues_and_what_feeds_functions_are_those_that_are_deployed() -> None:
+def test_the_simulated_queues_are_deployed() -> None:
     engine, deployed = Engine(), plane(PLANE.name)
     cloud = Cloud(engine, shipped_contract(), Weather(engine, Random(0)), [])
     Wiring(cloud).start()

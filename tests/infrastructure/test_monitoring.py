@@ -226,7 +226,7 @@ def _fits(pattern: str, name: str, kinds: dict[str, set[str]]) -> bool:
     return name.endswith(suffix) and name.removesuffix(suffix) in kinds[kind]
 
 
-def test_what_endangers_peoples_alarms_pages_and_the_rest_are_tickets(prod: Templates) -> None:
+def test_what_endangers_alarms_pages(prod: Templates) -> None:
     told = {each.name: topics(prod)[each.find("AlarmActions")[0]["Ref"]] for each in plane_alarms(prod)}
     paging = {name for name, topic in told.items() if topic == "page"}
     lost = ("lost", "ErrorActionFailure")

@@ -54,7 +54,7 @@ def test_a_webhooks_inbox_has_its_times(plane: str, request: pytest.FixtureReque
     assert bool(inbox.find("FifoQueue")) is (plane == "guarded")
 
 
-def test_the_key_of_a_webhook_is_made_by_aws_and_stays_in_production(guarded: Templates) -> None:
+def test_a_webhooks_key_is_made_by_aws(guarded: Templates) -> None:
     found = guarded.of(SECRET, stack="messaging")
     assert {each.name for each in found} == {"alarm-centre-webhook", "subscribers-webhook"}
     for secret in found:
@@ -156,7 +156,7 @@ def test_new_objects_are_locked(
     assert "BypassGovernance" not in json.dumps(dev.documents)
 
 
-def test_the_budget_counts_the_plane_and_notifies_before_it_is_spent(full: Templates, dev: Templates) -> None:
+def test_the_budget_notifies_before_it_is_spent(full: Templates, dev: Templates) -> None:
     (budget,) = full.of("AWS::Budgets::Budget")
     assert budget.find("Budget", "BudgetLimit") == {"Amount": 120, "Unit": "USD"}
     assert budget.find("Budget", "CostFilters") == {"TagKeyValue": ["user:plane$eventplane-dev"]}

@@ -13,12 +13,12 @@ from tests.infrastructure.templates import Templates
 from tests.small_contract import with_changes
 
 
-def test_the_smallest_plane_has_six_functions_and_at_most_150_resources() -> None:
+def test_the_smallest_plane_is_small() -> None:
     assert len(smallest().functions) == 6
     assert len(smallest().of()) <= 150
 
 
-def test_production_has_at_most_450_resources_and_rolls_out_in_at_most_25_minutes(prod: Templates) -> None:
+def test_production_rolls_out_in_25_minutes(prod: Templates) -> None:
     assert len(prod.of()) <= 450
     # The urgent router after the others of its stack; the stacks side by side.
     assert prod.rollout_minutes == 2 * prod.environment.rollout_minutes <= 25
@@ -46,7 +46,7 @@ def test_what_an_environment_leaves_out_is_gone_and_nothing_else(plain: Template
     assert {"fleet", "registry", "subscriptions", "discovery"}.isdisjoint(plain.documents)
 
 
-def test_only_the_reader_of_an_inbox_with_receipts_may_write_to_their_queue(plain: Templates) -> None:
+def test_only_its_reader_writes_receipts(plain: Templates) -> None:
     readers = ("alarm-centre", "carers")
     unasked = {f"participants/{each}/inbox/receipts": False for each in readers}
     without = Templates(plain.environment, with_changes(plain.contract, unasked))
@@ -67,7 +67,7 @@ def test_only_the_reader_of_an_inbox_with_receipts_may_write_to_their_queue(plai
 
 
 @pytest.mark.parametrize("part", ["fleet", "subscriptions_api"])
-def test_a_part_that_a_participant_needs_is_there_though_nobody_asks(part: str, contract: Contract) -> None:
+def test_a_needed_part_is_there(part: str, contract: Contract) -> None:
     settings = replace(environment("dev"), parts=frozenset())
     assert settings.has(part, contract)
     assert not settings.has("queries", contract)

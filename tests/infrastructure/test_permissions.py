@@ -233,9 +233,7 @@ def test_an_optional_function_is_on_demand(dev: Templates, full: Templates, name
     assert full.functions.keys() == dev.functions.keys() | OPTIONAL.keys()
 
 
-def test_every_other_role_is_known(
-    templates: Templates,
-) -> None:
+def test_every_other_role_is_known(templates: Templates) -> None:
     users = templates.of(FUNCTION, "AWS::Glue::Job")
     tested = {(each.stack, templates.role(each).id) for each in users}
     others = [each for each in templates.of(ROLE) if (each.stack, each.id) not in tested]
@@ -248,9 +246,7 @@ def test_every_other_role_is_known(
             assert len({target for targets in may.values() for target in targets}) == 1, str(role)
 
 
-def test_statements_only_allow(
-    templates: Templates,
-) -> None:
+def test_statements_only_allow(templates: Templates) -> None:
     alias = resource_names.attestation_key(templates.environment.name)
     for role in templates.of(ROLE, "AWS::IAM::Policy"):
         assert not role.find("ManagedPolicyArns"), str(role)
@@ -265,7 +261,7 @@ def test_statements_only_allow(
     assert outbox in json.dumps(job.find("DefaultArguments", "--OUTBOX"))
 
 
-def test_only_the_jobs_that_may_change_the_archive_can_attest_that_they_did(templates: Templates) -> None:
+def test_only_changing_jobs_can_attest(templates: Templates) -> None:
     key, _ = templates.of("AWS::KMS::Key")
     assert (key.stack, key.find("KeySpec"), key.find("KeyUsage")) == (
         *("archive", "HMAC_256"),
@@ -305,9 +301,7 @@ def test_nothing_of_the_plane_can_sign_certificates(templates: Templates) -> Non
         assert not re.search(r"kms:(Sign|\*)", json.dumps(role.properties)), str(role)
 
 
-def test_nobody_writes_the_inbox_of_devices(
-    templates: Templates,
-) -> None:
+def test_nobody_writes_the_inbox_of_devices(templates: Templates) -> None:
     """Its reader sends itself the rest of an event for many: no participant can put such a message there."""
     policies = templates.of("AWS::IAM::ManagedPolicy", "AWS::SQS::QueuePolicy")
     for each in policies:
@@ -331,9 +325,7 @@ def participants(contract: Contract) -> set[str]:
     return {each.name for each in contract.of_kind(ParticipantKind.CLOUD_SERVICE)} - OWN_SERVICES
 
 
-def test_a_participants_program_may_use_its_own_queues_and_items_and_nothing_else(
-    dev: Templates, contract: Contract, participants: set[str]
-) -> None:
+def test_a_program_uses_only_its_own(dev: Templates, contract: Contract, participants: set[str]) -> None:
     policies = managed_policies(dev, "client")
     assert set(policies) == {f"{each}-client" for each in participants}
     for name in participants:
@@ -368,7 +360,7 @@ def test_a_participant_calls_its_own_paths(dev: Templates, participants: set[str
     assert set(settings.inboxes) == participants
 
 
-def test_every_route_of_an_api_wants_a_signature_and_requests_are_bounded_and_logged(dev: Templates) -> None:
+def test_every_api_route_wants_a_signature(dev: Templates) -> None:
     routes = dev.of("AWS::ApiGatewayV2::Route")
     assert {each.stack for each in routes} == {"discovery", "subscriptions"}
     assert {each.find("AuthorizationType") for each in routes} == {"AWS_IAM"}
@@ -449,15 +441,13 @@ def test_claims_only_ask_for_certificates(dev: Templates, name: str, prefix: str
     }
 
 
-def test_a_quarantine_denies_everything_and_there_is_no_other_policy_of_devices(dev: Templates) -> None:
+def test_a_quarantine_denies_everything(dev: Templates) -> None:
     names = {each.name for each in dev.of("AWS::IoT::Policy")}
     assert names == {"device", "claim", "renewal", "quarantine"}
     assert policy_statements(dev, "quarantine") == [{"Effect": "Deny", "Action": "iot:*", "Resource": "*"}]
 
 
-def test_the_provisioning_role_is_lent_to_iot(
-    dev: Templates,
-) -> None:
+def test_the_provisioning_role_is_lent_to_iot(dev: Templates) -> None:
     role = dev.one(ROLE, "ProvisioningRole")
     may: dict[str, set[str]] = {}
     for action, targets in granted(dev, role).items():

@@ -135,7 +135,7 @@ def test_a_queue_has_the_retention_of_its_channel(dev: Templates, contract: Cont
             assert queue.find("RedrivePolicy", "maxReceiveCount") == channel.receives_at(channel.priority)
 
 
-def test_a_participant_can_leave_because_no_stack_imports_from_another(templates: Templates) -> None:
+def test_no_stack_imports_from_another(templates: Templates) -> None:
     for stack, document in templates.documents.items():
         assert "Fn::ImportValue" not in json.dumps(document), stack
         assert not any("Export" in output for output in document.get("Outputs", {}).values()), stack

@@ -30,7 +30,7 @@ def test_queues_call_the_alias(released: Templates, local: Templates) -> None:
     assert not local.of(ALIAS, VERSION, "AWS::CodeDeploy::DeploymentGroup")
 
 
-def test_production_shifts_every_alias_and_rolls_back_by_its_own_alarm(prod: Templates) -> None:
+def test_production_shifts_every_alias(prod: Templates) -> None:
     groups = {(each.stack, each.id): each for each in prod.of("AWS::CodeDeploy::DeploymentGroup")}
     alarms = {(each.stack, each.id): each for each in prod.of(ALARM)}
     for alias in prod.of(ALIAS):
@@ -60,7 +60,7 @@ def test_the_urgent_router_changes_when_all_others_have(released: Templates) -> 
     assert set(urgent.attributes["DependsOn"]) == others
 
 
-def test_codedeploy_may_shift_the_functions_of_its_stack_and_no_others(prod: Templates) -> None:
+def test_codedeploy_shifts_only_its_stack(prod: Templates) -> None:
     roles = [each for each in prod.of("AWS::IAM::Role") if each.id.startswith("Rollout")]
     assert roles
     for role in roles:

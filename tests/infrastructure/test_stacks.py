@@ -116,7 +116,7 @@ INDEXES = {
 }
 
 
-def test_a_table_is_paid_by_use_and_restorable_and_its_indexes_have_only_keys(templates: Templates) -> None:
+def test_tables_are_paid_by_use_and_restorable(templates: Templates) -> None:
     found = {}
     for table in templates.of(TABLE):
         assert table.find("BillingMode") == "PAY_PER_REQUEST"
@@ -156,7 +156,7 @@ RULES = {
 """The SQL of each rule of IoT Core, and the queues that it sends to, the one of its error action last."""
 
 
-def test_a_rule_is_pinned_and_has_an_error_action_and_a_role_for_each_queue(templates: Templates) -> None:
+def test_a_rule_is_pinned_with_its_roles(templates: Templates) -> None:
     rules = {each.name: each.find("TopicRulePayload") for each in templates.of(RULE)}
     assert set(rules) == set(RULES)
     for name, payload in rules.items():

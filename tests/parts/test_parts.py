@@ -15,7 +15,7 @@ def test_each_folder_is_a_part() -> None:
 
 
 @pytest.mark.parametrize("readme", sorted(ROOT.glob("*/README.md")), ids=lambda each: each.parent.name)
-def test_a_part_says_on_half_a_page_what_it_is_for_and_what_to_read(readme: Path) -> None:
+def test_a_part_has_a_short_readme(readme: Path) -> None:
     text = readme.read_text()
     assert len(text.splitlines()) <= 30
     assert "**For whom**" in text

@@ -249,7 +249,7 @@ def plain_like(text: str, pattern: str) -> bool:
 @example("abc", "%bc")
 @example("abc", "%b%")
 @example("abc", "_%c")
-def test_like_is_what_its_definition_says_in_a_filter_and_in_the_audit(text: str, pattern: str) -> None:
+def test_like_is_as_defined(text: str, pattern: str) -> None:
     expected = plain_like(text, pattern)
     assert matcher(pattern)(text) is expected
     assert compile_filter(Like(Attribute("a"), pattern), BUILTINS)({"a": text}) is expected

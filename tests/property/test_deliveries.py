@@ -80,7 +80,7 @@ def outcomes(contract: Contract, event: Envelope) -> dict[str | None, Outcome]:
     st.sampled_from([*ORDINARY, *OWN_SOURCES]),
     st.fixed_dictionaries({}, optional=ATTRIBUTES),
 )
-def test_a_router_forwards_what_the_filter_takes_and_its_reader_wants_and_an_explanation_says_so(
+def test_explain_agrees_with_routers(
     filters: dict[str, object], announced: dict[str, list[object]], type: str, attributes: dict[str, Any]
 ) -> None:
     event = write_event({"id": "1", "source": OWN_SOURCES.get(type, "/a"), "type": type, **attributes})
@@ -132,7 +132,7 @@ def delivered(contract: Contract, event: Envelope) -> dict[str, Envelope]:
 
 @pytest.mark.source("P17", "C2")
 @given(ROUTES, ROUTES, SENT)
-def test_each_ordered_inbox_gets_what_the_device_numbered_for_it_without_gaps(
+def test_ordered_inboxes_have_no_gaps(
     routes: dict[str, list[object]], newer: dict[str, list[object]], sent: list[dict[str, Any]]
 ) -> None:
     contract, cloud = (contract_of(each, {"ordering": "source"}) for each in (routes, newer))

@@ -108,7 +108,7 @@ def _spelt(draw: st.DrawFn, name: str) -> str:
 
 
 @given(events(), st.sampled_from(sorted(WRITERS.items(), key=lambda each: each[1])))
-def test_writing_attributes_leaves_a_valid_event_and_changes_nothing_else(
+def test_writing_changes_nothing_else(
     event: Envelope, written: tuple[Callable[[Envelope], Envelope], tuple[str, ...]]
 ) -> None:
     write, names = written

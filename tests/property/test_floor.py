@@ -279,7 +279,7 @@ def test_no_single_change_that_a_device_takes_loses_an_alarm(name: str) -> None:
 
 
 @given(st.data())
-def test_no_combination_of_changes_that_a_device_takes_loses_an_alarm(data: st.DataObject) -> None:
+def test_no_combination_loses_an_alarm(data: st.DataObject) -> None:
     name = data.draw(st.sampled_from(sorted(IMAGES)))
     chosen = data.draw(st.lists(st.sampled_from(CHANGES[name]), min_size=2, max_size=4))
     contract = offered(IMAGES[name], chosen)

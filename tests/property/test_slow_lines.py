@@ -106,7 +106,7 @@ def test_three_round_trips_at_most(bytes_per_s: float, round_trip_s: float, afte
 
 @pytest.mark.parametrize("size", [12_000, 60_000, 90_000])
 @pytest.mark.parametrize("bytes_per_s", [1_000, 1_500, 5_000])
-def test_a_line_on_which_bytes_move_is_not_dead_and_each_event_goes_once(size: int, bytes_per_s: int) -> None:
+def test_a_slow_line_is_not_dead(size: int, bytes_per_s: int) -> None:
     with behind(bytes_per_s, 5.0, [size] * 4) as (device, line):
         line.run()
         assert [id for ids in device.uplinked() for id in ids] == ["e0", "e1", "e2", "e3"]
@@ -126,7 +126,7 @@ def test_a_line_without_progress_is_dead_after_the_timeout(stuck: int) -> None:
         assert device.time.seconds - began == pytest.approx(20.0 + 30.0)
 
 
-def test_what_a_timeout_leaves_unacknowledged_goes_again_in_small_frames_and_urgent_first() -> None:
+def test_a_timeout_makes_small_frames() -> None:
     with behind(100_000, 0.1, [400] * 2_000) as (device, line):
         line.run(device.time.seconds + 3.0)
         large = max(size for _, size in line.frames)
@@ -139,7 +139,7 @@ def test_what_a_timeout_leaves_unacknowledged_goes_again_in_small_frames_and_urg
         assert len(second) <= 1_024 < 20_000 < large
 
 
-def test_a_full_line_is_measured_again_even_while_alarms_are_always_in_flight() -> None:
+def test_a_full_line_is_measured_again() -> None:
     with behind(2_000, 5.0, [400] * 700) as (device, line):
         began = device.time.seconds
         for number in range(55):

@@ -60,14 +60,14 @@ def test_it_goes_on_whatever_the_complaints(steps: list[tuple[float, int, bool, 
     assert waited <= sum(gap + 18.0 for gap, *_ in steps)
 
 
-def test_what_is_larger_than_the_budget_goes_and_holds_it_for_longer() -> None:
+def test_a_large_event_holds_the_budget_longer() -> None:
     pace = Pace(PUBLISHES, BYTES)
     assert pace.ready_at(3_000, 0.0, urgent=False) == 0.0
     pace.take(3_000, 0.0)
     assert pace.ready_at(1, 0.0, urgent=True) == 3.0
 
 
-def test_a_complaint_halves_the_pace_which_recovers_within_a_minute() -> None:
+def test_a_complaint_halves_the_pace() -> None:
     pace = Pace(PUBLISHES, BYTES)
     for _ in range(3):
         pace.slow_down(10.0)  # three refusals at once are one complaint

@@ -44,7 +44,7 @@ REFUSED_BY_MODELS = [each for each in CASES if "simulator" in each.enforced]
 
 
 @pytest.mark.parametrize("rule", REFUSED_BY_MODELS, ids=lambda rule: rule.name)
-def test_a_model_answers_a_request_that_breaks_a_rule_as_aws_documents(cloud: Cloud, rule: Rule) -> None:
+def test_a_model_refuses_as_aws_documents(cloud: Cloud, rule: Rule) -> None:
     def client(service: str) -> Any:
         return cloud.client("test", service)
 
@@ -102,7 +102,7 @@ class Device:
 @pytest.mark.parametrize(
     "rule", [rules.IOT_MESSAGE, rules.IOT_TOPIC, rules.IOT_LEVELS], ids=lambda rule: rule.name
 )
-def test_iot_core_ends_the_connection_of_a_device_that_breaks_a_rule(cloud: Cloud, rule: Rule) -> None:
+def test_iot_core_ends_a_wrong_connection(cloud: Cloud, rule: Rule) -> None:
     device = Device(cloud)
     for most, is_taken in ((rule.most, True), (rule.most + 1, False)):
         _, _, request = CASES[rule](most)
@@ -111,7 +111,7 @@ def test_iot_core_ends_the_connection_of_a_device_that_breaks_a_rule(cloud: Clou
         assert device.is_open is is_taken
 
 
-def test_iot_core_takes_so_many_publishes_of_a_connection_in_a_second(cloud: Cloud) -> None:
+def test_iot_core_bounds_publishes(cloud: Cloud) -> None:
     device, topic = Device(cloud), basic_ingest_topic("ingest", "d")
     assert all(device.publish(topic) for _ in range(rules.IOT_PUBLISHES.most))
     assert not device.publish(topic)
@@ -120,7 +120,7 @@ def test_iot_core_takes_so_many_publishes_of_a_connection_in_a_second(cloud: Clo
     assert device.publish(topic)
 
 
-def test_a_client_gets_so_many_publishes_before_it_acknowledges_one(cloud: Cloud) -> None:
+def test_unacknowledged_publishes_are_bounded(cloud: Cloud) -> None:
     device = Device(cloud)
     device._link.take(encode_subscribe(4, 1, ["d"], 1))
     device.answers.clear()
@@ -150,7 +150,7 @@ def test_a_batch_of_a_function_fits_a_call(cloud: Cloud) -> None:
     assert max(batches) <= rules.LAMBDA_BATCH.most
 
 
-def test_a_new_account_runs_so_many_functions_at_a_time_and_the_others_later(cloud: Cloud) -> None:
+def test_a_new_account_runs_few_functions(cloud: Cloud) -> None:
     running, most, heard = 0, 0, 0
 
     def process(messages: list[QueueMessage], _: Invocation) -> frozenset[str]:
@@ -199,7 +199,7 @@ def test_what_the_plane_declares_for_itself_keeps_the_rule(rule: Rule, ours: flo
     assert 0 < ours <= rule.most
 
 
-def test_each_rule_is_broken_by_a_test_or_says_who_else_enforces_it() -> None:
+def test_each_rule_is_broken_by_a_test() -> None:
     own_tests = {
         *(rules.SQS_IN_FLIGHT, rules.SQS_FIFO_IN_FLIGHT, rules.IOT_PUBLISHES, rules.IOT_UNACKNOWLEDGED),
         *(rules.LAMBDA_CHAIN, rules.LAMBDA_BATCH, rules.LAMBDA_CONCURRENCY),

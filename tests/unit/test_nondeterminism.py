@@ -92,7 +92,7 @@ def found() -> dict[str, list[str]]:
 
 
 @pytest.mark.long
-def test_only_wiring_uses_the_machines_clocks_randomness_and_threads() -> None:
+def test_only_wiring_is_nondeterministic() -> None:
     taken = found()
     assert {name: each for name, each in taken.items() if name not in WIRING} == {}
     assert WIRING.keys() - taken.keys() == set(), "no longer needs to be listed"
@@ -113,7 +113,7 @@ def test_each_way_to_the_machine_is_seen(code: str) -> None:
     assert list(uses(ast.parse(code)))
 
 
-def test_only_functions_that_wire_a_program_take_what_the_wiring_modules_give() -> None:
+def test_only_wiring_takes_the_machines_clocks() -> None:
     doors = ("edge.system", "lambdas.common.system", "lambdas.common.clock")
     types = ("Call", "Clock", "Pool", "System", "Threads", "Uptime", "UptimeClock")
     taken: list[str] = []

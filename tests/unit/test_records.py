@@ -110,7 +110,7 @@ def test_a_record_is_read_as_it_was_written(things: Records[Thing]) -> None:
     assert things.read("home-3", "a") is None
 
 
-def test_numbers_booleans_and_words_are_written_also_at_their_default() -> None:
+def test_defaults_are_written() -> None:
     item = {"home": {"S": "h"}, "sk": {"S": "a"}, "colour": {"S": "red"}, "is_on": {"BOOL": False}}
     assert KIND.to_item(Thing(home="h")) == item | {"revision": {"N": "0"}}
 

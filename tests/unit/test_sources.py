@@ -7,7 +7,7 @@ from tools.sources import SOURCES, MarkError, Shown, marks, missing
 TEST = '@pytest.mark.source("P4", "C1")\ndef test_a(): ...\n'
 
 
-def test_functions_classes_files_and_cases_show_what_their_marks_name() -> None:
+def test_marks_show_their_rows() -> None:
     method = (
         f"@pytest.mark.source('K1')\nclass TestA:\n    {TEST.splitlines()[0]}\n    def test_b(self): ...\n"
     )

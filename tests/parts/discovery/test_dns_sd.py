@@ -81,7 +81,7 @@ def test_nothing_is_dialled_until_a_broker_is_announced() -> None:
     assert world.link.deadline() is not None
 
 
-def test_the_addresses_are_dialled_in_turn_and_the_one_that_worked_first() -> None:
+def test_addresses_are_dialled_in_turn() -> None:
     world = World()
     world.browser.found = (OURS, OTHERS)
     world.tick()

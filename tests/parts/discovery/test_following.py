@@ -86,7 +86,7 @@ def test_settings_count_without_a_profile(profile: Profile, caplog: pytest.LogCa
     ]
 
 
-def test_without_an_answer_every_second_dial_goes_to_the_address_that_worked(profile: Profile) -> None:
+def test_the_known_address_is_dialled_in_turn(profile: Profile) -> None:
     profile.says(1884)
     assert profile.dials(3) == [at(1884)] * 3
     profile.connected()
@@ -109,7 +109,7 @@ def test_it_leaves_when_two_checks_agree(connected: Profile, caplog: pytest.LogC
     assert connected.link.complaint
 
 
-def test_a_connection_to_the_former_address_stays_when_the_profile_returns_to_it(connected: Profile) -> None:
+def test_a_returning_profile_keeps_connections(connected: Profile) -> None:
     connected.says(1885)
     assert [connected.leaves() for _ in range(2)] == [False, True]
     assert connected.dials(2) == [at(1885), at(1884)]

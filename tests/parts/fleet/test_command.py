@@ -270,7 +270,7 @@ def test_unreported_is_said(folder: Folder, run: Run, run_json: RunJson, figures
     assert {document[each] for each in ("image", "version", "disk_free_bytes", "uptime_s")} == {None}
 
 
-def test_a_device_without_a_presence_monitor_is_known_by_the_archive(
+def test_the_archive_knows_devices(
     fake_aws: FakeAws, data: DeviceData, registry: Records[Device], plane: Plane, run: Run
 ) -> None:
     boto3.client("iot").create_thing(thingName="by-hand")
@@ -327,7 +327,7 @@ OLDEST = "2 urgent since 2025-12-31 23:59:00.000, low since 2025-12-31 23:58:00.
         (AWAY, "", URGENT, {}, [], "name its source, or choose"),
     ],
 )  # fmt: skip
-def test_what_never_reached_the_tap_may_be_where_its_device_reports_it(
+def test_the_device_reports_what_it_holds(
     fake_aws: FakeAws, plane: Plane, run: Run, line: Line | None, source: str,
     figures: dict[str, Any] | None, losses: dict[str, Any], told: list[str], why: str,
 ) -> None:  # fmt: skip

@@ -144,7 +144,7 @@ class TestHook:
             ("renewal", None, "condemned_certificate", False),
         ],
     )
-    def test_a_renewal_that_a_thief_may_ask_for_is_reported_with_the_devices_name(
+    def test_a_thiefs_renewal_is_reported(
         self,
         fleet: Fleet,
         capsys: pytest.CaptureFixture[str],
@@ -161,7 +161,7 @@ class TestHook:
         assert fleet.suspicions() == ([(THING, suspicion, "own")] if suspicion else [])
         assert ("KeySuspected" in capsys.readouterr().out) is bool(suspicion)
 
-    def test_what_the_claim_registers_beyond_what_may_wait_ends_within_minutes(self, fleet: Fleet) -> None:
+    def test_surplus_certificates_end_in_minutes(self, fleet: Fleet) -> None:
         registered = [fleet.certificate() for _ in range(MAX_CANDIDATES + 2)]
         fleet.write(replace(PROVISIONED, replacement_until_ms=NOW_MS + 1))
         for each in registered:
@@ -176,7 +176,7 @@ class TestHook:
         assert [each for each, status in fleet.iot.statuses.items() if status == "ACTIVE"] == [own]
 
     @pytest.mark.parametrize("serial", [THING, "", None, 7, "x/y", "x" * 5000, ...])
-    def test_an_unknown_device_is_refused_with_the_reason_in_log_and_metric(
+    def test_an_unknown_device_is_refused(
         self, fleet: Fleet, serial: Any, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
     ) -> None:
         event = {} if serial is ... else self.asked(serial)
@@ -198,7 +198,7 @@ def connected(certificate: str, thing: str = THING) -> QueueMessage:
 
 @pytest.mark.lost_answers
 class TestRotation:
-    def test_a_seen_certificate_becomes_current_and_earlier_ones_are_retired(self, fleet: Fleet) -> None:
+    def test_a_seen_certificate_becomes_current(self, fleet: Fleet) -> None:
         old, lost, new = (fleet.certificate() for _ in range(3))
         fleet.write(PROVISIONED, certificate=old, candidates=asked(new), replaced=frozenset({lost, "f" * 64}))
         lifecycle = {"clientId": THING, "principalIdentifier": new, "eventType": "connected"}
@@ -319,7 +319,7 @@ class TestRotation:
         assert fleet.handle(connected(bad) if is_quarantined else over) == failures()
         assert fleet.iot.statuses[bad] == "REVOKED"
 
-    def test_a_quarantined_device_that_connects_is_locked_out_and_can_be_released(self, fleet: Fleet) -> None:
+    def test_a_quarantined_device_is_locked_out(self, fleet: Fleet) -> None:
         old, in_flight = fleet.certificate(), fleet.certificate()
         device = replace(PROVISIONED, certificate=old, candidates=asked(in_flight))
         fleet.write(quarantined(device, frozenset({old}), "it floods", NOW_MS))
@@ -334,7 +334,7 @@ class TestRotation:
         assert fleet.handle(connected(by_hand), connected("x", "claim-home-2")) == failures()
         assert fleet.iot.statuses[by_hand] == "ACTIVE"
 
-    def test_a_message_that_is_malformed_or_without_time_is_redelivered_alone(self, fleet: Fleet) -> None:
+    def test_malformed_messages_come_again_alone(self, fleet: Fleet) -> None:
         new = fleet.certificate()
         fleet.write(made(THING, NOW_MS), candidates=asked(new))
         assert fleet.handle(connected(new), remaining_ms=29_999) == failures(new)
@@ -351,7 +351,7 @@ class TestSnapshot:
     def lines(self, fleet: Fleet) -> list[dict[str, Any]]:
         return sorted(fleet.cloud.lines(self.KEY), key=lambda each: str(each["thing"]))
 
-    def test_the_devices_in_service_are_written_with_their_state_into_the_hour(self, fleet: Fleet) -> None:
+    def test_devices_in_service_are_written(self, fleet: Fleet) -> None:
         fleet.write(made("home-9", 1))
         assert snapshot.handle({}, LambdaContext()) == {"devices": 0}
         assert fleet.cloud.keys() == []

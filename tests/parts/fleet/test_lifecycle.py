@@ -315,7 +315,7 @@ def refusal(
     return caught.value.refusal
 
 
-def test_a_device_that_was_made_is_registered_with_the_claim_and_in_service_when_it_was_seen() -> None:
+def test_a_made_device_comes_into_service() -> None:
     asked = registered(NEW, by_claim("a"), NOW_MS)
     assert (asked.state, asked.certificate, asked.pending) == (LifecycleState.MADE, None, ("a",))
     used = seen(asked, "a", NOW_MS + 1)
@@ -450,7 +450,7 @@ def test_a_thief_uses_up_nothing(is_recovered: bool, is_first: bool) -> None:
     assert refusal(back, by_claim("late")) is RegistrationRefusal.TAKEN
 
 
-def test_what_a_thief_with_the_claim_registers_is_bounded_and_no_recovery_fails_for_it() -> None:
+def test_a_thiefs_registrations_are_bounded() -> None:
     device = recovered(IN_SERVICE, frozenset(), None, NOW_MS + DAY_MS, NOW_MS)
     for number in range(MAX_SURPLUS + MAX_CANDIDATES):
         device = registered(device, by_claim(f"{number:064x}"), NOW_MS)
@@ -512,7 +512,7 @@ def test_a_device_is_in_its_state_since_it_came_into_it() -> None:
     assert decommissioned(gone, "returned", day + 1).since_ms == day
 
 
-def test_only_the_own_certificates_of_a_quarantined_device_are_activated_again() -> None:
+def test_only_own_certificates_come_back() -> None:
     asked = registered(registered(IN_SERVICE, by_itself("b", "a"), NOW_MS), by_itself("bad", "a"), NOW_MS)
     pending = condemned(quarantined(asked, frozenset({"a", "bad"}), "", NOW_MS), frozenset({"bad"}), NOW_MS)
     assert locked_out(pending, "b").suspended == {"a", "b"}
@@ -523,14 +523,14 @@ def test_only_the_own_certificates_of_a_quarantined_device_are_activated_again()
     assert locked_out(IN_SERVICE, "a") == IN_SERVICE
 
 
-def test_a_certificate_that_ended_during_the_quarantine_is_not_activated_again() -> None:
+def test_an_ended_certificate_stays_inactive() -> None:
     replaced = replace(IN_SERVICE, replaced=frozenset({"old", "x"}))
     device = quarantined(replaced, frozenset({"a", "old"}), "", NOW_MS)
     after = retired(device, frozenset({"old"}))
     assert (after.suspended, after.replaced) == ({"a"}, {"x"})
 
 
-def test_a_quarantined_device_can_be_decommissioned_with_all_its_certificates() -> None:
+def test_quarantine_allows_decommissioning() -> None:
     device = quarantined(IN_SERVICE, frozenset({"a", "by hand"}), "", NOW_MS)
     assert decommissioned(device, "stolen", NOW_MS).certificates == {"a", "by hand"}
     with pytest.raises(LifecycleError):

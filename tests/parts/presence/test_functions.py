@@ -109,7 +109,7 @@ def test_no_chain_of_timers_grows(world: World, interval_s: int) -> None:
     assert world.words() == ["notice opened", "quiet"]
 
 
-def test_events_sent_before_a_crash_are_sent_again_with_the_same_ids(world: World) -> None:
+def test_a_crash_repeats_the_same_ids(world: World) -> None:
     world.cut()
     world.clock.now_ms = START + 2 * HOUR
 
@@ -125,7 +125,7 @@ def test_events_sent_before_a_crash_are_sent_again_with_the_same_ids(world: Worl
     assert world.reconcile(world.clock() + MINUTE).sent == 0
 
 
-def test_a_device_that_returns_while_its_absence_is_sent_is_reported_as_back(world: World) -> None:
+def test_a_return_meanwhile_is_reported(world: World) -> None:
     world.cut()
     world.clock.now_ms = START + 2 * HOUR
     back = lambda: world.record(lifecycle(Line.CONNECTED, world.clock(), 1))  # noqa: E731
@@ -144,7 +144,7 @@ def test_two_concurrent_judges_report_once(world: World) -> None:
     assert world.words() == ["disconnected", "notice opened"]
 
 
-def test_a_message_of_a_device_that_others_keep_writing_is_redelivered(world: World) -> None:
+def test_a_contested_device_is_redelivered(world: World) -> None:
     versions = iter(range(1, 100))
 
     def write() -> None:

@@ -45,7 +45,7 @@ def notices(world: World) -> list[tuple[str, list[str]]]:
     ]
 
 
-def test_in_an_outage_carers_get_one_notice_and_one_when_all_are_back(fleet: World) -> None:
+def test_an_outage_is_one_notice(fleet: World) -> None:
     cut(fleet)
     found = fleet.look()
     assert notices(fleet) == [], "it is held back"
@@ -76,7 +76,7 @@ def test_a_device_that_is_back_before_the_notice_is_not_named(fleet: World) -> N
     assert fleet.state(MANY[0]).incident is None
 
 
-def test_devices_that_get_worse_while_their_notice_is_held_back_are_named_once(fleet: World) -> None:
+def test_worse_devices_are_named_once(fleet: World) -> None:
     fleet.record(*(heartbeat(1, device=each) for each in MANY), heartbeats=True)
     fleet.fire(fleet.clock() + 15 * MINUTE)
     assert fleet.state(MANY[-1]).quiet
@@ -89,7 +89,7 @@ def test_devices_that_get_worse_while_their_notice_is_held_back_are_named_once(f
         assert phases in (["opened"], ["opened", "worsened"])
 
 
-def test_few_devices_and_connections_that_are_made_anew_are_no_outage(fleet: World) -> None:
+def test_few_devices_are_no_outage(fleet: World) -> None:
     cut(fleet, MANY[1:])
     assert fleet.look()["FleetOutage"] == 0
     assert sorted(notices(fleet)) == [("opened", [each]) for each in MANY[1:]]
@@ -120,7 +120,7 @@ def test_an_outage_is_a_share_of_the_fleet(connected: int) -> None:
     assert population.outage(START + HOUR, lambda: True) == 0, "they went long ago"
 
 
-def test_notices_are_sent_one_by_one_where_the_fleet_cannot_be_counted(fleet: World) -> None:
+def test_an_uncounted_fleet_has_single_notices(fleet: World) -> None:
     say(fleet, Line.DISCONNECTED, 0, MANY)
     fleet.fire(fleet.clock() + SETTLED_MS, dynamodb=FailingClient(fleet.dynamodb, "query"))
     assert sorted(notices(fleet)) == [("opened", [each]) for each in MANY]
@@ -181,7 +181,7 @@ def test_a_return_during_a_notice_is_told(fleet: World, judged_ms: int) -> None:
     assert notices(fleet) == [("over", MANY[:1])]
 
 
-def test_an_incident_goes_on_whose_end_was_held_back_when_the_device_went_again(fleet: World) -> None:
+def test_a_held_back_end_continues_an_incident(fleet: World) -> None:
     cut(fleet)
     fleet.look(fleet.clock() + MINUTE)
     incident = fleet.state(MANY[0]).incident

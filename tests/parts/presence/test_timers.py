@@ -42,7 +42,7 @@ def test_an_obsolete_timer_and_one_of_an_unknown_device_end(world: World) -> Non
     assert world.words() == []
 
 
-def test_a_message_whose_timer_is_refused_is_redelivered_and_arms_it(world: World) -> None:
+def test_a_refused_timer_is_armed_later(world: World) -> None:
     body = lifecycle(Line.CONNECTED, START)
     world.timer_sqs = FailingClient(world.sqs, "send_message_batch")
     assert world.record(body) == {"m0"}
@@ -52,7 +52,7 @@ def test_a_message_whose_timer_is_refused_is_redelivered_and_arms_it(world: Worl
     assert world.words() == ["connected"]
 
 
-def test_a_state_that_was_written_although_the_write_failed_has_its_timer(world: World) -> None:
+def test_a_lost_answer_arms_the_timer(world: World) -> None:
     lost = iter([True])
 
     def lose() -> None:
@@ -65,7 +65,7 @@ def test_a_state_that_was_written_although_the_write_failed_has_its_timer(world:
     assert world.words() == ["connected"]
 
 
-def test_a_refused_timer_is_armed_when_the_one_before_is_redelivered(world: World) -> None:
+def test_a_redelivery_arms_the_next_timer(world: World) -> None:
     beat(world, 1)
     world.clock.now_ms += 5 * MINUTE
     beat(world, 2)

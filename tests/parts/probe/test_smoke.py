@@ -128,7 +128,7 @@ def test_an_interrupt_ends_no_removal(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 @pytest.mark.lost_answers
-def test_the_evidence_is_what_names_the_run_in_objects_since_its_start(aws: None) -> None:
+def test_evidence_names_the_run(aws: None) -> None:
     s3 = boto3.client("s3")
     s3.create_bucket(Bucket="archive")
     now = datetime.now(UTC)
@@ -333,7 +333,7 @@ def invoked(canary: Canary) -> Shown:
 
 
 @pytest.mark.lost_answers
-def test_the_canary_is_called_again_where_another_run_took_its_alarm() -> None:
+def test_a_taken_alarm_calls_the_canary_again() -> None:
     canary = Canary(canary_report(None), canary_report(340))
     shown = invoked(canary)
     assert (shown.latency_s, shown.reference) == (0.34, "c-1")
@@ -360,7 +360,7 @@ def delivered(*services: str) -> list[dict[str, Any]]:
     ]
 
 
-def test_an_alarm_is_delivered_once_every_route_of_the_contract_has_it(smoke: Smoke) -> None:
+def test_delivered_is_on_every_route(smoke: Smoke) -> None:
     run = smoke(*delivered("alarm-centre"))
     with pytest.raises(NotSeenError, match=r"the delivery of the alarm on all its routes .*eventplane trace"):
         step_of(run, "alarm").run()
@@ -387,7 +387,7 @@ def test_a_malformed_message_needs_its_dead_letter_in_an_inbox(smoke: Smoke) -> 
     assert found.words == "not_json, its dead letter in operations.inbox"
 
 
-def test_a_forged_event_that_was_delivered_fails_though_it_was_refused_too(smoke: Smoke) -> None:
+def test_a_delivered_forgery_fails(smoke: Smoke) -> None:
     refusal = row("forged", "m", "dead_lettered", reason="sender_not_allowed")
     about = letter(letter_id(f"{NAME}/carers", f"/smoke/{NAME}", f"{NAME}-forged"))
     assert step_of(smoke(refusal, about), "forged event").run().words.startswith("sender_not_allowed")
@@ -445,7 +445,7 @@ def _writes(folder: Path, document: Any) -> str:
     return "true"
 
 
-def test_where_data_is_kept_people_are_informed_before_an_alarm_is_sent(smoke: Smoke) -> None:
+def test_people_are_informed_before_an_alarm(smoke: Smoke) -> None:
     run = smoke(keeps_data=True)
     with pytest.raises(PeopleNotInformedError, match="--people-are-informed"):
         step_of(run, "deployment").run()

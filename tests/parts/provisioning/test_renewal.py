@@ -136,7 +136,7 @@ def test_bad_is_replaced(identity: Identity, cloud: FakeCloud, before: str | Non
         (CONDEMNED, False, [CLAIM]),
     ],
 )
-def test_a_device_asks_with_its_certificate_and_with_the_claim_if_that_is_of_no_use(
+def test_a_useless_certificate_needs_the_claim(
     identity: Identity, cloud: FakeCloud, before: str, refuses_own: bool, asked_with: list[str]
 ) -> None:
     identity.path.write_text(before)

@@ -87,7 +87,7 @@ def test_put_creates_under_a_name_and_is_idempotent(call: Call) -> None:
     assert call("PUT", "No Name", WANTED).body["problems"][0]["path"] == "name"
 
 
-def test_a_subscription_written_without_the_api_is_shown_and_keeps_its_age(call: Call, cloud: Cloud) -> None:
+def test_a_foreign_subscription_keeps_its_age(call: Call, cloud: Cloud) -> None:
     cloud.subscriptions.write(new_subscription("carers", "news", NEWS, "2020-01-01T00:00:00.000Z"))
     shown = call("GET", "news").body
     assert shown == {"id": "news", **WANTED, "effectivefilter": within(NEWS)}

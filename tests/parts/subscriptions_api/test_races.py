@@ -88,7 +88,7 @@ def test_one_of_two_writers_creates_a_name(service: Any) -> None:
 
 
 @pytest.mark.lost_answers
-def test_a_subscription_deleted_meanwhile_is_created_anew_or_not_found(service: Any) -> None:
+def test_a_deleted_subscription_is_made_anew(service: Any) -> None:
     other = service()
     other.update("carers", "news", wanted("first"), ALWAYS)
     _, is_new = service(lambda: other.delete("carers", "news", ALWAYS)).update(

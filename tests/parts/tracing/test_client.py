@@ -105,7 +105,7 @@ def event(id: str = "1", data: object = None, **attributes: str) -> Envelope:
 PUT, PROCESS, ANSWER = "send sender.outbox", "process reader.inbox", "send reader.outbox"
 
 
-def test_one_trace_from_who_puts_over_who_handles_to_what_is_put_then(told: Told) -> None:
+def test_one_trace_from_put_to_put(told: Told) -> None:
     with told.client("reader") as answers:
         got = told.handled(event(), lambda _: answers.put(event("2", type="answer")))
     assert len(told.traces()) == 1
@@ -135,7 +135,7 @@ def test_an_event_with_no_room_for_a_name_goes_as_it_is(told: Told) -> None:
     assert told.span(PROCESS)
 
 
-def test_what_came_over_a_queue_goes_on_from_the_router_and_shows_how_long_it_waited(told: Told) -> None:
+def test_a_span_shows_the_wait_in_the_queue(told: Told) -> None:
     got = event()
     message = Message(got.json.encode(), 3, None, sent_at_ms=1_767_225_600_000, route="alarms")
     told.telemetry.begin("reader", got, message).end(None)
@@ -147,7 +147,7 @@ def test_what_came_over_a_queue_goes_on_from_the_router_and_shows_how_long_it_wa
     assert told.span(PROCESS).attributes["eventplane.attempt"] == 3
 
 
-def test_on_a_device_an_event_without_a_trace_follows_the_device_s_span(told: Told) -> None:
+def test_untraced_events_follow_the_device(told: Told) -> None:
     got = event()
     told.telemetry.begin("reader", got, Message(got.json.encode(), 1, None)).end(None)
     assert told.parent(PROCESS) == span_id(got, Hop.DEVICE)

@@ -153,7 +153,7 @@ def test_a_failing_collector_is_not_called_for_a_while(receiver: Receiver) -> No
     assert len(receiver.spans) == 1
 
 
-def test_no_export_begins_without_time_and_the_urgent_router_has_it(receiver: Receiver) -> None:
+def test_no_export_begins_without_time(receiver: Receiver) -> None:
     export = SpanExport(urlsplit(receiver.url), system.threads, system.monotonic)
     export.send(spans_of(1), lambda: export.reserve_ms - 1)
     assert receiver.requests == 0

@@ -203,7 +203,7 @@ def test_a_killed_process_is_followed(failure: Failure, lease_s: float) -> None:
     assert shared.ask(other)
 
 
-def test_the_breaker_opens_for_growing_pauses_until_the_first_answer() -> None:
+def test_the_breaker_has_growing_pauses() -> None:
     shared = Processes()
     one, other = shared.breaker(), shared.breaker()
     for at in range(10):
@@ -219,7 +219,7 @@ def test_the_breaker_opens_for_growing_pauses_until_the_first_answer() -> None:
     assert told.retry_after_s == BREAK_FIRST_S
 
 
-def test_requests_in_flight_together_count_once_and_the_later_pause_wins() -> None:
+def test_requests_in_flight_count_once() -> None:
     shared = Processes()
     breakers = [shared.breaker() for _ in range(4)]
     assert not any(each.enter() for each in breakers)
@@ -253,7 +253,7 @@ def test_within_an_invocation_a_pause_is_seen_after_a_second() -> None:
     assert one.enter() is not None
 
 
-def test_another_address_and_another_function_have_records_of_their_own() -> None:
+def test_each_endpoint_has_its_record() -> None:
     keys = {endpoint_key(participant, url) for participant in ("a", "b") for url in (URL, URL + "?token=1")}
     assert len(keys) == 4
     assert not [key for key in keys if "desk" in key or "token" in key]
@@ -272,7 +272,7 @@ class Counted:
         return getattr(self._tables, name)
 
 
-def test_a_healthy_endpoint_costs_one_read_an_invocation_and_a_pause_none() -> None:
+def test_a_healthy_endpoint_costs_one_read() -> None:
     tables = Counted(MemoryTables())
     shared = Processes(tables=tables)  # type: ignore[arg-type]
     breaker = shared.breaker()
@@ -349,7 +349,7 @@ def test_a_pause_ends_no_event_and_the_request_after_its_age_does(hook: Hook) ->
     assert [each["reason"] for each in hook.letters()] == ["endpoint_failed"] * 2
 
 
-def test_what_the_queue_would_delete_in_a_pause_becomes_a_dead_letter(hook: Hook) -> None:
+def test_too_old_in_a_pause_is_a_letter(hook: Hook) -> None:
     shared = Processes(hook.cloud.clock)
     service = with_breaker(hook.service(URL), shared)
     shared.ask(shared.breaker(), answered(410))
@@ -437,7 +437,7 @@ def quiet() -> Iterator[None]:
 
 @pytest.mark.long
 @pytest.mark.usefixtures("quiet")
-def test_thousands_of_alarms_outlive_the_bad_weather_of_their_endpoint(hook: Hook) -> None:
+def test_alarms_outlive_bad_weather(hook: Hook) -> None:
     clock, dice, alarms = hook.cloud.clock, random.Random(38), ALARMS
     receiver = Receiver(clock, dice)
     shared = Processes(clock)

@@ -58,7 +58,7 @@ def test_structured_mode_sends_the_event_s_exact_text() -> None:
     assert (event.get_id(), event.get_data()) == ("1", {"b": 1.0, "a": 100.0})
 
 
-def test_binary_mode_sends_attributes_as_headers_and_the_exact_data() -> None:
+def test_binary_mode_sends_headers() -> None:
     text = json.dumps(FULL)[:-1] + ', "data":{"b": 1.0}}'
     request = to_request(parse_event(text), WebhookMode.BINARY)
     assert request.body == b'{"b": 1.0}'

@@ -55,7 +55,7 @@ def delivered(
 
 
 @pytest.mark.parametrize("mode", ["structured", "binary"])
-def test_events_are_delivered_signed_over_one_connection_and_recorded(hook: Hook, mode: str) -> None:
+def test_events_are_delivered_signed(hook: Hook, mode: str) -> None:
     failed, server = delivered(hook, alarm("1"), alarm("2"), mode=mode)
     assert (failed, len(server.received), server.connections) == (frozenset(), 2, 1)
     request = server.received[0]
@@ -72,7 +72,7 @@ def test_events_are_delivered_signed_over_one_connection_and_recorded(hook: Hook
     assert not hook.letters()
 
 
-def test_a_refused_event_is_a_dead_letter_at_once_and_the_next_is_delivered(hook: Hook) -> None:
+def test_a_refused_event_is_a_letter(hook: Hook) -> None:
     for _ in range(2):
         failed, _ = delivered(hook, alarm("1"), alarm("2"), plays=(answer(400, b"no such site"),))
         assert not failed
@@ -103,7 +103,7 @@ def test_a_busy_endpoint_gets_one_request(hook: Hook, play: Play, wait_s: int) -
     assert not hook.outcomes()
 
 
-def test_two_processes_of_a_function_share_the_pause_of_their_endpoint(hook: Hook) -> None:
+def test_processes_share_a_pause(hook: Hook) -> None:
     with EndpointServer(answer(204), answer(204), answer(429, retry_after="30"), answer(204)) as server:
         processes = [hook.service(server.url()) for _ in range(2)]
 
@@ -135,7 +135,7 @@ def test_an_event_that_failed_for_too_long_is_a_dead_letter(hook: Hook) -> None:
     assert (letter["attempt"], letter["reason"]) == (9, "endpoint_failed")
 
 
-def test_an_event_that_fails_after_a_redrive_has_a_letter_of_its_own(hook: Hook) -> None:
+def test_each_redrive_has_its_letter(hook: Hook) -> None:
     marks = (None, "run-1.letter-1", "run-2.letter-1", "run-3.letter-2")
     sent = [replace(alarm("1"), redrive=mark) for mark in marks]
     _, server = delivered(hook, *sent, plays=(answer(400),) * len(sent))
@@ -202,7 +202,7 @@ def test_a_malformed_message_is_a_letter(hook: Hook, body: str, id: str, reason:
     assert hook.outcomes() == [(id, "dead_lettered", reason, None)]
 
 
-def test_a_dead_letter_that_is_refused_goes_to_the_queue_of_last_resort(hook: Hook) -> None:
+def test_a_refused_letter_has_a_last_resort(hook: Hook) -> None:
     letter = event("1", DEAD_LETTER_TYPE)
     failed, _ = delivered(hook, message("m1", letter.json), plays=(answer(400),))
     assert not failed
@@ -260,7 +260,7 @@ def test_no_attempt_begins_without_time_for_its_timeout(hook: Hook) -> None:
     assert not delivered(hook, alarm("1"), remaining_ms=needed)[0]
 
 
-def test_packed_events_that_end_without_an_attempt_leave_time_for_the_answer(hook: Hook) -> None:
+def test_ending_packs_leaves_time_to_answer(hook: Hook) -> None:
     """An endpoint that is down for longer than `give_up_after_s`: each event costs a dead letter."""
     left_ms = [60_000]
     with EndpointServer(answer(503)) as server:
@@ -295,7 +295,7 @@ def test_the_rate_is_kept_and_events_beyond_the_invocation_wait(hook: Hook) -> N
 
 
 @pytest.mark.parametrize("is_ordered", [True, False])
-def test_in_an_ordered_inbox_alone_no_event_overtakes_one_that_waits(hook: Hook, is_ordered: bool) -> None:
+def test_no_event_overtakes_in_order(hook: Hook, is_ordered: bool) -> None:
     failed, server = delivered(
         hook,
         alarm("1", group="a"),
@@ -345,7 +345,7 @@ def packed(*ids: str, attempt: int = 1) -> QueueMessage:
     return replace(message("m", body, attempt), receipt="h")
 
 
-def test_a_packed_message_is_redelivered_for_its_failed_event_alone(hook: Hook) -> None:
+def test_a_pack_comes_again_for_its_failure(hook: Hook) -> None:
     with EndpointServer(answer(204), answer(500), answer(400), answer(502), answer(200)) as server:
         service = hook.service(server.url())
         assert service.process([packed("1", "2", "3")], invocation(60_000, "i1")) == {"m": 1}
@@ -402,7 +402,7 @@ def test_a_wrong_setting_is_named(
 
 
 @pytest.mark.lost_answers
-def test_an_invocation_writes_its_figures_and_logs_each_event_that_did_not_arrive(
+def test_an_invocation_writes_its_figures(
     hook: Hook, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     expired = alarm("3", expirytime="2025-12-31T23:59:59Z", traceparent=TRACE)

@@ -13,7 +13,7 @@ def figure(name: str, value: float, **more: object) -> dict[str, object]:
     return {**FIGURE, "name": name, "value": value, "aim": None, **more}
 
 
-def test_every_figure_has_its_row_with_its_origin_its_peer_and_a_missed_aim() -> None:
+def test_every_figure_has_its_row() -> None:
     text = page({"chaos/short": RESULT})
     assert "**stand-in**: `make chaos`, 2026-01-02, m." in text
     assert "| lost | 0 events | 0 |  |  | a\\|b |" in text

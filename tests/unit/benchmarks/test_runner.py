@@ -20,7 +20,7 @@ BENCHMARK = Benchmark(
 )
 
 
-def test_a_missed_aim_that_is_required_fails_after_its_figures_are_written(tmp_path: Path) -> None:
+def test_a_missed_required_aim_fails(tmp_path: Path) -> None:
     assert BENCHMARK.main(["--cuts", "6"], tmp_path) == 1
     document = json.loads((tmp_path / "spools.json").read_text())
     assert document["figures"][1]["met"] is False

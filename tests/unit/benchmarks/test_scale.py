@@ -7,6 +7,6 @@ from tools.figures import kept
 
 
 @pytest.mark.source("B8")
-def test_the_published_figures_of_fleets_follow_from_those_that_were_measured() -> None:
+def test_fleet_figures_follow_from_measured_ones() -> None:
     results = kept()["bench/scale"]["figures"]
     assert results == [each.document() for each in figures(published())]

@@ -36,13 +36,13 @@ def sent(*keys: Key) -> list[SentEvent]:
 
 
 @pytest.mark.source("P17")
-def test_an_event_that_came_after_a_later_one_of_its_source_is_out_of_order() -> None:
+def test_overtaken_events_are_out_of_order() -> None:
     assert out_of_order(sent(A, B, C, OTHER), [C, OTHER, A, B]) == 2
     assert out_of_order(sent(A, B, C, OTHER), [OTHER, A, B, C]) == 0
     assert out_of_order(sent(A), [("not_json", "digest"), A]) == 0
 
 
-def test_recovery_lasts_until_the_oldest_event_that_waited_at_its_end_has_come() -> None:
+def test_recovery_lasts_until_the_oldest_came() -> None:
     times = {A: 1.0, B: 2.0, C: 9.0, OTHER: 1.0}
     arrived = {A: 1.5, C: 9.5, B: 7.0, OTHER: 30.0}
     assert recoveries([InjectedFault("cut", "a", 2.0, 5.0)], times, arrived) == [Recovery("cut", "a", 2.0)]
@@ -57,7 +57,7 @@ def test_of_faults_together_the_last_to_end_counts() -> None:
     assert [each.kind for each in recoveries(struck, {A: 1.0}, {A: 8.0})] == ["kill", "kill"]
 
 
-def test_delays_are_of_what_arrived_and_those_of_faults_of_their_home() -> None:
+def test_delays_are_of_what_arrived() -> None:
     times = {A: 1.0, B: 3.0, C: 4.0, OTHER: 3.0}
     arrived = {A: 2.0, B: 3.5, OTHER: 9.0}
     assert delays(times, arrived) == [1.0, 0.5, 6.0]

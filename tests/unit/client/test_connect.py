@@ -65,7 +65,7 @@ def test_the_environment_has_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
         connect("memory:given", "bell")
 
 
-def test_every_setting_is_an_argument_with_its_type_and_an_unknown_one_names_the_nearest() -> None:
+def test_every_setting_is_an_argument() -> None:
     assert get_type_hints(connect)["more"] == Unpack[Options]
     hints, by_position = get_type_hints(ClientSettings), {"transport", "participant", "_"}
     settings = {name: hint | None for name, hint in hints.items() if name not in by_position}
@@ -79,7 +79,7 @@ def test_every_setting_is_an_argument_with_its_type_and_an_unknown_one_names_the
         connect("memory:x", "desk", on_notise=print)
 
 
-def test_the_transport_comes_first_and_the_order_of_old_programs_is_read_with_a_warning() -> None:
+def test_the_old_order_is_read_with_a_warning() -> None:
     with pytest.warns(DeprecationWarning, match=r"write ClientSettings\('memory:x', 'desk'\)") as warned:
         old = ClientSettings("desk", "memory:x", window=5)
     assert old == ClientSettings("memory:x", "desk", window=5)
@@ -267,7 +267,7 @@ def test_so_have_the_arguments_of_calls(name: str, value: Any) -> None:
                     send(event(type="t"), value)
 
 
-def test_an_event_is_given_up_by_the_contract_and_without_one_by_the_setting(tmp_path: Path) -> None:
+def test_the_contract_says_when_to_give_up(tmp_path: Path) -> None:
     file = tmp_path / "contract.json"
     file.write_bytes(shipped_contract().canonical)
     found = []

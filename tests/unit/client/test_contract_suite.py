@@ -96,7 +96,7 @@ def test_a_batch_is_handed_out_and_handled_as_one(world: World) -> None:
 
 
 @pytest.mark.source("F1")
-def test_what_was_handled_never_comes_again_also_in_another_process(world: World) -> None:
+def test_handled_events_never_come_again(world: World) -> None:
     sent = event()
     put(world, sent)
     with reading(world) as inbox:
@@ -155,7 +155,7 @@ def test_an_exception_in_the_block_gives_back_what_was_in_hand(world: World) -> 
         assert inbox.get(SOON).id == sent.id
 
 
-def test_poison_becomes_a_dead_letter_at_the_limit_with_the_exception_as_reason(world: World) -> None:
+def test_poison_is_a_letter_at_the_limit(world: World) -> None:
     notices: list[Notice] = []
     sent = event()
     put(world, sent)
@@ -175,7 +175,7 @@ def test_poison_becomes_a_dead_letter_at_the_limit_with_the_exception_as_reason(
 
 
 @pytest.mark.parametrize("mode", [Mode.EXACTLY_ONCE, Mode.AT_MOST_ONCE])
-def test_what_is_no_event_is_a_dead_letter_once_and_holds_nobody_up(world: World, mode: Mode) -> None:
+def test_malformed_is_one_letter(world: World, mode: Mode) -> None:
     sent = event()
     world.deliver(garbage())
     world.deliver(sent)
@@ -189,7 +189,7 @@ def test_what_is_no_event_is_a_dead_letter_once_and_holds_nobody_up(world: World
 
 @pytest.mark.source("C4")
 @pytest.mark.parametrize("mode", list(Mode))
-def test_what_expired_in_the_inbox_is_not_handed_out_and_is_counted(world: World, mode: Mode) -> None:
+def test_expired_events_are_counted(world: World, mode: Mode) -> None:
     notices: list[Notice] = []
     for id, lifetime_s in (("old", 0), ("new", 3_600)):
         world.deliver(lasting(id, lifetime_s))
@@ -206,7 +206,7 @@ def test_what_expired_in_the_inbox_is_not_handed_out_and_is_counted(world: World
 
 
 @pytest.mark.source("C4")
-def test_what_was_handled_in_time_has_not_expired_when_a_copy_comes_later(world: World) -> None:
+def test_a_late_copy_has_not_expired(world: World) -> None:
     notices: list[Notice] = []
     with reading(world, on_notice=notices.append) as inbox:
         world.deliver(lasting("short", 3_600))
@@ -240,7 +240,7 @@ def test_at_most_once_forgets_before_it_hands_out(world: World) -> None:
 
 
 @pytest.mark.source("P17", "F3")
-def test_events_come_in_the_order_of_their_sender_and_a_gap_is_told(world: World) -> None:
+def test_events_come_in_order_and_gaps_are_told(world: World) -> None:
     notices: list[Notice] = []
     with reading(world, on_notice=notices.append, gap_timeout_s=0.2) as inbox:
         for number in (2, 1, 3, 6):
@@ -253,7 +253,7 @@ def test_events_come_in_the_order_of_their_sender_and_a_gap_is_told(world: World
 
 
 @pytest.mark.source("P17", "N5")
-def test_a_restarted_reader_goes_on_in_order_and_waits_for_nothing_that_is_done(world: World) -> None:
+def test_a_restarted_reader_goes_on_in_order(world: World) -> None:
     with reading(world) as inbox:
         world.deliver(numbered(1, world.reader))
         inbox.get(SOON)
@@ -276,7 +276,7 @@ def test_what_is_given_back_comes_before_what_follows_it(world: World) -> None:
 
 
 @pytest.mark.source("F6")
-def test_a_change_of_the_devices_epoch_is_told_also_across_a_restart(world: World) -> None:
+def test_a_change_of_epoch_is_told(world: World) -> None:
     notices: list[Notice] = []
     source = "/homes/7/voice"
     for number, epoch in enumerate(("one", "one", "two")):
@@ -293,7 +293,7 @@ def test_a_change_of_the_devices_epoch_is_told_also_across_a_restart(world: Worl
     ]
 
 
-def test_a_forged_event_with_the_source_and_id_of_an_alarm_does_not_suppress_it(world: World) -> None:
+def test_a_forgery_suppresses_no_alarm(world: World) -> None:
     alarm = event("1")
     forged, true = alarm.stamped(**OTHER_HOME), alarm.stamped(**HOME)
     for each in (forged, true, forged, true):

@@ -199,7 +199,7 @@ def test_who_leaves_releases_who_waits(talk: Talk, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.source("C7")
-def test_who_never_answers_is_not_waited_for_until_it_announces_or_answers(talk: Talk) -> None:
+def test_the_silent_are_not_waited_for(talk: Talk) -> None:
     porter = talk.client("porter")
     porter.subscribe(ASKED)
     porter.announce([ASKED])
@@ -229,7 +229,7 @@ def test_who_never_answers_is_not_waited_for_until_it_announces_or_answers(talk:
     assert changed == [*probed, *probed, Circuit.CLOSED]
 
 
-def test_nobody_is_asked_without_handlers_and_nobody_answers_itself(talk: Talk) -> None:
+def test_nobody_answers_itself(talk: Talk) -> None:
     talk.desk.subscribe(ASKED)
     assert talk.desk.request(ask(), SECONDS) == {}
 
@@ -371,7 +371,7 @@ class TestSharedQueue:
         assert "the listener of notices raised" in caplog.text
         it.close()
 
-    def test_what_nobody_waits_for_goes_and_what_another_waits_for_stays(self) -> None:
+    def test_replies_of_others_stay(self) -> None:
         shared = MemoryPlane()
         others = write_request(
             ask("o"), asker="desk", device=None, correlation_id="o", deadline="2999-01-01T00:00:00Z", now=NOW
@@ -444,14 +444,14 @@ class TestContractInForce:
         item = interest_table.announcement_item(leased, announcer)
         Records(DynamoDbTables(tables, urandom), "interest", interest_table.ANNOUNCEMENT).force(item)
 
-    def test_who_announced_something_else_is_not_expected_while_its_lease_lasts(self, tables: Any) -> None:
+    def test_an_announcement_counts_for_its_lease(self, tables: Any) -> None:
         in_force = self.of("desk", tables)
         for until_s, expected in ((SECONDS, set()), (-1, {"porter"})):
             self.announce(tables, "org.example.other.v1", until_s)
             assert self.names(in_force) == expected
 
     @pytest.mark.source("C7")
-    def test_a_new_announcement_is_known_by_its_time_and_a_renewal_is_none(self, tables: Any) -> None:
+    def test_a_renewal_is_no_new_announcement(self, tables: Any) -> None:
         in_force = self.of("desk", tables)
         for announcer, until_s, at_ms in (("one", 1, 7), ("one", 2, 7), ("another", 1, 8)):
             self.announce(tables, ASK, until_s * SECONDS, announcer, at_ms)

@@ -84,7 +84,7 @@ def test_an_event_is_new_once_and_done_for_ever(readers: Readers) -> None:
 
 
 @pytest.mark.source("P14")
-def test_what_a_killed_reader_had_in_hand_is_in_doubt_and_can_be_taken_over(readers: Readers) -> None:
+def test_a_killed_readers_claim_is_in_doubt(readers: Readers) -> None:
     readers.open().claim([key(1)])
     readers.kill()
     reader = readers.open()
@@ -155,7 +155,7 @@ def test_each_claim_has_the_lease_that_its_reader_has_then(readers: Readers) -> 
 
 @shared
 @pytest.mark.source("P14")
-def test_a_reader_can_neither_give_back_nor_renew_what_another_took_over(readers: Readers) -> None:
+def test_what_was_taken_over_is_anothers(readers: Readers) -> None:
     one, two = readers.open(), readers.open()
     one.claim([key(1)])
     readers.now += LEASE_S + 1

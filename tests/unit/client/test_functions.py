@@ -141,7 +141,7 @@ def test_what_there_is_no_time_for_comes_again(monkeypatch: pytest.MonkeyPatch, 
     assert world.handled == ["a"]
 
 
-def test_what_an_invocation_could_not_give_back_is_in_doubt_in_the_same_process_too() -> None:
+def test_what_was_not_given_back_is_in_doubt() -> None:
     class Failing(MemoryFilter):
         def release(self, keys: Sequence[bytes]) -> None:
             raise StateError("filter", "throttled", "try again")
@@ -208,7 +208,7 @@ def test_the_queue_of_an_environment_is_found(fake_aws: FakeAws, monkeypatch: py
 
 
 @pytest.mark.source("P17")
-def test_what_comes_too_early_for_its_order_comes_again_and_at_the_last_receive_goes() -> None:
+def test_early_events_come_again() -> None:
     world = World()
     assert world.invoke(numbered(3), numbered(1)) == [0]
     assert world.invoke(numbered(3)) == [0]
@@ -219,7 +219,7 @@ def test_what_comes_too_early_for_its_order_comes_again_and_at_the_last_receive_
 
 @pytest.mark.source("P17")
 @pytest.mark.parametrize("early", [numbered(7), "garbage"])
-def test_what_cannot_be_handed_out_keeps_nothing_from_being_read_behind_it(early: Envelope | str) -> None:
+def test_held_events_block_no_others(early: Envelope | str) -> None:
     world = World()
     assert world.invoke(numbered(1)) == []
     front = [early] * (2 * PREFETCH)
@@ -230,7 +230,7 @@ def test_what_cannot_be_handed_out_keeps_nothing_from_being_read_behind_it(early
 
 
 @pytest.mark.source("P17")
-def test_no_more_receives_make_an_event_wait_longer_than_the_gap_timeout() -> None:
+def test_no_event_waits_past_the_gap_timeout() -> None:
     world = World()
     assert world.invoke(numbered(1)) == []
     assert world.invoke(numbered(3), waited_s=GAP_TIMEOUT_S - 60) == [0]

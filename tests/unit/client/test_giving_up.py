@@ -375,7 +375,7 @@ def test_it_is_given_up_with_its_last_failure(is_function: bool, schedule: Retry
     assert letter["attempt"] == world.asked["alarm"]
 
 
-def test_an_event_that_waited_in_hand_is_not_given_up_at_its_first_failure() -> None:
+def test_waiting_in_hand_gives_nothing_up() -> None:
     """It was received long before its handler was called."""
     world = World(fails=exchange_is_down)
     world.send(event("alarm"), RetrySchedule(give_up_after_s=60))

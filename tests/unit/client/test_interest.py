@@ -33,7 +33,7 @@ def items(dynamodb: Any) -> list[Any]:
 
 
 @pytest.mark.lost_answers
-def test_what_it_writes_is_what_routers_read_and_goes_with_the_program(dynamodb: Any) -> None:
+def test_interest_goes_with_its_program(dynamodb: Any) -> None:
     announcement = checked_announcement("family-app", [DOORS])
     old, new = (DynamoDbInterest(dynamodb, "interest", "family-app", clock=lambda: 1_000) for _ in range(2))
     old.announce(announcement)
@@ -66,7 +66,7 @@ def test_it_is_renewed_while_the_program_lives(dynamodb: Any) -> None:
     assert items(dynamodb) == []
 
 
-def test_a_table_that_does_not_answer_is_named_and_does_not_keep_a_program_from_ending(dynamodb: Any) -> None:
+def test_a_silent_table_keeps_no_program(dynamodb: Any) -> None:
     own = DynamoDbInterest(dynamodb, "elsewhere", "family-app")
     with pytest.raises(UnavailableError):
         own.announce(checked_announcement("family-app", [DOORS]))

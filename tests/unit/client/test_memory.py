@@ -56,7 +56,7 @@ class Watched:
 
 @pytest.mark.source("N4")
 class TestBounds:
-    def test_one_event_too_many_drops_the_oldest_that_nobody_has_in_hand(self) -> None:
+    def test_one_too_many_drops_the_oldest(self) -> None:
         it = Watched(max_events=2)
         it.put("a", "b", "c")
         assert it.notices == [Dropped(SENT, "/homes/1/voice", "a", "count")]
@@ -75,7 +75,7 @@ class TestBounds:
         assert it.take() == ["b"]
         assert it.dropped == [("a", "age")]
 
-    def test_what_is_no_event_is_dropped_without_a_name_and_no_listener_keeps_an_event_away(self) -> None:
+    def test_no_listener_keeps_an_event_away(self) -> None:
         it = Watched(max_events=1)
         it.plane.deliver_raw(READER, b"garbage")
         it.put("a")
@@ -134,7 +134,7 @@ def client(plane: MemoryPlane, participant: str) -> Client:
 class TestInterest:
     ASKED = event(type="ask", **{REPLY_TO: "desk"})
 
-    def test_who_announced_that_it_handles_other_events_is_not_waited_for(self) -> None:
+    def test_handlers_of_others_are_not_waited_for(self) -> None:
         plane = MemoryPlane()
         for each in ("desk", "porter", "cook"):
             plane.subscribe(each, "all", None)
@@ -151,7 +151,7 @@ class TestInterest:
         assert plane.handlers(self.ASKED) == {Replier("porter")}
         assert plane.handlers(event(type="ask", **{REPLY_TO: "hall"})) == {Replier("cook")}
 
-    def test_what_a_program_does_not_handle_does_not_come_and_is_not_refused(self) -> None:
+    def test_unhandled_events_do_not_come(self) -> None:
         meals = {"exact": {"type": "meal"}}
         with (
             connect("memory:interest", "desk") as desk,
@@ -241,7 +241,7 @@ class TestSenders:
         assert letter.data()["channel"] == f"{READER}.inbox"
 
     @pytest.mark.parametrize("form", ["envelope", "json", "sdk", "dictionary"])
-    def test_who_sends_on_what_it_received_is_its_sender_without_the_devices_numbers(self, form: str) -> None:
+    def test_who_sends_on_is_the_sender(self, form: str) -> None:
         plane = MemoryPlane()
         plane.subscribe("next", "all", None)
         stamps = {"senderdevice": "home-1", "deviceepoch": "one", "devicesequence": "7"}

@@ -71,7 +71,7 @@ def test_closing_ends_a_reading_thread(transport: str, read: Callable[[Inbox], o
         assert not reading.result(30)
 
 
-def test_what_another_thread_closes_while_it_is_claimed_is_given_back_before_the_state_is_closed() -> None:
+def test_a_claim_during_close_is_given_back() -> None:
     calls: list[str] = []
     claiming, go_on = threading.Event(), threading.Event()
 
@@ -103,7 +103,7 @@ def test_what_another_thread_closes_while_it_is_claimed_is_given_back_before_the
     assert len(plane.take(SERVICE, 10, 0)) == 1
 
 
-def test_what_another_thread_closes_while_it_is_handled_comes_again() -> None:
+def test_what_is_closed_in_hand_comes_again() -> None:
     plane = memory_plane("closed-while-handled")
     plane.subscribe(SERVICE, "inbox", None)
     client = connect("memory:closed-while-handled", SERVICE)
@@ -171,7 +171,7 @@ def test_waiting_callbacks_are_called_at_close(caplog: pytest.LogCaptureFixture)
     assert "3 callback(s) did not end in 0 s: flush before close" in line
 
 
-def test_each_change_of_a_peer_is_called_back_though_the_listener_raises() -> None:
+def test_peer_changes_are_called_back() -> None:
     changes: list[PeerChanged] = []
 
     def listen(change: PeerChanged) -> None:

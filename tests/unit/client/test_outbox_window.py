@@ -76,7 +76,7 @@ def wait_receipt(window: OutboxWindow) -> bool:
     ids=["room", "all receipts", "one receipt"],
 )
 @pytest.mark.parametrize("is_closed", [False, True])
-def test_who_waits_for_room_or_receipts_is_woken_by_a_receipt_or_by_the_end(
+def test_waiters_are_woken(
     window: OutboxWindow, payloads: tuple[bytes, ...], wait: Callable[[OutboxWindow], bool], is_closed: bool
 ) -> None:
     fill(window, *payloads)

@@ -97,7 +97,7 @@ def test_a_message_is_deleted_when_all_of_its_events_are_done() -> None:
     assert (queue.left, queue.waits) == (0, [])
 
 
-def test_an_event_that_was_given_back_comes_again_without_those_that_are_done() -> None:
+def test_what_is_given_back_comes_alone() -> None:
     events = many(3)
     queue = Queue(packed(*events))
     with inbox(queue) as reader:
@@ -133,7 +133,7 @@ def test_a_poison_repeats_no_other(mode: Mode, failing: int) -> None:
     assert queue.left == 0
 
 
-def test_an_item_that_is_no_event_is_a_dead_letter_and_the_others_go_on() -> None:
+def test_a_malformed_item_is_a_letter() -> None:
     one, two = many(2)
     queue = Queue(f'[{one.json},{{"id":1}},{two.json}]')
     with inbox(queue) as reader:
@@ -228,7 +228,7 @@ def test_at_most_once_deletes_first(caplog: pytest.LogCaptureFixture) -> None:
     assert queue.waits == []
 
 
-def test_at_most_once_hands_out_nothing_of_a_message_that_cannot_be_deleted() -> None:
+def test_at_most_once_needs_the_deletion() -> None:
     queue = Queue(packed(*many(3)))
     queue.refuses = True
     with inbox(queue, mode=Mode.AT_MOST_ONCE) as reader, pytest.raises(NothingThereError):
@@ -246,7 +246,7 @@ def test_full_packs_are_fetched_one_by_one() -> None:
     assert set(queue.asked[1:]) == {1}
 
 
-def test_after_a_full_pack_among_single_events_ten_messages_are_not_fetched_at_once() -> None:
+def test_after_a_full_pack_fewer_are_fetched() -> None:
     singles = [packed(event()) for _ in range(9)]
     queue = Queue(packed(*many(MOST_IN_HAND)), *singles, *(packed(event()) for _ in range(30)))
     with inbox(queue) as reader:

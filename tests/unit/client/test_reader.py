@@ -99,7 +99,7 @@ def test_what_was_handled_and_could_not_be_kept_is_in_doubt(way: str) -> None:
     assert doubted == ["one"]
 
 
-def test_what_a_silent_reader_has_in_hand_at_the_last_delivery_is_a_dead_letter() -> None:
+def test_the_last_delivery_in_doubt_is_a_letter() -> None:
     plane, memory, now = MemoryPlane(max_receives=3), Memory(), 0.0
     plane.deliver(READER, event("one"))
     Inbox(READER, MemoryTransport(plane, READER), MemoryFilter(memory, clock=lambda: now)).receive(SECONDS)
@@ -361,7 +361,7 @@ class Extending(MemoryTransport):
         self.extended.append(len(messages))
 
 
-def test_what_is_in_hand_is_extended_also_after_a_failure_and_no_longer_than_that() -> None:
+def test_what_is_in_hand_is_extended() -> None:
     plane = MemoryPlane(visibility_s=0.06)
     transport = Extending(plane)
     for number in range(3):

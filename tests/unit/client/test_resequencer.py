@@ -67,7 +67,7 @@ def test_what_is_given_back_goes_first() -> None:
     assert order.add(S, 1, 1, 1.0) == [1, 2]
 
 
-def test_what_was_handed_out_behind_one_that_comes_again_holds_nothing_back() -> None:
+def test_what_is_in_hand_holds_nothing_back() -> None:
     order = Resequencer[int](TIMEOUT, lambda _: None)
     for number in (1, 2, 3):
         order.add(S, number, number, 0.0)
@@ -110,7 +110,7 @@ def test_what_was_filled_gives_what_is_behind_it_a_time_of_its_own() -> None:
     assert order.due(19.0) == [4]
 
 
-def test_a_number_far_ahead_takes_no_memory_when_one_before_it_comes_again() -> None:
+def test_a_number_far_ahead_takes_no_memory() -> None:
     order = Resequencer[int](TIMEOUT, lambda _: None)
     assert order.add(S, 5, 5, 0.0) == order.add(S, 10**12 - 2, 6, 0.0) == []
     assert order.due(TIMEOUT) == [5, 6]
@@ -119,7 +119,7 @@ def test_a_number_far_ahead_takes_no_memory_when_one_before_it_comes_again() -> 
     assert order.add(S, 5, 5, TIMEOUT) == [5, 6]
 
 
-def test_many_streams_with_gaps_do_not_keep_a_reader_from_its_queue() -> None:
+def test_many_gaps_do_not_block_a_reader() -> None:
     looks: list[Stream] = []
 
     def position(stream: Stream) -> None:

@@ -140,7 +140,7 @@ def test_a_claim_that_failed_is_no_claim(path: Path, monkeypatch: pytest.MonkeyP
     filter.close()
 
 
-def test_a_second_reader_and_a_directory_that_is_not_there_are_refused(path: Path) -> None:
+def test_a_second_reader_is_refused(path: Path) -> None:
     filter = SqliteFilter(path, on_notice=lambda _: None)
     with pytest.raises(StateError, match="another reader"):
         SqliteFilter(path)

@@ -83,7 +83,7 @@ def set_receives(sqs: Any, most: int) -> None:
 
 @pytest.mark.source("P-W1")
 @pytest.mark.lost_answers
-def test_it_finds_queues_of_both_kinds_and_keeps_the_last_receive_for_a_dead_letter(sqs: Any) -> None:
+def test_queues_of_both_kinds_are_found(sqs: Any) -> None:
     transport = find(sqs)
     assert (transport.visibility_s, transport.max_receives) == (77.0, 6)
     transport.put(event("a"), 1, durable=True)
@@ -92,7 +92,7 @@ def test_it_finds_queues_of_both_kinds_and_keeps_the_last_receive_for_a_dead_let
     assert json.loads(message["Body"])["id"] == "a"
 
 
-def test_a_message_has_its_attempt_its_time_and_the_route_over_which_it_came(sqs: Any) -> None:
+def test_a_message_has_attempt_time_and_route(sqs: Any) -> None:
     route = {"route": {"StringValue": "alarms", "DataType": "String"}}
     sqs.send_message(QueueUrl=inbox_with(sqs), MessageBody=event("a").json, MessageAttributes=route)
     (message,) = find(sqs).receive(10, 0)
@@ -123,7 +123,7 @@ def test_what_sqs_says_of_a_put_is_told(sqs: Any, code: str, error: type[Excepti
         find(FailingClient(sqs, "send_message", code=code)).put(event(), 1, durable=True)
 
 
-def test_an_event_that_no_router_could_count_is_refused_before_it_is_sent(sqs: Any) -> None:
+def test_an_uncountable_event_is_refused(sqs: Any) -> None:
     head = {"id": "1", "source": "/a", "type": "t"}
     full = MAX_SENT_EVENT_BYTES - len(write_event(head, "").json)
     find(sqs).put(write_event(head, "x" * full), 1, durable=True)
@@ -133,7 +133,7 @@ def test_an_event_that_no_router_could_count_is_refused_before_it_is_sent(sqs: A
 
 
 @pytest.mark.source("P4", "C1")
-def test_an_event_that_asks_for_best_effort_is_tried_once_and_keeps_quiet(sqs: Any) -> None:
+def test_best_effort_is_tried_once(sqs: Any) -> None:
     transport = find(FailingClient(sqs, "send_message"))
     client = Client(READER, transport, lambda: MemoryFilter(Memory()), NoSubscriptions("none"))
     with client:
@@ -242,7 +242,7 @@ class Machine:
 
 
 @pytest.mark.parametrize(("handling_s", "asked"), [(0.1, []), (1.0, [9]), (10.0, [10, 8, 5, 3])])
-def test_only_a_slow_handler_costs_requests_and_no_event_comes_twice(
+def test_only_slow_handlers_cost_requests(
     sqs: Any, monkeypatch: pytest.MonkeyPatch, handling_s: float, asked: list[int]
 ) -> None:
     machine = Machine(sqs, monkeypatch)
@@ -364,7 +364,7 @@ def test_a_missing_region_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     assert SignedHttp("https://api")._session.region_name == "eu-west-3"
 
 
-def test_a_redriven_letter_is_handled_once_more_and_a_copy_of_it_not() -> None:
+def test_a_redriven_letter_is_handled_once() -> None:
     world, failing = SqsWorld(), event("bad")
     put(world, failing)
     with reading(world) as inbox:

@@ -82,7 +82,7 @@ def test_the_diagram_has_every_participant_and_every_route(contract: Contract) -
 
 
 @pytest.mark.source("P4")
-def test_the_diagram_shows_guarantees_the_downlink_and_undeclared_senders() -> None:
+def test_the_diagram_shows_guarantees() -> None:
     plain = diagram(small())
     assert "  p_desk --> cloud_router" in plain
     assert 'cloud_router == "to-desk" ==> p_desk' in plain or 'cloud_router -- "to-desk" --> p_desk' in plain

@@ -418,7 +418,7 @@ def test_a_damaged_or_foreign_compiled_contract_is_refused(member: str, value: o
     assert "compile the contract again" in problem.remedy
 
 
-def test_what_comes_from_elsewhere_is_checked_as_when_it_was_compiled() -> None:
+def test_a_foreign_contract_is_checked() -> None:
     written = json.loads(small().canonical)
     written["participants"]["desk"]["inbox"]["when_full"] = "drop_oldest"
     loaded = load_compiled(json.dumps(written))
@@ -449,7 +449,7 @@ def test_a_wrong_or_missing_file_is_named(tmp_path: Path, content: str | None, m
     assert str(file) in str(caught.value)
 
 
-def test_faults_of_the_files_and_of_the_contract_are_reported_together(tmp_path: Path) -> None:
+def test_all_faults_are_reported_together(tmp_path: Path) -> None:
     file = tmp_path / "plane.yaml"
     file.write_text(
         "format: 8\nname: x\nname: y\nevent_types:\n  t: {description: x, schemas: [none.json]}\n"

@@ -71,7 +71,7 @@ def test_conditions_are_cast_as_and_casts_them() -> None:
     assert condition({"sql": "NOT (level = 3)"}).values == {"level": 3}
 
 
-def test_the_table_has_the_matching_routes_first_and_a_line_for_each_condition() -> None:
+def test_matching_routes_come_first() -> None:
     contract = load_compiled(GOLDEN.read_bytes())
     lines = explanation_table(explain(contract, write_event(RING))).splitlines()
     assert lines == [
@@ -118,7 +118,7 @@ def test_the_guarantee_of_each_delivery_is_explained(more: dict[str, str], promi
     assert ("MATCHES, at best effort" in table) is ("deliveryguarantee" in more)
 
 
-def test_the_command_reads_json_yaml_or_standard_input_and_prints_text_or_json(
+def test_the_command_reads_and_prints_formats(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     in_json, in_yaml = tmp_path / "event.json", tmp_path / "event.yaml"
@@ -160,7 +160,7 @@ def test_the_command_reads_json_yaml_or_standard_input_and_prints_text_or_json(
         (None, "cannot be read: Is a directory"),
     ],
 )
-def test_an_event_that_cannot_be_read_is_one_line_with_the_file_and_the_remedy(
+def test_an_unread_event_is_one_line(
     content: bytes | None, problem: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path

@@ -109,7 +109,7 @@ def test_a_contract_of_every_format_is_readable(number: int) -> None:
     assert load_compiled(json.dumps(json.loads(raw), indent=2)).version == version
 
 
-def test_later_settings_do_not_change_the_version_of_an_earlier_contract() -> None:
+def test_later_settings_keep_old_versions() -> None:
     document = json.loads(golden(2))
     for participant in document["participants"].values():
         for box in ("inbox", "outbox"):

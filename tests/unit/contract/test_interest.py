@@ -84,7 +84,7 @@ def test_an_item_that_cannot_be_read_is_reported(until_s: str, filters: str, err
     assert isinstance(found, error)
 
 
-def test_the_uplink_carries_what_any_route_takes_without_regard_to_announcements() -> None:
+def test_the_uplink_ignores_announcements() -> None:
     filters = uplink_filters(CONTRACT)
     assert {"exact": {"type": "org.eventplane.device.heartbeat.v1"}} in filters
     derived, _ = with_interest(CONTRACT, [new_announcement("family-app", [DOOR])])

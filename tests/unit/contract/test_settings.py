@@ -103,7 +103,7 @@ def test_an_empty_webhook_has_defaults() -> None:
 
 
 @pytest.mark.parametrize("urgent", [True, False])
-def test_an_event_is_given_up_by_the_setting_else_by_its_urgency_order_and_retention(urgent: bool) -> None:
+def test_a_setting_says_when_to_give_up(urgent: bool) -> None:
     priority = Priority.URGENT if urgent else Priority.NORMAL
 
     def given_up(**inbox: object) -> int:
@@ -160,7 +160,7 @@ def test_dead_letters_routed_to_a_webhook_are_warned_of() -> None:
 
 
 @pytest.mark.source("P13")
-def test_a_protocol_that_the_core_does_not_know_is_described_by_its_name() -> None:
+def test_an_unknown_protocol_has_its_name() -> None:
     contract = small({f"{DESK}/inbox": {"transport": "pigeon", "retention_s": 3_600}})
     inbox, outbox = contract.channel("desk.inbox"), contract.channel("desk.outbox")
     assert (inbox.transport, inbox.is_added_protocol) == ("pigeon", True)
@@ -220,7 +220,7 @@ def test_a_retired_participant_keeps_its_queues_without_routes() -> None:
     assert {each.name for each in asking.routes} == {"up", "to-desk", "replies-to-bell"}
 
 
-def test_a_participant_that_asks_has_a_channel_and_routes_for_replies() -> None:
+def test_who_asks_has_routes_for_replies() -> None:
     contract = worlds.plane()
     on_device = contract.channel("button.replies")
     assert (on_device.receipts, on_device.expiry_s, on_device.box) == (True, 600, "replies")
@@ -253,7 +253,7 @@ def test_without_a_downlink_no_reply_goes_down() -> None:
     assert contract.device.inbox not in cloud_inboxes(contract)
 
 
-def test_the_checks_ignore_the_compilers_routes_and_see_undeclared_asks() -> None:
+def test_checks_ignore_the_compilers_routes() -> None:
     assert not [each for each in check(worlds.plane()) if "replies" in each.path]
     other = with_changes(worlds.plane(), {"event_types": {"org.example.other.v1": {"description": "d"}}})
     assert "participants.button.asks" in {each.path for each in check(other)}

@@ -132,7 +132,7 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     return read
 
 
-def test_refused_subscriptions_count_towards_the_quota_and_no_others_are_read(read: list[object]) -> None:
+def test_refused_ones_count_towards_the_quota(read: list[object]) -> None:
     wrong = [
         Subscription("family-app", f"n{at:02}", json.dumps({"sql": f"type = ({at}"}), f"2025-01-{at:02}")
         for at in range(3 * MAX_OWN)
@@ -181,7 +181,7 @@ COSTLY = {"sql": "type = 'org.example.news.v1' AND subject LIKE '%x%'"}
 COSTLIEST = {"sql": "type = 'org.example.news.v1' AND subject LIKE '%" + "x" * 90 + "%'"}
 
 
-def test_the_cost_of_a_participant_s_filters_is_bounded_and_the_oldest_count() -> None:
+def test_the_cost_of_filters_is_bounded() -> None:
     own = [new_subscription("carers", f"n{at}", COSTLIEST, f"2026-01-01T00:00:0{at}.000Z") for at in range(4)]
     assert MAX_PARTICIPANT_STEPS < 3 * own[0].steps < 2 * MAX_PARTICIPANT_STEPS
     derived, refused = with_subscriptions(CONTRACT, [*own, subscription("one", filter=COSTLIEST)])
@@ -190,7 +190,7 @@ def test_the_cost_of_a_participant_s_filters_is_bounded_and_the_oldest_count() -
     assert len(derived.routes) == len(CONTRACT.routes) + 3
 
 
-def test_without_its_costly_filters_a_contract_keeps_everything_else() -> None:
+def test_only_costly_filters_are_left_out() -> None:
     added = [subscription("cheap"), subscription("costly", filter=COSTLY)]
     announced = [new_announcement("carers", [COSTLY]), new_announcement("alarm-centre", [NEWS])]
     derived = with_interest(with_subscriptions(CONTRACT, added)[0], announced)[0]
@@ -243,7 +243,7 @@ def desk(*types: str, **settings: object) -> Contract:
     return small({"routes": {**up, **routes, **again}, "participants/subscribers/sends": [], **right})
 
 
-def test_without_may_subscribe_a_participant_may_subscribe_to_what_its_routes_take() -> None:
+def test_routes_say_who_may_subscribe() -> None:
     ring, tell = ({"exact": {"type": each}} for each in ("ring", "tell"))
     assert subscribable(desk(), "desk") is None
     assert subscribable(desk("ring"), "desk") == ring
@@ -260,7 +260,7 @@ def test_without_may_subscribe_a_participant_may_subscribe_to_what_its_routes_ta
     assert "may_subscribe" in refused[mine].remedy
 
 
-def test_a_filter_too_deep_with_may_subscribe_does_not_affect_the_others() -> None:
+def test_a_too_deep_filter_affects_no_other() -> None:
     deep: dict[str, Any] = {"exact": {"type": "ring"}}
     for _ in range(16):
         deep = {"all": [deep]}

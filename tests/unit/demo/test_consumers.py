@@ -8,7 +8,7 @@ from local.oracle import judge
 from tests.fakes.sqs import FakeSqs
 
 
-def test_bodies_that_are_no_events_are_unexpected_and_do_not_stop_the_rest() -> None:
+def test_malformed_bodies_stop_nothing() -> None:
     names = {"id": "1", "source": "/homes/h/health-service", "type": "org.eventplane.health.reading.v1"}
     good = write_event(names, {"value": 1})
     letter = write_event({**names, "type": "org.eventplane.deadletter.v1"}, {"value": 1})

@@ -99,7 +99,7 @@ def test_an_event_that_nobody_expects_is_found(contract: Contract) -> None:
     assert [(verdict.service, verdict.unexpected) for verdict in bad] == [("family-app", (stray,))]
 
 
-def test_a_service_from_which_nothing_was_heard_has_lost_everything(contract: Contract) -> None:
+def test_a_silent_service_has_lost_everything(contract: Contract) -> None:
     verdicts = judge(expected(contract, event("health.reading.v1")), {})
 
     assert [verdict.service for verdict in verdicts if verdict.lost] == ["care-analytics"]

@@ -26,13 +26,13 @@ def arrived(service: str, *homes: dict[Key, int]) -> Arrived:
     return arrived_on_device(made)[service]
 
 
-def test_an_alarm_that_another_home_answered_has_not_arrived_and_is_unexpected() -> None:
+def test_another_homes_answer_is_unexpected() -> None:
     [verdict] = judge({CALL_SERVICE: {A, B}}, {CALL_SERVICE: arrived(CALL_SERVICE, {B: 2}, {B: 3})})
     assert (verdict.lost, verdict.duplicates) == ((A,), 3)
     assert verdict.unexpected == (("/homes/b/voice-service at a", "1"),)
 
 
-def test_what_several_homes_receive_is_a_duplicate_and_what_nobody_sent_unexpected() -> None:
+def test_several_homes_receive_duplicates() -> None:
     received = arrived(VOICE, {MESSAGE: 1, FOREIGN: 2}, {MESSAGE: 1})
     [verdict] = judge({VOICE: {MESSAGE, ("/carers", "2")}}, {VOICE: received})
     assert (verdict.lost, verdict.duplicates) == ((("/carers", "2"),), 2)

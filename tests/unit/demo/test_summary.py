@@ -143,6 +143,6 @@ def test_a_run_fails_when_the_audit_does_not_notice_a_deletion() -> None:
     assert "did not notice that an object of the archive was deleted" in headline(summary)
 
 
-def test_what_came_down_has_a_number_of_the_home_and_is_not_in_the_archive() -> None:
+def test_downlinks_have_numbers_of_the_home() -> None:
     assert summary_of([verdict("voice-service", 2)], audit(gaps=2), told=2)["verdict"] == "passed"
     assert summary_of([verdict("voice-service", 2)], audit(gaps=3), told=2)["verdict"] == "failed"

@@ -64,7 +64,7 @@ KNOWN = {
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda each: each.name)
-def test_a_version_keeps_the_columns_of_those_before_and_names_each_once(folder: Folder) -> None:
+def test_versions_keep_earlier_columns(folder: Folder) -> None:
     assert folder.version == len(KNOWN[folder.name])
     assert [each.name for each in folder.columns] == " ".join(KNOWN[folder.name]).split()
     compacted = [each.name for each in folder.compacted_columns or folder.columns]

@@ -69,7 +69,7 @@ def test_the_original_of_an_error_action_is_read_as_it_came() -> None:
         original_of({ORIGINAL: 7})
 
 
-def test_the_dead_letter_of_a_huge_original_is_still_an_event_and_in_its_trace() -> None:
+def test_the_letter_of_a_huge_event_is_valid() -> None:
     original = b"x" * (MAX_EVENT_BYTES * 2)
     trace = f"00-{1:032x}-{2:016x}-01"
     traced = write_event({"id": "1", "source": "/a", "type": "t", "traceparent": trace})

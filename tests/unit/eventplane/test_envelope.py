@@ -45,7 +45,7 @@ def test_attributes_keep_their_types_and_null_is_unset() -> None:
 
 
 @pytest.mark.source("P12")
-def test_listing_1_of_the_router_paper_is_an_event_with_contenttype_as_extension() -> None:
+def test_listing_1_of_the_paper_is_an_event() -> None:
     listing = {
         "specversion": "1.0",
         "type": "caru.sensor.voice",
@@ -243,7 +243,7 @@ def test_an_event_without_room_for_its_hops_is_too_large() -> None:
     assert caught.value.reason == "too_large"
 
 
-def test_the_largest_event_of_a_sender_has_room_for_all_attributes_of_the_plane() -> None:
+def test_the_largest_event_has_room() -> None:
     bare = len(write_event({"id": "1", "source": "/a", "type": "t"}, "").json)
     largest = write_event({"id": "1", "source": "/a", "type": "t"}, "x" * (MAX_SENT_EVENT_BYTES - bare))
     event = stamp(largest, "e" * 16, 10**11)

@@ -24,7 +24,7 @@ class DeviceQuotaError(QuotaError):
     message = "{device}: {who} has more than {most:,}"
 
 
-def test_the_message_is_the_template_with_fields_properties_and_formats():
+def test_the_message_is_the_filled_template():
     assert str(QuotaError("lamp", 1000)) == "lamp has more than 1,000 events; remove some of lamp"
     assert str(QuotaError(most=2, who="lamp", unit="routes")).startswith("lamp has more than 2 routes")
 

@@ -42,7 +42,7 @@ RING, QUIET = "org.example.ring.v1", "org.example.quiet.v1"
         ((AT_LEAST_ONCE, BEST_EFFORT), None, None, AT_LEAST_ONCE, BEST_EFFORT),
     ],
 )
-def test_channels_and_the_event_can_only_weaken_then_the_route_wins_then_the_type(
+def test_the_type_wins_over_route_and_channel(
     channels: tuple[DeliveryGuarantee, ...],
     asked: DeliveryGuarantee | None,
     route: DeliveryGuarantee | None,
@@ -78,7 +78,7 @@ def routes(contract: Contract) -> dict[str, Route]:
         (RING, {"deliveryguarantee": "best_effort"}, BEST_EFFORT, BEST_EFFORT),
     ],
 )
-def test_a_delivery_has_the_guarantee_of_what_its_contract_declares(
+def test_the_contract_sets_the_guarantee(
     type: str, asks: dict[str, str], on_route: DeliveryGuarantee, on_sure_route: DeliveryGuarantee
 ) -> None:
     contract = plane()
@@ -89,7 +89,7 @@ def test_a_delivery_has_the_guarantee_of_what_its_contract_declares(
 
 
 @pytest.mark.parametrize("type", [MANIFEST, DEAD_LETTER_TYPE])
-def test_the_planes_own_reports_are_promised_also_over_a_best_effort_channel(type: str) -> None:
+def test_the_planes_reports_are_promised(type: str) -> None:
     contract = plane(delivery_guarantee="best_effort")
     route = routes(contract)["to-desk"]
     assert is_promised(contract, event(type), contract.device.outbox, route)

@@ -33,7 +33,7 @@ def item(participant: str, announcer: str, filters: str, expires: int = 100) -> 
     return AnnouncementItem(participant=participant, announcer=announcer, filters=filters, expires=expires)
 
 
-def test_a_malformed_announcement_makes_its_participant_s_interest_unknown() -> None:
+def test_malformed_interest_is_unknown() -> None:
     foreign: list[str] = []
     newer = item("desk", "new", '[{"dialect of tomorrow": {}}]')
     known = table(one("desk", "old"), newer, one("porter"), foreign=foreign).all()
@@ -46,7 +46,7 @@ def test_expired_announcements_are_not_read() -> None:
     assert (known, foreign) == ({leased("desk")}, [])
 
 
-def test_too_many_announcements_make_a_participant_s_interest_unknown_and_are_not_read() -> None:
+def test_too_much_interest_is_unknown() -> None:
     foreign: list[str] = []
     many = [item("desk", f"a{at:03}", f'[{{"exact":{{"type":"t{at}"}}}}]') for at in range(MAX_PROGRAMS + 1)]
     wrong = [item("desk", f"b{at}", "[" * 9_000) for at in range(9)]

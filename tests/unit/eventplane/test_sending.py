@@ -146,7 +146,7 @@ def test_a_dead_letter_of_any_form_is_judged(data: Any) -> None:
     assert refused(CARERS, event(DEAD_LETTER_TYPE, data=data))
 
 
-def test_a_participant_without_sends_may_send_undeclared_types_only() -> None:
+def test_without_sends_only_undeclared_types() -> None:
     rights = SendingRights(contract(voice=[ALARM]))
     assert not refused(CARERS, event(FREE), rights)
     assert not refused(SENSOR, event(FREE), rights)
@@ -161,7 +161,7 @@ def test_a_type_that_was_allowed_is_still_judged_by_its_source() -> None:
     assert refused(HOME, event(HEARTBEAT, forwarder_source("home-2")), rights)
 
 
-def test_the_device_vouches_for_its_services_and_the_cloud_for_the_device() -> None:
+def test_the_device_vouches_for_its_services() -> None:
     from_service = stamp_sender(event(ALARM), Sender(service="voice"))
     in_cloud = stamp_sender(from_service, sender_in_frame("home-1", from_service.attributes))
     assert str(in_cloud.sender) == "home-1/voice"
@@ -202,7 +202,7 @@ def test_a_sender_is_read_from_its_text(sender: Sender, text: str) -> None:
     assert parse_sender(text) == sender
 
 
-def test_by_its_records_a_service_s_dead_letter_may_be_about_any_channel() -> None:
+def test_records_allow_letters_of_any_channel() -> None:
     rights = SendingRights(contract())
     assert rights.may_have_sent(VOICE, DEAD_LETTER_TYPE, "/anything")
     assert rights.may_have_sent(HOME, DEAD_LETTER_TYPE, router_source("home-1"))
@@ -214,7 +214,7 @@ def test_by_its_records_a_service_s_dead_letter_may_be_about_any_channel() -> No
     assert not declared.may_have_sent(VOICE, MESSAGE, "/s")
 
 
-def test_a_received_event_is_sent_again_without_its_sender_and_numbers() -> None:
+def test_sending_on_strips_the_sender() -> None:
     sent = event(ALARM)
     numbered = sent.stamped(**VOICE.attributes, **{EPOCH: "e", SEQUENCE: "000000000001"})
     assert sent_again(numbered).attributes == sent.attributes

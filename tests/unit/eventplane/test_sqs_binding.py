@@ -39,7 +39,7 @@ def test_characters_that_sqs_refuses_travel_as_escapes() -> None:
     assert parse_event(body).data() == awkward.data()
 
 
-def test_the_body_is_the_event_and_hints_name_it_and_what_the_sender_adds() -> None:
+def test_the_body_is_the_event() -> None:
     parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
     traced = {"traceparent": parent, "tracestate": "a=1", "sequence": "7", "partitionkey": "kitchen"}
     sent = event(time="2026-03-01T12:00:00Z", **traced)
@@ -68,7 +68,7 @@ def test_hints_that_sqs_refuses_are_refused_before(hints: dict[str, str], reason
         to_message(event(), hints)
 
 
-def test_order_is_by_partition_key_or_source_and_copies_are_known_by_source_and_id() -> None:
+def test_order_is_by_partition_key_or_source() -> None:
     one, other = to_message(event(id="1")), to_message(event(id="2"))
     assert one.group == other.group != to_message(event(partitionkey="b")).group
     assert one.deduplication != other.deduplication
@@ -83,7 +83,7 @@ def test_order_is_by_partition_key_or_source_and_copies_are_known_by_source_and_
     assert len(one.group) <= 128
 
 
-def test_the_group_of_a_standard_queue_is_the_device_or_the_cloud_service_that_sent_all_of_it() -> None:
+def test_the_group_is_the_only_sender() -> None:
     senders = [
         {"senderdevice": "home-1", "senderservice": "voice"},
         {"senderdevice": "home-1", "senderservice": "device", "partitionkey": "other"},

@@ -56,7 +56,7 @@ def test_a_malformed_item_is_reported_and_skipped() -> None:
     assert [each[SORT]["S"] for each in foreign] == ["odd", "odd"]
 
 
-def test_of_too_many_subscriptions_the_oldest_are_read_and_one_more() -> None:
+def test_the_oldest_subscriptions_are_read() -> None:
     table = SubscriptionTable(MemoryTables(), "subscriptions")
     many = [replace(subscription(f"n{at}"), created_at=f"2026-{999 - at}") for at in range(3 * MAX_OWN)]
     other = subscription(participant="family-app")

@@ -15,7 +15,7 @@ def sent(device: str, frames: int, over_ms: int, *, events: int = 1, size: int =
     return [Publish(device, START + over_ms * at // frames, events, size) for at in range(frames)]
 
 
-def test_only_loud_devices_are_reported_however_many_others_there_are() -> None:
+def test_only_loud_devices_are_reported() -> None:
     quiet = [each for number in range(400) for each in sent(f"home-{number}", 4, 1_000)]
     loud = sent("home-x", 100, 10_000)
     assert dict(loudest([*quiet, *loud], QUOTA)) == {"home-x": Traffic(START // 100_000, 100, 100, 10_000)}

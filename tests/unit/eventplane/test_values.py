@@ -72,7 +72,7 @@ def test_anything_else_is_no_timestamp(text: str) -> None:
 
 
 @given(st.integers(FIRST_MS, LAST_MS))
-def test_every_millisecond_is_written_as_a_legal_timestamp_and_read_again(at_ms: int) -> None:
+def test_every_millisecond_is_read_again(at_ms: int) -> None:
     text = timestamp_of_ms(at_ms)
     assert is_timestamp(text)
     assert text.endswith("Z")

@@ -279,7 +279,7 @@ def broken(*_: object) -> Any:
 
 
 class TestSubscriptions:
-    def test_subscriptions_are_in_force_after_the_interval_with_their_own_version(self, cloud: Cloud) -> None:
+    def test_subscriptions_come_into_force(self, cloud: Cloud) -> None:
         in_force = cloud.in_force()
         seen(in_force)
         cloud.subscribe("news", NEWS)
@@ -347,7 +347,7 @@ class TestInterest:
         """The inboxes (or routes) whose readers' interest is known."""
         return {getattr(each, what) for each in contract.routes if each.interest is not None}
 
-    def test_interest_is_in_force_after_the_interval_until_its_lease_ends(self, cloud: Cloud) -> None:
+    def test_interest_is_in_force_for_its_lease(self, cloud: Cloud) -> None:
         in_force = cloud.in_force()
         seen(in_force)
         self.announce(cloud)
@@ -379,7 +379,7 @@ class TestInterest:
         assert self.interested(found) == {"family-app.inbox"}
         assert "new" in routes(found)
 
-    def test_interest_that_cannot_be_added_leaves_subscriptions_in_force(
+    def test_bad_interest_keeps_subscriptions(
         self, cloud: Cloud, counted: list[str], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         def refuse(*_: object) -> Any:

@@ -72,7 +72,7 @@ def test_the_worst_call_includes_pauses(monkeypatch: pytest.MonkeyPatch, patienc
     assert round(1_000 * sum(spent_s)) <= patience.worst_call_ms
 
 
-def test_a_batch_has_at_most_ten_messages_and_one_mebibyte_with_its_attributes() -> None:
+def test_a_batch_keeps_to_sqs_limits() -> None:
     sizes = [len(batch) for batch in batches(to_message(event(str(each))) for each in range(23))]
     assert sizes == [SQS_BATCH.most, SQS_BATCH.most, 3]
     large = write_event({"id": "1", "source": "/a", "type": "t"}, "ä" * 45_000)
@@ -94,7 +94,7 @@ def test_an_entry_missing_from_the_answer_is_tried_again() -> None:
     ]
 
 
-def test_a_batch_that_is_too_long_is_halved_and_a_message_that_is_goes_nowhere(cloud: Cloud) -> None:
+def test_a_batch_that_is_too_long_is_halved(cloud: Cloud) -> None:
     def is_too_long(request: dict[str, Any]) -> bool:
         """As before August 2025: 256 KiB a batch."""
         return sum(len(each["MessageBody"]) for each in request["Entries"]) > 262_144
@@ -106,7 +106,7 @@ def test_a_batch_that_is_too_long_is_halved_and_a_message_that_is_goes_nowhere(c
     assert found == [Acceptance.NEVER if at == 3 else Acceptance.TAKEN for at in range(10)]
 
 
-def test_a_standard_queue_gets_a_group_for_each_sender_and_hands_out_a_group_at_once(cloud: Cloud) -> None:
+def test_a_standard_queue_has_groups(cloud: Cloud) -> None:
     flood = [to_message(event(str(at), senderdevice="home-1", senderservice="x")) for at in range(8)]
     quiet = [to_message(event("8", senderdevice="home-2")), PlainMessage("9")]
     assert SqsSender(cloud.sqs).send(cloud.source, [*flood, *quiet]) == [TAKEN] * 10
@@ -200,7 +200,7 @@ def test_what_cannot_be_listed_is_safe_and_takes_no_number(cloud: Cloud) -> None
     assert sorted((each.number, each.rows_before) for each in entries(cloud)) == [(1, 0), (2, 1)]
 
 
-def test_a_listed_object_is_written_once_and_stays_what_its_entry_says(cloud: Cloud) -> None:
+def test_a_listed_object_is_written_once(cloud: Cloud) -> None:
     for line in (LINE, LINE.replace("7", "8")):
         assert Archive(cloud.s3, BUCKET, urandom).put_messages("tap", {"a"}, NOW_MS, [LINE, line]) == {"a"}
     (entry,) = entries(cloud)
@@ -264,7 +264,7 @@ def test_a_failed_wait_does_not_acknowledge_the_message(cloud: Cloud, batch: lis
     assert unwilling.asked == []
 
 
-def test_a_message_of_a_fifo_queue_has_its_group_and_one_of_a_standard_queue_has_none() -> None:
+def test_only_fifo_messages_have_their_group() -> None:
     batch = sqs_event(message("m1", "x"))
     assert [(each.receipt, each.group) for each in read_messages(batch)] == [("handle-m1", None)]
     batch["Records"][0]["attributes"]["MessageGroupId"] = "g"
@@ -280,7 +280,7 @@ def test_a_message_says_whether_its_event_is_at_best_effort() -> None:
 
 
 @pytest.mark.source("P4", "P15")
-def test_a_failed_message_does_not_affect_others_and_none_begins_without_time() -> None:
+def test_a_failed_message_affects_no_other() -> None:
     handled: list[str] = []
 
     def handle(each: QueueMessage) -> bool:
@@ -333,7 +333,7 @@ def written() -> list[tuple[dict[str, str], dict[str, Any]]]:
     return found
 
 
-def test_functions_of_one_service_write_one_metric_and_retries_by_function_too() -> None:
+def test_functions_of_a_service_share_a_metric() -> None:
     router = {"service": "eventplane-dev-router"}
     assert written() == [
         ({"service": "eventplane-dev-router-audit"}, {"Retried": [2]}),
@@ -432,7 +432,7 @@ CLOCKS = [
         (10 * MINUTE_MS, -MINUTE_MS, 1, "expired"),
     ],
 )
-def test_an_event_of_any_clock_expires_a_lifetime_after_its_acceptance(
+def test_lifetimes_count_from_acceptance(
     cloud: Cloud, said: dict[str, str], waited_ms: int, ahead_ms: int, attempt: int, outcome: str
 ) -> None:
     ends = timestamp_of_ms(timestamp_ms(said.get("senttime", said["time"])) + 10 * MINUTE_MS)

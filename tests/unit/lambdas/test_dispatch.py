@@ -157,7 +157,7 @@ def test_a_call_that_does_not_end_leaves_the_ledger_its_time(cloud: Cloud) -> No
 
 
 @pytest.mark.source("P13", "N1")
-def test_an_alarm_does_not_wait_for_a_destination_of_another_protocol(contract: Contract) -> None:
+def test_alarms_wait_for_no_other_protocol(contract: Contract) -> None:
     alarmed = threading.Event()
 
     def wait_for_alarm(url: str) -> None:
@@ -196,7 +196,7 @@ class TestOrder:
         assert [id for ids in sender.ids(self.URL) for id in ids] == [f"0-{at}" for at in range(100)]
 
     @pytest.mark.source("P17")
-    def test_in_a_fifo_queue_no_event_overtakes_one_that_failed_in_its_group(self, fifo: Sending) -> None:
+    def test_no_event_overtakes_in_its_group(self, fifo: Sending) -> None:
         events = [event(str(at), partitionkey="odd" if at % 2 else "even") for at in range(30)]
         sender = Recorder(poison='"id":"5"', acceptance=Acceptance.AGAIN)
         done, failed = fifo(sender, message("m1", frame(pack(events))))
@@ -272,12 +272,12 @@ class TestPacks:
         dead, rest = Outcome.DEAD_LETTERED, Outcome.DELIVERED
         assert found == {"0-0": rest, "0-1": dead, "0-2": rest}
 
-    def test_each_message_with_an_event_in_a_failed_pack_is_redelivered(self, sending: Sending) -> None:
+    def test_a_failed_pack_redelivers_its_messages(self, sending: Sending) -> None:
         sender = Recorder(poison='"id":"1-0"', acceptance=Acceptance.AGAIN)
         done, failed = sending(sender, *frames(30, 10, 30))
         assert (sender.sizes(), failed, len(done)) == ([50, 20], {"m0", "m1", "m2"}, 20)
 
-    def test_without_time_nothing_is_sent_and_every_message_is_redelivered(self, sending: Sending) -> None:
+    def test_nothing_is_sent_without_time(self, sending: Sending) -> None:
         sender = Recorder()
         assert sending(sender, *frames(3, 3), has_time=times(0)) == ([], {"m0", "m1"})
         assert sender.calls == []

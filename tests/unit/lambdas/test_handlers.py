@@ -105,7 +105,7 @@ def redelivered(monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[int]]:
 @pytest.mark.parametrize(
     ("priority", "least_s", "most_s"), [("normal", 0.75 * 3_600 / 4, LONGEST_S), ("urgent", 1, URGENT_S)]
 )
-def test_a_failed_message_waits_by_its_age_and_an_urgent_one_for_seconds(
+def test_failed_messages_wait_by_age(
     deployed: Cloud,
     monkeypatch: pytest.MonkeyPatch,
     priority: str,
@@ -187,7 +187,7 @@ def test_spans_go_to_the_collector(deployed: Cloud, monkeypatch: pytest.MonkeyPa
     assert {each.service for each in receiver.spans} == {"device", "function"}
 
 
-def test_an_invocation_writes_its_figures_and_logs_undelivered_events(
+def test_an_invocation_writes_its_figures(
     deployed: Cloud, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     odd = message("m2", frame(event("2", "com.example.unknown", traceparent=TRACE)))

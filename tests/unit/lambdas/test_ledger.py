@@ -74,7 +74,7 @@ def test_the_writer_reads_one_message_at_a_time(cloud: Cloud, monkeypatch: pytes
     assert done == ["read 1", "line of 1", "read 2", "line of 2"]
 
 
-def test_messages_that_there_is_no_time_for_or_no_object_come_again(cloud: Cloud) -> None:
+def test_unwritten_messages_come_again(cloud: Cloud) -> None:
     left = iter([RESERVE_MS, RESERVE_MS - 1])
     first, second = held('{"id":"1"}'), held('{"id":"22"}', '{"id":"3"}')
     assert writing(cloud, first, second, remaining_ms=lambda: next(left)) == {second.id}
@@ -82,7 +82,7 @@ def test_messages_that_there_is_no_time_for_or_no_object_come_again(cloud: Cloud
     assert writing(cloud, second, s3=FailingClient(cloud.s3, "put_object")) == {second.id}
 
 
-def test_without_its_contract_a_message_comes_again_and_takes_no_other_with_it(cloud: Cloud) -> None:
+def test_a_message_waits_for_its_contract(cloud: Cloud) -> None:
     no_contracts = FailingClient(
         cloud.s3, "put_object", refused=lambda request: request["Key"].startswith("contracts/")
     )
@@ -104,7 +104,7 @@ def test_a_contract_goes_with_the_first_records_and_not_again(cloud: Cloud) -> N
     assert found == [[cloud.contract.version], []]
 
 
-def test_what_the_queue_refuses_goes_to_the_archive_with_its_contract(cloud: Cloud) -> None:
+def test_a_refused_handover_is_archived(cloud: Cloud) -> None:
     ledger = cloud.ledger_of(sqs=FailingClient(cloud.sqs, "send_message_batch"))
     ledger.file(cloud.contract)
     ledger.write("request-7", records(cloud, 2), NOW_MS, lambda: True)

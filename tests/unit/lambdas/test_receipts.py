@@ -149,7 +149,7 @@ def test_a_receipt_is_sent_whatever_answer_is_lost(fake_aws: FakeAws) -> None:
     assert {*desk.stated()} == {("1", "delivered", None)}
 
 
-def test_without_its_receipt_an_event_comes_again_and_is_not_handled_twice(fake_aws: FakeAws) -> None:
+def test_a_lost_receipt_repeats_no_handling(fake_aws: FakeAws) -> None:
     desk = Desk(fake_aws)
     desk.route("1")
     with desk.inbox(FailingClient(fake_aws.sqs, "send_message")) as inbox:
@@ -214,7 +214,7 @@ def test_a_packed_message_has_one_message_of_receipts(fake_aws: FakeAws) -> None
     assert len(fake_aws.sqs.bodies(desk.receipts)) < 20
 
 
-def test_a_pack_keeps_its_receipts_that_could_not_be_sent_with_those_of_others(fake_aws: FakeAws) -> None:
+def test_a_pack_keeps_unsent_receipts(fake_aws: FakeAws) -> None:
     desk = Desk(fake_aws, priority="normal", events_per_message=50)
     desk.send([event("1", READING), event("2", READING)])
     desk.route("alarm")

@@ -47,7 +47,7 @@ def test_a_batch_frame_reaches_every_inbox_that_the_routes_name(cloud: Cloud) ->
 
 
 @pytest.mark.parametrize("payload", [PROBE, pack([])])
-def test_a_keepalive_without_events_is_acknowledged_and_leaves_nothing(cloud: Cloud, payload: bytes) -> None:
+def test_a_keepalive_leaves_nothing(cloud: Cloud, payload: bytes) -> None:
     assert cloud.route(message("m1", frame(payload))) == frozenset()
     assert (cloud.copies(), cloud.decisions()) == ({}, [])
 
@@ -244,7 +244,7 @@ def test_an_unrouted_event_is_recorded(cloud: Cloud) -> None:
     assert cloud.outcomes() == [("1", None, "unrouted")]
 
 
-def test_an_event_that_a_service_forwards_is_stopped_at_the_hop_limit(cloud: Cloud) -> None:
+def test_forwarding_stops_at_the_hop_limit(cloud: Cloud) -> None:
     plane = with_sends(cloud.contract, "family-app", ALARM)
     sent = event("1", ALARM, traceparent=TRACE)
     body = sent.json
@@ -263,7 +263,7 @@ def test_an_event_that_a_service_forwards_is_stopped_at_the_hop_limit(cloud: Clo
     assert base64.b64decode(letter["original_base64"]).decode() == body
 
 
-def test_hops_of_a_device_s_event_are_counted_only_if_it_was_forwarded(cloud: Cloud) -> None:
+def test_hops_count_only_when_forwarded(cloud: Cloud) -> None:
     cloud.route(message("m1", frame(pack([event("1"), event("2", routerhops=2)]))))
     found = [parse_event(body) for body in cloud.bodies(CARE)]
     assert {each.id: each.attributes.get("routerhops") for each in found} == {"1": None, "2": 3}

@@ -81,7 +81,7 @@ def queued(id: str, *events: Envelope, attempt: int = 1) -> QueueMessage:
 
 @pytest.mark.parametrize("throttled", [TABLE, SUBSCRIPTIONS])
 @pytest.mark.lost_answers
-def test_an_event_for_an_unknown_route_waits_and_is_delivered_there(cloud: Cloud, throttled: str) -> None:
+def test_an_event_waits_for_an_unknown_route(cloud: Cloud, throttled: str) -> None:
     router = Cold(cloud, throttled)
     if throttled == TABLE:
         cloud.publish(with_route(cloud.contract, "new", CARERS, NEW))
@@ -97,7 +97,7 @@ def test_an_event_for_an_unknown_route_waits_and_is_delivered_there(cloud: Cloud
     assert router.decisions() == [("1", CARERS, "delivered", "in_force")]
 
 
-def test_an_alarm_is_sent_at_once_and_completed_by_the_contract_in_force(cloud: Cloud) -> None:
+def test_an_alarm_is_sent_then_completed(cloud: Cloud) -> None:
     router = Cold(cloud)
     published = with_route(cloud.contract, "new", CARERS, ALARM)
     cloud.publish(published)
@@ -144,7 +144,7 @@ def test_a_process_makes_no_copies_of_an_alarm_and_others_make_few(cloud: Cloud)
     assert cloud.copies()[CENTRE] == UNSEEN_RECEIVES
 
 
-def test_an_alarm_that_its_inbox_refused_first_does_not_wait_for_the_tables(cloud: Cloud) -> None:
+def test_a_refused_alarm_waits_for_no_table(cloud: Cloud) -> None:
     router = Cold(cloud, inbox=CENTRE)
     for attempt in range(1, UNSEEN_AGAIN + 2):
         if attempt == UNSEEN_RECEIVES + 1:
@@ -153,13 +153,13 @@ def test_an_alarm_that_its_inbox_refused_first_does_not_wait_for_the_tables(clou
     assert cloud.copies()[CENTRE] == 1
 
 
-def test_an_event_that_only_the_known_contract_refuses_is_no_dead_letter(cloud: Cloud) -> None:
+def test_the_known_contract_makes_no_letter(cloud: Cloud) -> None:
     unreadable, wrong = message("m1", "no frame"), queued("m2", event("1", ALARM, deviceepoch="x"))
     assert Cold(cloud).route(unreadable, wrong) == {"m1", "m2"}
     assert cloud.letters() == []
 
 
-def test_an_event_that_a_queue_refuses_for_good_is_a_dead_letter_on_the_same_basis(cloud: Cloud) -> None:
+def test_a_refusal_for_good_is_a_letter(cloud: Cloud) -> None:
     router = Cold(cloud, inbox=CENTRE, code="InvalidMessageContents")
     assert router.route(queued("m1", event("1", ALARM))) == {"m1"}
     assert len(cloud.letters()) == 1

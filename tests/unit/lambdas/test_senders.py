@@ -81,7 +81,7 @@ def test_two_senders_of_one_protocol_are_refused(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize(
     "code", ["import no_such_library", "def Sender():\n    raise OSError('no_such_library')"]
 )
-def test_a_package_that_cannot_be_loaded_does_not_affect_the_others(
+def test_a_broken_package_affects_no_other(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cloud: Cloud, code: str
 ) -> None:
     install(monkeypatch, tmp_path, "pigeon_sender", {SENDERS: {"pigeon": "pigeon_sender:Sender"}}, code)

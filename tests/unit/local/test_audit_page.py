@@ -13,7 +13,7 @@ from local.audit_page.page import trace_command, write_page
 from tests.audit_report import finding, hour, report
 
 
-def test_the_heat_map_tells_lost_unrecorded_pending_and_complete_from_no_event() -> None:
+def test_the_heat_map_tells_states_apart() -> None:
     drawn = heat_map(
         [
             hour("home-1", "2026-03-01T00"),
@@ -43,7 +43,7 @@ def test_less_than_all_is_never_100_percent(part: float | None, told: str) -> No
     assert words.share(part) == told
 
 
-def test_the_command_follows_the_event_and_no_name_becomes_an_option_or_a_command() -> None:
+def test_no_name_becomes_a_command() -> None:
     command = trace_command(finding(source="--live", id="a'; rm -rf /"), "build/archive")
     assert command is not None
     assert shlex.split(command)[2:] == [

@@ -89,7 +89,7 @@ def test_the_audit_says_what_the_simulator_knows(
     assert audit_small(audited.request_of(history)).kinds == Counter(kinds)
 
 
-def test_of_a_device_that_nobody_lets_back_the_audit_knows_less_and_accuses_nobody() -> None:
+def test_a_locked_out_device_accuses_nobody() -> None:
     drill = Decision(0.0, "drill", "desired", text="lose-answer")
     history = told(drill, Decision(166.46, "key", "home-1", text="is lost"))
     assert history.spooled["home-1"]

@@ -132,7 +132,7 @@ def test_a_history_breaks_no_promise(seed: int) -> None:
     assert told(story_of(seed), shipped_contract()).findings == []
 
 
-def test_an_hour_without_what_readers_depend_on_makes_no_dead_letter_and_delays_nothing_else() -> None:
+def test_an_hours_outage_makes_no_dead_letter() -> None:
     outages = [Decision(10.0, "dependency-down", each, DOWN_S) for each in READERS]
     said = [say(12.0 + at / 10, kind) for at, kind in zip(range(10), cycle(sorted(SENDERS)), strict=False)]
     history = History(story(*outages, *said), shipped_contract()).run()

@@ -6,7 +6,7 @@ from local.process import Supervisor
 from tests.eventually import eventually
 
 
-def test_an_end_that_nobody_asked_for_is_reported_also_after_a_kill(tmp_path: Path) -> None:
+def test_an_unasked_end_is_reported(tmp_path: Path) -> None:
     with Supervisor(tmp_path) as supervisor:
         child = supervisor.start("shot", ["sleep", "60"])
         assert child.pid is not None

@@ -18,7 +18,7 @@ def key(number: int) -> tuple[str, str]:
     return event.source, event.id
 
 
-def test_received_and_copies_are_counted_in_whatever_order_they_are_noted() -> None:
+def test_copies_are_counted_in_any_order() -> None:
     found = Tally(CONTRACT)
     found.received("alarm-centre", key(1), 120)
     found.sent(alarm(1), SENDER, 100)
@@ -46,7 +46,7 @@ def test_both_ends_are_counted_by_records_of_their_readers() -> None:
     assert accounts["family-app"] == "in the inbox"
 
 
-def test_missing_is_lost_only_after_the_plane_was_idle_and_until_it_arrives() -> None:
+def test_missing_is_lost_only_when_idle() -> None:
     found = Tally(CONTRACT)
     found.sent(alarm(1), SENDER, 0)
     found.received("family-app", key(1), 5)

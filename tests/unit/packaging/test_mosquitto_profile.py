@@ -20,7 +20,7 @@ def test_only_programs_on_the_device_reach_it() -> None:
     )
 
 
-def test_the_rules_that_keep_services_apart_leave_nobody_out_of_them() -> None:
+def test_nobody_is_outside_the_rules() -> None:
     lines = (PACKAGING / "mosquitto-access.conf").read_text().splitlines()
     settings = dict(line.split(maxsplit=1) for line in lines if not line.startswith("#"))
     assert (settings["allow_anonymous"], settings["use_username_as_clientid"]) == ("false", "true")
@@ -40,7 +40,7 @@ def test_it_keeps_what_waits_and_wears_out_no_flash() -> None:
     assert settings["queue_qos0_messages"] == "true"
 
 
-def test_the_broker_takes_what_a_service_client_sends_and_nothing_that_the_forwarder_cannot_read() -> None:
+def test_the_broker_bounds_packets() -> None:
     assert MAX_MESSAGE_BYTES < profile_number("max_packet_size") < MAX_PACKET_BYTES
     assert "message_size_limit" not in dict(SETTINGS)
 

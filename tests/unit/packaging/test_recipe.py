@@ -63,7 +63,7 @@ def test_the_licence_is_the_projects_own() -> None:
 
 
 @pytest.mark.source("P7")
-def test_it_depends_on_what_the_program_imports_and_on_nothing_else() -> None:
+def test_it_depends_on_what_is_imported() -> None:
     package_of = {module: package for package, modules in PACKAGES.items() for module in modules.split()}
     imported = device_closure().standard
     unknown = {each for each in imported if each not in package_of}
@@ -72,7 +72,7 @@ def test_it_depends_on_what_the_program_imports_and_on_nothing_else() -> None:
     assert set(variables(RECIPE.read_text())["RDEPENDS:${PN}"].split()) == needed
 
 
-def test_it_builds_from_this_checkout_and_installs_files_that_exist() -> None:
+def test_it_installs_files_that_exist() -> None:
     text = RECIPE.read_text()
     place = variables(text)["EXTERNALSRC"].replace("${THISDIR}", str(RECIPE.parent))
     assert Path(place).resolve() == ROOT

@@ -55,7 +55,7 @@ def test_a_careless_unit_would_be_found(tmp_path: Path) -> None:
     assert analyze("security", "--offline=true", f"--threshold={EXPOSURE}", str(unit)).returncode == 1
 
 
-def test_the_forwarder_starts_without_a_broker_and_again_after_every_end() -> None:
+def test_the_forwarder_always_restarts() -> None:
     unit = PACKAGING / "eventplane-forwarder.service"
     order, service = section(unit, "Unit"), section(unit, "Service")
     assert order["After"].split() == ["mosquitto.service"]
@@ -80,7 +80,7 @@ def test_nothing_installed_beside_python_gets_into_a_service(unit: Path) -> None
     assert options[:2] == ["-I", "-S"] or (options[0] == "-I" and options[2] == "announce")
 
 
-def test_the_forwarder_has_the_time_it_says_it_needs_to_start_and_to_end() -> None:
+def test_the_forwarder_has_time_to_start() -> None:
     service = section(PACKAGING / "eventplane-forwarder.service", "Service")
     assert int(service["TimeoutStartSec"]) > 2 * SALVAGE_S
     assert int(service["TimeoutStopSec"]) > 5

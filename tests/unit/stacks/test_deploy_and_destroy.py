@@ -147,7 +147,7 @@ def test_what_holds_items_or_was_in_service_stays(client: Callable[[str], Any], 
 
 @pytest.mark.lost_answers
 @pytest.mark.parametrize("owner", ["prod", "dev"])
-def test_the_plane_of_another_environment_in_the_account_is_refused(owner: str) -> None:
+def test_another_plane_in_the_account_is_refused(owner: str) -> None:
     plane = {"plane": f"eventplane-{owner}", "project": "eventplane", "environment": owner}
     formation = Formation(others=("", {"environment": "prod"}), eventplane_x_registry=("", plane))
     is_other = owner == "prod"

@@ -30,7 +30,7 @@ PLANNED = PlannedStack(
 
 @pytest.mark.lost_answers
 @pytest.mark.parametrize("deployed", [True, False])
-def test_subscribers_who_have_not_confirmed_or_have_left_are_reported(deployed: bool) -> None:
+def test_unconfirmed_pagers_are_reported(deployed: bool) -> None:
     sns = boto3.client("sns", "eu-central-1", aws_access_key_id="x", aws_secret_access_key="x")
     others = [{"TopicArn": f"{ARN}-of-somebody-else"}]
     with Stubber(sns) as stubbed:
@@ -54,7 +54,7 @@ def test_subscribers_who_have_not_confirmed_or_have_left_are_reported(deployed: 
 
 
 @pytest.mark.lost_answers
-def test_pagers_that_cannot_be_read_are_a_warning_and_without_subscribers_nothing_is_asked() -> None:
+def test_unread_pagers_are_a_warning() -> None:
     sns = boto3.client("sns", "eu-central-1", aws_access_key_id="x", aws_secret_access_key="x")
     with Stubber(sns) as stubbed:
         assert list(pager_findings([], sns)) == []

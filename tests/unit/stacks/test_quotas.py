@@ -100,7 +100,7 @@ def cloud() -> Iterator[Callable[[str], Cloud]]:
         each.quotas.assert_no_pending_responses()
 
 
-def test_an_environment_that_reserves_nothing_can_go_to_a_new_account(cloud: Callable[[str], Cloud]) -> None:
+def test_a_new_account_takes_what_is_unreserved(cloud: Callable[[str], Cloud]) -> None:
     it = cloud()
     limit = {"ConcurrentExecutions": 10, "UnreservedConcurrentExecutions": 10}
     it.functions.add_response("get_account_settings", {"AccountLimit": limit}, {})
@@ -173,7 +173,7 @@ def test_quotas_that_suffice_are_no_finding(cloud: Any) -> None:
     assert quota_findings(enough.account, [PLANNED], 1_000) == []
 
 
-def test_without_an_answer_the_documented_default_of_the_region_counts(cloud: Any) -> None:
+def test_documented_defaults_count(cloud: Any) -> None:
     virginia = cloud("us-east-1")
     for _ in QUOTAS:
         virginia.quotas.add_client_error("get_service_quota", "AccessDeniedException")

@@ -46,7 +46,7 @@ def test_the_region_is_read_as_by_aws_s_own_tools(variable: str, monkeypatch: py
 
 
 @pytest.mark.parametrize("box", ["inbox", "inbox-dlq", "outbox.fifo", "outbox-dlq.fifo", "replies"])
-def test_a_box_of_a_participant_that_was_never_retired_may_still_be_written(box: str) -> None:
+def test_only_retired_boxes_leave(box: str) -> None:
     name = f"carers-{box}"
     assert list(leaving_queues(Deployed({name: 0}), PLANNED)) == [LeavingQueue(name, 0, is_written=True)]
     with pytest.raises(RemovalError, match=f"{name}: routers may still write to it; .* `retired: true`"):
@@ -66,7 +66,7 @@ def test_the_planes_own_queues_leave_when_they_are_empty() -> None:
 
 
 @pytest.mark.lost_answers
-def test_a_stack_is_read_with_its_queues_and_the_participants_that_left(fake_aws: FakeAws) -> None:
+def test_a_stack_is_read_with_its_queues(fake_aws: FakeAws) -> None:
     url = fake_aws.sqs.create_queue(QueueName="carers-inbox")["QueueUrl"]
     fake_aws.sqs.send_message(QueueUrl=url, MessageBody="left")
     queue = {

@@ -103,7 +103,7 @@ def compiled_before() -> Contract:
     return load_compiled(canonical_bytes(compiled))
 
 
-def test_subscriptions_and_interest_are_added_to_a_contract_that_has_it() -> None:
+def test_subscriptions_are_added_to_it() -> None:
     before = compiled_before()
     mine = new_subscription("desk", "mine", {"sql": PLAIN}, "2026-01-01T00:00:00Z")
     subscribed, refused = with_subscriptions(before, [mine])
@@ -125,7 +125,7 @@ def test_a_subscription_that_was_made_with_it_stays_in_force() -> None:
     assert malformed in refused
 
 
-def test_devices_take_the_filters_of_a_contract_and_a_subscription_that_have_it() -> None:
+def test_devices_take_filters_that_have_it() -> None:
     old = Subscription("desk", "old", json.dumps({"sql": MIXED}), "2026-01-01T00:00:00Z")
     filters = uplink_filters(with_subscriptions(compiled_before(), [old])[0])
     assert len(filters) == 2

@@ -151,7 +151,7 @@ def test_expressions_within_the_bounds_are_evaluated() -> None:
         ("((a) + (b * c)) - d % e", "a + b * c - d % e"),
     ],
 )
-def test_a_tree_is_written_with_the_parentheses_that_its_meaning_needs(text: str, written: str) -> None:
+def test_a_tree_has_the_parentheses_it_needs(text: str, written: str) -> None:
     assert write(parse(text).tree) == written
     assert parse(written).tree == parse(text).tree
 

@@ -92,7 +92,7 @@ def test_a_reply_arrives(answer: object, status: Status, thing: str | None, fail
     assert not is_request(event)
 
 
-def test_the_same_reply_is_the_same_event_and_each_replier_has_its_own() -> None:
+def test_the_same_reply_is_the_same_event() -> None:
     asked = sent_on(sent_on(request()))
     first, again = (write_reply(asked, Reply(LAMP, Status.HANDLED, 1), each) for each in (NOW, DEADLINE))
     other = write_reply(request(), Reply(Replier("chime"), Status.HANDLED, 1), NOW)
@@ -109,7 +109,7 @@ def test_an_answer_that_cannot_be_sent_is_reported_as_a_failure(answer: object) 
     assert reply.failure is not None
 
 
-def test_the_largest_answer_that_is_sent_has_room_for_its_hops_on_the_way_down() -> None:
+def test_the_largest_answer_has_room_for_hops() -> None:
     bare = len(write_reply(request(), Reply(LAMP, Status.HANDLED, ""), NOW).json)
     largest, more = (
         write_reply(request(), Reply(LAMP, Status.HANDLED, "x" * (MAX_REPLY_BYTES - bare + each)), NOW)

@@ -97,7 +97,7 @@ def test_a_participant_without_interest_is_not_expected_to_answer() -> None:
         assert {str(each) for each in found} == expected
 
 
-def test_without_a_downlink_only_the_device_s_services_are_expected_to_answer_it() -> None:
+def test_only_home_services_answer_the_device() -> None:
     leaving = ("participants/downlink", "routes/to-downlink", "routes/down")
     handlers = Handlers(with_changes(plane(), dict.fromkeys(leaving)))
     assert {str(each) for each in handlers.of(ask(far=True), "button")} == {"lamp"}

@@ -82,7 +82,7 @@ def test_the_keys_that_configure_a_forwarder_are_for_their_types(key: str, type:
     assert RIGHTS.entry_refusal(event(ONE), Downlink.COMMAND, key) is None
 
 
-def test_a_type_that_the_sender_may_not_send_is_refused_on_the_way_down() -> None:
+def test_a_forbidden_type_is_refused() -> None:
     assert refused(SILENT) == Reason.SENDER_NOT_ALLOWED
     assert refused(ALL, type=OTHER) == Reason.SENDER_NOT_ALLOWED
     assert refused(SECOND, type=OTHER) is None
@@ -121,7 +121,7 @@ def test_a_sender_reaches_the_devices_that_it_may_address(
     assert refused(sender, *groups, **to) == (None if is_allowed else Reason.ADDRESS_NOT_ALLOWED)
 
 
-def test_a_key_may_be_written_by_its_owner_and_by_senders_that_its_owner_could_replace() -> None:
+def test_a_key_is_written_by_its_owner() -> None:
     key = "state/second/lamp"
     assert RIGHTS.key_refusal(event(SECOND, OTHER), key, "second") is None
     assert RIGHTS.key_refusal(event(ONE), key, "second") is None  # the owner could send it as well

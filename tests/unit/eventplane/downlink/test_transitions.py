@@ -40,7 +40,7 @@ from tests.unit.eventplane.downlink.events import (
 
 
 @pytest.mark.source("K3")
-def test_five_transmissions_then_it_is_parked_then_the_reconciler_begins_anew() -> None:
+def test_it_is_parked_after_five_transmissions() -> None:
     item, now_ms = item_of(wanted(state(1))), NOW_MS
     # The source's five, 5 s after the first; numbers, so that a changed constant is noticed.
     for attempt, wait_ms in enumerate((5_000, 10_000, 20_000, 40_000, 80_000), start=1):
@@ -93,7 +93,7 @@ def test_updates_do_not_keep_a_silent_device_from_being_parked() -> None:
     assert (item.state, version) == (State.PARKED, 1 + len(BACKOFF_MS))
 
 
-def test_an_acknowledgement_of_an_older_version_is_not_one_of_the_newest() -> None:
+def test_an_old_acknowledgement_is_not_new() -> None:
     old = wanted(state(1))
     item = item_of(
         ack_timeout(item_of(apply_event(old.item, THING, state(2), NOW_MS, True)), NOW_MS + 5 * S, True)
@@ -101,7 +101,7 @@ def test_an_acknowledgement_of_an_older_version_is_not_one_of_the_newest() -> No
     assert acknowledge(item, stored(incoming(old)), EPOCH, NOW_MS, is_present=True) == Step(item)
 
 
-def test_a_rejected_state_is_a_letter_and_rests_until_something_new_comes() -> None:
+def test_a_rejected_state_is_a_letter() -> None:
     step = refused(wanted(state(1)))
     item = item_of(step)
     assert [(each.message.id, each.reason, each.detail) for each in step.ended] == [
@@ -133,7 +133,7 @@ def test_a_device_s_word_is_not_one_of_the_plane_s_ends(word: str) -> None:
 
 
 @pytest.mark.source("K-B7")
-def test_commands_that_came_while_it_was_away_go_in_the_order_of_their_versions() -> None:
+def test_missed_commands_go_in_order() -> None:
     # The first to come has its turn already.
     step, arrived = sent(command("c", 3), command("b", 2), command("a", 1), command("b", 2)), []
     while step.publish:
@@ -172,7 +172,7 @@ def test_too_many_commands_are_refused_not_dropped() -> None:
     assert caught.value.reason == Reason.TOO_MANY_COMMANDS
 
 
-def test_a_new_life_gets_everything_again_and_the_old_ones_answers_count_no_more() -> None:
+def test_a_new_life_gets_everything_again() -> None:
     first = wanted(state(1))
     step = epoch_changed(item_of(confirmed(first)), "second-life", NOW_MS, is_present=True)
     assert (incoming(step).fence, item_of(step).acknowledged_version) == (1, None)
@@ -228,7 +228,7 @@ def test_a_duplicate_from_the_reconciler_is_acknowledged_again() -> None:
 
 
 @pytest.mark.source("K-B2")
-def test_an_equal_version_that_comes_again_is_sent_again_unless_it_is_acknowledged() -> None:
+def test_an_equal_version_is_sent_again() -> None:
     parked = replace(item_of(wanted(state(1))), state=State.PARKED, due_at_ms=NOW_MS + PARKED_MS)
     step = apply_event(parked, THING, state(1), NOW_MS, is_present=True)
     assert not step.is_older
@@ -244,7 +244,7 @@ def test_a_device_that_deleted_takes_the_object_that_was_made_anew() -> None:
 
 
 @pytest.mark.source("K-B3")
-def test_a_deletion_that_comes_before_what_it_deletes_is_remembered() -> None:
+def test_an_early_deletion_is_remembered() -> None:
     first = wanted(deletion(3, "a"))
     assert first.publish is None
     late = apply_event(first.item, THING, state(2, "a"), NOW_MS, is_present=True)

@@ -49,7 +49,7 @@ def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.lost_answers
-def test_a_state_is_sent_at_once_and_done_when_the_device_acknowledged_it(world: World) -> None:
+def test_a_state_is_sent_until_acknowledged(world: World) -> None:
     assert world.desire(state(1)) == frozenset()
     assert world.versions() == [1]
     assert world.item().state is State.SENDING
@@ -75,7 +75,7 @@ def test_an_absent_device_gets_the_newest_state_when_it_subscribes(world: World)
 
 
 @pytest.mark.source("K7")
-def test_a_check_repeats_a_transmission_while_the_device_is_connected(world: World) -> None:
+def test_a_check_repeats_a_transmission(world: World) -> None:
     world.desire(state(1))
     world.do_work()
     assert world.versions() == [1]
@@ -99,7 +99,7 @@ def test_a_second_page_does_not_send_again_what_the_first_one_sent(world: World,
 
 
 @pytest.mark.source("K-B4")
-def test_a_slow_key_does_not_block_another_and_commands_of_one_key_go_in_order(world: World) -> None:
+def test_a_slow_key_blocks_no_other(world: World) -> None:
     world.desire(command(1), command(2), command(3, statekey="command/home/door"))
     assert [incoming.id for _, incoming in world.sent] == ["c1", "c3"]
     first, _ = world.sent
@@ -107,7 +107,7 @@ def test_a_slow_key_does_not_block_another_and_commands_of_one_key_go_in_order(w
     assert [incoming.id for _, incoming in world.sent] == ["c1", "c3", "c2"]
 
 
-def test_an_event_rejected_by_two_devices_is_one_dead_letter_of_each(world: World) -> None:
+def test_each_rejecting_device_has_its_letter(world: World) -> None:
     world.line("home-2", "connected")
     world.desire(state(1, "*"))
     for thing, incoming in list(world.sent):
@@ -141,7 +141,7 @@ def test_undeliverable_events_are_letters(world: World, body: str, reason: str) 
     assert (world.reasons(), world.sent, len(world.things())) == ([reason], [], 0)
 
 
-def test_an_undeliverable_dead_letter_goes_to_the_dead_letter_queue(world: World) -> None:
+def test_an_undeliverable_letter_is_queued(world: World) -> None:
     letter = write_event(
         {"id": "1", "source": "/s", "type": DEAD_LETTER_TYPE, "todevice": "home-1", "downkey": "x"}, {}
     )
@@ -289,7 +289,7 @@ def test_what_a_reconciler_had_no_time_for_comes_first_soon(world: World) -> Non
     assert world.versions("home-1") == world.versions("home-2") == [1, 1]
 
 
-def test_without_time_nothing_begins_and_every_message_is_redelivered(world: World) -> None:
+def test_nothing_begins_without_time(world: World) -> None:
     assert world.desire(state(1), remaining_ms=lambda: 1) == {"m0"}
     assert (len(world.things()), world.sent) == (0, [])
     world.desire(state(1))
@@ -360,7 +360,7 @@ def test_a_command_goes_down_with_what_is_left_of_its_lifetime(world: World, tim
     assert lifetime_ms(sent.event) == 100 * S
 
 
-def test_the_work_queue_accepts_redriven_failures_of_the_rule_and_ignores_claims(world: World) -> None:
+def test_redriven_rule_failures_are_accepted(world: World) -> None:
     world.desire(state(1, "home-2"))
     assert world.sent == []
     world.clock.now_ms += S
@@ -380,7 +380,7 @@ def order(world: World, thing: str | None = "home-1", key: str = KEY_OF_PULSE) -
     return failed
 
 
-def test_after_a_reset_lower_versions_count_and_redelivered_older_ones_do_not(world: World) -> None:
+def test_lower_versions_count_after_a_reset(world: World) -> None:
     # A version far ahead that the cloud took by mistake, and would take an hour earlier as well.
     mistake = state(1, id="burnt", stateversion=str(world.clock() + 22 * HOUR))
     world.desire(mistake)

@@ -134,7 +134,7 @@ def test_unreadable_subscriptions_are_not_taken_for_none(world: World) -> None:
     assert len(world.sent) == 1
 
 
-def test_after_a_crash_before_the_record_the_interest_is_published_again(world: World) -> None:
+def test_a_crash_publishes_interest_again(world: World) -> None:
     world.subscribe(NEWS)
     world.publish()
 

@@ -101,7 +101,7 @@ def two(world: World) -> World:
     return world
 
 
-def test_a_key_belongs_to_its_first_sender_until_that_leaves_the_contract(two: World) -> None:
+def test_a_key_belongs_to_its_first_sender(two: World) -> None:
     """A second sender could otherwise replace the first one's state by newer versions."""
     two.desire(by(state(1, type=NOTE), senderservice="notes"))
     two.desire(state(2))
@@ -152,7 +152,7 @@ def test_only_its_device_acknowledges(world: World, sender: dict[str, str], is_t
     assert world.reasons() == ([] if is_taken else ["sender_not_allowed"])
 
 
-def test_a_start_counts_only_from_its_device_and_other_events_change_nothing(world: World) -> None:
+def test_a_start_counts_only_from_its_device(world: World) -> None:
     world.desire(state(1))
     before = world.item()
     world.taken("work")
