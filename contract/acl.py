@@ -1,4 +1,4 @@
-"""Who may do what on the home's broker: the contract as an access file of Mosquitto (acl_file).
+"""The contract as an access file of the home's Mosquitto (acl_file).
 
 Each on-device service is a user of its own name. What no line allows Mosquitto drops without a word.
 """

@@ -1,4 +1,4 @@
-"""What changed between two versions of a contract, field by field."""
+"""The differences between two versions of a contract, field by field."""
 
 from __future__ import annotations
 

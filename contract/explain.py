@@ -1,4 +1,4 @@
-"""What becomes of an event: who receives it, and why it takes a route or does not, condition by condition.
+"""Explain the routing of an event: its receivers, and each condition that each route decided by.
 
 `explain` asks each filter itself whether it matches, as the router does; the conditions below say why. Where
 the reader of a route has announced what it handles, that is asked as well. `outcomes` follows the event over
@@ -70,7 +70,7 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Whether an event takes `route`, and the reasons.
+    """The decision of `route` about an event, and the reasons.
 
     `guarantee` is that of the delivery. `interest` is what its reader announced (None: nothing); what is not
     `wanted` is not forwarded.
@@ -88,7 +88,7 @@ class Explanation:
 
     @property
     def forwarded(self) -> bool:
-        """Whether the event goes to the route's destination, unless it has expired."""
+        """True if the event goes to the route's destination, unless it has expired."""
         return self.matched and self.wanted
 
     def document(self) -> dict[str, Json]:
@@ -134,7 +134,7 @@ def _channel(contract: Contract, event: Envelope, place: Place) -> Channel:
 
 
 def explain_filter(filter: Filter, attributes: Attributes) -> Condition:
-    """What `filter` makes of an event with these `attributes`, down to its last condition."""
+    """Return the answer of `filter` for an event with these `attributes`, down to its last condition."""
     matched = filter.matches(attributes)
     if isinstance(filter, Not):
         return Condition("not", matched, {}, parts=(explain_filter(filter.filter, attributes),))
@@ -223,7 +223,7 @@ class Receipt:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Who receives an event from `sender` ('': nobody may send it), or why nobody does (`problem`).
+    """The receivers of an event from `sender` ('': nobody may send it), or why there are none (`problem`).
 
     `routes` are all routes of the contract, explained for the event with the sender's stamps. `refused` is
     why the plane refuses it, or, where it has `receipts` on the device, why the cloud does. `not_down` is why
@@ -240,7 +240,7 @@ class Outcome:
 
     @property
     def fate(self) -> Fate:
-        """What becomes of the event, in a word of the account."""
+        """The fate of the event, in a word of the account."""
         if self.receipts:
             return Fate.IN_INBOX
         is_refused = not self.sender or self.not_down or self.refused

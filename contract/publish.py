@@ -104,7 +104,7 @@ def check_floor(image: Contract, contract: Contract) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """What is deployed: its contract `base`, the queue URL of each inbox it routes to, the table's name.
+    """A deployment: its contract `base`, the queue URL of each inbox it routes to, the table's name.
 
     To those that are `retired` nothing is routed; their outboxes are read.
     """
@@ -147,7 +147,7 @@ class Publisher:
         self._table = ContractTable(tables, deployment.table)
 
     def in_force(self) -> Head | None:
-        """What is published for the deployment, None where its own contract is in force."""
+        """The head that is published for the deployment; None where its own contract is in force."""
         return self._table.head(self._deployment.base)
 
     def check(self, contract: Contract) -> None:

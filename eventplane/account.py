@@ -1,4 +1,4 @@
-"""What became of an event at each inbox that it is for: one account, in the words that every screen uses.
+"""The account of an event: its fate at each inbox that it is for, in the words that every screen uses.
 
 A fact is an account too, by one record, dead letter or observation. `accounts` joins the facts.
 """
@@ -22,7 +22,7 @@ EVERY_INBOX: Final = ""
 
 
 class Fate(StrEnum):
-    """What became of an event at an inbox, with what the word `means`. The best is first."""
+    """The fate of an event at an inbox, and what the word `means`. The best is first."""
 
     means: str
 
@@ -60,7 +60,7 @@ _BEST_FIRST: Final = {fate: rank for rank, fate in enumerate(Fate)}
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """What became of an event at `inbox`, a channel's address: its `fate`.
+    """The `fate` of an event at `inbox`, a channel's address.
 
     `by` is who handled, refused or gave it up, or who let it expire or dropped it where that was the inbox's
     reader; for `waiting` it is the place. `why` is the reason or policy, what it waits for, or what is
@@ -90,7 +90,7 @@ class Account:
 
     @property
     def is_by_reader(self) -> bool:
-        """Whether it is the end that the inbox's reader, or the inbox's queue, gave the event."""
+        """True if it is the end that the inbox's reader, or the inbox's queue, gave the event."""
         return self.fate in (Fate.HANDLED, Fate.GIVEN_UP) or (
             self.fate in (Fate.EXPIRED, Fate.DROPPED) and bool(self.by)
         )

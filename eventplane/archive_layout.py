@@ -176,7 +176,7 @@ _MEANINGS: Final = {
 
 
 class Form(StrEnum):
-    """How a folder's rows lie in it."""
+    """The form of a folder's rows."""
 
     LINES = "gzipped lines of JSON, `*.json.gz`"
     DOCUMENT = "JSON documents"
@@ -201,13 +201,13 @@ class Column:
 
     @property
     def meaning(self) -> str:
-        """What it holds, for people."""
+        """The content in words."""
         return _MEANINGS[self.name]
 
 
 @dataclass(frozen=True, slots=True)
 class Compaction:
-    """How the hours of a folder become Parquet.
+    """The compaction of a folder's hours to Parquet.
 
     `identity` names a row: a later one with the same is a copy, looked for within the hour and `look_back_h`
     hours before it. `order` is the sorting. `attributes` are those of the record's `event` that have a column

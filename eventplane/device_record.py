@@ -16,7 +16,7 @@ FLEET: Final = "fleet"
 
 
 class LifecycleState(StrEnum):
-    """Where a device stands. A quarantined one can be released; a decommissioned one stays so."""
+    """The lifecycle state of a device. A quarantined one can be released; a decommissioned one stays so."""
 
     MADE = "made"
     PROVISIONED = "provisioned"
@@ -46,7 +46,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Device:
-    """What the registry knows of a device. Times are Unix milliseconds, certificates are their ids.
+    """The registry's record of a device. Times are Unix milliseconds, certificates are their ids.
 
     Args:
         since_ms: when it came into its `state`.
@@ -96,7 +96,7 @@ class Device:
 
     @property
     def surplus(self) -> tuple[str, ...]:
-        """What the claim registered beyond `MAX_CANDIDATES`, oldest first: each may be seen until it ends."""
+        """Candidates of the claim beyond `MAX_CANDIDATES`, oldest first: each may be seen until it ends."""
         claimed = (each.certificate for each in self.candidates if each.holder == CLAIM)
         return tuple(each for each in claimed if each in self.replaced)
 

@@ -57,7 +57,7 @@ class Envelope:
 
     @property
     def claim(self) -> tuple[str, str]:
-        """What the event claims: `source` and `id`. They identify nothing, as any sender can write them."""
+        """The claim of the event: `source` and `id`. They identify nothing, as any sender can write them."""
         return self.source, self.id
 
     @property

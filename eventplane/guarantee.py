@@ -1,4 +1,4 @@
-"""How reliable a delivery is, and until when it is worth making: one rule for all who decide."""
+"""The guarantee and the expiry of a delivery: one rule for device, cloud and audit."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ def why_expired(event: Envelope, now_ms: int, accepted_at_ms: int, *channels: Ch
 
 
 def channel_expiry_ms(*channels: Channel) -> int | None:
-    """How long an event is worth delivering over `channels`, milliseconds; None for ever."""
+    """Return the lifetime of an event over `channels`, milliseconds; None for ever."""
     bounds = (channel.expiry_s for channel in channels if channel.expiry_s is not None)
     strictest = min(bounds, default=None)
     return None if strictest is None else 1_000 * strictest

@@ -67,7 +67,7 @@ class IngestFrame:
 
     @property
     def put_back_by(self) -> str | None:
-        """Who put it back into the channel; None where a device sent it."""
+        """The name of the operator's run that put it back into the channel; None where a device sent it."""
         return OPERATOR if self.principal == OPERATOR else None
 
     def items(self) -> Iterator[Accepted]:

@@ -66,7 +66,7 @@ class TapRecord:
 
 
 class Basis(StrEnum):
-    """By which contract a router decided."""
+    """The contract that a router decided by."""
 
     IN_FORCE = "in_force"
     BUNDLED = "bundled"
@@ -167,7 +167,7 @@ class LedgerMessageError(EventPlaneError):
 
 @dataclass(frozen=True, slots=True)
 class LedgerMessage:
-    """What one message of the ledger's queue holds: `lines`, and compiled `contracts` by their version."""
+    """The content of a message of the ledger's queue: `lines`, and compiled `contracts` by their version."""
 
     lines: Sequence[str]
     contracts: Mapping[str, bytes]

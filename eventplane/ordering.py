@@ -41,7 +41,7 @@ _SEPARATOR: Final = "/"
 
 
 class Stream(NamedTuple):
-    """What is in order: the events that `sender` counted within `epoch` by `counter`.
+    """A sequence of events: those that `sender` counted within `epoch` by `counter`.
 
     `sender` is a device as a whole (`home-1/`) or a cloud service; `counter` is `inbox/priority/rule`.
     """
@@ -65,7 +65,7 @@ class Stream(NamedTuple):
 
     @property
     def is_of_device(self) -> bool:
-        """Whether a device counts it, whose epoch lasts as long as its store."""
+        """True if a device counts it, whose epoch lasts as long as its store."""
         return self.sender.endswith(_SEPARATOR)
 
 

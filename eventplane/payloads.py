@@ -1,4 +1,4 @@
-"""Whether a payload is what the contract's JSON Schemas allow; the library of JSON Schema is passed in."""
+"""Check payloads by the contract's JSON Schemas; the library of JSON Schema is passed in."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known of a device's presence, and which of two statements about it is the newer one."""
+"""The record of a device's presence, and the order of two statements about it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Developer Guide, lifecycle events): half that hour tells a new count from a late
 
 
 class Line(StrEnum):
-    """Whether a device's connection to IoT Core stands."""
+    """The state of a device's connection to IoT Core."""
 
     CONNECTED = "connected"
     DISCONNECTED = "disconnected"
@@ -27,7 +27,7 @@ class Line(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Sighting:
-    """What IoT Core said of a connection, at `at_ms` (Unix milliseconds).
+    """A report of IoT Core about a connection, at `at_ms` (Unix milliseconds).
 
     A connection and its end have the same `version` and `session`. `cause` is IoT Core's word for the end.
     """
@@ -39,7 +39,7 @@ class Sighting:
     cause: str = ""
 
     def is_newer_than(self, other: Sighting) -> bool:
-        """Whether this happened later, in whatever order the two came."""
+        """Return whether this happened later, in whatever order the two came."""
         if abs(self.at_ms - other.at_ms) >= RESET_MS:
             return self.at_ms > other.at_ms
         if self.version != other.version:
@@ -51,7 +51,7 @@ class Sighting:
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """What a device said of itself, received at `at_ms` (Unix milliseconds, by the cloud's clock).
+    """A device's report about itself, received at `at_ms` (Unix milliseconds, by the cloud's clock).
 
     `epoch` and `sequence` are the device's own numbering; the rest is in seconds.
     """
@@ -64,7 +64,7 @@ class Heartbeat:
     sequence: str = ""
 
     def is_newer_than(self, other: Heartbeat) -> bool:
-        """Whether the device said this later."""
+        """Return whether the device said this later."""
         if self.epoch and self.epoch == other.epoch:
             return self.sequence > other.sequence
         return self.at_ms > other.at_ms
@@ -95,8 +95,9 @@ class Flood:
 
 
 class Standing(IntEnum):
-    """What a device counts as in the fleet: one whose notice is `HELD` back as that, one that is away since a
-    notice of many `LISTED` it as that."""
+    """The class of a device in the fleet: one whose notice is `HELD` back as that, one that is away since a
+    notice of many `LISTED` it as that.
+    """
 
     CONNECTED = 0
     LOST = 1
@@ -126,7 +127,7 @@ back within one: 2 % are six times as many."""
 
 
 class Level(IntEnum):
-    """How bad it is; carers are told again when it gets worse, not when it gets a little better."""
+    """A severity; carers are told again when it gets worse, not when it gets a little better."""
 
     WELL = 0
     QUIET = 1
@@ -135,7 +136,7 @@ class Level(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Incident:
-    """What carers know: from the first notice of something wrong to the one that all is well again."""
+    """An incident as carers know it: from the first notice of a problem to the one that all is well again."""
 
     id: str
     level: Level
@@ -185,19 +186,19 @@ class DeviceState:
 
     @property
     def level(self) -> Level:
-        """How bad it is, by what was reported."""
+        """The severity by what was reported."""
         if self.reported is Line.DISCONNECTED:
             return Level.DISCONNECTED
         return Level.QUIET if self.quiet else Level.WELL
 
     @property
     def is_listed(self) -> bool:
-        """Whether its incident was in a notice of many devices."""
+        """True if its incident was in a notice of many devices."""
         return self.incident is not None and self.incident.id == self.listed
 
     @property
     def standing(self) -> tuple[Standing, int] | None:
-        """What it counts as in the fleet, since when (Unix milliseconds); None for one that was not seen."""
+        """Its class in the fleet, and since when (Unix milliseconds); None for one that was not seen."""
         if self.is_gone or not (self.sighting or self.heartbeat):
             return None
         if self.held:

@@ -41,7 +41,7 @@ class Way:
 
     @property
     def is_certain(self) -> bool:
-        """Whether every event of the type passes all filters of the way."""
+        """True if every event of the type passes all filters of the way."""
         return not self.conditions
 
     def __str__(self) -> str:
@@ -162,7 +162,7 @@ class Reachability:
         return self._found[key]
 
     def goes_down(self, participant: Participant) -> bool:
-        """Whether a participant declares to send a type that a route can lead down to devices."""
+        """Return whether a participant declares to send a type that a route can lead down to devices."""
         inbox = self._contract.device.inbox
         return any(
             way.channel is inbox

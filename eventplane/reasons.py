@@ -1,4 +1,4 @@
-"""What can become of an event, and every reason that a dead letter can have."""
+"""The outcomes of an event, and the reasons of dead letters."""
 
 from __future__ import annotations
 

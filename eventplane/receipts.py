@@ -33,7 +33,7 @@ class Receipt(NamedTuple):
 
 
 def digest(payload: bytes) -> str:
-    """What a receipt calls a payload: its SHA-256 in hexadecimal."""
+    """Return the name of a payload in receipts: its SHA-256 in hexadecimal."""
     return hashlib.sha256(payload).hexdigest()
 
 

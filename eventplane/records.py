@@ -166,7 +166,7 @@ def _hints(kind: Any) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordKind(Generic[R]):
-    """How records of the dataclass `type` are kept.
+    """The form in which records of the dataclass `type` are kept.
 
     `key` names the attributes of the primary key; `derived` are attributes besides the fields, such as keys
     of an index: what gives each of them for a record, None for none. Of the fields those in `written` are
@@ -212,7 +212,7 @@ class RecordKind(Generic[R]):
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """What a write finds: an item of this `revision` at its key, whose first attribute is `key`."""
+    """The condition of a write: an item of this `revision` at its key, whose first attribute is `key`."""
 
     revision: int
     key: str

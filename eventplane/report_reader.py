@@ -1,4 +1,4 @@
-"""What a device reports of itself, read from the tap: what it stored and gave up, and its store's births.
+"""Read a device's reports from the tap: what it stored and gave up, and its store's births.
 
 Every report is read through one schema, `_SHAPES`, and no more of them than the bounds below. Numbers are
 ranges, `(first, last)` with both ends in them. A report counts only for the device that sent it: a source
@@ -112,7 +112,7 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """What a manifest states for one uplink: `count` events with numbers within `span`.
+    """The statement of a manifest about one uplink: `count` events with numbers within `span`.
 
     `digest` is the low half of the sum of their digests by the `rule`, one of `RULES`; None where it
     cannot be compared.
@@ -126,7 +126,7 @@ class Statement:
 
 @dataclass(frozen=True, slots=True)
 class HomeStatement:
-    """What a manifest states for one inbox on the device: `count` events with numbers within `span`.
+    """The statement of a manifest about one inbox on the device: `count` events with numbers within `span`.
 
     The numbers `pending` are all of those up to `told_to` that have not ended. None: not stated.
     """

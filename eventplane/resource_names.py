@@ -1,4 +1,4 @@
-"""What the plane's resources in AWS are called: the one convention by which stacks and tools meet.
+"""The names of the plane's resources in AWS: the convention of stacks and tools.
 
 Every name starts with the project and the environment, so that whoever looks after it finds all of it.
 """
@@ -66,12 +66,12 @@ class OtherPlaneError(EventPlaneError):
 
 
 def resource_name(environment: str, suffix: str) -> str:
-    """What a resource is called in an environment."""
+    """Return the name of a resource in an environment."""
     return f"{PROJECT}-{environment}-{suffix}"
 
 
 def queue_name(environment: str, name: str, *, is_fifo: bool = False) -> str:
-    """What the queue called `name` is called in an environment."""
+    """Return the full name of the queue `name` in an environment."""
     return resource_name(environment, name) + (FIFO_SUFFIX if is_fifo else "")
 
 
@@ -89,12 +89,12 @@ def source_queue(name: str) -> str | None:
 
 
 def channel_queue(channel: Channel) -> str:
-    """What the queue that carries a cloud service's `channel` is called, before `queue_name`."""
+    """Return the name of the queue that carries a cloud service's `channel`, before `queue_name`."""
     return channel.address.replace(".", "-")
 
 
 def has_queue(channel: Channel) -> bool:
-    """Whether an SQS queue carries a cloud service's `channel`, or feeds its router.
+    """Return whether an SQS queue carries a cloud service's `channel`, or feeds its router.
 
     An inbox over a protocol that a package adds has none.
     """
@@ -112,7 +112,7 @@ def queue_url(pattern: str, name: str) -> str:
 
 
 def is_fifo(channel: Channel) -> bool:
-    """Whether a FIFO queue carries `channel`."""
+    """Return whether a FIFO queue carries `channel`."""
     return channel.transport is Transport.SQS_FIFO
 
 

@@ -1,4 +1,4 @@
-"""Who may send what: the contract's `sends`, enforced alike on the device and in the cloud."""
+"""The rights of senders: the contract's `sends`, enforced alike on the device and in the cloud."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the settings of functions are declared and read.
+"""Declare and read the settings of functions.
 
 The settings of a function are declared once, written by the stacks, and read by the function. A subclass of
 `Settings` is a frozen dataclass. Its field `source_queue` is the environment variable

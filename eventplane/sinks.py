@@ -24,7 +24,7 @@ GONE_S: Final = 3_600
 
 
 class SinkScope(StrEnum):
-    """Where endpoints may be: nowhere if the contract has none, anywhere if the cloud is emulated."""
+    """The places of endpoints: nowhere if the contract has none, anywhere if the cloud is emulated."""
 
     NOWHERE = "nowhere"
     INTERNET = "internet"

@@ -268,7 +268,7 @@ class QueueClock:
 
     @property
     def skew_ms(self) -> int:
-        """How far this machine's clock is ahead, milliseconds; negative: behind, 0: within the tolerance."""
+        """The lead of this machine's clock, milliseconds; negative: behind, 0: within the tolerance."""
         ahead_ms = self._most_ahead_ms or 0
         return ahead_ms if abs(ahead_ms) > CLOCK_TOLERANCE_MS else 0
 

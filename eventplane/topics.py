@@ -24,7 +24,7 @@ def local_topic(participant: str, box: str) -> str:
 
 
 def receipt_topic(participant: str, box: str) -> str:
-    """Where the reader of a box confirms what it has taken over (see `eventplane.receipts`).
+    """Return the topic of the receipts of a box's reader (see `eventplane.receipts`).
 
     For an outbox the forwarder writes it once the spool has committed; for an inbox with `receipts` the
     service writes it once it has handled the event.
@@ -33,17 +33,17 @@ def receipt_topic(participant: str, box: str) -> str:
 
 
 def state_topic(service: str) -> str:
-    """Where a service on the device asks for the current state of a key."""
+    """Return the topic on which a service on the device asks for the current state of a key."""
     return f"{LOCAL_PREFIX}/{service}/state"
 
 
 def interest_topic(service: str) -> str:
-    """Where a service on the device announces what it handles: the broker keeps the last word."""
+    """Return the topic of a service's announcements of what it handles; the message is retained."""
     return f"{LOCAL_PREFIX}/{service}/interest"
 
 
 def is_outbox_topic(topic: str) -> bool:
-    """Whether somebody sends events on `topic`, whoever that is, or means to (`MISSPELT_OUTBOXES`)."""
+    """Return whether somebody sends events on `topic`, whoever that is, or means to (`MISSPELT_OUTBOXES`)."""
     match topic.removeprefix("/").removesuffix("/").split("/"):
         case [prefix, _, "outbox"]:
             return prefix == LOCAL_PREFIX
@@ -52,17 +52,17 @@ def is_outbox_topic(topic: str) -> bool:
 
 
 def state_answer_topic(service: str) -> str:
-    """Where the forwarder answers it."""
+    """Return the topic of the forwarder's answer."""
     return f"{state_topic(service)}/answer"
 
 
 def handlers_topic(service: str) -> str:
-    """Where a service on the device asks who handles an event."""
+    """Return the topic on which a service on the device asks who handles an event."""
     return f"{LOCAL_PREFIX}/{service}/handlers"
 
 
 def handlers_answer_topic(service: str) -> str:
-    """Where the forwarder answers it."""
+    """Return the topic of the forwarder's answer."""
     return f"{handlers_topic(service)}/answer"
 
 
@@ -72,7 +72,7 @@ def device_topic(thing: str, box: str) -> str:
 
 
 def basic_ingest_topic(rule: str, thing: str) -> str:
-    """Where a device publishes its outbox: straight into the rule, without the broker's messaging charge."""
+    """Return the topic of a device's outbox: straight into the rule, without the charge of the broker."""
     return f"$aws/rules/{rule}/{device_topic(thing, 'outbox')}"
 
 
@@ -82,7 +82,7 @@ def urgent_rule(rule: str) -> str:
 
 
 def is_urgent_rule(rule: str) -> bool:
-    """Whether `rule` is one that `urgent_rule` names."""
+    """Return whether `rule` is one that `urgent_rule` names."""
     return rule.endswith(_URGENT_RULE)
 
 
@@ -126,10 +126,10 @@ def is_group_name(name: str) -> bool:
 
 
 def register_topic(template: str) -> str:
-    """Where a provisioning template is asked to make a certificate the device's own."""
+    """Return the topic on which a provisioning template is asked to register a device's certificate."""
     return f"$aws/provisioning-templates/{template}/provision/json"
 
 
 def answer_topics(request: str) -> tuple[str, str]:
-    """Where a provisioning request is answered: accepted, rejected."""
+    """Return the topics of the answers to a provisioning request: accepted, rejected."""
     return f"{request}/accepted", f"{request}/rejected"

@@ -1,4 +1,4 @@
-"""How much a device sends: counted by the archive writer, checked by the presence monitor.
+"""The traffic of a device: counted by the archive writer, checked by the presence monitor.
 
 The counts travel as messages of the presence monitor's own queue, one for each device that is loud in a batch
 of the archive writer. Quiet devices cost nothing.
@@ -29,7 +29,7 @@ MIN_SPAN_MS: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """What a device may send in `window_s` seconds before it counts as flooding."""
+    """The most that a device may send in `window_s` seconds before it counts as flooding."""
 
     window_s: int
     frames: int
@@ -61,7 +61,7 @@ class TrafficQuotaError(EventPlaneError):
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """What a device sent in the window that is number `window` since 1970."""
+    """The traffic of a device in the window that is number `window` since 1970."""
 
     window: int
     frames: int = 0

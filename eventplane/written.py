@@ -38,7 +38,7 @@ def list_of(folder: str) -> str:
 
 @dataclass(slots=True)
 class Extent:
-    """How many rows an object has, and their first and last times, Unix milliseconds (0: none is known)."""
+    """The number of an object's rows, their first and last times, Unix milliseconds (0: none is known)."""
 
     rows: int = 0
     first_ms: int = 0

@@ -1,1 +1,1 @@
-"""What functions, commands and the client library share of AWS: adapters to the core's ports."""
+"""Adapters of the core's ports to AWS, for functions, commands and the client library."""

@@ -24,7 +24,7 @@ _GRANTED: Final = "effectivefilter"
 
 
 class ApiSubscriptions:
-    """Those of `participant` over `http`, into the inbox whose queue has the ARN `inbox`."""
+    """The subscriptions of `participant` over `http`, into the inbox whose queue has the ARN `inbox`."""
 
     def __init__(self, http: SignedHttp, participant: str, inbox: str, system: System = SYSTEM) -> None:
         self._http = http

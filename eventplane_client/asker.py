@@ -59,7 +59,7 @@ _Result = TypeVar("_Result")
 
 
 class Found(NamedTuple):
-    """Who handles a request, and the names of their last announcements; the `device` if all are on one."""
+    """The handlers of a request, the names of their last announcements; the `device` if all are on one."""
 
     handlers: Collection[Replier]
     announced: Announcements = NO_ANNOUNCEMENTS

@@ -1,4 +1,4 @@
-"""What the backends in AWS share: boto3 clients, and the client's errors in the place of botocore's."""
+"""Shared by the backends in AWS: boto3 clients, and the client's errors in the place of botocore's."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ from eventplane_client.errors import InterestError
 
 
 class Interest(Protocol):
-    """Where one program's announcement is kept as long as the program lives."""
+    """The announcement of one program, kept as long as the program lives."""
 
     def announce(self, announcement: Announcement) -> None:
         """In the place of the one before. Raises `UnavailableError`, `ClosedError`."""
@@ -65,7 +65,7 @@ _LEAVE_S = 1.0
 
 
 class Subscriptions(Protocol):
-    """Where a participant's own routes are kept."""
+    """The own routes of a participant."""
 
     def subscribe(self, name: str, filter: object) -> datetime:
         """Return from when on every event that is put and passes the filter comes into the inbox.
@@ -78,7 +78,7 @@ class Subscriptions(Protocol):
 
 
 class Device(Protocol):
-    """What a forwarder adds for a service on its device."""
+    """The services of a forwarder for a participant on its device."""
 
     def send(self, event: Envelope, timeout_s: float) -> None:
         """See `Client.send`."""
@@ -243,7 +243,8 @@ class Client:
 
     @property
     def ignored_replies(self) -> int:
-        """How many replies did not count: malformed, of one that was not asked, or in another's name.
+        """The number of replies that did not count: malformed, of one that was not asked, or in another's
+        name.
 
         Each is logged.
         """

@@ -1,4 +1,4 @@
-"""Who handles an event, by the contract in force: the given one or what was published since.
+"""Find the handlers of an event by the contract in force: the given one or what was published since.
 
 With it go, as in the routers, what participants subscribed and what they announced.
 """
@@ -64,7 +64,7 @@ class ContractInForce:
             return self._last
 
     def handlers(self, event: Envelope) -> frozenset[Replier]:
-        """Who is expected to answer. Raises `UnavailableError`, `NotAskingError`, `NotOneDeviceError`."""
+        """Return the handlers. Raises `UnavailableError`, `NotAskingError`, `NotOneDeviceError`."""
         with self._lock:
             if self._handlers is None or self._system.monotonic() - self._looked_at >= REFRESH_S:
                 try:

@@ -1,4 +1,4 @@
-"""What routers read of a cloud service: its subscriptions, and, with a lease, what its program handles."""
+"""Items of a cloud service for routers: its subscriptions, and, with a lease, what its program handles."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from eventplane_client.system import SYSTEM, System
 
 
 class DynamoDbSubscriptions:
-    """Those of `participant` in `table`; in force `IN_FORCE_S` after they were written at the latest."""
+    """Routes of `participant` in `table`; in force `IN_FORCE_S` after they were written at the latest."""
 
     def __init__(self, dynamodb: Any, table: str, participant: str, system: System = SYSTEM) -> None:
         self._table = SubscriptionTable(DynamoDbTables(dynamodb, system.random_bytes), table)

@@ -152,7 +152,7 @@ class MessageTooLargeError(RefusedError):
 
 
 class UnavailableError(ClientError):
-    """What carries the events of `participant` does not answer, or does not allow it; nothing was lost."""
+    """The transport of `participant` does not answer, or does not allow it; nothing was lost."""
 
     participant: str
     problem: str
@@ -217,7 +217,7 @@ class StateTimeoutError(ClientError):
 
 
 class StateError(ClientError):
-    """What remembers the handled events, `place`, cannot be used; nothing was handed out or confirmed."""
+    """The filter's state at `place` cannot be used; nothing was handed out or confirmed."""
 
     place: Path | str
     problem: str
@@ -268,7 +268,7 @@ class AlreadySettledError(ClientError):
 
 
 class InterestError(ClientError):
-    """What `participant` wanted to announce is not valid. `problems` are all that was found."""
+    """The announcement of `participant` is not valid. `problems` are all that was found."""
 
     def __init__(self, participant: str, problems: Sequence[Problem]) -> None:
         super().__init__(f"interest of {participant}: " + "; ".join(str(each) for each in problems))

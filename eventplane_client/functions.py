@@ -84,7 +84,7 @@ class BatchTransport:
 
     @property
     def has_unread(self) -> bool:
-        """Whether there are messages that were not received yet."""
+        """True if there are messages that were not received yet."""
         return bool(self._unread)
 
     def call(self, function: Callable[[Envelope], object], event: Envelope) -> object:
@@ -98,7 +98,8 @@ class BatchTransport:
         return answer
 
     def answer(self, participant: str) -> PartialItemFailureResponse:
-        """Which messages the queue shall keep. Raises `BatchFailedError` if the handler failed for all.
+        """Return the messages that the queue should keep. Raises `BatchFailedError` if the handler failed for
+        all.
 
         Then the invocation counts as failed; each message comes again at its time all the same.
         """

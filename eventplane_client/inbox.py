@@ -44,7 +44,7 @@ class Received:
         self._inbox.settle(self._delivery, answer)
 
     def traced(self) -> AbstractContextManager[None]:
-        """What is put within belongs to the trace of this event, where the client tells of traces."""
+        """Put what is sent within into the trace of this event, where the client records traces."""
         handling = self._delivery.handling
         return handling.active() if handling else nullcontext()
 

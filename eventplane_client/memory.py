@@ -145,7 +145,7 @@ class MemoryPlane:
             self._listeners[participant] = on_notice
 
     def is_registered(self, participant: str) -> bool:
-        """Whether anything leads to the inbox of `participant`, or is still in it."""
+        """Return whether anything leads to the inbox of `participant`, or is still in it."""
         with self._changed:
             return bool(self._filters.get(participant) or self._inboxes.get(participant))
 
@@ -155,12 +155,12 @@ class MemoryPlane:
             self._filters.setdefault(participant, {})[name] = filter
 
     def unsubscribe(self, participant: str, name: str) -> bool:
-        """Whether there was such a subscription."""
+        """Return whether there was such a subscription."""
         with self._changed:
             return self._filters.get(participant, {}).pop(name, _NOTHING) is not _NOTHING
 
     def announce(self, participant: str, announcer: object, interest: Filter | None) -> None:
-        """What `announcer`, a program of `participant`, handles from now on (None: it does not say)."""
+        """Replace what `announcer`, a program of `participant`, handles (None: unknown)."""
         with self._changed:
             announced = self._interest.setdefault(participant, {})
             announced.pop(announcer, None)
@@ -212,7 +212,7 @@ class MemoryPlane:
         raise RefusedError(participant, refusal.reason, refusal.detail)
 
     def handlers(self, event: Envelope) -> frozenset[Replier]:
-        """Who is expected to answer a request: its subscribers that handle it, itself left out."""
+        """Return the handlers of a request: its subscribers that handle it, without the asker."""
         asker = str(event.attributes[REPLY_TO])
         sent = event.with_attributes(Sender(service=asker).attributes)
         with self._changed:
@@ -234,7 +234,7 @@ class MemoryPlane:
         self._tell_dropped()
 
     def pending(self, participant: str) -> int:
-        """How many events the inbox holds, those in somebody's hands included."""
+        """Return the number of events in the inbox, those in flight included."""
         with self._changed:
             return len(self._inboxes.get(participant, {}))
 
@@ -249,7 +249,7 @@ class MemoryPlane:
     def take(
         self, participant: str, most: int, timeout_s: float, is_closed: Callable[[], bool] = lambda: False
     ) -> list[Message]:
-        """What a transport receives; nothing once it `is_closed`."""
+        """Return what a transport receives; nothing once it `is_closed`."""
         give_up = self.system.monotonic() + timeout_s
         try:
             with self._changed:
@@ -414,7 +414,7 @@ class MemoryTransport:
 
 
 class MemoryInterest:
-    """What one program of a participant announces to `plane`: in force at once."""
+    """The announcement of one program of a participant in `plane`: in force at once."""
 
     def __init__(self, plane: MemoryPlane, participant: str) -> None:
         self._plane = plane

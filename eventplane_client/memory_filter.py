@@ -30,7 +30,7 @@ class _Claim:
 
 @dataclass(slots=True)
 class Memory:
-    """What is remembered, apart from the filter, so that readers share it and a test can crash one."""
+    """The state of filters, apart from them, so that readers share it and a test can crash one."""
 
     claims: OrderedDict[bytes, _Claim] = field(default_factory=OrderedDict)
     """The oldest first."""

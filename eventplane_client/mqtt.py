@@ -223,7 +223,7 @@ class MqttTransport:
 
     @property
     def up(self) -> bool:
-        """Whether there is a connection."""
+        """True if there is a connection."""
         return self._loop.up
 
     @property

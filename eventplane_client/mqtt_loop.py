@@ -138,7 +138,7 @@ class ServiceLoop:
 
     @property
     def up(self) -> bool:
-        """Whether the connection stands."""
+        """True if the connection stands."""
         return self._link.up
 
     def start(self) -> None:

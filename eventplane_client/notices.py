@@ -1,4 +1,4 @@
-"""What a client reports to its program besides events: a closed list. Without a listener it is logged.
+"""The notices of a client to its program: a closed list. Without a listener they are logged.
 
 `sender` is who sent the event, as the plane authenticated it (`str(event.sender)`); `source` and `id` are
 what the event says of itself.

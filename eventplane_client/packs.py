@@ -80,14 +80,14 @@ class UnpackingTransport:
 
     @property
     def is_filled(self) -> bool:
-        """Whether so many events of packs are in hand that no more messages should be fetched."""
+        """True if so many events of packs are in hand that no more messages should be fetched."""
         return self._in_hand >= MOST_IN_HAND
 
     def put(self, event: Envelope, timeout_s: float, *, durable: bool) -> None:
         self._transport.put(event, timeout_s, durable=durable)
 
     def receive(self, most: int, timeout_s: float) -> list[Message]:
-        """As of `Transport`; `most` are messages of it, fewer where one of the last carried many events."""
+        """Do as `Transport`; `most` are messages of it, fewer where one of the last carried many events."""
         found = self._transport.receive(
             max(1, min(most, MOST_IN_HAND // self._events_per_message)), timeout_s
         )

@@ -1,4 +1,4 @@
-"""What a backend gives: a transport that carries events, and a filter that knows which were handed out."""
+"""The ports of a backend: a transport that carries events, and a filter that knows which were handed out."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Mode(StrEnum):
-    """How often an event comes out of an inbox, whatever crashes."""
+    """The number of times that an event comes out of an inbox, whatever crashes."""
 
     EXACTLY_ONCE = "exactly_once"
     """Once; what was in hand at a crash is in doubt, and its program decides."""
@@ -86,7 +86,7 @@ class Transport(Protocol):
 
     @property
     def keeps_refused(self) -> bool:
-        """Whether `acknowledge` with `refused` makes the sender's side keep the event as a dead letter."""
+        """True if `acknowledge` with `refused` makes the sender's side keep the event as a dead letter."""
 
     @property
     def receipts(self) -> Receipts | None:
@@ -120,7 +120,7 @@ Lease = Callable[[], float]
 
 
 class Verdict(Enum):
-    """What a filter knows of an event that somebody wants to hand out."""
+    """The filter's knowledge of an event that is about to be handed out."""
 
     NEW = "new"
     """Nobody had it; it is claimed now."""
@@ -141,7 +141,7 @@ class MessageFilter(Protocol):
 
     @property
     def is_lasting(self) -> bool:
-        """Whether what is remembered outlives this process."""
+        """True if what is remembered outlives this process."""
 
     def claim(
         self, keys: Sequence[bytes], done: Sequence[bytes] = (), *, force: bool = False
@@ -158,7 +158,7 @@ class MessageFilter(Protocol):
         """This reader lives and has `keys` in hand. Another thread may call it."""
 
     def tries(self, key: bytes) -> int:
-        """How often it was claimed and neither done nor released."""
+        """Return how often it was claimed and neither done nor released."""
 
     def epoch(self, source: str, epoch: str) -> str | None:
         """Remember the epoch of the device behind `source`; return the one before, if that was another.

@@ -1,4 +1,4 @@
-"""What happens between a transport and whoever handles events: admit, claim, settle, give back, bury."""
+"""Read an inbox: claim, hand out, acknowledge, requeue, dead-letter."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ Doubt = Callable[[Envelope], bool]
 
 
 class ReaderOptions(TypedDict, total=False):
-    """How an inbox is read: what `Reader` takes by name."""
+    """The options of `Reader`, by name."""
 
     mode: Mode
     on_notice: Listener
@@ -202,7 +202,7 @@ class Reader:
         self._hold_back_after(failed)
 
     def close(self) -> None:
-        """What was not handed out comes again at once, to whoever reads then."""
+        """Give back what was not handed out: it is redelivered at once to any reader."""
         waiting = [*self._buffer, *self._order.drain(), *itertools.chain(*self._withheld.values())]
         self._buffer.clear()
         self._withheld.clear()

@@ -1,4 +1,4 @@
-"""How a client is configured: in code, or by the environment."""
+"""The settings of a client, in code or in the environment."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ class _Copy:
 
 
 def copy_of(path: Path) -> Path:
-    """Where the second copy lies."""
+    """Return the path of the second copy."""
     return path.with_name(path.name + ".copy")
 
 

@@ -34,7 +34,7 @@ def in_force_from(now: datetime, created: datetime | None = None) -> datetime:
 
 
 class NoSubscriptions:
-    """Of a participant whose routes are the contract's alone: a service on a device."""
+    """The subscriptions of a participant whose routes are the contract's alone: a service on a device."""
 
     def __init__(self, why: str) -> None:
         self._why = why

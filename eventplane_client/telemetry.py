@@ -1,4 +1,4 @@
-"""What a client tells of itself while it works: nothing, unless its program asks for it."""
+"""The telemetry of a client: none, unless its program asks for it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Handling(Protocol):
     """One event in a program's hands."""
 
     def active(self) -> AbstractContextManager[None]:
-        """What is put within is a consequence of the event."""
+        """Record what is sent within as a consequence of the event."""
 
     def end(self, error: BaseException | str | None) -> None:
         """It is handled, or was given back with an `error`."""

@@ -44,10 +44,10 @@ class Archive(Protocol):
     """A place where the archive lies."""
 
     def names(self, prefix: str) -> Iterable[str]:
-        """What lies under `prefix`, by its name from the archive's root."""
+        """Yield the names of the objects under `prefix`, from the archive's root."""
 
     def open(self, name: str) -> IO[bytes]:
-        """What is called `name`, for reading. Raises `FileNotFoundError`."""
+        """Open the object `name` for reading. Raises `FileNotFoundError`."""
 
 
 class BucketArchive:
@@ -116,8 +116,9 @@ class Days:
         return self.rows(folder, checked)
 
     def rows(self, folder: str, wanted: Callable[[bytes], T | None]) -> Iterator[T]:
-        """What `wanted` gives for the lines of `folder`. No object is in memory as a whole, and only what was
-        found in the few that are read ahead."""
+        """Yield what `wanted` returns for the lines of `folder`. No object is in memory as a whole, and only
+        what was found in the few that are read ahead.
+        """
         with system.pool(_PARALLEL) as workers:
             ahead: deque[Callable[[], list[T]]] = deque()
             for name in self.names(folder, self._hours):

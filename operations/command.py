@@ -1,4 +1,4 @@
-"""What a command of the operator shares with the others: exit statuses, output, verbs."""
+"""Shared by the operator's commands: exit statuses, output, verbs."""
 
 from __future__ import annotations
 

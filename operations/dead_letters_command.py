@@ -95,7 +95,7 @@ def letter_document(letter: Letter) -> dict[str, Any]:
 
 
 def moved_text(title: str, done: Moved, *, dry_run: bool) -> str:
-    """What a run did at one place, and why something stayed."""
+    """Return the result of a run at one place in words, and why something stayed."""
     lines = [f"{title}: " + ", ".join(f"{count} {word}" for word, count in outcome(done))]
     if dry_run:
         lines = [f"{title}: {done.moved} would move, nothing was changed"]
@@ -106,7 +106,7 @@ def moved_text(title: str, done: Moved, *, dry_run: bool) -> str:
 
 
 def moved_document(title: str, done: Moved, *, run: str, dry_run: bool) -> dict[str, Any]:
-    """What a run did, as JSON."""
+    """Return the result of a run as JSON."""
     return {"for": title, "run": run, "dry_run": dry_run, **asdict(done)}
 
 

@@ -1,4 +1,4 @@
-"""What a device shall have and has, as the downlink's table knows it."""
+"""The desired and reported state of a device, from the downlink's table."""
 
 from __future__ import annotations
 

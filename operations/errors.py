@@ -1,4 +1,4 @@
-"""What can go wrong between an operator and the plane, each with what to do about it."""
+"""The errors between an operator and the plane, each with its remedy."""
 
 from __future__ import annotations
 

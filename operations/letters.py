@@ -1,4 +1,4 @@
-"""What a message that went astray is: the events in it, and why it is where it is."""
+"""Parse an undeliverable message: its events and the reason."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ UNKNOWN: Final = "unknown"
 
 
 class Kind(StrEnum):
-    """What a message carries."""
+    """The content of a message."""
 
     EVENT = "event"
     FRAME = "frame"
@@ -73,16 +73,16 @@ class Letter:
 
     @property
     def claims(self) -> frozenset[Claim]:
-        """What it is about: its events, and what has the names of one in an original that is none."""
+        """The events that it is about, and what has the names of one in an original that is none."""
         names = names_in(self.original)
         return frozenset([each.claim for each in self.events] + ([names] if names else []))
 
     def is_called(self, id: str) -> bool:
-        """Whether `id` is the message's, or that of an event that it is about."""
+        """Return whether `id` is the message's, or that of an event that it is about."""
         return id == self.id or any(each == id for _, each in self.claims)
 
     def matches(self, filter: Sql) -> bool:
-        """Whether an event in it passes, judged with the `deadletterreason` that this letter has."""
+        """Return whether an event in it passes, judged with the `deadletterreason` that this letter has."""
         reason = {REASON_ATTRIBUTE: self.reason}
         attributes: list[Mapping[str, AttributeValue]] = [each.attributes for each in self.events]
         return any(filter.matches({**each, **reason}) for each in attributes or [{}])
@@ -100,7 +100,7 @@ class Letter:
 
     @property
     def is_whole(self) -> bool:
-        """Whether `original` has all its bytes; a dead letter cuts those of a huge one."""
+        """True if `original` has all its bytes; a dead letter cuts those of a huge one."""
         return len(self.original) == self.original_bytes
 
 

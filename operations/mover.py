@@ -26,9 +26,10 @@ Decide = Callable[[Message], Outgoing | Skipped | None]
 
 @dataclass(slots=True)
 class Moved:
-    """What a run did: messages `moved` (or, in a dry run, that would move), `left` as not meant, `stay`ing
-    with the reason by message id, `refused` by SQS with its code, and `twice`: sent, and still there. About
-    `unseen` messages were not looked at."""
+    """The result of a run: messages `moved` (or, in a dry run, that would move), `left` as not meant,
+    `stay`ing with the reason by message id, `refused` by SQS with its code, and `twice`: sent, and still
+    there. About `unseen` messages were not looked at.
+    """
 
     moved: int = 0
     left: int = 0

@@ -1,4 +1,4 @@
-"""What an event says of itself, in whatever contains it, and who sent what the tap has.
+"""Names of events in whatever contains them, and the senders of what the tap has.
 
 `source` and `id` are a claim: several senders can make the same one.
 """

@@ -1,4 +1,4 @@
-"""What is sent when a letter goes back: the message again, or the original that a dead-letter event keeps.
+"""Prepare a dead letter for sending: the message again, or the original that a dead-letter event keeps.
 
 An original goes back only where its true sender could have sent it, and under that name. The plane's own
 letters know the sender from the transport; any other letter can only lead to whoever wrote it.

@@ -1,4 +1,4 @@
-"""How long a command waits for what it looks for."""
+"""The waiting times of commands."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class NotSeenError(EventPlaneError):
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long each step waits at most, seconds."""
+    """The longest wait of each step, seconds."""
 
     timeout_s: float
     pause_s: float = PAUSE_S

@@ -1,4 +1,4 @@
-"""Where letters are looked for, and which of them are meant."""
+"""The places of dead letters, and the selection among them."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def inbox_place(contract: Contract, queues: PlaneQueues) -> Place:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Which letters are meant: the one called `id`, those that pass `filter`, or all."""
+    """The selected dead letters: the one called `id`, those that pass `filter`, or all."""
 
     id: str | None = None
     filter: Sql | None = None

@@ -1,4 +1,4 @@
-"""What the reasons of dead letters mean, with the remedies, from `reason_texts.toml`."""
+"""The meanings of the reasons of dead letters, with the remedies, from `reason_texts.toml`."""
 
 from __future__ import annotations
 

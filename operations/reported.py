@@ -1,4 +1,4 @@
-"""What is known of a device by its own reports: its connection, its last heartbeat, and what it discarded.
+"""Read a device's own reports: its connection, its last heartbeat, and what it discarded.
 
 The connection is in the table of presence, the reports are in the archive's tap; no queue is read. What a
 device says is data: a value that is none of the kind is left out, as one that an older forwarder never
@@ -40,7 +40,7 @@ _MOST_CHARACTERS: Final = 200
 
 
 class Loss(NamedTuple):
-    """What a device ended without delivering it: `where` is the destination or channel."""
+    """Events that a device ended without delivering them: `where` is the destination or channel."""
 
     outcome: str
     reason: str
@@ -49,7 +49,8 @@ class Loss(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DeviceReport:
-    """What `thing` said in the archive's hours from `since` to `until`, and its `presence`, None if unknown.
+    """The reports of `thing` in the archive's hours from `since` to `until`, and its `presence`, None if
+    unknown.
 
     `figures` are those of its newest heartbeat, accepted at `heartbeat_ms`; `lost` counts what its reports in
     these hours list. `clock_ahead_ms` is how far its clock is ahead of IoT Core's at least; negative: how far

@@ -1,4 +1,4 @@
-"""What a device reported, as JSON and for a person."""
+"""The reports of a device as JSON and as text."""
 
 from __future__ import annotations
 

@@ -73,11 +73,11 @@ class Item:
     index: int
 
     def is_refused_by(self, record: Record) -> bool:
-        """Whether a ledger record, which has no names, says that the item was refused."""
+        """Return whether a ledger record, which has no names, says that the item was refused."""
         return record["id"] == "" and record["reason"] == self.reason and self._came_with(record)
 
     def has_letter(self, record: Record) -> bool:
-        """Whether a ledger record is about the dead letter that the router made of the item."""
+        """Return whether a ledger record is about the dead letter that the router made of the item."""
         return record["id"] == f"{record['message_id']}.{self.index}" and self._came_with(record)
 
     def _came_with(self, record: Record) -> bool:
@@ -86,8 +86,9 @@ class Item:
 
 @dataclass(frozen=True)
 class Followed:
-    """What the ledger is searched for: events with the names `claim` of any of `senders`, the `letters` about
-    them with the sender that each is about, and `items` that have these names."""
+    """The targets of a search of the ledger: events with the names `claim` of any of `senders`, the `letters`
+    about them with the sender that each is about, and `items` that have these names.
+    """
 
     claim: Claim
     senders: frozenset[str]

@@ -18,7 +18,7 @@ from operations.letters import Letter
 
 @dataclass(frozen=True, slots=True)
 class Station:
-    """What happened to the event at `at_ms` (Unix milliseconds): `what`, `where`, and the `facts`.
+    """A step of the event at `at_ms` (Unix milliseconds): `what`, `where`, and the `facts`.
 
     `account` is the fact for the account of an inbox of the event, None where it is none. `step` is the word
     for it on the way, '' beside the way; `file` is the object of the archive that has the record.
@@ -52,7 +52,7 @@ def recorded(tap: Record) -> Station | None:
 
 
 def accepted(tap: Record) -> Station:
-    """What IoT Core took from a device."""
+    """Return the step at which IoT Core took the event from a device."""
     facts = {
         "device": tap["client_id"],
         "topic": tap["topic"],

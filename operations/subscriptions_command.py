@@ -40,7 +40,7 @@ class InForce:
     delivered: int
 
     def document(self) -> dict[str, Any]:
-        """As JSON."""
+        """Return it as JSON."""
         return {
             "route": self.route.name,
             "to": self.route.destination,
@@ -62,7 +62,7 @@ class _Decisions:
 
 
 def history(days: Days) -> tuple[list[InForce], list[str]]:
-    """What was in force on `days`, by time and route; and the versions that the archive does not have."""
+    """Return the routes in force on `days`, by time and route, and the versions that the archive lacks."""
     decisions: dict[str, _Decisions] = {}
     for record in days.records(LEDGER, json_object):
         _count(decisions, record)
@@ -121,7 +121,7 @@ class NoApiError(EventPlaneError):
 
 
 class BadFileError(EventPlaneError):
-    """What is in the file `path` is no subscription."""
+    """The file `path` contains no subscription."""
 
     path: Path
     problem: str

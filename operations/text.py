@@ -17,7 +17,7 @@ def safe(text: str) -> str:
 
 
 def word(text: str) -> str:
-    """As `safe`, for a value within a line: line ends are escaped as well."""
+    """Do as `safe`, for a value within a line: line ends are escaped as well."""
     return safe(text).replace("\n", "\\n")
 
 
@@ -41,7 +41,7 @@ def moment(unix_ms: int) -> str:
 
 
 def age(seconds: float) -> str:
-    """How long ago, in the largest unit that fits."""
+    """Return an age in the largest unit that fits."""
     for size, unit in _UNITS:
         if seconds >= size:
             return f"{seconds / size:.0f} {unit}"

@@ -1,4 +1,4 @@
-"""What a program imports, directly or not: found in its sources, or in the log of a run."""
+"""Find a program's imports, direct or not, in its sources or in the log of a run."""
 
 from __future__ import annotations
 

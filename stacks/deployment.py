@@ -1,4 +1,4 @@
-"""What is deployed, asked of AWS, and what is planned, read from a cloud assembly."""
+"""Read what is deployed from AWS, and what is planned from a cloud assembly."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ class Deployment:
 
     @classmethod
     def of(cls, planned: Collection[PlannedStack]) -> Deployment:
-        """Where `planned` goes with the credentials in the environment; an environment has one region."""
+        """Return the target of `planned` by the credentials in the environment, which has one region."""
         session = session_in(next((each.region for each in planned), None))
         return cls(session.client("cloudformation"), session.client("sqs"))
 
@@ -142,7 +142,7 @@ class Deployment:
         return str(outputs.get(RETIRED_OUTPUT, "")).split(",")
 
     def messages(self, queue_url: str) -> int:
-        """How many messages the queue holds, those being read included; 0 when it is gone. Approximate."""
+        """Return the approximate number of messages in the queue, also those in flight; 0 when it is gone."""
         try:
             attributes = self._sqs.get_queue_attributes(QueueUrl=queue_url, AttributeNames=list(_COUNTS))
         except self._sqs.exceptions.QueueDoesNotExist:
@@ -151,5 +151,5 @@ class Deployment:
 
 
 def is_unknown_stack(error: ClientError) -> bool:
-    """Whether CloudFormation does not know the stack; it has no code of its own for that."""
+    """Return whether CloudFormation does not know the stack; it has no code of its own for that."""
     return "does not exist" in str(error)

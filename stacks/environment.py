@@ -315,12 +315,12 @@ class Environment:
 
     @property
     def keeps_data(self) -> bool:
-        """Whether its stateful resources outlive their stack."""
+        """True if its stateful resources outlive their stack."""
         return self.removal_policy is not RemovalPolicy.DESTROY
 
     @property
     def is_released(self) -> bool:
-        """Whether functions that read queues are called by an alias of a version.
+        """True if functions that read queues are called by an alias of a version.
 
         Not in the emulator: tests and benchmarks change the variables of functions that are deployed, and a
         version keeps those that it was published with.

@@ -33,7 +33,7 @@ class PlaneStack(cdk.Stack):
 
 
 class OneOfStack(Construct):
-    """What a stack has one of at most, called like its class."""
+    """A construct that a stack has at most once, called like its class."""
 
     @classmethod
     def of(cls, scope: Construct) -> Self:

@@ -51,7 +51,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Concurrency:
-    """What the planned functions take of the account's concurrent executions.
+    """The planned functions' share of the account's concurrent executions.
 
     `reserved` by function; `mapped` is what the queues of the others may call at a time, and `warm` what they
     keep warm.
@@ -102,7 +102,7 @@ def _function_id(resource: Mapping[str, Any], resources: Mapping[str, Any]) -> s
 
 
 def device_needs(devices: int) -> dict[str, float]:
-    """What so many devices need of each of `QUOTAS`."""
+    """Return the need of so many devices of each of `QUOTAS`."""
     publishes = devices * PUBLISHES_PER_DEVICE_S
     return {
         "iot_connections": devices,

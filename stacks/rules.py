@@ -75,7 +75,7 @@ class Template:
         return self.name(id) or f"{self.stack}-{id}-".ljust(64, "X")
 
     def size(self, value: Any) -> int:
-        """How many characters `value` has in JSON, without white space between its parts."""
+        """Return the number of characters of `value` in JSON, without white space between its parts."""
         return len(json.dumps(self.filled_in(value), separators=(",", ":")))
 
 

@@ -71,7 +71,7 @@ def check_within(setting: str, value: float, low: int, high: int) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class FunctionSize:
-    """How one function runs: memory in MiB, timeout and batching window in seconds, messages a batch.
+    """The size of one function: memory in MiB, timeout and batching window in seconds, messages a batch.
 
     A source queue hides a message for `visibility_factor` timeouts: 6 leave Lambda the time to try again what
     it throttled (AWS Lambda guide for SQS). Fewer bring a killed function's messages back sooner, where a
@@ -115,7 +115,7 @@ class FunctionSize:
 
     @property
     def visibility_s(self) -> int:
-        """How long the source queue hides a message that this function works on, seconds."""
+        """The visibility timeout of the source queue, seconds."""
         return self.visibility_factor * self.timeout_s + self.batch_window_s
 
     @property
@@ -172,7 +172,7 @@ class AlarmSettings:
 
 
 def is_endpoint(address: str) -> bool:
-    """Whether a subscriber's `address` is an HTTPS endpoint, and not an e-mail address."""
+    """Return whether a subscriber's `address` is an HTTPS endpoint, and not an e-mail address."""
     return address.startswith("https://")
 
 
@@ -184,7 +184,7 @@ def _address_problem(address: str) -> str | None:
 
 @dataclass(frozen=True, kw_only=True)
 class JobSize:
-    """How one Glue job runs: at most so many workers of `worker_type`, minutes after which it is stopped.
+    """The size of one Glue job: at most so many workers of `worker_type`, minutes after which it is stopped.
 
     `schedule` is when it starts, as AWS Glue writes it (`cron(...)`, UTC); None means by hand. One that
     `is_flexible` may wait for spare capacity, or lose it and start again, for two thirds of the price.
@@ -330,7 +330,7 @@ class PresenceSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class DownlinkSettings:
-    """How the functions run that bring events to devices.
+    """The sizes of the functions that bring events to devices.
 
     Args:
         reader: how each function runs that reads a queue: events to send down, answers, what is due again.
@@ -441,7 +441,7 @@ class DeviceDomain:
 
 @dataclass(frozen=True, kw_only=True)
 class ProtocolSettings:
-    """Where the channels of the protocol lie, and what routers need to write to them.
+    """The location of the channels of an added protocol, and what routers need to write to them.
 
     Args:
         package: the folder with the package, its `*.dist-info` and `requirements.txt` with hashes, seen from

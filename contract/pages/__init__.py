@@ -1,4 +1,4 @@
-"""What all pages have in common: one base template, one stylesheet, and a glossary.
+"""Parts of all pages: one base template, one stylesheet, and a glossary.
 
 It lies here because the catalogue is installed with the contract's reader; the pages of `local/` use it too.
 """

@@ -1,4 +1,4 @@
-"""What is known of an expression before any event is there.
+"""Analyse an expression without any event.
 
 `lint` warns about expressions that are correct and say something else than their author meant, `outcomes`
 lists the results that are possible, `cost` bounds the work of an evaluation. An expression that is too costly

@@ -28,7 +28,7 @@ class Result:
 
     @property
     def passes(self) -> bool:
-        """Whether the event passes as a filter: only a Boolean true without an error does (section 1.2)."""
+        """True if the event passes as a filter: only a Boolean true without an error does (section 1.2)."""
         return self.value is True and not self.errors
 
 

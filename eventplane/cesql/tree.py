@@ -46,7 +46,7 @@ class Attribute(_Placed):
 
 @dataclass(frozen=True, slots=True)
 class Exists(_Placed):
-    """Whether the event has the attribute."""
+    """A test for the presence of an attribute."""
 
     name: str
 

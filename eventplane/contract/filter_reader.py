@@ -68,7 +68,7 @@ def _too_deep(path: str) -> Problem:
 
 
 def read_interest(document: object, path: str, problems: list[Problem]) -> Filter | None:
-    """What passes one filter of a list, of an empty one nothing; None where there is no list."""
+    """Return a filter of what passes one of a list (nothing for an empty one); None without a list."""
     if document is None:
         return None
     if not isinstance(document, list):

@@ -26,7 +26,7 @@ REPLIES: Final = "replies"
 
 
 class ParticipantKind(StrEnum):
-    """Where a participant lives: the device itself, a service on it, or a service in the cloud."""
+    """The home of a participant: the device itself, a service on it, or a service in the cloud."""
 
     DEVICE = "device"
     DEVICE_SERVICE = "device_service"
@@ -39,7 +39,7 @@ class ParticipantKind(StrEnum):
 
 
 class Place(StrEnum):
-    """Where a router runs."""
+    """The place of a router."""
 
     DEVICE = "device"
     CLOUD = "cloud"
@@ -63,7 +63,7 @@ class Transport(StrEnum):
 
 
 class DeliveryGuarantee(StrEnum):
-    """How reliable a delivery is."""
+    """The reliability of a delivery."""
 
     AT_LEAST_ONCE = "at_least_once"
     BEST_EFFORT = "best_effort"
@@ -92,14 +92,14 @@ class Ordering(StrEnum):
 
 
 class WhenFull(StrEnum):
-    """What a full device store does with a new event: refuse it, or drop the oldest."""
+    """The reaction of a full device store to a new event: refuse it, or drop the oldest."""
 
     REFUSE = "refuse"
     DROP_OLDEST = "drop_oldest"
 
 
 class SchemaCheck(StrEnum):
-    """Which payloads the cloud's router checks: none, those of a known schema version, or all."""
+    """The payloads that the cloud's router checks: none, those of a known schema version, or all."""
 
     NONE = "none"
     KNOWN = "known"
@@ -107,14 +107,14 @@ class SchemaCheck(StrEnum):
 
 
 class Downlink(StrEnum):
-    """How an event goes down to a device: of a state only the newest counts, each command is delivered."""
+    """The kind of delivery down to a device: of a state only the newest counts, each command is delivered."""
 
     STATE = "state"
     COMMAND = "command"
 
 
 class Forward(StrEnum):
-    """Which events of its uplink routes a device sends: all, or those that the cloud is known to want."""
+    """The events of its uplink routes that a device sends: all, or those that the cloud is known to want."""
 
     ALL = "all"
     WANTED = "wanted"
@@ -128,7 +128,7 @@ class AddressScope(StrEnum):
 
 
 class WebhookMode(StrEnum):
-    """How a webhook carries an event (CloudEvents HTTP binding): all as body, or attributes as headers."""
+    """The form of an event in a webhook (CloudEvents HTTP binding): all as body, or attributes as headers."""
 
     STRUCTURED = "structured"
     BINARY = "binary"
@@ -136,7 +136,7 @@ class WebhookMode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Webhook:
-    """How events of an inbox are posted to an HTTPS endpoint, whose URL is a setting of each environment.
+    """The posting of an inbox's events to an HTTPS endpoint, whose URL is a setting of each environment.
 
     Args:
         timeout_s: seconds that one attempt may take.

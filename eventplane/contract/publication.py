@@ -27,7 +27,7 @@ KEY: Final = "id"
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """Which version is in force instead of the contract `base`, and the one before it, if any."""
+    """The version in force instead of the contract `base`, and the one before it, if any."""
 
     base: str
     version: str

@@ -49,7 +49,7 @@ class TooManyRequestsError(EventPlaneError):
 
 
 class Circuit(StrEnum):
-    """Whether requests wait for a peer."""
+    """The state of a peer: requests wait for it or do not."""
 
     CLOSED = "closed"
     OPEN = "open"

@@ -1,4 +1,4 @@
-"""What an event for devices says of itself: its target, its key, and its version."""
+"""The address of an event for devices: its target, its key, and its version."""
 
 from __future__ import annotations
 

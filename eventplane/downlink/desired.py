@@ -40,7 +40,7 @@ MAX_COUNTER_STEP: Final = 1_000_000
 
 
 class State(StrEnum):
-    """How far a delivery has come.
+    """The progress of a delivery.
 
     IDLE: the device has it, or there is nothing to have. PENDING: it waits for the device to connect.
     SENDING: a transmission is in flight. PARKED: none was acknowledged; the reconciler tries again. REJECTED:
@@ -55,7 +55,7 @@ class State(StrEnum):
 
 
 class Identity(NamedTuple):
-    """What an acknowledgement names."""
+    """The identity that an acknowledgement names."""
 
     version: int
     sender: str
@@ -96,7 +96,7 @@ class Message:
 
     @property
     def identity(self) -> Identity:
-        """What an acknowledgement of it names."""
+        """The identity that an acknowledgement of it names."""
         return Identity(self.version, self.sender, self.source, self.id)
 
     @property
@@ -158,7 +158,7 @@ class Desired:
 
     @property
     def is_present(self) -> bool:
-        """Whether the device should have something under this key."""
+        """True if the device should have something under this key."""
         return self.message is not None and not self.message.is_deleted
 
     @property

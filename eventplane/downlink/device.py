@@ -1,4 +1,4 @@
-"""What a device does with an event from the cloud, and how it acknowledges events."""
+"""Handle events from the cloud on a device, and acknowledge them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class AcknowledgementError(EventPlaneError):
 
 
 class Recency(StrEnum):
-    """How an event compares with what the device holds under its key.
+    """The order between an event and what the device holds under its key.
 
     NEWER: store it, then answer `stored`. DUPLICATE: it is stored already, answer `stored` again. OLDER: drop
     it, answer `rejected` with `Reason.OLDER`.
@@ -34,7 +34,7 @@ class Recency(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateVersion:
-    """What a device remembers of a key: the last state, tombstones too, or the last of its commands."""
+    """The device's memory of a key: the last state, tombstones too, or the last of its commands."""
 
     reset: int
     version: int
@@ -71,7 +71,7 @@ def _rank(each: StateVersion | Incoming, kind: Downlink) -> tuple[int | str, ...
 
 
 class AckStatus(StrEnum):
-    """What a device did with an event: it stored it, or it will never take it."""
+    """The result of an event on a device: it was stored, or will never be taken."""
 
     STORED = "stored"
     REJECTED = "rejected"

@@ -54,7 +54,7 @@ So long can an older event still be in flight: 14 days in each of two queues (Am
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What becomes of an item (None: it is gone, or never existed), and what has to be done besides.
+    """The next item (None: it is gone, or never existed), and what has to be done besides.
 
     In this order, so that a crash anywhere loses nothing: dead letters of `ended` (EXPIRED ones are only
     counted), the conditional write of `item` where it differs from the one read, then `publish` (an event in

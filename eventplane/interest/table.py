@@ -53,7 +53,7 @@ class LeasedAnnouncement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnnouncementItem:
-    """What the program `announcer` announces: each reader of one inbox may handle something else.
+    """The announcement of the program `announcer`: each reader of one inbox may handle something else.
 
     `filters` is a JSON list of canonical filters, `expires` in Unix seconds, `announced` in milliseconds;
     a renewal leaves that as it is.

@@ -1,4 +1,4 @@
-"""Which events the cloud wants of its devices: a state whose data is a list of filters."""
+"""The events that the cloud wants of its devices: a state whose data is a list of filters."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ _PAUSE_S: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long one attempt of a call waits for a connection and for each part of the answer, seconds."""
+    """The timeouts of one attempt of a call, for the connection and for each part of the answer, seconds."""
 
     connect_s: float
     read_s: float

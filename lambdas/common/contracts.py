@@ -1,4 +1,4 @@
-"""Where a function gets the contract from: its own bundle, so that code and contract change together."""
+"""Load the contract from a function's own bundle, so that code and contract change together."""
 
 from __future__ import annotations
 

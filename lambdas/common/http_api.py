@@ -103,12 +103,12 @@ def tag_of(content: bytes) -> str:
 
 
 def if_match_names(condition: str, tag: str | None) -> bool:
-    """Whether If-Match names an entity with the strong `tag`, None where there is none (RFC 9110, 13.1.1)."""
+    """Return whether If-Match names an entity of the strong `tag`; None: of none (RFC 9110, 13.1.1)."""
     return _names(_listed(condition), tag)
 
 
 def if_none_match_names(condition: str, tag: str | None) -> bool:
-    """Whether If-None-Match names it, as weak or not (RFC 9110, 13.1.2)."""
+    """Return whether If-None-Match names it, as weak or not (RFC 9110, 13.1.2)."""
     return _names([each.removeprefix("W/") for each in _listed(condition)], tag)
 
 

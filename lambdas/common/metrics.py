@@ -24,7 +24,7 @@ NAMESPACE: Final = "EventPlane"
 
 
 class Metric(StrEnum):
-    """What is counted, per invocation."""
+    """The counters of an invocation."""
 
     MESSAGES = "Messages"
     """Messages of the source queue."""
@@ -91,7 +91,7 @@ class Delay(StrEnum):
 
 
 class Gauge(StrEnum):
-    """What a look found; 0 is written as well, to show that somebody looked."""
+    """The measurements of a look; 0 is written as well, to show that somebody looked."""
 
     CANARY_MISSED = "CanaryMissed"
     """1 where an alarm of the canary's was not in its inbox in time, 0 where it was."""

@@ -24,7 +24,7 @@ class ItemFailure(TypedDict):
 
 
 class PartialResponse(TypedDict):
-    """What a function with `ReportBatchItemFailures` answers (AWS Lambda guide for SQS)."""
+    """The answer of a function with `ReportBatchItemFailures` (AWS Lambda guide for SQS)."""
 
     batchItemFailures: list[ItemFailure]
 

@@ -12,7 +12,7 @@ from typing import Final, Protocol
 
 
 class Message(Protocol):
-    """What can be sent: the event in JSON format as `body`, and `hints`, which repeat parts of it.
+    """A message to send: the event in JSON format as `body`, and `hints`, which repeat parts of it.
 
     `bytes` is the size of both as SQS counts it. Messages of one `group` are in order; those with one
     `deduplication` are copies of one event.
@@ -33,7 +33,7 @@ class Message(Protocol):
 
 
 class Acceptance(Enum):
-    """What became of a message: the destination has it, it can be sent again, or it will never be taken."""
+    """The result of a message: the destination has it, it can be sent again, or it will never be taken."""
 
     TAKEN = "taken"
     AGAIN = "again"

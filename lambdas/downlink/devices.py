@@ -42,7 +42,7 @@ class Fleet:
         self._registry = registry
 
     def has(self, thing: str) -> bool:
-        """Whether the device was made, and is not gone."""
+        """Return whether the device was made, and is not gone."""
         return self.groups(thing) is not None
 
     def groups(self, thing: str) -> frozenset[str] | None:

@@ -1,4 +1,4 @@
-"""What the functions of the downlink share, by the settings that they share."""
+"""Shared by the functions of the downlink, from the settings that they share."""
 
 from __future__ import annotations
 

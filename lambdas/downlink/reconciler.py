@@ -22,7 +22,7 @@ PAGE: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class Reconciled:
-    """What one run did: items looked at; whether time ran out before the end. What is left stays due."""
+    """The result of one run: items looked at; whether time ran out before the end. What is left stays due."""
 
     items: int
     is_complete: bool

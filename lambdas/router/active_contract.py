@@ -41,7 +41,7 @@ INTEREST: Final = "interest"
 
 
 class MadeOfContract(Protocol):
-    """What a function goes by, a router's engine for one, and the contract that it is made of."""
+    """An object made of a contract, such as a router's engine, and that contract."""
 
     @property
     def contract(self) -> Contract: ...
@@ -111,7 +111,7 @@ class ActiveContract(Generic[Engine]):
 
     @property
     def is_seen(self) -> bool:
-        """Whether the last `engine` is made of all that events can be due by."""
+        """True if the last `engine` is made of all that events can be due by."""
         return not self._unseen and self._is_derived and not self._is_stale
 
     @property
@@ -150,7 +150,7 @@ class ActiveContract(Generic[Engine]):
 
     @property
     def is_due(self) -> bool:
-        """Whether it is time for another look."""
+        """True if it is time for another look."""
         now_ms = self._clock()
         if self._checked_ms is None:
             return True

@@ -133,11 +133,11 @@ class SendingTime:
         self._rest_ms = rest_ms
 
     def may_start(self) -> bool:
-        """Whether there is time for one more call."""
+        """Return whether there is time for one more call."""
         return self._remaining_ms() >= self._reserve_ms
 
     def answers_s(self) -> float:
-        """How long the answers of calls in flight are waited for, seconds."""
+        """The wait for the answers of calls in flight, seconds."""
         return max(0, self._remaining_ms() - self._rest_ms) / 1_000
 
 

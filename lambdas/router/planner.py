@@ -1,4 +1,4 @@
-"""What shall become of a queue message, decided before anything is sent. Pure, but for what it is given."""
+"""Plan the deliveries of a queue message; send nothing yet. Pure, but for what it is given."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ class Planner:
                 yield from self._judged(entry, item, item.event, check, now_ms)
 
     def dead(self, step: Step, refusal: Refusal, now_ms: int) -> Iterator[Step]:
-        """What becomes of a `step` that ends for this reason on its route: a dead letter."""
+        """Yield the dead letter of a `step` that ends for this reason on its route."""
         record, original = step.record, step.original
         yield Step(replace(record, outcome=Outcome.DEAD_LETTERED, reason=refusal.reason), original)
         if original is not None:

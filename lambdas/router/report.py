@@ -1,4 +1,4 @@
-"""What the router says of an invocation: figures, and a line for each event that did not arrive."""
+"""The router's report of an invocation: figures, and a line for each event that did not arrive."""
 
 from __future__ import annotations
 

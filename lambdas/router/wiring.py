@@ -1,4 +1,4 @@
-"""What every function needs that goes by the contract in force, from the settings they share."""
+"""The wiring of functions that follow the contract in force, from the settings that they share."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ def contract_in_force(
     build: Callable[[Contract], Engine],
     queues: Collection[str] | None = None,
 ) -> ActiveContract[Engine]:
-    """What `build` makes of the contract in force, which `tables` tell; `bundled` is the one with the code.
+    """Return what `build` makes of the contract in force, read from `tables`; `bundled` is the one with the
+    code.
 
     `queues` are the inboxes, by their address, that it can lead to; None where nobody writes to them.
     Raises what `build` raises of `bundled`.

@@ -1,4 +1,4 @@
-"""What AWS IoT keeps of a device: certificates, connection, shadow, messages. Every step may be repeated."""
+"""Manage a device in AWS IoT: certificates, connection, shadow, messages. Every step may be repeated."""
 
 from __future__ import annotations
 

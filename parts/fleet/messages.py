@@ -35,7 +35,7 @@ def ender(sqs: Any, queue: str, delay_s: int) -> EndLater:
 
 
 class Suspicion(StrEnum):
-    """What shows that a key may be in two hands."""
+    """The evidence that a key may be in two hands."""
 
     EARLY_RENEWAL = "early_renewal"
     TWO_HOLDERS = "two_holders"

@@ -1,4 +1,4 @@
-"""How devices come to their certificates, and lose them: registry, hook, template and policies, rotation.
+"""The stack of devices' certificates: registry, hook, template and policies, rotation.
 
 Beside it is what writes the fleet into the archive.
 """

@@ -39,8 +39,9 @@ _TRIES: Final = 5
 
 @dataclass(slots=True)
 class Judged:
-    """What one look at devices did: how many were judged, how many events were sent, and which devices have
-    to be judged again, be it for want of time."""
+    """The result of one look at devices: how many were judged, how many events were sent, and which devices
+    have to be judged again, be it for want of time.
+    """
 
     devices: int = 0
     sent: int = 0

@@ -19,7 +19,7 @@ from parts.presence.wiring import Parts, wired
 
 @dataclass(frozen=True, slots=True)
 class Reconciled:
-    """What one run did: devices judged, events sent; whether time ran out before the end."""
+    """The result of one run: devices judged, events sent; whether time ran out before the end."""
 
     devices: int
     sent: int

@@ -58,7 +58,7 @@ OVER: Final = "over"
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """What is said for one reason: a headline, what it means, and what to check, in this order."""
+    """The text for one reason: a headline, what it means, and what to check, in this order."""
 
     title: str
     text: str

@@ -28,7 +28,7 @@ class PresenceLimits:
 
 
 class PresenceSource(StrEnum):
-    """What a recorder reads: lifecycle messages of IoT Core, or the heartbeats of devices."""
+    """The input of a recorder: lifecycle messages of IoT Core, or the heartbeats of devices."""
 
     CONNECTIONS = "connections"
     HEARTBEATS = "heartbeats"

@@ -39,7 +39,7 @@ class Timer:
         return json.dumps({"device": self.device, "due_ms": self.due_ms}, separators=(",", ":"))
 
     def delay_s(self, now_ms: int) -> int:
-        """How long SQS holds it back from `now_ms` on, whole seconds, up to its longest delay."""
+        """The time for which SQS holds it back from `now_ms` on, whole seconds, up to its longest delay."""
         return min(max(math.ceil((self.due_ms - now_ms) / 1_000), 0), MAX_DELAY_S)
 
 

@@ -32,11 +32,11 @@ class _Fired:
 
     @property
     def is_redelivered(self) -> bool:
-        """Whether an earlier run may have ended halfway."""
+        """True if an earlier run may have ended halfway."""
         return self.message.attempt > 1
 
     def is_late(self, now_ms: int) -> bool:
-        """Whether it comes later than is promised. A timer that was due when it was sent began then."""
+        """Return whether it comes later than promised. A timer that was due when it was sent began then."""
         return now_ms - max(self.timer.due_ms, self.message.sent_at_ms) > PUNCTUAL_MS
 
 

@@ -1,4 +1,4 @@
-"""What the functions of presence share, by the settings that they share."""
+"""Shared by the functions of presence, from the settings that they share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What controls a run: how long it waits, when it stops, what it removes, and AWS's ids of its calls."""
+"""The control of a run: how long it waits, when it stops, what it removes, and AWS's ids of its calls."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Interrupts:
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """What was removed, in words; `problem` says why it was not, None where it was."""
+    """A removed thing in words; `problem` says why it was not removed, None where it was."""
 
     words: str
     problem: str | None

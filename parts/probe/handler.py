@@ -287,7 +287,7 @@ QUEUES: Final = "queues"
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """What the function can do."""
+    """The operations of the function."""
 
     canary: Canary
     queues: Queues

@@ -1,4 +1,4 @@
-"""What a run found, step by step, for people and for programs."""
+"""The result of a run, step by step, for people and for programs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from parts.probe.control import Removal
 
 
 class Status(StrEnum):
-    """How a step ended; one that needs a failed one is not run."""
+    """The result of a step; one that needs a failed one is not run."""
 
     PASSED = "passed"
     FAILED = "failed"
@@ -21,7 +21,7 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What a step saw: in words, how long the plane took (None: as long as the step), and what names it."""
+    """An observation: in words, how long the plane took (None: as long as the step), and what names it."""
 
     words: str
     latency_s: float | None = None
@@ -68,12 +68,12 @@ class Report:
 
     @property
     def is_passed(self) -> bool:
-        """Whether every step passed and everything was removed."""
+        """True if every step passed and everything was removed."""
         return bool(self.steps) and not self.problems
 
     @property
     def problems(self) -> list[str]:
-        """What failed, in words."""
+        """The failures in words."""
         failed = [each.name for each in self.steps if each.status is not Status.PASSED]
         return failed + [f"removal of {each.words}" for each in self.removed if each.problem]
 

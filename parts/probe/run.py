@@ -74,7 +74,7 @@ class PeopleNotInformedError(EventPlaneError):
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """What a person decides about a run. Times are seconds."""
+    """The options of a run. Times are seconds."""
 
     endpoint: DeviceEndpoint
     people_are_informed: bool

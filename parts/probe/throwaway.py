@@ -58,7 +58,7 @@ class ProvisioningFailedError(EventPlaneError):
 
 @dataclass(frozen=True, slots=True)
 class DeviceEndpoint:
-    """Where devices connect: IoT Core's endpoint, or the domain that the account gives to its devices."""
+    """The address for devices: IoT Core's endpoint, or the domain that the account gives to its devices."""
 
     host: str
     port: int
@@ -198,7 +198,7 @@ class ThrowAwayDevice:
             (folder / name).write_text(text, encoding="ascii")
 
     def is_in_service(self) -> bool:
-        """Whether the plane has seen the device with its own certificate. Raises botocore's errors."""
+        """Return whether the plane has seen the device with its own certificate. Raises botocore's errors."""
         device = self._registry.read(self._thing)
         return device is not None and device.state is LifecycleState.PROVISIONED
 

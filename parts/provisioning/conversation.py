@@ -42,7 +42,7 @@ class MqttCloud(NamedTuple):
             pass
 
     def accepts(self, pair: Path | None) -> bool:
-        """Whether a connection with the device's `pair`, without one as the claim, succeeds.
+        """Return whether a connection with the device's `pair`, without one as the claim, succeeds.
 
         The forwarder stays connected.
         """

@@ -1,4 +1,4 @@
-"""What to send again: read from an audit's manifest, or asked for, and written as orders for the replay."""
+"""Write orders for the replay, from an audit's manifest or from a request."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Asked:
 
 
 def owed_by_file(days: Days, route: str | None) -> dict[str, list[Owed]]:
-    """What the audits of `days` miss, on `route` or on all, by the tap's file that has the event."""
+    """Return the events that the audits of `days` report lost, on `route` or on all, by the tap's file."""
 
     def wanted(line: bytes) -> tuple[str, Owed] | None:
         row = json_object(line)
@@ -86,7 +86,7 @@ def window_files(days: Days, asked: Asked, late: timedelta) -> list[str]:
 
 
 def matching(days: Days, asked: Asked, contract: Contract) -> Counter[str]:
-    """How many events of the window take the routes that are meant, by route; what the order comes to."""
+    """Count the events of the window that take the requested routes, by route: the size of the order."""
     routes, router = asked.routes(contract), Router(contract, Place.CLOUD)
     rights = SendingRights(contract)
     bounds = asked.order("")

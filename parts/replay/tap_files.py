@@ -1,4 +1,4 @@
-"""What an order comes to: the steps that a router would have taken, as replays, on the routes it names.
+"""Carry out an order: the steps that a router would have taken, as replays, on the routes it names.
 
 It reads files of the tap, and the contracts that deliveries are owed by, in the archive.
 """

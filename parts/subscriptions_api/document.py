@@ -37,7 +37,7 @@ MAX_SINK: Final = 2_000
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """What a caller asked for: `filter` says the same as source, types and filters of `document` together."""
+    """A caller's request: `filter` says the same as source, types and filters of `document` together."""
 
     document: dict[str, Any]
     filter: dict[str, Any]
@@ -59,7 +59,7 @@ class Proposal:
         return rate
 
     def has_consent_of(self, known: Subscription) -> bool:
-        """Whether `known` leads to the same place at the same rate, which was consented to."""
+        """Return whether `known` leads to the same place at the same rate, which was consented to."""
         names = ("protocol", "sink", "protocolsettings")
         return all(self.document.get(each) == known.properties.get(each) for each in names)
 
@@ -71,12 +71,12 @@ class Proposal:
 
 
 def protocols(reach: SinkReach) -> Sequence[str]:
-    """Those of `PROTOCOLS` that there are where endpoints may be as far as `reach` says."""
+    """Return the ones of `PROTOCOLS` that exist where endpoints may be as far as `reach` says."""
     return PROTOCOLS if reach.sinks is not SinkScope.NOWHERE else (SQS,)
 
 
 def read_proposal(proposed: object, inbox: str, reach: SinkReach) -> Proposal:
-    """What `proposed` asks for; `inbox` is the ARN of the caller's own queue, endpoints may be as far as
+    """Read the request `proposed`; `inbox` is the ARN of the caller's own queue, endpoints may be as far as
     `reach` says. Raises `InvalidError`.
     """
     if not isinstance(proposed, dict):

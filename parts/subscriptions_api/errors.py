@@ -1,4 +1,4 @@
-"""What the API answers instead of a subscription: problem details (RFC 9457), one class a kind."""
+"""The errors of the API: problem details (RFC 9457), one class for each kind."""
 
 from __future__ import annotations
 

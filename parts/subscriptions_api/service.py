@@ -80,7 +80,8 @@ class Found:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubscriptionService:
-    """Those in `table`; `inboxes` has the ARN of the inbox of each participant that may subscribe.
+    """The subscriptions in `table`; `inboxes` has the ARN of the inbox of each participant that may
+    subscribe.
 
     Endpoints may be as far as `reach` says. Before events go to a new one, its `consent` is asked for.
     What a participant may subscribe to, the `contract` in force says.
@@ -268,7 +269,8 @@ class Consents:
         self._connect = connect
 
     def ask(self, url: str, rate: int | None) -> int | None:
-        """How many requests a minute the sink at `url` allows, None without a limit; `rate` are wanted.
+        """Ask the sink at `url` how many requests a minute it allows, None without a limit; `rate` are
+        wanted.
 
         Raises `InvalidError` where it does not answer or does not consent.
         """

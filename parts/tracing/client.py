@@ -38,7 +38,7 @@ Attributes = Mapping[str, str | int]
 
 
 class OpenTelemetry:
-    """Of the events that carry no trace a `share` (0 to 1) is drawn: that of the functions' setting."""
+    """Traces and metrics of a client. A `share` (0 to 1) of events without a trace is sampled."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""What is known of an endpoint that failed: one record for all processes that post to it. No I/O.
+"""The state of an endpoint that failed: one record for all processes that post to it. No I/O.
 
 An endpoint without a record is healthy. Times are in Unix milliseconds unless a name says otherwise.
 """

@@ -18,7 +18,7 @@ MAX_RATE: Final = 60_000
 
 @dataclass(frozen=True, slots=True)
 class Consent:
-    """What an endpoint allows. `requests_per_minute` is None where it sets no limit."""
+    """The permission of an endpoint. `requests_per_minute` is None where it sets no limit."""
 
     is_given: bool
     requests_per_minute: int | None
@@ -26,7 +26,7 @@ class Consent:
 
 
 def ask_consent(endpoint: Endpoint, origin: str, requests_per_minute: int | None) -> Consent:
-    """Whether `endpoint` wants events of `origin`, and how many.
+    """Ask `endpoint` whether it wants events of `origin`, and how many.
 
     Raises `UnreachableError`, `ForbiddenTargetError`.
     """

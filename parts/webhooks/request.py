@@ -27,7 +27,7 @@ from eventplane.strict_json import member_spans
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is posted. `id` is the same for every attempt at the event, and covers what the body does not."""
+    """A request. `id` is the same for every attempt at the event, and covers what the body does not."""
 
     id: str
     headers: Mapping[str, str] = field(hash=False)

@@ -87,7 +87,7 @@ class SubscriptionEndpoints:
             self._services.pop(route)[1].delivery.endpoint.close()
 
     def service(self, route: str) -> WebhookService | None:
-        """What delivers for `route`; None where nobody subscribes by it any more."""
+        """Return the delivery service of `route`; None where nobody subscribes by it any more."""
         subscription = self._known.get(route)
         if subscription is None:
             return None

@@ -1,4 +1,4 @@
-"""What the functions that post to HTTPS endpoints share, by the settings that they share."""
+"""Shared by the functions that post to HTTPS endpoints, from the settings that they share."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from parts.webhooks.signing import Keys, SigningKeys
 
 
 class Machine(NamedTuple):
-    """What a function uses outside of itself; `connect` takes a URL and a timeout in seconds."""
+    """The dependencies of a function; `connect` takes a URL and a timeout in seconds."""
 
     client: Callable[[str], Any]
     tables: Tables

@@ -1,4 +1,4 @@
-"""What the functions' own metrics (`lambdas/common/metrics.py`) say of the plane.
+"""Watches of the functions' own metrics (`lambdas/common/metrics.py`).
 
 The metrics' names are repeated here: stacks and functions do not know each other. A test compares them.
 """
@@ -46,7 +46,7 @@ _URGENT: Final = (URGENT_ROUTER, INGEST_ERRORS, URGENT_HTTP_SINK)
 
 
 def of_figures(services: Collection[str], environment: Environment) -> Iterator[Watch]:
-    """Of the metrics of `services`, each the folder of some functions or what they have instead of it."""
+    """Yield the watches of the metrics of `services`, each a folder of functions or their name for it."""
     for service in (ROUTER, URGENT_ROUTER):
         if service in services:
             yield from _of_routers(service, environment)
@@ -226,7 +226,7 @@ def _of_canary(environment: Environment) -> Iterator[Watch]:
 
 
 def canary_missed(environment: Environment, statistic: str = "Maximum") -> cloudwatch.Metric:
-    """Whether the canary's alarm was missed, 0 or 1, over the time between two of its alarms."""
+    """Return the metric of missed canary alarms, 0 or 1, over the time between two of its alarms."""
     period = Duration.minutes(environment.alarms.canary_every_min)
     return figure(environment, CANARY, "CanaryMissed", statistic=statistic, period=period)
 

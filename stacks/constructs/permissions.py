@@ -69,7 +69,7 @@ def find_key(scope: Construct) -> kms.IKey | None:
 
 
 def needs_key(statements: Sequence[iam.PolicyStatement]) -> bool:
-    """Whether `statements` lead to what the customer's key encrypts."""
+    """Return whether `statements` lead to what the customer's key encrypts."""
     return any(action.startswith(_ENCRYPTED) for each in statements for action in each.actions)
 
 

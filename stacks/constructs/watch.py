@@ -1,4 +1,4 @@
-"""What AWS's own metrics say of the plane's resources: one `Watch` becomes one alarm."""
+"""Watches of AWS's own metrics of the plane's resources: one `Watch` becomes one alarm."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Watch:
 
     @property
     def judged(self) -> Figure:
-        """What the alarm compares with the threshold."""
+        """The figure that the alarm compares with the threshold."""
         if not self.is_silence_bad:
             return self.metric
         breaching = self.threshold + (-1 if self.is_least else 1)
@@ -73,7 +73,7 @@ class Watch:
 def of_queues(
     queues: Sequence[DurableQueue], environment: Environment, *, has_canary: bool
 ) -> Iterator[Watch]:
-    """Of the queues of `environment`: nobody reads one, and what nobody could handle.
+    """Yield the watches of the queues of `environment`: nobody reads one, and what nobody could handle.
 
     Urgent ones have alarms of their own. The outboxes that one router reads share alarms on their age. What
     lies in the dead-letter queues of the others is one figure of the canary, and so is their age where the
@@ -121,8 +121,9 @@ def _of_age(name: str, queues: Sequence[DurableQueue]) -> Watch:
 
 
 def of_functions(functions: Mapping[str, Sequence[str]], environment: Environment) -> Iterator[Watch]:
-    """Of `functions`, by the service whose code they run: crashes, loops, and executions that the account has
-    no room for."""
+    """Yield the watches of `functions`, by the service whose code they run: crashes, loops, and executions
+    that the account has no room for.
+    """
     crashed = "crashed or ran out of time; whole batches come again. Its log has the error."
     # The emulator's alarms read one metric.
     if environment.alarms.is_detailed and not environment.is_emulated:
@@ -155,7 +156,7 @@ def of_functions(functions: Mapping[str, Sequence[str]], environment: Environmen
 
 
 def of_schedule(name: str) -> Watch:
-    """Of the function called `name`, which is called every minute."""
+    """Return the watch of the function `name`, which is called every minute."""
     return Watch(
         name=f"{name}-calls",
         metric=function_metric(name, "Invocations"),
@@ -168,7 +169,7 @@ def of_schedule(name: str) -> Watch:
 
 
 def of_rule(name: str, environment: Environment, *, is_ingest: bool) -> Iterator[Watch]:
-    """Of the IoT rule called `name`; what fails in an action comes to a queue that is watched.
+    """Yield the watches of the IoT rule `name`; what fails in an action comes to a queue that is watched.
 
     Each metric counts messages that are lost, so those of the ingest rules page. What the other rules lose is
     found again by the reconcilers. A rule that is gone or wrong loses everything: the canary, and gaps in the
@@ -215,7 +216,7 @@ _AUDIT_TICKETS: Final = {
 
 
 def of_audit(environment: Environment) -> Iterator[Watch]:
-    """Of the delivery audit's verdicts; none on yesterday is bad where that audit should start by itself."""
+    """Yield those of the audit; no verdict on yesterday is bad where it should start by itself."""
     if environment.audit.schedule is not None:
         yield _of_silent_job(environment, AUDIT, audit_namespace(environment, AUDIT), AUDIT_METRICS[0])
     for audit in audits(environment):
@@ -236,7 +237,7 @@ def of_audit(environment: Environment) -> Iterator[Watch]:
 
 
 def of_compaction(environment: Environment) -> Iterator[Watch]:
-    """Of the compaction: hours that it could not do; silence is bad where it should start by itself."""
+    """Yield those of the compaction: hours that failed; silence is bad where it should start by itself."""
     namespace = compaction_namespace(environment)
     for name in COMPACTION_METRICS:
         if environment.compaction.schedule is not None:
@@ -301,12 +302,12 @@ def _error_action_failures(rule: str) -> cloudwatch.MathExpression:
 
 
 def audits(environment: Environment) -> Sequence[str]:
-    """Which audits `environment` has."""
+    """Return the audits of `environment`."""
     return (AUDIT,) if environment.audit_today is None else (AUDIT, AUDIT_TODAY)
 
 
 def audit_namespace(environment: Environment, audit: str) -> str:
-    """Where the metrics of `audit` stand."""
+    """Return the namespace of the metrics of `audit`."""
     return f"{PROJECT}/{environment.name}/{audit}"
 
 
@@ -316,5 +317,5 @@ def audit_metric(environment: Environment, audit: str, total: str) -> cloudwatch
 
 
 def compaction_namespace(environment: Environment) -> str:
-    """Where the compaction's metrics stand."""
+    """Return the namespace of the compaction's metrics."""
     return f"{PROJECT}/{environment.name}/compaction"
