@@ -10,8 +10,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
-from eventplane.account import Fate
+from eventplane.account import Fate, reader_of
 from eventplane.archive_layout import VERDICTS, last_report
+from eventplane.names import OWN_SERVICES
 from glue_jobs.delivery_audit.rules import LATENESS_S
 from local.deploy import ROOT
 from local.errors import LocalError, LoggedError
@@ -87,7 +88,8 @@ def _read(path: Path) -> bytes | None:
 def both_ends(report: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return what the readers of each inbox took: in homes by manifests, in the cloud by handovers.
 
-    What is `not known` left no record: the inbox asks for no receipts, or evidence is missing.
+    What is `not known` left no record: the inbox asks for no receipts, or evidence is missing. Inboxes that
+    functions of the plane read are left out.
     """
     found = [
         _end(
@@ -99,7 +101,7 @@ def both_ends(report: Mapping[str, Any]) -> list[dict[str, Any]]:
     ]
     otherwise = Fate.GIVEN_UP, Fate.REFUSED, Fate.EXPIRED, Fate.DROPPED
     for each in report.get("accounts", ()):
-        if each["inbox"]:
+        if each["inbox"] and reader_of(each["inbox"]) not in OWN_SERVICES:
             due, ended = (sum(each[fate] for fate in fates) for fates in (Fate, otherwise))
             known = each[Fate.HANDLED], ended, each[Fate.LOST], each[Fate.WAITING]
             found.append(_end(each["inbox"], "cloud", due, *known))

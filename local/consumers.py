@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from hashlib import sha256
 from time import monotonic
 from typing import Any, Final, Self
@@ -130,26 +132,24 @@ class _Received:
     duplicates: int = 0
 
 
-class Consumers:
-    """A service for each queue of `queue_urls`, which it reads and empties in a thread of its own.
+class InboxReaders(ABC):
+    """Reads and empties the queues at `urls`, by service, each in a thread and with a client of its own.
 
-    They keep the events that `keep` asks for, as they arrived. Use it in a `with` block.
+    Use it in a `with` block.
     """
 
-    def __init__(
-        self, sqs: Any, queue_urls: Mapping[str, str], keep: Keep = lambda _service, _event: False
-    ) -> None:
-        self._sqs = sqs
-        self._keep = keep
+    def __init__(self, urls: Mapping[str, str], client: Callable[[], Any]) -> None:
         self._tick = threading.Condition()
         self._stopping = threading.Event()
-        self._received = {service: _Received() for service in queue_urls}
-        self._kept: list[ReceivedEvent] = []
         self._failure: Exception | None = None
         self._threads = [
-            threading.Thread(target=self._run, args=each, name=f"consumer {each[0]}", daemon=True)
-            for each in queue_urls.items()
+            threading.Thread(target=self._run, args=(name, client, url), name=f"reader {name}", daemon=True)
+            for name, url in urls.items()
         ]
+
+    @abstractmethod
+    def _take(self, service: str, texts: Sequence[str]) -> None:
+        """Note what a read brought, which may be nothing; `_tick` is held."""
 
     def __enter__(self) -> Self:
         for thread in self._threads:
@@ -160,6 +160,41 @@ class Consumers:
         self._stopping.set()
         for thread in self._threads:
             thread.join()
+
+    def raise_failure(self) -> None:
+        """Raise the error that ended a service, if one did."""
+        if self._failure:
+            raise self._failure
+
+    def _run(self, service: str, client: Callable[[], Any], queue_url: str) -> None:
+        try:
+            inbox = open_inbox(service, client(), queue_url)
+            while not self._stopping.is_set():
+                read_batch(inbox, partial(self._note, service))
+        except Exception as error:  # noqa: BLE001 - raised where it is waited for
+            self._failure = error
+            self._note(service, [])
+
+    def _note(self, service: str, texts: Sequence[str]) -> None:
+        with self._tick:
+            self._take(service, texts)
+            # Every read, empty or not, is a tick.
+            self._tick.notify_all()
+
+
+class Consumers(InboxReaders):
+    """The cloud services that read `urls`; they keep the events that `keep` asks for, as they arrived."""
+
+    def __init__(
+        self,
+        urls: Mapping[str, str],
+        client: Callable[[], Any],
+        keep: Keep = lambda _service, _event: False,
+    ) -> None:
+        super().__init__(urls, client)
+        self._keep = keep
+        self._received = {service: _Received() for service in urls}
+        self._kept: list[ReceivedEvent] = []
 
     @property
     def arrived(self) -> dict[str, Arrived]:
@@ -181,11 +216,6 @@ class Consumers:
         """Events received by all services together, without duplicates."""
         return sum(len(each.events) for each in self._received.values())
 
-    def raise_failure(self) -> None:
-        """Raise the error that ended a service, if one did."""
-        if self._failure:
-            raise self._failure
-
     def wait_until(self, condition: Callable[[], bool], timeout_seconds: float) -> bool:
         """Wait until `condition()` holds; False when `timeout_seconds` passed first.
 
@@ -198,33 +228,20 @@ class Consumers:
             if left <= 0:
                 return False
             with self._tick:
-                # Every read, empty or not, is a tick.
                 self._tick.wait(min(left, _LONG_POLL_S))
         return True
 
-    def _run(self, service: str, queue_url: str) -> None:
-        inbox = open_inbox(service, self._sqs, queue_url)
-        try:
-            while not self._stopping.is_set():
-                read_batch(inbox, lambda texts: self._count(service, texts))
-        except Exception as error:  # noqa: BLE001 - raised where it is waited for
-            self._failure = error
-        with self._tick:
-            self._tick.notify_all()
-
-    def _count(self, service: str, texts: Iterable[str]) -> None:
+    def _take(self, service: str, texts: Sequence[str]) -> None:
         received = self._received[service]
-        with self._tick:
-            for text in texts:
-                key, is_report = identify(text) if is_cloud_event(text) else (_unreadable(text), False)
-                counted = received.reports if is_report else received.events
-                if key in counted:
-                    received.duplicates += 1
-                    continue
-                counted[key] = None
-                if key[0] != UNREADABLE and self._keep(service, event := json.loads(text)):
-                    self._kept.append(_kept(service, event))
-            self._tick.notify_all()
+        for text in texts:
+            key, is_report = identify(text) if is_cloud_event(text) else (_unreadable(text), False)
+            counted = received.reports if is_report else received.events
+            if key in counted:
+                received.duplicates += 1
+                continue
+            counted[key] = None
+            if key[0] != UNREADABLE and self._keep(service, event := json.loads(text)):
+                self._kept.append(_kept(service, event))
 
 
 def _kept(service: str, event: Mapping[str, Any]) -> ReceivedEvent:

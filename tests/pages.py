@@ -38,6 +38,6 @@ def write_pages(folder: Path) -> dict[str, Path]:
     letter = {"sender": "simple-client/", "reason": "payload_invalid", "detail": "$.value: no number"}
     alarm = {"home": "home-1", "type": "fall", "seconds": 0.25, "fault": "network cut"}
     summary |= {"alarms": [alarm], "notices": [notice], "payload_letters": [letter]}
-    demo_report.write_page(summary, judged, files["demo"], "run/audit/audit.html")
+    demo_report.write_page(summary, files["demo"], "run/audit/audit.html")
     files["catalogue"].write_text(catalogue(shipped_contract()))
     return files

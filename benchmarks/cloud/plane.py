@@ -19,7 +19,7 @@ from eventplane_mqtt.connection import Connection
 from eventplane_mqtt.endpoint import Endpoint, TlsFiles
 from eventplane_mqtt.mailbox import Acknowledged, Connected, Disconnected, LinkName, Message
 from local.cloud import CloudEndpoint
-from local.consumers import open_inbox, read_batch
+from local.consumers import InboxReaders
 from local.emulator import start_emulator
 from local.plane import Plane, deploy_plane
 from local.process import Supervisor
@@ -145,8 +145,8 @@ class Device:
             self._tick.notify_all()
 
 
-class Readers:
-    """Reads `inboxes` of `plane` while in its `with` block, through a client of its own for each.
+class Readers(InboxReaders):
+    """Reads `inboxes` of `plane` while in its `with` block.
 
     `came` has, by inbox, when each event's id was first received (`time.monotonic_ns`). `client` makes an SQS
     client; another one may count what it is asked.
@@ -154,21 +154,8 @@ class Readers:
 
     def __init__(self, plane: Plane, inboxes: Iterable[str], client: Callable[[], Any] | None = None) -> None:
         self.came: dict[str, dict[str, int]] = {inbox: {} for inbox in inboxes}
-        self._plane = plane
-        self._client = client or (lambda: plane.cloud.client("sqs"))
-        self._tick = threading.Condition()
-        self._stopping = threading.Event()
-        self._threads = [threading.Thread(target=self._run, args=(each,), daemon=True) for each in self.came]
-
-    def __enter__(self) -> Self:
-        for each in self._threads:
-            each.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stopping.set()
-        for each in self._threads:
-            each.join()
+        urls = {inbox: plane.inboxes[inbox] for inbox in self.came}
+        super().__init__(urls, client or (lambda: plane.cloud.client("sqs")))
 
     def wait_for(self, number: int) -> int:
         """Wait until every inbox has received `number` events; when the last came.
@@ -196,17 +183,10 @@ class Readers:
     def _least(self) -> int:
         return min(len(each) for each in self.came.values())
 
-    def _run(self, inbox: str) -> None:
-        opened = open_inbox(inbox, self._client(), self._plane.inboxes[inbox])
-        while not self._stopping.is_set():
-            read_batch(opened, lambda texts: self._note(inbox, texts))
-
-    def _note(self, inbox: str, texts: Sequence[str]) -> None:
+    def _take(self, service: str, texts: Sequence[str]) -> None:
         now = monotonic_ns()
-        with self._tick:
-            for text in texts:
-                self.came[inbox].setdefault(json.loads(text)["id"], now)
-            self._tick.notify_all()
+        for text in texts:
+            self.came[service].setdefault(json.loads(text)["id"], now)
 
 
 @dataclass(frozen=True, slots=True)

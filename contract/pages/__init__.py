@@ -91,13 +91,13 @@ HERE: Final = Path(__file__).parent
 STYLESHEET: Final = HERE / "style.css"
 
 
-def environment(folder: Path) -> Environment:
-    """Return the templates of `folder` and the common ones, for one page.
+def environment(*folders: Path) -> Environment:
+    """Return the templates of `folders` and the common ones, for one page.
 
     The glossary remembers which words a page has used: make another environment for another page.
     """
     made = Environment(
-        loader=FileSystemLoader([folder, HERE]),
+        loader=FileSystemLoader([*folders, HERE]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from edge import reports
@@ -195,9 +196,7 @@ def lost_on_the_way_up(case: Case) -> list[Truth]:
     return [fact(case, Kind.LOST, hop, **unknown)]
 
 
-@_fault(_is_acknowledged)
-def lost_behind_iot_core(case: Case) -> list[Truth]:
-    return lost_on_the_way_up(case)
+FAULTS.append(Fault("lost_behind_iot_core", _is_acknowledged, lost_on_the_way_up))
 
 
 @_fault(_is_routed)
@@ -213,9 +212,9 @@ def lost_without_a_word(case: Case) -> list[Truth]:
     return [_of_row(case, Kind.LOST, Hop.ROUTER, row) for row in rows]
 
 
-@_fault(_is_routed)
-def lost_as_expired(case: Case) -> list[Truth]:
-    return _lose_last(case, Outcome.EXPIRED, BY_EVENT)
+FAULTS.append(
+    Fault("lost_as_expired", _is_routed, partial(_lose_last, outcome=Outcome.EXPIRED, reason=BY_EVENT))
+)
 
 
 @_fault(_is_routed)
@@ -226,14 +225,13 @@ def lost_as_expired_in_another_form(case: Case) -> list[Truth]:
     return _lose_last(case, Outcome.EXPIRED, BY_EVENT)
 
 
-@_fault(_is_routed)
-def lost_as_dead_lettered(case: Case) -> list[Truth]:
-    return _lose_last(case, Outcome.DEAD_LETTERED, "not_taken")
-
-
-@_fault(_is_routed)
-def lost_for_no_interest(case: Case) -> list[Truth]:
-    return _lose_last(case, Outcome.NO_INTEREST, Reason.NO_INTEREST)
+FAULTS.extend(
+    Fault(name, _is_routed, partial(_lose_last, outcome=outcome, reason=reason))
+    for name, outcome, reason in (
+        ("lost_as_dead_lettered", Outcome.DEAD_LETTERED, "not_taken"),
+        ("lost_for_no_interest", Outcome.NO_INTEREST, Reason.NO_INTEREST),
+    )
+)
 
 
 @_fault(_is_posted)
@@ -242,10 +240,8 @@ def lost_behind_the_inbox(case: Case) -> list[Truth]:
     return [_handed(case, Kind.LOST, row.channel)]
 
 
-@_fault(_is_read)
-def taken_by_nobody(case: Case) -> list[Truth]:
-    """The queue deletes it after its time, and its reader left no receipt."""
-    return lost_behind_the_inbox(case)
+# The queue deletes it after its time, and its reader left no receipt.
+FAULTS.append(Fault("taken_by_nobody", _is_read, lost_behind_the_inbox))
 
 
 def _elsewhere(case: Case) -> Any:
@@ -321,9 +317,7 @@ def handed_over_again(case: Case, reason: str | None = None) -> list[Truth]:
     return [_handed(case, Kind.DUPLICATE, row.channel)]
 
 
-@_fault(_is_read)
-def handled_again(case: Case) -> list[Truth]:
-    return handed_over_again(case)
+FAULTS.append(Fault("handled_again", _is_read, handed_over_again))
 
 
 @_fault(_is_read)
@@ -409,20 +403,17 @@ def _ended(case: Case, outcome: Outcome, reason: str, status: int | None = None)
     return row
 
 
-@_fault(_is_posted)
-def dead_behind_the_inbox(case: Case) -> list[Truth]:
-    return _given_up(case, WEBHOOK_LETTERS, "endpoint_refused", 400)
+_by_webhook = partial(_given_up, letters_of=WEBHOOK_LETTERS, reason="endpoint_refused", status=400)
+_by_reader = partial(_given_up, letters_of=READER_LETTERS)
 
-
-@_fault(_is_read)
-def dead_lettered_by_its_reader(case: Case) -> list[Truth]:
-    return _given_up(case, READER_LETTERS, "ValueError")
-
-
-@_fault(_is_read)
-def dead_lettered_in_doubt(case: Case) -> list[Truth]:
-    """Its reader ended while it had the event in hand, and the next one does not know what became of it."""
-    return _given_up(case, READER_LETTERS, Reason.IN_DOUBT)
+FAULTS.extend(
+    (
+        Fault("dead_behind_the_inbox", _is_posted, _by_webhook),
+        Fault("dead_lettered_by_its_reader", _is_read, partial(_by_reader, reason="ValueError")),
+        # Its reader ended while it had the event in hand, and the next one does not know what became of it.
+        Fault("dead_lettered_in_doubt", _is_read, partial(_by_reader, reason=Reason.IN_DOUBT)),
+    )
+)
 
 
 @_fault(_is_read)
@@ -436,15 +427,15 @@ def expired_at_hand_out(case: Case) -> list[Truth]:
     return [_handed(case, Kind.EXPIRED, _ended(case, Outcome.EXPIRED, BY_EVENT).channel)]
 
 
-@_fault(_is_read)
-def expired_by_its_reader(case: Case) -> list[Truth]:
-    """Its reader says that it expired, and it had no end."""
-    return [_handed(case, Kind.LOST, _ended(case, Outcome.EXPIRED, BY_EVENT).channel)]
+def _wrongly_ended(case: Case, outcome: Outcome, reason: str) -> list[Truth]:
+    """Its reader says how it ended, which nothing bears out."""
+    return [_handed(case, Kind.LOST, _ended(case, outcome, reason).channel)]
 
 
-@_fault(_is_read)
-def dropped_by_its_reader(case: Case) -> list[Truth]:
-    return [_handed(case, Kind.LOST, _ended(case, Outcome.DROPPED, Reason.NO_INTEREST).channel)]
+FAULTS.extend(
+    Fault(f"{outcome}_by_its_reader", _is_read, partial(_wrongly_ended, outcome=outcome, reason=reason))
+    for outcome, reason in ((Outcome.EXPIRED, BY_EVENT), (Outcome.DROPPED, Reason.NO_INTEREST))
+)
 
 
 @_fault(lambda case: _is_read(case) and _has_hour_before(case))
@@ -703,33 +694,13 @@ def of_another_sender(case: Case) -> list[Truth]:
 
 def _newer(case: Case, **members: Any) -> list[Truth]:
     """A newer router writes what this version does not know: nobody can tell what became of the event."""
+    case.is_newer = not members
     case.ledger = [replace(row, **members) for row in case.ledger]
     return [
         _of_row(case, kind, hop, row)
         for row in case.ledger
         for kind, hop in ((Kind.NOT_UNDERSTOOD, Hop.ROUTER), (QUARANTINED, None))
     ]
-
-
-@_fault(_is_kept_in_a_queue)
-def unknown_outcome(case: Case) -> list[Truth]:
-    return _newer(case, outcome="held_for_review")
-
-
-@_fault(_is_kept_in_a_queue)
-def unknown_contract(case: Case) -> list[Truth]:
-    return _newer(case, contract_version="0123456789abcdef")
-
-
-@_fault(_is_kept_in_a_queue)
-def attempt_as_text(case: Case) -> list[Truth]:
-    return _newer(case, attempt="1")
-
-
-@_fault(_is_kept_in_a_queue)
-def with_new_members(case: Case) -> list[Truth]:
-    case.is_newer = True
-    return _newer(case)
 
 
 def _unusable(case: Case, kind: Kind, hop: Hop, **members: Any) -> list[Truth]:
@@ -739,24 +710,19 @@ def _unusable(case: Case, kind: Kind, hop: Hop, **members: Any) -> list[Truth]:
     return [known, replace(known, kind=QUARANTINED, hop=None, route=None)]
 
 
-@_fault(_is_posted)
-def unknown_end(case: Case) -> list[Truth]:
-    """A newer webhook writes an outcome that this version does not know."""
-    return _unusable(case, Kind.NOT_UNDERSTOOD, Hop.INBOX_CONSUMER, outcome="parked")
+_unknown = partial(_unusable, kind=Kind.NOT_UNDERSTOOD, hop=Hop.INBOX_CONSUMER, outcome="parked")
+_impossible = partial(_unusable, kind=Kind.CONTRADICTION, hop=Hop.ARCHIVE)
 
-
-@_fault(_is_read)
-def unknown_receipt(case: Case) -> list[Truth]:
-    return unknown_end(case)
-
-
-@_fault(_is_posted)
-def impossible_end(case: Case) -> list[Truth]:
-    """A webhook's row has the event delivered by an answer that refuses it."""
-    return _unusable(case, Kind.CONTRADICTION, Hop.ARCHIVE, status=500)
-
-
-@_fault(_is_read)
-def impossible_receipt(case: Case) -> list[Truth]:
-    """A reader's row has the event delivered at no attempt."""
-    return _unusable(case, Kind.CONTRADICTION, Hop.ARCHIVE, attempt=0)
+FAULTS.extend(
+    (
+        Fault("unknown_outcome", _is_kept_in_a_queue, partial(_newer, outcome="held_for_review")),
+        Fault("unknown_contract", _is_kept_in_a_queue, partial(_newer, contract_version="0123456789abcdef")),
+        Fault("attempt_as_text", _is_kept_in_a_queue, partial(_newer, attempt="1")),
+        Fault("with_new_members", _is_kept_in_a_queue, _newer),
+        Fault("unknown_end", _is_posted, _unknown),
+        Fault("unknown_receipt", _is_read, _unknown),
+        # By an answer that refuses it, and at no attempt.
+        Fault("impossible_end", _is_posted, partial(_impossible, status=500)),
+        Fault("impossible_receipt", _is_read, partial(_impossible, attempt=0)),
+    )
+)

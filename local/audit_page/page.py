@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
+from jinja2 import Environment
+
 from contract import pages
 from local.audit_page import drawings, words
 from local.audits import both_ends
@@ -41,16 +43,20 @@ COLUMNS: Final = (
 _DAY: Final = re.compile(r"date=(\d{4}-\d{2}-\d{2})")
 
 
+def environment(*folders: Path) -> Environment:
+    """Return the templates of `folders` and this one, with filters that write a report's values in words."""
+    made = pages.environment(*folders, _HERE)
+    filters = words.plain, words.count, words.duration, words.moment, words.share
+    made.filters |= {each.__name__: each for each in filters}
+    return made
+
+
 def write_page(report: Mapping[str, Any], path: Path, archive: str | None = None) -> None:
     """Write the page of the audit's `report` (its document, format 3).
 
     `archive` is where the audited archive lies, for the page's links and commands; None: no links, and the
     commands are for the archive of an environment.
     """
-    environment = pages.environment(_HERE)
-    environment.filters |= {
-        each.__name__: each for each in (words.plain, words.count, words.duration, words.moment, words.share)
-    }
     weights = {each["kind"]: each["weight"] for each in report["kinds"]}
     data = {
         "columns": COLUMNS,
@@ -59,26 +65,30 @@ def write_page(report: Mapping[str, Any], path: Path, archive: str | None = None
         "broken": [kind for kind, weight in weights.items() if weight == "broken"],
         "hops": words.HOPS,
     }
-    text = environment.get_template("page.html.j2").render(
-        report=report,
-        totals=report["totals"],
-        covered=words.covered(report["coverage"]),
-        ends=both_ends(report),
-        reasons=[words.reason(each) for each in report["reasons"]],
-        rests_on=words.RESTS_ON,
-        heat=drawings.heat_map(report["hours"]),
-        bands=drawings.BANDS,
-        flow=drawings.flow(report["flow"]),
-        flow_width=drawings.FLOW_WIDTH,
-        latencies=drawings.latencies(report["latency"]),
-        by_device=_devices(report),
-        lost_elsewhere=report["totals"]["lost"] - sum(each["lost"] for each in report["hours"]),
-        copies=_copies(report),
-        hops=words.HOPS,
-        found=sum(each["count"] for each in report["kinds"]),
-        style=pages.text_of(_HERE / "page.css"),
-        script=pages.text_of(_HERE / "page.js"),
-        data=pages.embedded(data),
+    text = (
+        environment()
+        .get_template("page.html.j2")
+        .render(
+            report=report,
+            totals=report["totals"],
+            covered=words.covered(report["coverage"]),
+            ends=both_ends(report),
+            reasons=[words.reason(each) for each in report["reasons"]],
+            rests_on=words.RESTS_ON,
+            heat=drawings.heat_map(report["hours"]),
+            bands=drawings.BANDS,
+            flow=drawings.flow(report["flow"]),
+            flow_width=drawings.FLOW_WIDTH,
+            latencies=drawings.latencies(report["latency"]),
+            by_device=_devices(report),
+            lost_elsewhere=report["totals"]["lost"] - sum(each["lost"] for each in report["hours"]),
+            copies=_copies(report),
+            hops=words.HOPS,
+            found=sum(each["count"] for each in report["kinds"]),
+            style=pages.text_of(_HERE / "page.css"),
+            script=pages.text_of(_HERE / "page.js"),
+            data=pages.embedded(data),
+        )
     )
     path.write_text(text, encoding="utf-8")
 

@@ -42,6 +42,11 @@ _NAMES: Final = {
     "skew_ms": "clock ahead",
     "max_ms": "longest",
     "gaps": "numbers not archived",
+    "received": "handled",
+    "unexpected": "extra",
+    "reports": "device reports",
+    "service": "inbox",
+    "late_s": "late",
 }
 _UNITS: Final = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"))
 

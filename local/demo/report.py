@@ -6,20 +6,19 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, Final
 
 from rich.console import Console
 from rich.table import Table
 
-from contract import pages
-from eventplane.account import Fate
+from local.audit_page import page
+from local.audit_page.words import count
 from local.audits import taken
 from local.consumers import ReceivedEvent
 from local.demo.faults import RepairedFault
 from local.demo.summary import ALARM_CENTRE
 
-# Figures of a service, and short heads that leave the table within 80 columns.
-_INBOX_COLUMNS = {
+_COLUMNS: Final = {
     "expected": "expected",
     "received": "handled",
     "ended_otherwise": "ended",
@@ -27,8 +26,7 @@ _INBOX_COLUMNS = {
     "unexpected": "extra",
     "duplicates": "copies",
 }
-_FATES = tuple(map(str, Fate))
-_DEVICE_COLUMNS = ("client_id", "epoch", "first", "last", "events", "gaps", "tap_copies")
+"""Figures of a service, and short heads that leave the table within 80 columns."""
 
 
 def headline(summary: Mapping[str, Any]) -> str:
@@ -75,12 +73,13 @@ def print_table(summary: Mapping[str, Any], console: Console) -> None:
     passed = summary["verdict"] == "passed"
     table = Table(title=headline(summary), title_style="bold green" if passed else "bold red")
     table.add_column("inbox", no_wrap=True)
-    for column in (*_INBOX_COLUMNS.values(), "audited"):
+    for column in (*_COLUMNS.values(), "audited"):
         table.add_column(column, justify="right", no_wrap=True)
-    for row in inbox_rows(summary):
-        bad = any(each != "0" for each in row[3:6])
-        *counted, _reports, audited = row  # the reports would not fit; a line below has their sum
-        table.add_row(*counted, audited, style="red" if bad else "green")
+    for each in summary["services"]:
+        # The reports would not fit; a line below has their sum.
+        is_bad = each["ended_otherwise"] or each["lost"] or each["unexpected"]
+        counts = (*(each[name] for name in _COLUMNS), summary["audited"].get(each["service"]))
+        table.add_row(each["service"], *map(count, counts), style="red" if is_bad else "green")
     console.print(table)
     for fault in summary["faults"]:
         console.print(
@@ -103,79 +102,27 @@ def print_table(summary: Mapping[str, Any], console: Console) -> None:
     )
 
 
-def inbox_rows(summary: Mapping[str, Any]) -> list[list[str]]:
-    """One row a service: name, the consumers' figures, what devices report of themselves, the audit's."""
-    audited = summary["audited"]
-    return [
-        [
-            service["service"],
-            *(f"{service[column]:,}" for column in (*_INBOX_COLUMNS, "reports")),
-            f"{audited[service['service']]:,}" if service["service"] in audited else "-",
-        ]
-        for service in summary["services"]
-    ]
-
-
-def write_page(summary: Mapping[str, Any], audit: Mapping[str, Any], path: Path, audit_page: str) -> None:
+def write_page(summary: Mapping[str, Any], path: Path, audit_page: str) -> None:
     """The report as one self-contained HTML file; `audit_page` is the way from it to the audit's own."""
-    template = pages.environment(Path(__file__).parent).get_template("report.html.j2")
-    path.write_text(
-        template.render(
+    lost = [
+        dict(zip(("source", "id", "route"), each, strict=True))
+        for each in summary["object_deleted"]["evidence"]
+    ]
+    audited = summary["audited"]
+    text = (
+        page.environment(Path(__file__).parent)
+        .get_template("report.html.j2")
+        .render(
             summary=summary,
             audit_page=audit_page,
             deletion=deletion_told(summary),
             headline=headline(summary),
             tiles=_tiles(summary),
-            inboxes=inbox_rows(summary),
-            ends=[
-                list(summary["ends"][0]),
-                *(
-                    [f"{value:,}" if isinstance(value, int) else value for value in each.values()]
-                    for each in summary["ends"]
-                ),
-            ],
-            faults=[
-                [each["kind"], each["home"], f"{each['after_events']:,}", f"{each['seconds']} s"]
-                for each in summary["faults"]
-            ],
-            notices=[
-                [
-                    each["service"],
-                    each["title"],
-                    "-" if each["late_s"] is None else f"{each['late_s']} s",
-                    " ".join(each["check"]),
-                ]
-                for each in summary["notices"]
-            ],
-            payload_letters=[
-                [each["sender"], each["reason"], each["detail"]] for each in summary["payload_letters"]
-            ],
-            dead_letters=[[each["place"], each["reason"], each["count"]] for each in audit["dead_letters"]],
-            fates=_FATES,
-            accounts=[
-                [each["inbox"] or "every inbox", *(f"{each[name]:,}" for name in _FATES)]
-                for each in audit["accounts"]
-            ],
-            alarms=[
-                [each["home"], each["type"], f"{each['seconds']:.2f} s", each["fault"] or "-"]
-                for each in summary["alarms"]
-            ],
-            latency=[
-                [
-                    each["hop"],
-                    each["priority"],
-                    f"{each['samples']:,}",
-                    *(f"{each[name]:,.0f}" for name in ("p50_ms", "p95_ms", "p99_ms", "max_ms")),
-                ]
-                for each in audit["latency"]
-            ],
-            devices=[
-                ["-" if each[name] is None else each[name] for name in _DEVICE_COLUMNS]
-                for each in audit["devices"]
-            ],
-        ),
-        encoding="utf-8",
+            services=[{**each, "audited": audited.get(each["service"])} for each in summary["services"]],
+            lost=lost,
+        )
     )
+    path.write_text(text, encoding="utf-8")
 
 
 def _tiles(summary: Mapping[str, Any]) -> list[tuple[str, str, bool]]:

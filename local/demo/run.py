@@ -115,7 +115,7 @@ def run(options: Options, console: Console) -> dict[str, Any]:
     summary["steps"] = steps
     (options.output / "summary.json").write_text(json.dumps(summary, indent=2, ensure_ascii=False) + "\n")
     page = audits.page.relative_to(options.output)
-    write_page(summary, audits.report, options.output / "report.html", str(page))
+    write_page(summary, options.output / "report.html", str(page))
     print_table(summary, console)
     return summary
 
@@ -171,7 +171,9 @@ def _play(
             homes, services = stack.enter_context(starting)
             warming.result()
         stack.enter_context(DownlinkSchedule(plane.cloud))
-        consumers = stack.enter_context(Consumers(plane.cloud.client("sqs"), plane.inboxes, _is_shown))
+        consumers = stack.enter_context(
+            Consumers(plane.inboxes, lambda: plane.cloud.client("sqs"), _is_shown)
+        )
         with _step(progress, "carers tell each home, one of which is cut off"):
             send_as_carers(plane, sent, homes)
         with _step(progress, "a device without forwarder sends"):

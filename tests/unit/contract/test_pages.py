@@ -119,7 +119,7 @@ def test_the_count_of_the_audit_includes_the_devices_own_reports(tmp_path: Path)
     judged = audit(operations=14)
     summary = summary_of([verdict("operations", 13, reports=1)], judged)
     summary |= {"alarms": [], "notices": [], "payload_letters": []}
-    demo_report.write_page(summary, judged, tmp_path / "demo.html", "audit.html")
+    demo_report.write_page(summary, tmp_path / "demo.html", "audit.html")
     cells = re.findall(r"<t[hd][^>]*>([^<]*)</t[hd]>", (tmp_path / "demo.html").read_text())
     at = cells.index("operations")
     assert cells[at : at + 9] == ["operations", "13", "13", "0", "0", "0", "0", "1", "14"]

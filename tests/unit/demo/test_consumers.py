@@ -19,7 +19,7 @@ def test_malformed_bodies_stop_nothing() -> None:
     for body in (*bad, good.json):
         sqs.send_message(QueueUrl=url, MessageBody=body)
 
-    with Consumers(sqs, {"care-analytics": url}) as consumers:
+    with Consumers({"care-analytics": url}, lambda: sqs) as consumers:
         assert consumers.wait_until(lambda: consumers.received_total == len(bad) + 1, 20.0)
 
     (verdict,) = judge({"care-analytics": {good.claim}}, consumers.arrived)
