@@ -115,7 +115,7 @@ BENCHMARK = Benchmark(
     "shares, not times",
     {
         "--events": {"type": int, "default": 1_000_000},
-        "--fault-every": {"type": int, "default": 200},
+        "--fault-every": {"type": int, "default": 125},
         "--seed": {"type": int, "default": 1},
         "--keep": {"type": Path, "help": "a folder for archive, truth and audit"},
     },
