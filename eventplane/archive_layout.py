@@ -143,6 +143,13 @@ _MEANINGS: Final = {
     "home_pending": "of these, too recent to be judged",
     "home_unattested": "of these, of which no later manifest says how they ended",
     "home_unstated": "of these, of a forwarder that never says how they end",
+    "verdict": "what became of it at the hop, in the audit's words",
+    "fate": "what became of it at the inbox, in the words of the account",
+    "stored_at_ms": "when the device stored it, by its clock, Unix milliseconds",
+    "routed_at_ms": "when it was decided, and put into the inbox if so, Unix milliseconds",
+    "rung_at_ms": "when it had ended at the home's inbox, at the latest, Unix milliseconds",
+    "taken_at_ms": "when the inbox's reader ended it, Unix milliseconds",
+    "rests_on": "the folders or reports that have its records",
     "skew_ms": "how far the device's clock is ahead, milliseconds; negative: behind; null: unknown",
     "archive_file": "the object that holds it, from the archive's root",
     "subject": "the event's subject",
@@ -424,6 +431,22 @@ AUDIT_CONSUMERS_FOLDER: Final = Folder(
     is_personal=False,
 )
 
+AUDIT_DELIVERIES_FOLDER: Final = Folder(
+    name=f"{AUDIT}/deliveries",
+    version=1,
+    row="one event on one route, in the cloud or (urgent ones) in the home, where the audit lists them",
+    written_by="delivery audit",
+    form=Form.PARQUET,
+    columns=(
+        *_texts("sender", "source", "id", "type", "device", "epoch"),
+        Column("sequence", ColumnType.WHOLE_NUMBER),
+        *_texts("route", "destination", "contract_version", "hop", "verdict", "fate"),
+        *_counts("stored_at_ms", "accepted_at_ms", "routed_at_ms", "rung_at_ms", "taken_at_ms"),
+        *_texts("rests_on", "archive_file"),
+    ),
+    partitions=("date",),
+)
+
 AUDIT_QUARANTINE_FOLDER: Final = Folder(
     name=f"{AUDIT}/quarantine",
     version=2,
@@ -460,6 +483,7 @@ FOLDERS: Final = (
     AUDIT_ROUTES_FOLDER,
     AUDIT_DEVICES_FOLDER,
     AUDIT_CONSUMERS_FOLDER,
+    AUDIT_DELIVERIES_FOLDER,
     AUDIT_QUARANTINE_FOLDER,
     ERASURES_FOLDER,
 )

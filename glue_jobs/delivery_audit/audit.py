@@ -55,6 +55,7 @@ from glue_jobs.delivery_audit.devices import (
 from glue_jobs.delivery_audit.errors import EmptyWindowError, NoArchiveError
 from glue_jobs.delivery_audit.event_group import (
     BadRow,
+    DeliveryRow,
     HoleCount,
     LedgerRow,
     NotInTap,
@@ -84,6 +85,7 @@ FOUND: Final[Mapping[str, list[Column]]] = {
     "replay": columns_of(ReplayRow),
     "bad": columns_of(BadRow),
     "not_in_tap": columns_of(NotInTap),
+    "delivery": columns_of(DeliveryRow),
     "day": [*map(Column, AUDIT_DEVICES_FOLDER.partitions), *AUDIT_DEVICES_FOLDER.columns],
 }
 """What is found row by row, by kind: of events, and of devices by `day`."""
@@ -148,8 +150,8 @@ class Request:
     """What is to be audited: the archive `objects`, with the audits before in `output`.
 
     Receipts count that `key` has attested. `fleet` is a file with the devices that are expected, None: the
-    list in the archive. `now_ms` is the clock, Unix milliseconds; `progress` is called with what is being
-    done, for people who wait.
+    list in the archive. Where `is_listed` each delivery has a row. `now_ms` is the clock, Unix milliseconds;
+    `progress` is called with what is being done, for people who wait.
     """
 
     objects: Objects
@@ -159,6 +161,7 @@ class Request:
     watermark: Watermark
     key: AttestationKey
     fleet: str | None = None
+    is_listed: bool = False
     now_ms: Callable[[], int] = _now_ms
     progress: Callable[[str], None] = progress
 
@@ -234,7 +237,7 @@ def audit(engine: Engine, request: Request) -> Audit:
     seen = ledger_hours(read.decisions, history.uplinks, history.webhooks)
     damaged = damaged_hours(parts, seen, unreadable_hours(read.nameless), chain.removed())
     redacted = chain.attested.erased_hours(TAP)
-    rules = Rules(history, watermark, window, damaged, redacted, missing_rows(parts))
+    rules = Rules(history, watermark, window, damaged, redacted, missing_rows(parts), request.is_listed)
     given_up = letters_of_readers(read.letters)
     judge = read.screened(Task(rules, read.dead_letters, ordered_inboxes(history), given_up=given_up))
     judged, found = judge(rules)
@@ -254,6 +257,7 @@ def audit(engine: Engine, request: Request) -> Audit:
             gone=gone_hours(damaged, parts[TAP]),
             damaged=frozenset(each.number for each in damaged.get(TAP, ())),
             has_fleet=registry is not None,
+            is_listed=request.is_listed,
         ),
         absent=absent_hours(parts[TAP]),
         held=hours_of_gone(parts[TAP]),

@@ -35,7 +35,7 @@ class HourRow(NamedTuple):
     packed in the same way with a hash of their names as the number, `best_effort` counts such events that are
     at best effort. `unread` are epoch and both digests of those with a number that cannot be read. `first`
     has time and file of the first, `quickest` the least time from recording to acceptance, time and file.
-    `due` has numbers of events that the device must store for services beside it (`expect.due_at_home`).
+    `due` has the events that the device must store for services beside it, without the epoch (`home.Due`).
     """
 
     client_id: str
@@ -50,7 +50,7 @@ class HourRow(NamedTuple):
     quickest: tuple[int, int, str] | None
     samples: int
     reports: Sequence[Any]
-    due: Sequence[tuple[int, str]] = ()
+    due: Sequence[Any] = ()
 
 
 class Sender(NamedTuple):

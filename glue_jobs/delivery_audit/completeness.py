@@ -132,7 +132,7 @@ class Scope:
     sent, `damaged` those in which it may lack records. `owners` are the devices that claim an epoch by
     reports of their own, for epochs that came under several client ids, and the one with most numbers, which
     is first. The fleet's quickest way up takes `usual_ms`. `has_fleet` is whether there is a list of the
-    devices that are expected.
+    devices that are expected. Where `is_listed`, events that are due in homes have rows.
     """
 
     uplinks: frozenset[str]
@@ -146,6 +146,7 @@ class Scope:
     usual_ms: int = 0
     has_fleet: bool = False
     last_ms: int | None = None
+    is_listed: bool = False
 
     @property
     def until_ms(self) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from eventplane.account import (
@@ -27,6 +27,7 @@ from glue_jobs.delivery_audit.event_group import (
     EVERY_ROUTE,
     HOUR_MS,
     NO_ROUTE,
+    DeliveryRow,
     HandoverRow,
     HoleCount,
     LedgerRow,
@@ -143,6 +144,39 @@ def by_readers(
     found = [(by_letter(row._asdict(), down), row) for row in judged[0].event.given_up]
     found += [(by_router(row._asdict()), row) for each in judged for row in each.out]
     yield from ((account, row) for account, row in found if account and account.inbox in inboxes)
+
+
+def listed(delivery: Delivery, fates: Mapping[str, Fate]) -> DeliveryRow:
+    """Return the row about a delivery whose event had these `fates` at its inboxes."""
+    event, end = delivery.event, delivery.end
+    first, known = event.first, event.first or (event.ledger or event.handovers)[0]
+    put = delivery.out[0] if delivery.out else delivery.found[0].row if delivery.found else None
+    taken = end.end if end else None
+    files = {TAP: first, LEDGER: put, HANDOVERS: taken}
+    inbox = inbox_of(delivery.destination or EVERY_INBOX, delivery.route)
+    return DeliveryRow(
+        date=delivery.date,
+        sender=event.sender,
+        source=known.source,
+        id=known.id,
+        type=event.type,
+        device=event.client_id,
+        epoch=first and first.epoch,
+        sequence=first and first.sequence,
+        route=delivery.route,
+        destination=delivery.destination,
+        contract_version=delivery.contract_version,
+        hop=Hop.INBOX_CONSUMER if end else Hop.ROUTER,
+        verdict=str(end.verdict if end else delivery.verdict),
+        fate=fates.get(inbox, fates.get(EVERY_INBOX)),
+        stored_at_ms=first and first.recorded_at_ms,
+        accepted_at_ms=first and first.accepted_at_ms,
+        routed_at_ms=put and put.decided_at_ms,
+        rung_at_ms=None,
+        taken_at_ms=taken and taken.decided_at_ms,
+        rests_on=" ".join(name for name, row in files.items() if row),
+        file=(taken or put or known).file,
+    )
 
 
 def deliveries(event: Event, rules: AuditRules) -> Iterator[Delivery]:

@@ -16,9 +16,9 @@ from eventplane.report_reader import DIGESTS, MOST, Range, Report, length, merge
 from glue_jobs.delivery_audit.claims import Claims, HourRow, reports_of, seen_in
 from glue_jobs.delivery_audit.completeness import Arrival, Completeness, Life, Scope, each_once, new_lives
 from glue_jobs.delivery_audit.coverage import RESTS, Attestation, Standing
-from glue_jobs.delivery_audit.event_group import HOUR_MS, NotInTap
+from glue_jobs.delivery_audit.event_group import HOUR_MS, DeliveryRow, NotInTap
 from glue_jobs.delivery_audit.findings import Finding, Hop, Kind
-from glue_jobs.delivery_audit.home import HOME, judge_homes
+from glue_jobs.delivery_audit.home import HOME, Due, judge_homes
 from glue_jobs.delivery_audit.number_ranges import (
     EVENT_BYTES,
     MAX_NUMBERED,
@@ -105,6 +105,7 @@ class DeviceJudgement(NamedTuple):
     recovered: Counter[tuple[str, str, str | None]]
     silences: list[tuple[int, bool]]
     homes: Counter[tuple[str, str]]
+    deliveries: Sequence[DeliveryRow] = ()
 
 
 def judge_device(rows: DeviceRows, scope: Scope, absent: Collection[int] = ()) -> DeviceJudgement:
@@ -208,7 +209,7 @@ class _Device:
         shares = {epoch: claims.share for epoch, claims in self._claims.items()}
         self._completeness = Completeness(self._seen, self._reports, arrivals, scope, shares)
         self._attestation = Attestation(self._completeness)
-        due = [(each.epoch, *event) for each in self._hours if each.epoch for event in each.due]
+        due = [Due(each.epoch, *event) for each in self._hours if each.epoch for event in each.due]
         homes = judge_homes(self._completeness, due, lambda epoch: bool(self._attestation.awaiting(epoch)))
         self._homes = [each for each in homes if each.manifest.report.within]
         self._within = {each.hour for each in self._hours if each.within}
@@ -235,6 +236,7 @@ class _Device:
             self._recovered(alone),
             list(self._completeness.silences(absent)),
             self._by_home(),
+            [row for home in self._homes for row in home.rows],
         )
 
     # Counts.

@@ -273,6 +273,36 @@ class NotInTap(NamedTuple):
     digest: str | None = None
 
 
+class DeliveryRow(NamedTuple):
+    """What became of one event on one route, where that is listed; times in Unix milliseconds.
+
+    `verdict` is that of the last `hop` that is seen, `fate` that of the account. `rests_on` are the folders
+    of the records, or a device's manifest.
+    """
+
+    date: str
+    sender: str | None
+    source: str
+    id: str
+    type: str | None
+    device: str | None
+    epoch: str | None
+    sequence: int | None
+    route: str | None
+    destination: str | None
+    contract_version: str | None
+    hop: str
+    verdict: str
+    fate: str | None
+    stored_at_ms: int | None
+    accepted_at_ms: int | None
+    routed_at_ms: int | None
+    rung_at_ms: int | None
+    taken_at_ms: int | None
+    rests_on: str
+    file: str
+
+
 class RouteCount(NamedTuple):
     """Events on one route, by the day of acceptance (of entry, for what the tap does not have).
 
@@ -376,6 +406,7 @@ class Judgement:
     replay: list[ReplayRow] = field(default_factory=list)
     quarantine: list[BadRow] = field(default_factory=list)
     not_in_tap: list[NotInTap] = field(default_factory=list)
+    deliveries: list[DeliveryRow] = field(default_factory=list)
     counts: Counter[CountKey] = field(default_factory=Counter)
     latencies: Counter[LatencyKey] = field(default_factory=Counter)
 
@@ -384,7 +415,7 @@ class Judgement:
 
         Lists are appended once.
         """
-        for name in ("findings", "replay", "quarantine", "not_in_tap"):
+        for name in ("findings", "replay", "quarantine", "not_in_tap", "deliveries"):
             getattr(self, name).extend(getattr(other, name))
         for key, count in other.counts.items():
             self.counts[key] += times * count

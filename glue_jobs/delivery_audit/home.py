@@ -9,10 +9,15 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from operator import itemgetter
 from typing import Final, NamedTuple
 
-from eventplane.report_reader import SALVAGE_SHIFT, HomeStatement, Manifest, Range, length, merged
+from eventplane.account import OF_ROUTER, Fate
+from eventplane.report_reader import SALVAGE_SHIFT, Discard, HomeStatement, Manifest, Range, length, merged
+from eventplane.sender import SENDER_SERVICE, sender_in_frame
 from glue_jobs.delivery_audit.completeness import Completeness
+from glue_jobs.delivery_audit.event_group import DeliveryRow
+from glue_jobs.delivery_audit.findings import Hop
 from glue_jobs.delivery_audit.number_ranges import clipped, without
 
 HOME: Final = ("stated", "receipt", "broker", "explained", "lost", "pending", "unattested", "unstated")
@@ -21,6 +26,8 @@ took the `broker`, the device gave up the `explained`, and no reader took the `l
 young to be judged. Of the `unattested` no later manifest says how they ended; the forwarder of the
 `unstated` never does."""
 
+_FATES: Final = {"lost": Fate.LOST, "pending": Fate.WAITING, "unattested": Fate.UNKNOWN}
+
 _NONE: Final = dict.fromkeys(HOME, 0)
 
 _Stated = Mapping[tuple[str, str], Sequence[tuple[Manifest, HomeStatement]]]
@@ -28,13 +35,17 @@ _Stated = Mapping[tuple[str, str], Sequence[tuple[Manifest, HomeStatement]]]
 
 
 class JudgedHome(NamedTuple):
-    """What a `manifest` states for one `inbox`, counted by `HOME`; by the manifest `by` the `lost` wait."""
+    """What a `manifest` states for one `inbox`, counted by `HOME`; by the manifest `by` the `lost` wait.
+
+    `rows` are about those of its events that are due there, where that is listed.
+    """
 
     manifest: Manifest
     inbox: str
     counts: Mapping[str, int]
     lost: Sequence[Range] = ()
     by: Manifest | None = None
+    rows: Sequence[DeliveryRow] = ()
 
 
 class _Word(NamedTuple):
@@ -45,8 +56,52 @@ class _Word(NamedTuple):
     to: int
 
 
-Due = tuple[str, int, str]
-"""Epoch and number of an event, and by which contracts the device must store it where (`due_at_home`)."""
+class Due(NamedTuple):
+    """An event, and by which contracts the device must store it where (`expect.due_at_home`)."""
+
+    epoch: str
+    sequence: int
+    due_at_home: str
+    service: str | None = None
+    source: str = ""
+    id: str = ""
+    type: str = ""
+    recorded_at_ms: int | None = None
+    accepted_at_ms: int = 0
+
+    @property
+    def inboxes(self) -> Iterator[list[str]]:
+        """Yield a version of the contract and an inbox at a time."""
+        return map(str.split, self.due_at_home.split("\n"))
+
+    def row(
+        self, inbox: str, by: Manifest, verdict: str, fate: Fate, at_ms: int | None = None
+    ) -> DeliveryRow:
+        """Return the row about the event at an inbox, by the manifest that says what became of it."""
+        report = by.report
+        return DeliveryRow(
+            date=report.date,
+            sender=str(sender_in_frame(report.client_id, {SENDER_SERVICE: self.service or ""})),
+            source=self.source,
+            id=self.id,
+            type=self.type,
+            device=report.client_id,
+            epoch=self.epoch,
+            sequence=self.sequence,
+            route=None,
+            destination=inbox,
+            contract_version=by.contract,
+            hop=Hop.DEVICE_INBOX,
+            verdict=verdict,
+            fate=fate,
+            stored_at_ms=self.recorded_at_ms,
+            accepted_at_ms=self.accepted_at_ms,
+            routed_at_ms=None,
+            rung_at_ms=at_ms,
+            taken_at_ms=None,
+            rests_on="manifest",
+            file=report.file,
+        )
 
 
 def judge_homes(
@@ -56,17 +111,18 @@ def judge_homes(
 
     `awaits` returns whether another manifest of an epoch may still come.
     """
-    yield from _not_stored(completeness, sorted(due))
+    by_number = sorted(due, key=itemgetter(0, 1))
+    yield from _not_stored(completeness, by_number)
     homes, stated = completeness.scope.homes, _stated(completeness)
-    ended: dict[tuple[str, str], list[Range]] = defaultdict(list)
+    ended: dict[tuple[str, str], list[Discard]] = defaultdict(list)
     for each in completeness.reports.home_discards:
-        ended[each.epoch, each.destination].append(each.span)
+        ended[each.epoch, each.destination].append(each)
     heirs = {each.lost_epoch: each.epoch for each in completeness.reports.births.values()}
     for (epoch, inbox), statements in stated.items():
         word = _last_word(statements)
         if word and epoch in heirs:
             word = _of_heir(word, _last_word(stated.get((heirs[epoch], inbox), ())))
-        given_up = merged(ended[epoch, inbox])
+        given_up = merged(each.span for each in ended[epoch, inbox])
         for manifest, statement in statements:
             if not statement.count or not completeness.is_own(manifest):
                 continue
@@ -81,7 +137,48 @@ def judge_homes(
                 left += counts["unattested"]
                 counts["unattested"] = 0
             counts[verdict] = left
-            yield JudgedHome(manifest, inbox, counts, pending if verdict == "lost" else (), word.manifest)
+            told = word, statements, ended[epoch, inbox], homes[inbox]
+            is_listed = completeness.scope.is_listed
+            due_here = _due_of(by_number, manifest, inbox, statement.span) if is_listed else ()
+            rows = [_row(event, inbox, verdict, *told) for event in due_here]
+            lost = pending if verdict == "lost" else ()
+            yield JudgedHome(manifest, inbox, counts, lost, word.manifest, rows)
+
+
+def _due_of(due: Sequence[Due], manifest: Manifest, inbox: str, span: Range) -> Iterator[Due]:
+    """Yield the events with numbers in `span` that are due at `inbox` by the manifest's contract."""
+    start, end = (bisect_left(due, (manifest.epoch, at)) for at in (span[0], span[1] + 1))
+    return (each for each in due[start:end] if [manifest.contract, inbox] in [*each.inboxes])
+
+
+def _row(
+    event: Due,
+    inbox: str,
+    verdict: str,
+    word: _Word,
+    statements: Sequence[tuple[Manifest, HomeStatement]],
+    ended: Sequence[Discard],
+    confirms: bool,
+) -> DeliveryRow:
+    """Return the row about an event that a manifest states; its `verdict` is for what is pending since."""
+    number = event.sequence
+    for lost in ended:
+        if lost.span[0] <= number <= lost.span[1]:
+            return event.row(inbox, word.manifest, lost.outcome, OF_ROUTER[lost.outcome])
+    if clipped(word.pending, (number, number)):
+        return event.row(inbox, word.manifest, verdict, _FATES[verdict])
+    if number > word.to:
+        unknown = "unattested" if verdict == "lost" else verdict
+        return event.row(inbox, word.manifest, unknown, _FATES[unknown])
+    fate = Fate.HANDLED if confirms else Fate.IN_INBOX
+    by = next((each for each, said in statements if _has_ended(number, each, said)), word.manifest)
+    return event.row(inbox, by, "delivered", fate, by.report.accepted_at_ms)
+
+
+def _has_ended(number: int, manifest: Manifest, said: HomeStatement) -> bool:
+    if said.pending is None or number > min(said.told_to, manifest.sequence - 1):
+        return False
+    return not clipped(said.pending, (number, number))
 
 
 def _not_stored(completeness: Completeness, due: Sequence[Due]) -> Iterator[JudgedHome]:
@@ -92,16 +189,21 @@ def _not_stored(completeness: Completeness, due: Sequence[Due]) -> Iterator[Judg
                 continue
             start, end = (bisect_left(due, (epoch, at)) for at in (manifest.span[0], manifest.span[1] + 1))
             led: dict[str, set[int]] = defaultdict(set)
-            for _, number, lines in due[start:end]:
-                for version, inbox in map(str.split, lines.split("\n")):
+            for each in due[start:end]:
+                for version, inbox in each.inboxes:
                     if version == manifest.contract:
-                        led[inbox].add(number)
+                        led[inbox].add(each.sequence)
             for statement in manifest.homes:
                 numbers = merged((each, each) for each in led.get(statement.inbox, ()))
                 lost = without(numbers, [statement.span])
                 more = length(clipped(numbers, statement.span)) - statement.count
                 if count := length(lost) + max(0, more):
-                    yield JudgedHome(manifest, statement.inbox, _NONE | {"lost": count}, lost)
+                    rows = [
+                        event.row(statement.inbox, manifest, "lost", Fate.LOST)
+                        for span in (lost if completeness.scope.is_listed else ())
+                        for event in _due_of(due, manifest, statement.inbox, span)
+                    ]
+                    yield JudgedHome(manifest, statement.inbox, _NONE | {"lost": count}, lost, None, rows)
 
 
 def _stated(completeness: Completeness) -> _Stated:

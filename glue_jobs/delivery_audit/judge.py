@@ -27,6 +27,7 @@ from glue_jobs.delivery_audit.delivery import (
     facts,
     findings,
     is_other_client,
+    listed,
     of_unclear_row,
 )
 from glue_jobs.delivery_audit.event import Event, Unclear, sorted_out
@@ -126,16 +127,20 @@ def _judge_event(event: Event, rules: AuditRules, into: Judgement) -> Delivery:
                 hour = event.first.accepted_at_ms // HOUR_MS
                 into.counts[HourCount("late", event.first.client_id, hour)] += 1
         _follow_up(delivery, into)
+    fates: dict[str, Fate] = {}
     if told := [fact for delivery in judged for fact in facts(delivery)]:
         date = judged[0].date
         letters = dict(by_readers(judged, told, rules)) if event.given_up else {}
         for each in accounts((), [*told, *letters]):
+            fates[each.inbox] = each.fate
             into.counts[AccountCount(date, each.inbox, str(each.fate))] += 1
             if each.fate is Fate.GIVEN_UP and (row := letters.get(each)):
                 at = judged[0]._replace(route=None, destination=each.inbox)
                 where = {"archive_file": row.file, "at_ms": each.at_ms}
                 detail = f"{each.why}, by {each.by}"
                 into.findings.append(about(at, Kind.DEAD_LETTERED, detail, Hop.INBOX_CONSUMER, **where))
+    if rules.is_listed:
+        into.deliveries += (listed(each, fates) for each in judged if each.verdict is not None)
     for detail in _alterations(event, rules):
         into.findings.append(about(judged[0], Kind.CONTENT_MISMATCH, detail, Hop.ARCHIVE))
     if event.handovers:

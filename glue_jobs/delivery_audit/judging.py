@@ -22,6 +22,7 @@ from glue_jobs.delivery_audit.event import decided_between, tap_fault, tap_order
 from glue_jobs.delivery_audit.event_group import (
     HOUR_MS,
     BadRow,
+    DeliveryRow,
     EventGroup,
     Judgement,
     LedgerRow,
@@ -39,7 +40,7 @@ MAX_FINDINGS: Final = 1_000
 Key = tuple[int, int]
 """The key of an event group (`rows.KEY`)."""
 
-Row = Finding | ReplayRow | BadRow | NotInTap
+Row = Finding | ReplayRow | BadRow | NotInTap | DeliveryRow
 """What is found row by row, without a bound: a day without a tap has millions of `NotInTap`."""
 
 KINDS: Final[Mapping[type[Any], str]] = {
@@ -47,6 +48,7 @@ KINDS: Final[Mapping[type[Any], str]] = {
     ReplayRow: "replay",
     BadRow: "bad",
     NotInTap: "not_in_tap",
+    DeliveryRow: "delivery",
 }
 """The words for what is found."""
 
@@ -201,7 +203,8 @@ class Judged:
             self.kinds.update((str(each.kind), str(each.hop)) for each in judgement.findings)
             self._keep(judgement.findings)
         self._name_files(((bad.archive, bad.reason), bad.file) for bad in judgement.quarantine)
-        for found in (judgement.findings, judgement.replay, judgement.quarantine, judgement.not_in_tap):
+        rows = judgement.quarantine, judgement.not_in_tap, judgement.deliveries
+        for found in (judgement.findings, judgement.replay, *rows):
             yield from found
             found.clear()
 

@@ -197,6 +197,9 @@ class SparkEngine:
         given_up = self._tables.settled(self.spark.createDataFrame(ids, "letter string")) if ids else None
         made = screened(tap, ledger, handovers, rules.history, rules.watermark, inboxes, given_up)
         screen = Screened.of(self._tables.settled(made), inboxes)
+        if rules.is_listed:
+            # A shape says nothing of a single event.
+            screen = replace(screen, common={}, counted=frozenset())
         return partial(self._judged, screen, rows.grouped(tap, ledger, handovers), task)
 
     def _judged(
@@ -325,6 +328,7 @@ def _made(
     for each in judge_devices(_gathered(rows, counts), scope, absent):
         yield from (found_row("finding", finding) for finding in each.findings)
         yield from (found_row("day", day) for day in each.days)
+        yield from (found_row("delivery", row) for row in each.deliveries)
         fleet.add(summary([each]))
     yield found_row("sum", fleet)
 

@@ -35,7 +35,7 @@ class Arguments:
 
     `work` is where Spark keeps tables while the job runs. `fleet` is a file with the expected devices; None:
     the archive's snapshots name them. `key` is what `open_key` takes, `metrics` what `embedded` does, and
-    `engine` is one of `ENGINES`.
+    `engine` is one of `ENGINES`. Where `is_listed` the table `deliveries` is written.
     """
 
     archive: str
@@ -48,6 +48,7 @@ class Arguments:
     key: str | None = None
     engine: str = SPARK
     metrics: str | None = None
+    is_listed: bool = False
 
 
 def read_arguments(argv: Sequence[str], engine: str = SPARK) -> Arguments:
@@ -93,13 +94,20 @@ def read_arguments(argv: Sequence[str], engine: str = SPARK) -> Arguments:
         default=None,
         help="a file with the expected devices, lines as in the folder fleet (default: that folder)",
     )
+    parser.add_argument(
+        "--DELIVERIES",
+        choices=("true", "false"),
+        default="false",
+        help="'true' also lists what became of each event on each route (the table deliveries)",
+    )
     add_key_option(parser)
     add_metrics_option(parser)
     known, _ = parser.parse_known_args(argv)
     as_of = known.AS_OF or system.now()
     watermark = Watermark(int(as_of.timestamp() * 1_000), known.LATENESS_S)
     options = known.OUTBOX, known.WORK, known.FLEET, known.ATTESTATION_KEY, known.ENGINE, known.METRICS
-    return Arguments(known.INPUT, known.OUTPUT, known.DATE, watermark, *options)
+    is_listed = known.DELIVERIES == "true"
+    return Arguments(known.INPUT, known.OUTPUT, known.DATE, watermark, *options, is_listed)
 
 
 def main(
@@ -135,7 +143,8 @@ def request_of(arguments: Arguments) -> Request:
     archive, output = open_archive(arguments.archive), open_output(arguments.output)
     work = open_output(arguments.work or f"{output.uri}/work")
     key = open_key(arguments.key)
-    return Request(archive, output, work, arguments.window, arguments.watermark, key, arguments.fleet)
+    window, watermark = arguments.window, arguments.watermark
+    return Request(archive, output, work, window, watermark, key, arguments.fleet, arguments.is_listed)
 
 
 _DAYS_AGO = {"today": 0, "yesterday": 1}

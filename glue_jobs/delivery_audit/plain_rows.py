@@ -44,6 +44,7 @@ from glue_jobs.delivery_audit.event_group import (
     RefusedItem,
     TapRow,
 )
+from glue_jobs.delivery_audit.home import Due
 from glue_jobs.delivery_audit.number_ranges import pack_events
 from glue_jobs.delivery_audit.rows import BAD_MEMBERS, MAX_SEQUENCE, MEMBER
 from glue_jobs.delivery_audit.rules import DAY_MS, LATE_DAYS, Window, is_time
@@ -402,7 +403,9 @@ def _device_hour(
         if report is not None
     ]
     due = [
-        (row.sequence or 0, lines) for row, _, lines in sent if epoch and lines and not is_best_effort(row)
+        (row.sequence or 0, lines, *(getattr(row, name) for name in Due._fields[3:]))
+        for row, _, lines in sent
+        if epoch and lines and not is_best_effort(row)
     ]
     own = forwarder_source(client_id)
     hour = HourRow(

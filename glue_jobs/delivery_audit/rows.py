@@ -46,6 +46,7 @@ from glue_jobs.delivery_audit.event_group import (
     RefusedItem,
     TapRow,
 )
+from glue_jobs.delivery_audit.home import Due
 from glue_jobs.delivery_audit.rules import DAY_MS, LAST_MS, LATE_DAYS, Window
 
 KEY: Final = ("key", "second_key")
@@ -304,7 +305,7 @@ def device_hours(tap: DataFrame, contracts: Sequence[Contract]) -> DataFrame:
             sf.min(quickest).alias("quickest"),
             sf.count(travel).alias("samples"),
             sf.collect_list(sf.when(is_report, sf.struct(*report))).alias("reports"),
-            sf.collect_list(sf.when(is_due, sf.struct("sequence", "due_at_home"))).alias("due"),
+            sf.collect_list(sf.when(is_due, sf.struct(*Due._fields[1:]))).alias("due"),
             sf.max("accepted_at_ms").alias("last_ms"),
             sf.coalesce(sf.max(is_erased | (is_report & is_own_report())), sf.lit(False)).alias("is_vouched"),
         )

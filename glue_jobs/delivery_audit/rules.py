@@ -141,7 +141,7 @@ class Rules:
     `damaged` names by folder (`ledger`, `handovers`) the hours of which an object is missing or unreadable,
     or has lines that cannot be read and name no event. In hours of the tap that are `erased` an erasure
     changed an object, and may have redacted events. `missing` are by folder the rows of objects that are gone
-    and listed, in order, without a second in common.
+    and listed, in order, without a second in common. Where `is_listed` each delivery has a row.
     """
 
     history: ContractHistory
@@ -150,6 +150,7 @@ class Rules:
     damaged: Mapping[str, frozenset[Hour]] = field(default_factory=dict)
     erased: frozenset[Hour] = frozenset()
     missing: Mapping[str, Sequence[MissingRows]] = field(default_factory=dict)
+    is_listed: bool = False
 
     def within_rows(self, counts: Mapping[Any, int]) -> Rules | None:
         """Return rules by which gone objects explain no more than they held; None where these do not.
@@ -278,6 +279,7 @@ class AuditRules:
         self.day = str(rules.window) if rules.window.day else None
         """The window's day, `YYYY-MM-DD`; None: all days are judged."""
         self.watermark = rules.watermark
+        self.is_listed = rules.is_listed
         self._damaged = {
             folder: frozenset(each.number for each in hours)
             for folder, hours in rules.damaged.items()

@@ -218,5 +218,11 @@ class PlainDevices:
         judgements = [*judge_devices(gathered, scope, absent)]
         findings = [each for judgement in judgements for each in judgement.findings]
         days = [day for judgement in judgements for day in judgement.days]
-        found = {**self._found, "finding": [*self._found["finding"], *findings], "day": days}
+        rows = [row for judgement in judgements for row in judgement.deliveries]
+        found = {
+            **self._found,
+            "finding": [*self._found["finding"], *findings],
+            "day": days,
+            "delivery": [*self._found["delivery"], *rows],
+        }
         return summary(judgements), found

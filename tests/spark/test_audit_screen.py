@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import Final
@@ -86,6 +87,13 @@ def test_the_result_with_and_without_the_screen_is_the_same(
     # What is not damaged is counted, and not judged one by one.
     assert damages or not any("not ordinary" in each for each in said)
     assert not any((tmp_path / "w").rglob("*.parquet"))
+    # All is judged one by one to be listed: each delivery has the same row, and all else is the same.
+    asked = replace(asked, is_listed=True)
+    listed = result(audit_small(asked))
+    with audited(spark, asked) as audit:
+        assert result(audit) == listed
+    assert len(listed.pop("delivery")) > 4_000, "each event has one"
+    assert {**listed, "delivery": expected["delivery"]} == expected
 
 
 def test_receipts_are_screened_as_they_are_judged(

@@ -31,6 +31,7 @@ from glue_jobs.delivery_audit.claims import HourRow, Sender, judged_with, owners
 from glue_jobs.delivery_audit.completeness import Scope
 from glue_jobs.delivery_audit.device import DeviceJudgement, DeviceRows, judge_device
 from glue_jobs.delivery_audit.event_group import HOUR_MS, NotInTap
+from glue_jobs.delivery_audit.home import Due
 from glue_jobs.delivery_audit.number_ranges import pack_events
 
 UPLINK = "device.outbox"
@@ -273,7 +274,11 @@ class Home:
                 None,
                 0,
                 [each.report for each in events if each.report is not None],
-                [(each.number, each.due) for each in events if each.due and each.number is not None],
+                [
+                    Due("", each.number, each.due)[1:]
+                    for each in events
+                    if each.due and each.number is not None
+                ],
             )
             for (client_id, epoch, hour), events in hours.items()
         ]

@@ -165,6 +165,27 @@ def test_what_the_device_sends_up_and_does_not_store_for_the_home_is_lost(
     assert at_home(young) == []
 
 
+@pytest.mark.parametrize(
+    ("story", "rows"),
+    [
+        ("send 1 due=v1 home=taken", [(1, "delivered", "handled", True)]),
+        ("send 2 due=v1 home=waits", [(1, "lost", "lost", False), (2, "lost", "lost", False)]),
+        ("send 1 due=v1, keep 1 home=taken", [(1, "lost", "lost", False)]),
+        (f"send 1 due=v1 home=waits, expire 1 of={SIREN}", [(1, "expired", "expired", False)]),
+        ("send 1 due=v2 home=taken", []),
+        ("send 1 home=taken", []),
+    ],
+)
+def test_each_due_event_has_a_row(story: str, rows: list[tuple[Any, ...]]) -> None:
+    scope = replace(HOMES, is_listed=True)
+    found = Home().live(f"{story}, {LATER}").judged(scope).deliveries
+    assert [(each.sequence, each.verdict, each.fate, each.rung_at_ms is not None) for each in found] == rows
+    assert all(
+        (each.hop, each.destination, each.device) == ("device_inbox", SIREN, "home-1") for each in found
+    )
+    assert Home().live(f"{story}, {LATER}").judged(HOMES).deliveries == []
+
+
 def test_numbers_that_are_stated_twice_count_once() -> None:
     home = Home().live("send 1 home=waits, manifest, wait 1, send 1 home=waits")
     home._at_home.insert(0, 1)

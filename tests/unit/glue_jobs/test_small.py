@@ -6,14 +6,17 @@ import gzip
 import tracemalloc
 from dataclasses import replace
 from datetime import date
+from pathlib import Path
 from typing import Any
 
 import boto3
+import duckdb
 import pytest
 from pyspark import SparkContext
 
 from eventplane.archive_layout import Column, ColumnType
 from eventplane.device_reports import MANIFEST, forwarder_source
+from eventplane.envelope import parse_event
 from eventplane.values import timestamp_ms
 from glue_jobs.common.attestation import open_key
 from glue_jobs.common.hours import Hour
@@ -28,9 +31,11 @@ from tests.spark.small_archive import ALARM, HOUR_MS, NOON_MS, SmallArchive
 from tests.unit.glue_jobs.judging import ALL_DAYS, AS_OF, FILES
 
 
-def audited(objects: Objects, output: Objects | None = None, window: Window = ALL_DAYS) -> dict[str, Any]:
+def audited(
+    objects: Objects, output: Objects | None = None, window: Window = ALL_DAYS, **more: Any
+) -> dict[str, Any]:
     output, now_ms = output or MemoryObjects(), timestamp_ms(AS_OF)
-    request = Request(objects, output, output, window, Watermark(now_ms), open_key(None))
+    request = Request(objects, output, output, window, Watermark(now_ms), open_key(None), **more)
     return file_small(replace(request, progress=lambda _: None, now_ms=lambda: now_ms))
 
 
@@ -42,6 +47,20 @@ def bodies(archive: SmallArchive) -> dict[str, bytes]:
     archive.accept(archive.event())
     archive.write()
     return archive.bodies()
+
+
+def test_the_page_s_query_finds_an_event(
+    archive: SmallArchive, bodies: dict[str, bytes], tmp_path: Path
+) -> None:
+    audited(MemoryObjects(bodies), FolderObjects(tmp_path), is_listed=True)
+    page = (Path(__file__).parents[3] / "docs/reference/audit.md").read_text()
+    query = next(each.partition("```")[0] for each in page.split("```sql\n") if "FROM read_parquet" in each)
+    query = query.replace("build/audit", str(tmp_path))
+    routed, _, lost = (parse_event(each.event or "").id for each in archive.tap)
+    for id, expected in ((routed, ("delivered", "in the inbox")), (lost, ("lost", "lost"))):
+        (row,) = duckdb.sql(query.replace("'ID'", f"'{id}'")).fetchall()
+        assert row[1:4] == ("router", *expected)
+    assert row[-1] == "tap"
 
 
 def test_an_archive_has_the_same_report_in_memory_in_a_folder_and_in_a_bucket(
