@@ -27,7 +27,6 @@ from lambdas.downlink.devices import Presence
 from local.certificates import Authority
 from local.chaos.alarms import Observer, Watched, read_alarms
 from local.chaos.arrivals import Arrivals
-from local.chaos.consumer import ORDERED
 from local.chaos.fault_proxy import Failure, FaultProxy, Target
 from local.chaos.faults import Fault, at_once, freeze, kill
 from local.chaos.schedule import SERVICES
@@ -206,10 +205,7 @@ class Emulated(Cloud):
             plane.cloud.client("sqs").set_queue_attributes(
                 QueueUrl=plane.inboxes[each], Attributes=attributes
             )
-        inboxes = [
-            f"{service}={url}{ORDERED if service in ordered else ''}"
-            for service, url in plane.inboxes.items()
-        ]
+        inboxes = [f"{service}={url}" for service, url in plane.inboxes.items()]
         self._consumers = supervisor.start(
             "consumers",
             [sys.executable, "-m", "local.chaos.consumer", str(self._arrivals), *inboxes],

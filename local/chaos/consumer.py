@@ -1,8 +1,8 @@
-"""`python -m local.chaos.consumer FOLDER SERVICE=URL[#ordered]...`: cloud services in a process to be killed.
+"""`python -m local.chaos.consumer FOLDER SERVICE=URL...`: cloud services in a process to be killed.
 
-Each service reads its inbox queue, records the events, and only then deletes them: what a killed reader had
-in flight is redelivered after the visibility timeout. One whose inbox is `#ordered` reads with the client
-library, which restores the order of events.
+Each service reads its inbox queue with the client library, which restores an order and leaves receipts. It
+records the events, each copy, before they are deleted: what a killed reader had in flight is redelivered
+after the visibility timeout.
 """
 
 from __future__ import annotations
@@ -22,12 +22,11 @@ import boto3
 from eventplane_client.errors import NothingThereError, UnavailableError
 from eventplane_client.inbox import Inbox
 from eventplane_client.memory_filter import MemoryFilter
-from eventplane_client.ports import Message
+from eventplane_client.ports import Message, Mode
 from eventplane_client.receipts import Receipts
 from eventplane_client.sqs import SqsTransport
 from eventplane_client.system import SYSTEM
 from local.chaos.arrivals import ArrivalWriter
-from local.consumers import open_inbox, read_batch
 from local.deploy import ENVIRONMENT
 
 _log = logging.getLogger(__name__)
@@ -36,9 +35,6 @@ _BATCH = 10
 _LONG_POLL_S = 1
 _PAUSE_S = 1
 
-ORDERED: Final = "#ordered"
-"""Follows the URL of an inbox that keeps an order."""
-
 _MANY: Final = 100_000
 """Events that are held for their order: all that a killed router may delay (SQS: 120,000 in flight)."""
 
@@ -46,8 +42,8 @@ _GAP_S: Final = 3_600.0
 """How long an event waits for those before it: longer than a redelivery takes on a slow machine."""
 
 _READERS = 4
-"""Readers of each service. An emulated queue is the slower the more it holds, so a single one could not catch
-up with the routers."""
+"""Threads that receive, and that delete, for each service. An emulated queue is the slower the more it holds,
+so a single one could not catch up with the routers."""
 
 
 class _Prefetched(SqsTransport):
@@ -102,10 +98,15 @@ def _queue(service: str, url: str) -> SqsTransport:
     return SqsTransport(service, session, inbox=url, outbox="", visibility_s=0, max_receives=_MANY)
 
 
-def read_in_order(service: str, url: str, writer: ArrivalWriter) -> None:
-    """Read one queue by the client library, for ever."""
+def read(service: str, url: str, writer: ArrivalWriter) -> None:
+    """Read one queue for ever."""
     with Inbox(
-        service, _Prefetched(service, url), MemoryFilter(), gap_timeout_s=_GAP_S, most_held=_MANY
+        service,
+        _Prefetched(service, url),
+        MemoryFilter(),
+        mode=Mode.AT_LEAST_ONCE,
+        gap_timeout_s=_GAP_S,
+        most_held=_MANY,
     ) as inbox:
         while True:
             try:
@@ -116,30 +117,13 @@ def read_in_order(service: str, url: str, writer: ArrivalWriter) -> None:
 
 
 def main() -> None:
-    """Readers for each service. What else ends one, ends all: `local.process` starts it again."""
+    """A reader for each service. What else ends one, ends all: `local.process` starts it again."""
     folder = Path(sys.argv[1])
     for argument in sys.argv[2:]:
         service, _, url = argument.partition("=")
-        writer = ArrivalWriter(folder / f"{service}.jsonl")
-        if url.endswith(ORDERED):
-            work = (read_in_order, service, url.removesuffix(ORDERED), writer)
-            threading.Thread(target=_or_end, args=work, name=service, daemon=True).start()
-            continue
-        for _ in range(_READERS):
-            work = (_read_alone, service, url, writer)
-            threading.Thread(target=_or_end, args=work, name=service, daemon=True).start()
+        work = (read, service, url, ArrivalWriter(folder / f"{service}.jsonl"))
+        threading.Thread(target=_or_end, args=work, name=service, daemon=True).start()
     threading.Event().wait()
-
-
-def _read_alone(service: str, url: str, writer: ArrivalWriter) -> None:
-    """Read one queue for ever, also after calls that fail."""
-    inbox = open_inbox(service, boto3.Session().client("sqs"), url)  # the default session is no thread's
-    while True:
-        try:
-            read_batch(inbox, writer.write)
-        except UnavailableError as error:
-            _log.warning("%s: %s", url, error)
-            sleep(_PAUSE_S)
 
 
 def _or_end(work: Callable[..., None], *arguments: object) -> None:
