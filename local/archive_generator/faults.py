@@ -68,15 +68,11 @@ FAULTS: Final[list[Fault]] = []
 """All of them, in the order in which they are planted."""
 
 
-def _always(_: Case) -> bool:
-    return True
-
-
-def _fault(fits: Callable[[Case], bool] = _always) -> Callable[[_Plant], _Plant]:
-    """Add a function to `FAULTS` by its name."""
+def _fault(*fits: Callable[[Case], object], name: str = "") -> Callable[[_Plant], _Plant]:
+    """Add a function to `FAULTS`, by its name or another one, that can happen where all of `fits` hold."""
 
     def add(plant: _Plant) -> _Plant:
-        FAULTS.append(Fault(plant.__name__, fits, plant))
+        FAULTS.append(Fault(name or plant.__name__, lambda case: all(fit(case) for fit in fits), plant))
         return plant
 
     return add
@@ -95,10 +91,6 @@ def _is_kept_in_a_queue(case: Case) -> bool:
     return bool(case.routes) and not case.handovers
 
 
-def _is_unrouted(case: Case) -> bool:
-    return not case.routes
-
-
 def _is_posted(case: Case) -> bool:
     return bool(case.handovers) and case.handovers[-1].status is not None
 
@@ -107,13 +99,13 @@ def _is_read(case: Case) -> bool:
     return bool(case.handovers) and case.handovers[-1].status is None
 
 
+def _is_ordered(case: Case) -> bool:
+    return any(map(case.routing.is_ordered, case.routes))
+
+
 def _keeps_no_order(case: Case) -> bool:
     # What comes late or again where order is promised would be out of order as well.
-    return bool(case.routes) and not any(map(case.routing.is_ordered, case.routes))
-
-
-def _can_be_overtaken(case: Case) -> bool:
-    return case.overtaken_at_ms is not None and any(map(case.routing.is_ordered, case.routes))
+    return bool(case.routes) and not _is_ordered(case)
 
 
 def _ends_in_its_hour(case: Case) -> bool:
@@ -121,32 +113,8 @@ def _ends_in_its_hour(case: Case) -> bool:
     return case.passage.accepted_at_ms % HOUR_MS < HOUR_MS - 2 * FAST_MS
 
 
-def _has_hour_before(case: Case) -> bool:
+def _begins_in_its_hour(case: Case) -> bool:
     return case.passage.accepted_at_ms % HOUR_MS > 2 * EARLY_MS
-
-
-def _can_be_early(case: Case) -> bool:
-    return _has_hour_before(case) and _is_kept_in_a_queue(case) and _keeps_no_order(case)
-
-
-def _can_share_an_id(case: Case) -> bool:
-    return case.earlier_id is not None and _is_kept_in_a_queue(case) and _keeps_no_order(case)
-
-
-def _has_a_neighbour(case: Case) -> bool:
-    return case.neighbour is not None and _is_kept_in_a_queue(case) and _keeps_no_order(case)
-
-
-def _has_another_type(case: Case) -> bool:
-    return _other_type(case) is not None
-
-
-def _can_be_stale(case: Case) -> bool:
-    return case.predecessor is not None and bool(case.predecessor.cloud(case.event))
-
-
-def _is_checked(case: Case) -> bool:
-    return case.routing.is_checked(case.event.type)
 
 
 def fact(case: Case, kind: str, hop: Hop | None, **more: Any) -> Truth:
@@ -196,7 +164,7 @@ def lost_on_the_way_up(case: Case) -> list[Truth]:
     return [fact(case, Kind.LOST, hop, **unknown)]
 
 
-FAULTS.append(Fault("lost_behind_iot_core", _is_acknowledged, lost_on_the_way_up))
+_fault(_is_acknowledged, name="lost_behind_iot_core")(lost_on_the_way_up)
 
 
 @_fault(_is_routed)
@@ -212,9 +180,7 @@ def lost_without_a_word(case: Case) -> list[Truth]:
     return [_of_row(case, Kind.LOST, Hop.ROUTER, row) for row in rows]
 
 
-FAULTS.append(
-    Fault("lost_as_expired", _is_routed, partial(_lose_last, outcome=Outcome.EXPIRED, reason=BY_EVENT))
-)
+_fault(_is_routed, name="lost_as_expired")(partial(_lose_last, outcome=Outcome.EXPIRED, reason=BY_EVENT))
 
 
 @_fault(_is_routed)
@@ -241,7 +207,7 @@ def lost_behind_the_inbox(case: Case) -> list[Truth]:
 
 
 # The queue deletes it after its time, and its reader left no receipt.
-FAULTS.append(Fault("taken_by_nobody", _is_read, lost_behind_the_inbox))
+_fault(_is_read, name="taken_by_nobody")(lost_behind_the_inbox)
 
 
 def _elsewhere(case: Case) -> Any:
@@ -268,7 +234,7 @@ def misrouted_instead(case: Case) -> list[Truth]:
     return [_of_row(case, Kind.MISROUTED, Hop.ROUTER, row), _of_row(case, Kind.LOST, Hop.ROUTER, owed)]
 
 
-@_fault(_is_unrouted)
+@_fault(lambda case: not case.routes)
 def delivered_without_a_route(case: Case) -> list[Truth]:
     row = case.ledger[0] = decided(case, _elsewhere(case))
     return [_of_row(case, Kind.UNROUTED_DELIVERED, Hop.ROUTER, row)]
@@ -317,7 +283,7 @@ def handed_over_again(case: Case, reason: str | None = None) -> list[Truth]:
     return [_handed(case, Kind.DUPLICATE, row.channel)]
 
 
-FAULTS.append(Fault("handled_again", _is_read, handed_over_again))
+_fault(_is_read, name="handled_again")(handed_over_again)
 
 
 @_fault(_is_read)
@@ -339,13 +305,12 @@ def _decided_at(row: LedgerRecord, milliseconds: int) -> LedgerRecord:
     return replace(row, received_at_ms=milliseconds, decided_at_ms=milliseconds)
 
 
-@_fault(_can_be_overtaken)
+@_fault(lambda case: case.overtaken_at_ms, _is_ordered)
 def reordered(case: Case) -> list[Truth]:
-    assert case.overtaken_at_ms is not None  # noqa: S101 - `_can_be_overtaken`
     facts = []
     for place, route in enumerate(case.routes):
         if case.routing.is_ordered(route):
-            case.ledger[place] = _decided_at(case.ledger[place], case.overtaken_at_ms)
+            case.ledger[place] = _decided_at(case.ledger[place], case.overtaken_at_ms or 0)
             facts.append(_of_row(case, Kind.REORDERED, Hop.ROUTER, case.ledger[place]))
     return facts
 
@@ -385,7 +350,7 @@ def _refuse(case: Case, reason: str) -> None:
     case.handovers = []
 
 
-@_fault(_is_checked)
+@_fault(lambda case: case.routing.is_checked(case.event.type))
 def dead_lettered(case: Case) -> list[Truth]:
     """The router refuses the payload; the letter is in somebody's inbox."""
     return _refused(case, Reason.PAYLOAD_INVALID)
@@ -438,7 +403,7 @@ FAULTS.extend(
 )
 
 
-@_fault(lambda case: _is_read(case) and _has_hour_before(case))
+@_fault(_is_read, _begins_in_its_hour)
 def taken_early(case: Case) -> list[Truth]:
     """The receipt is of a time before the event came into the inbox."""
     row = case.handovers[-1]
@@ -583,16 +548,15 @@ def decided_again(case: Case) -> list[Truth]:
     return [_of_row(case, Kind.DUPLICATE, Hop.ROUTER, row) for row in again]
 
 
-@_fault(_can_be_stale)
+@_fault(lambda case: case.predecessor and case.predecessor.cloud(case.event))
 def decided_by_the_predecessor(case: Case) -> list[Truth]:
     """One router goes on by the contract before, long after its successor was in force."""
-    assert case.predecessor is not None  # noqa: S101 - `_can_be_stale`
-    _become(case, right_case(case.event, case.passage, case.predecessor))
-    case.routing = case.predecessor
+    case.routing = case.predecessor or case.routing
+    _become(case, right_case(case.event, case.passage, case.routing))
     return [_of_row(case, Kind.STALE_CONTRACT, Hop.ROUTER, row) for row in case.ledger]
 
 
-@_fault(lambda case: _is_routed(case) and _ends_in_its_hour(case))
+@_fault(_is_routed, _ends_in_its_hour)
 def expired_by_a_fast_clock(case: Case) -> list[Truth]:
     """The router's clock is ahead, and expires what had time left."""
     passage = case.passage
@@ -608,7 +572,7 @@ def expired_by_a_fast_clock(case: Case) -> list[Truth]:
     ]
 
 
-@_fault(lambda case: _is_posted(case) and _ends_in_its_hour(case))
+@_fault(_is_posted, _ends_in_its_hour)
 def put_by_a_fast_clock(case: Case) -> list[Truth]:
     """The router's clock is ahead, so that by its record the webhook was quicker."""
     ahead = [replace(row, decided_at_ms=row.decided_at_ms + FAST_MS) for row in case.ledger]
@@ -623,15 +587,14 @@ def entered_at_another_time(case: Case) -> list[Truth]:
     return [fact(case, Kind.CONTRADICTION, Hop.ARCHIVE)]
 
 
-@_fault(_can_share_an_id)
+@_fault(_is_kept_in_a_queue, _keeps_no_order, lambda case: case.earlier_id)
 def under_another_id(case: Case) -> list[Truth]:
     """A service gives an event the id of an earlier one: its readers drop it as a duplicate."""
-    assert case.earlier_id is not None  # noqa: S101 - `_can_share_an_id`
-    _become(case, right_case(_changed(case.event, id=case.earlier_id), case.passage, case.routing))
+    _become(case, right_case(_changed(case.event, id=str(case.earlier_id)), case.passage, case.routing))
     return [fact(case, Kind.REUSED_ID, Hop.DEVICE_CLOUD)]
 
 
-@_fault(_has_a_neighbour)
+@_fault(_is_kept_in_a_queue, _keeps_no_order, lambda case: case.neighbour)
 def by_another_client(case: Case) -> list[Truth]:
     """One device's event comes over the connection of another."""
     passage = _brought(case.passage, "foreign", client=case.neighbour)
@@ -639,7 +602,7 @@ def by_another_client(case: Case) -> list[Truth]:
     return [fact(case, Kind.FOREIGN_EPOCH, Hop.DEVICE_CLOUD, device=case.neighbour)]
 
 
-@_fault(_can_be_early)
+@_fault(_is_kept_in_a_queue, _keeps_no_order, _begins_in_its_hour)
 def decided_early(case: Case) -> list[Truth]:
     case.ledger = [_decided_at(row, row.decided_at_ms - EARLY_MS) for row in case.ledger]
     return [_of_row(case, Kind.CAUSALITY, Hop.ROUTER, row) for row in case.ledger]
@@ -651,12 +614,11 @@ def _other_type(case: Case) -> str | None:
     return next((each for each in contract.event_types if each in sends and each != case.event.type), None)
 
 
-@_fault(_has_another_type)
+@_fault(lambda case: _other_type(case))
 def of_another_type(case: Case) -> list[Truth]:
     """The ledger calls the event by another type that its sender may send."""
     other = _other_type(case)
-    assert other is not None  # noqa: S101 - `_has_another_type`
-    case.ledger = [replace(row, type=other) for row in case.ledger]
+    case.ledger = [replace(row, type=str(other)) for row in case.ledger]
     return [fact(case, Kind.TYPE_MISMATCH, Hop.ROUTER)]
 
 
@@ -684,7 +646,7 @@ def _altered(event: Envelope) -> Envelope:
     return parse_event(event.json.replace('"value":', '"value":1', 1))
 
 
-@_fault(_has_a_neighbour)
+@_fault(_is_kept_in_a_queue, _keeps_no_order, lambda case: case.neighbour)
 def of_another_sender(case: Case) -> list[Truth]:
     """The ledger's sender is not the client that it names."""
     sender = case.sender.replace(case.passage.client_id, str(case.neighbour))
