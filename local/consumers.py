@@ -9,11 +9,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import datetime
 from functools import partial
 from hashlib import sha256
 from time import monotonic
-from typing import Any, Final, Self
+from typing import Any, Final, NamedTuple, Self
 
 from cloudevents.core.exceptions import BaseCloudEventException
 from cloudevents.core.formats.json import JSONFormat
@@ -103,20 +102,12 @@ def _identify(event: Mapping[str, Any]) -> tuple[Key, bool]:
     return (source, id), type.startswith(REPORT_PREFIX) or type in (NOTICE, NOTICE_OF_MANY)
 
 
-@dataclass(frozen=True, slots=True)
-class ReceivedEvent:
-    """An event that the report shows: what `service` received, and when (Unix milliseconds).
-
-    An event from the cloud's own participants has no `device`, one that was sent without a time no `sent_ms`.
-    """
+class ReceivedEvent(NamedTuple):
+    """The members of an event that the report shows, and when `service` received it (Unix milliseconds)."""
 
     service: str
-    type: str
-    subject: str
-    data: Mapping[str, Any]
+    event: Mapping[str, Any]
     arrived_ms: int
-    device: str = ""
-    sent_ms: int | None = None
 
 
 Keep = Callable[[str, Mapping[str, Any]], bool]
@@ -241,18 +232,4 @@ class Consumers(InboxReaders):
                 continue
             counted[key] = None
             if key[0] != UNREADABLE and self._keep(service, event := json.loads(text)):
-                self._kept.append(_kept(service, event))
-
-
-def _kept(service: str, event: Mapping[str, Any]) -> ReceivedEvent:
-    # The `time` of a replayed reading is years old, so the time of sending goes first.
-    sent = event.get("recordedtime") or event.get("time")
-    return ReceivedEvent(
-        service,
-        event["type"],
-        event.get("subject", ""),
-        event.get("data") or {},
-        arrived_ms=time.time_ns() // 1_000_000,
-        device=event.get("senderdevice", ""),
-        sent_ms=round(datetime.fromisoformat(sent).timestamp() * 1000) if sent else None,
-    )
+                self._kept.append(ReceivedEvent(service, event, time.time_ns() // 1_000_000))

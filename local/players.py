@@ -49,11 +49,11 @@ class Players:
         self._failure: PlayerError | None = None
 
     def play(
-        self, events: Iterable[InputEvent], total: int, progress: Callable[[int], None] = lambda _: None
+        self, events: Iterable[InputEvent], total: int, progress: Callable[[int, str], None] = lambda *_: None
     ) -> None:
         """Send all `events`, of which there are `total`; they may be without a receipt when this returns.
 
-        `progress` gets the number of events dealt out, after each. Raises `PlayerError`.
+        `progress` gets the number of events dealt out, and the home, after each. Raises `PlayerError`.
         """
         senders = {home: ThreadPoolExecutor(1, f"player {home}") for home in self._homes}
         room = {home: BoundedSemaphore(_QUEUED) for home in self._homes}
@@ -74,7 +74,7 @@ class Players:
                 senders[home].submit(send, home, message)
                 if isinstance(message.content, InputEvent):
                     done += 1
-                    progress(done)
+                    progress(done, home)
         except BaseException:
             for sender in senders.values():
                 sender.shutdown(wait=False, cancel_futures=True)

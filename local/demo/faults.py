@@ -8,9 +8,11 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from time import monotonic
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
+from local.chaos.faults import Fault
 from local.home import Home
+from local.process import Child
 
 CUT_SECONDS: Final = 3.0
 """How long a home stays without network: longer than a reconnect takes, short enough for a demo."""
@@ -26,27 +28,25 @@ class RepairedFault:
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class _Planned:
+class _Planned(NamedTuple):
+    """A `kind` of fault, the part of all events that goes before, and how long it lasts, seconds."""
+
     kind: str
-    at: float  # the part of all events that goes before
-    strike: Callable[[Home], None]
-    repair: Callable[[Home], None]
-    outage_seconds: float = 0.0
+    at: float
+    outage_s: float
+    of: Callable[[Home], Fault]
 
 
 _PLAN = (
-    _Planned("network cut", 0.25, lambda home: home.link.cut(), lambda home: home.link.heal(), CUT_SECONDS),
-    _Planned(
-        "forwarder killed (-9)", 0.5, lambda home: home.forwarder.kill(), lambda home: home.forwarder.start()
-    ),
-    _Planned(
-        "Mosquitto killed (-9)",
-        0.75,
-        lambda home: home.broker.child.kill(),
-        lambda home: home.broker.child.start(),
-    ),
+    _Planned("network cut", 0.25, CUT_SECONDS, lambda home: Fault(home.link.cut, home.link.heal)),
+    _Planned("forwarder killed (-9)", 0.5, 0, lambda home: _killed(home.forwarder)),
+    _Planned("Mosquitto killed (-9)", 0.75, 0, lambda home: _killed(home.broker.child)),
 )
+
+
+def _killed(child: Child) -> Fault:
+    # Unlike those of `local.chaos` it is over when the process is ready again.
+    return Fault(child.kill, child.start)
 
 
 class Faults:
@@ -80,19 +80,18 @@ class Faults:
         while self._planned and events >= self._planned[0].at * self._total:
             if home in self._struck and len(self._struck) < len(self._homes) and events < self._total:
                 return
-            self._strike(self._planned.pop(0), home, events)
+            planned, began = self._planned.pop(0), monotonic()
+            self._struck.add(home)
+            fault = planned.of(self._homes[home])
+            fault.start()
+            self._repairs.append(self._workers.submit(self._repair, planned, fault, home, events, began))
 
     def injected(self) -> list[RepairedFault]:
         """Return all faults, once they are repaired. Raises the error of a failed repair."""
         return [repair.result() for repair in self._repairs]
 
-    def _strike(self, planned: _Planned, home: str, events: int) -> None:
-        self._struck.add(home)
-        began = monotonic()
-        planned.strike(self._homes[home])
-        self._repairs.append(self._workers.submit(self._repair, planned, home, events, began))
-
-    def _repair(self, planned: _Planned, home: str, events: int, began: float) -> RepairedFault:
-        self._ending.wait(planned.outage_seconds)  # the outage itself, not a wait for something
-        planned.repair(self._homes[home])
+    def _repair(self, planned: _Planned, fault: Fault, home: str, events: int, began: float) -> RepairedFault:
+        self._ending.wait(planned.outage_s)  # the outage itself, not a wait for something
+        if fault.heal:
+            fault.heal()
         return RepairedFault(planned.kind, home, events, round(monotonic() - began, 2))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
 from eventplane.contract import Contract
 from eventplane.names import CONNECTED, NOTICE
@@ -60,7 +60,7 @@ def cut_off(
     """
 
     def is_unknown() -> int:
-        return int(not any(each.type == CONNECTED and each.subject == name for each in kept()))
+        return int(not any(_is_about(each, CONNECTED, name) for each in kept()))
 
     waits.until_none_remain("notices: a home is known to be there", is_unknown)
     for phase, act in zip(PHASES, (link.cut, link.heal), strict=True):
@@ -85,15 +85,16 @@ def notified_services(contract: Contract) -> list[str]:
 
 def notices(kept: Sequence[ReceivedEvent], device: str) -> list[Notice]:
     """Return the notices about `device` among the events in `kept`, in the order of their arrival."""
-    mine = (each for each in kept if each.type == NOTICE and each.subject == device)
-    return [
-        Notice(each.service, each.data["phase"], each.data["title"], each.data["check"], _late_s(each))
-        for each in mine
-    ]
+    return [_notice(*each) for each in kept if _is_about(each, NOTICE, device)]
 
 
-def _late_s(notice: ReceivedEvent) -> float | None:
-    if notice.data["phase"] != OPENED:
-        return None
-    lost_s = datetime.fromisoformat(notice.data["since"]).timestamp()
-    return round(notice.arrived_ms / 1_000 - lost_s - LOCAL.presence.disconnected_after_s, 1)
+def _is_about(received: ReceivedEvent, type: str, device: str) -> bool:
+    return (received.event["type"], received.event.get("subject")) == (type, device)
+
+
+def _notice(service: str, event: Mapping[str, Any], arrived_ms: int) -> Notice:
+    data, late_s = event["data"], None
+    if data["phase"] == OPENED:
+        lost_s = datetime.fromisoformat(data["since"]).timestamp()
+        late_s = round(arrived_ms / 1_000 - lost_s - LOCAL.presence.disconnected_after_s, 1)
+    return Notice(service, data["phase"], data["title"], data["check"], late_s)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from statistics import median
 from typing import Any, Final
@@ -154,9 +155,12 @@ class Alarm:
 def alarms(kept: Iterable[ReceivedEvent], faults: Iterable[RepairedFault]) -> list[Alarm]:
     """Return the alarms of homes without a fault first, the quickest first."""
     struck = {fault.home: fault.kind for fault in faults}
-    found = [
-        Alarm(each.device, each.type, (each.arrived_ms - each.sent_ms) / 1000, struck.get(each.device))
-        for each in kept
-        if each.service == ALARM_CENTRE and each.sent_ms is not None
-    ]
+    found = []
+    for each in kept:
+        event, home = each.event, each.event.get("senderdevice", "")
+        # The `time` of a replayed reading is years old, so the time of sending goes first.
+        sent = event.get("recordedtime") or event.get("time")
+        if each.service == ALARM_CENTRE and sent:
+            seconds = each.arrived_ms / 1_000 - datetime.fromisoformat(sent).timestamp()
+            found.append(Alarm(home, event["type"], round(seconds, 3), struck.get(home)))
     return sorted(found, key=lambda alarm: (alarm.fault is not None, alarm.seconds))

@@ -38,7 +38,7 @@ from local.emulator import ACCOUNT, REGION, start_emulator
 from local.errors import LocalError
 from local.home import Home
 from local.input import Input
-from local.input.model import HomeInput, InputEvent
+from local.input.model import HomeInput
 from local.network import Network
 from local.oracle import SentLog, ServiceResult, dead_lettered, expected_by_service, judge
 from local.plane import DownlinkSchedule, Plane, deploy_plane, snapshot_fleet, warm_up
@@ -139,7 +139,7 @@ def _is_shown(service: str, event: Mapping[str, Any]) -> bool:
 
 def _payload_letters(kept: list[ReceivedEvent]) -> list[dict[str, str]]:
     """Return sender, reason and detail of the dead letters of wrong payloads."""
-    letters = [each.data for each in kept if each.type == DEAD_LETTER_TYPE]
+    letters = [each.event["data"] for each in kept if each.event["type"] == DEAD_LETTER_TYPE]
     return [
         {"sender": str(Sender(**each["sender"])), "reason": each["reason"], "detail": each["detail"]}
         for each in letters
@@ -274,22 +274,15 @@ def _send(
     consumers: Consumers,
 ) -> None:
     task = progress.add_task("homes send", total=source.total)
-    sender = ""
 
-    def watched() -> Iterator[InputEvent]:
-        nonlocal sender
-        for event in source:
-            sender = event.home
-            yield event
-
-    def dealt(events: int) -> None:
+    def dealt(events: int, home: str) -> None:
         progress.update(task, completed=events)
-        faults.passed(events, sender)
+        faults.passed(events, home)
         if events - consumers.received_total > _AHEAD:
             consumers.wait_until(lambda: events - consumers.received_total <= _AHEAD // 2, _PATIENCE_SECONDS)
 
     players = Players(services)
-    players.play(watched(), source.total, dealt)
+    players.play(source, source.total, dealt)
     players.flush(_FLUSH_SECONDS)
 
 

@@ -51,7 +51,7 @@ def test_every_alarm_is_answered_once_and_every_malformed_message_refused_while_
             served = HomeServices(each.name, each.services, home.broker.port, contract, sent)
             services[each.name] = stack.enter_context(served)
 
-        def kill_and_restart(done: int) -> None:
+        def kill_and_restart(done: int, _home: str) -> None:
             victims = {1_000: homes["home-01"].forwarder, 2_000: homes["home-04"].broker.child}
             if child := victims.get(done):
                 child.kill()

@@ -13,7 +13,7 @@ LOST_MS = 1_767_225_600_000
 
 def kept(service: str, phase: str = "opened", device: str = "home-1", after_ms: int = 0) -> ReceivedEvent:
     data = {"phase": phase, "title": "t", "check": ["c"], "since": "2026-01-01T00:00:00.000Z"}
-    return ReceivedEvent(service, NOTICE, device, data, LOST_MS + after_ms)
+    return ReceivedEvent(service, {"type": NOTICE, "subject": device, "data": data}, LOST_MS + after_ms)
 
 
 def test_a_notice_is_late_beyond_its_time() -> None:
