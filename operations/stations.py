@@ -100,7 +100,8 @@ def _decided(record: Record, what: str, account: Account | None) -> Station:
 def handed_over(record: Record) -> Station:
     """Return how the reader of an inbox ended the event: a webhook's endpoint, or a program."""
     account = by_reader(record)
-    facts = {name: record.get(name) for name in ("route", "reason", "status", "attempt")}
+    facts = {"route": record.get("route"), "destination": record["channel"]}
+    facts |= {name: record.get(name) for name in ("reason", "status", "attempt")}
     facts |= {"contract": record["contract_version"], "message": record["message_id"]}
     where = f"reader of {record['channel']}"
     what = f"taken by {account.by}" if account.fate is Fate.HANDLED else account.fate

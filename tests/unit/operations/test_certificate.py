@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -33,6 +34,7 @@ from operations.certificate import (
     verified,
 )
 from operations.certificate_command import _FileSigner, _KmsSigner
+from operations.cloud import Cloud
 from operations.trace import due_inboxes
 from tests.unit.operations.support import ACCEPTED_MS, Folder, Run
 
@@ -157,6 +159,12 @@ def test_it_has_every_step_of_the_way(desk: Desk) -> None:
         status, out, err = desk.verify(file)
         assert (status, err) == (0, "")
         assert f"verdict: proven on {DAY}, event {verdict.id}" in out
+
+
+def test_the_trace_of_it_shows_both_ends(desk: Desk) -> None:
+    status, out, err = desk.run("trace", *NAMES, *desk.folder.named, *DAYS)
+    assert (status, err) == (0, "")
+    assert {"taken by call-service", "taken by alarm-centre"} <= {*re.findall(r"taken by [a-z-]+", out)}
 
 
 def test_the_verdict_that_operations_got_is_compared(desk: Desk) -> None:
@@ -287,7 +295,7 @@ def test_it_is_verified_with_nothing_of_the_cloud(desk: Desk) -> None:
 
 @pytest.mark.lost_answers
 def test_a_key_of_kms_signs_as_a_file_does(aws: None) -> None:
-    kms = boto3.client("kms", region_name="us-east-1")
+    kms = Cloud(boto3.Session(region_name="us-east-1")).client("kms")
     made = kms.create_key(KeyUsage="SIGN_VERIFY", KeySpec="ECC_NIST_P256")["KeyMetadata"]
     signer = _KmsSigner(kms, made["Arn"])
     signer.public.verify(signer.sign(bytes(32)), bytes(32), ALGORITHM)
