@@ -55,27 +55,26 @@ def _one_object_gone(root: Path, hole: Hole) -> list[Truth]:
     return [_fact(root, Kind.MISSING_RECORDS, path), *unattested]
 
 
-def _no_gzip(root: Path, hole: Hole) -> list[Truth]:
-    path = _objects(root, hole)[0]
-    unattested = list(_unattested(path))
-    path.write_bytes(b"<Error><Code>SlowDown</Code></Error>\n")
-    return [_fact(root, Kind.UNREADABLE_OBJECT, path), *unattested]
+def _unreadable(changed: Callable[[bytes], bytes]) -> Callable[[Path, Hole], list[Truth]]:
+    """An object's content is `changed` so that it cannot be read, or not to its end."""
+
+    def happens(root: Path, hole: Hole) -> list[Truth]:
+        path = _objects(root, hole)[0]
+        unattested = list(_unattested(path))
+        path.write_bytes(changed(path.read_bytes()))
+        return [_fact(root, Kind.UNREADABLE_OBJECT, path), *unattested]
+
+    return happens
 
 
-def _cut_behind_a_line(root: Path, hole: Hole) -> list[Truth]:
+def _first_half(content: bytes) -> bytes:
     """An upload ended early: the first half of the lines can be read."""
-    path = _objects(root, hole)[0]
-    lines = gzip.decompress(path.read_bytes()).splitlines(keepends=True)
+    lines = gzip.decompress(content).splitlines(keepends=True)
     compressor = zlib.compressobj(1, wbits=31)
-    content = compressor.compress(b"".join(lines[: len(lines) // 2])) + compressor.flush(zlib.Z_SYNC_FLUSH)
-    path.write_bytes(content)
-    return [_fact(root, Kind.UNREADABLE_OBJECT, path)]
+    return compressor.compress(b"".join(lines[: len(lines) // 2])) + compressor.flush(zlib.Z_SYNC_FLUSH)
 
 
-def _no_bytes(root: Path, hole: Hole) -> list[Truth]:
-    path = _objects(root, hole)[0]
-    path.write_bytes(b"")
-    return [_fact(root, Kind.UNREADABLE_OBJECT, path)]
+_no_gzip = _unreadable(lambda _: b"<Error><Code>SlowDown</Code></Error>\n")
 
 
 def _twice(root: Path, hole: Hole) -> list[Truth]:
@@ -122,10 +121,10 @@ HOLES: Final = (
     # A webhook may try for hours: what is lost behind it is certain only when its holes are past.
     Hole(1, HANDOVERS, _hour_without_objects),
     Hole(2, LEDGER, _hour_without_objects),
-    Hole(3, HANDOVERS, _no_bytes),
+    Hole(3, HANDOVERS, _unreadable(lambda _: b"")),
     Hole(4, TAP, _one_object_gone),
     Hole(8, TAP, _no_gzip),
-    Hole(10, LEDGER, _cut_behind_a_line),
+    Hole(10, LEDGER, _unreadable(_first_half)),
     Hole(14, LEDGER, _twice),
     Hole(15, TAP, _twice),
     Hole(16, HANDOVERS, _twice),
