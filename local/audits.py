@@ -91,26 +91,21 @@ def both_ends(report: Mapping[str, Any]) -> list[dict[str, Any]]:
     What is `not known` left no record: the inbox asks for no receipts, or evidence is missing. Inboxes that
     functions of the plane read are left out.
     """
-    found = [
-        _end(
-            each["inbox"],
-            "home",
-            *(each[name] for name in ("stated", "receipt", "explained", "lost", "pending")),
-        )
-        for each in report.get("homes", ())
+    homes = [[each["inbox"], "home", *(each[name] for name in _AT_HOME)] for each in report.get("homes", ())]
+    cloud = [
+        [each["inbox"], "cloud", *(sum(each[fate] for fate in fates) for fates in _IN_CLOUD)]
+        for each in report.get("accounts", ())
+        if each["inbox"] and reader_of(each["inbox"]) not in OWN_SERVICES
     ]
-    otherwise = Fate.GIVEN_UP, Fate.REFUSED, Fate.EXPIRED, Fate.DROPPED
-    for each in report.get("accounts", ()):
-        if each["inbox"] and reader_of(each["inbox"]) not in OWN_SERVICES:
-            due, ended = (sum(each[fate] for fate in fates) for fates in (Fate, otherwise))
-            known = each[Fate.HANDLED], ended, each[Fate.LOST], each[Fate.WAITING]
-            found.append(_end(each["inbox"], "cloud", due, *known))
-    return found
+    names = "inbox", "where", "due", "taken", "ended otherwise", "lost", "waiting"
+    return [
+        {**dict(zip(names, row, strict=True)), "not known": row[2] - sum(row[3:])} for row in homes + cloud
+    ]
 
 
-def _end(inbox: str, where: str, due: int, *known: int) -> dict[str, Any]:
-    counts = dict(zip(("taken", "ended otherwise", "lost", "waiting"), known, strict=True))
-    return {"inbox": inbox, "where": where, "due": due, **counts, "not known": due - sum(known)}
+_AT_HOME: Final = ("stated", "receipt", "explained", "lost", "pending")
+_ENDED: Final = (Fate.GIVEN_UP, Fate.REFUSED, Fate.EXPIRED, Fate.DROPPED)
+_IN_CLOUD: Final = (Fate, (Fate.HANDLED,), _ENDED, (Fate.LOST,), (Fate.WAITING,))
 
 
 def taken(end: Mapping[str, Any] | None) -> str:

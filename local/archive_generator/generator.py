@@ -228,7 +228,7 @@ class Generator:
         discards = trouble is Trouble.DISCARDS and hour == (6 if self._plan.holes else 1)
         is_quiet = hour in self._plan.quiet
         hears_nothing = trouble is Trouble.DEAF_HOME and not is_quiet
-        skips, is_deaf = hears_nothing and hour % 2 == 0, hears_nothing and hour % 2 == 1
+        skips = hears_nothing and hour % 2 == 0
         weights = [max(each, 6) for each in self._weights] if hears_nothing else self._weights
         news = _News(
             device,
@@ -237,18 +237,11 @@ class Generator:
             self._lines[is_later],
             chosen=self._random.choices(self._flows, weights, k=max(1, self._plan.events_an_hour - 1)),
             # An event that no manifest states cannot be missed; a digest does not cover unseen numbers.
-            is_sound=not (
-                device.skew_ms
-                or discards
-                or states_nothing
-                or loses
-                or alters
-                or restated
-                or is_quiet
-                or skips
+            is_sound=not any(
+                (device.skew_ms, discards, states_nothing, loses, alters, restated, is_quiet, skips)
             ),
             discards=discards,
-            is_deaf=is_deaf,
+            is_deaf=hears_nothing and not skips,
             skips=skips,
             vanishes=states_nothing and not is_quiet,
             alters=alters,

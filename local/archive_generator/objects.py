@@ -6,7 +6,6 @@ import gzip
 import hashlib
 from datetime import UTC, datetime
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from eventplane.contract import Contract
@@ -66,9 +65,7 @@ class Objects:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for place in [*self._open]:
             self._close(place)
 

@@ -47,25 +47,11 @@ _IDLE_S: Final = 30.0
 _SECRET_BYTES: Final = 16
 
 
-class PortTakenError(LocalError):
-    """Something else listens on the port."""
-
-    def __init__(self, port: int) -> None:
-        self.port = port
-        super().__init__(f"port {port} of {LOOPBACK} is taken: stop what listens there, or choose another")
-
-
 class ControlRoom(BackgroundServer):
-    """Serve the control room of `plane` at `url` while the `with` block runs; port 0: any free one.
+    """Serve the control room of `plane` at `url`, on a free port, while the `with` block runs."""
 
-    Raises `PortTakenError`.
-    """
-
-    def __init__(self, plane: Plane, port: int = 0) -> None:
-        try:
-            server = _Server(plane, port)
-        except OSError:
-            raise PortTakenError(port) from None
+    def __init__(self, plane: Plane) -> None:
+        server = _Server(plane)
         super().__init__("control room", server)
         self._secret = server.secret
 
@@ -79,11 +65,11 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False
 
-    def __init__(self, plane: Plane, port: int) -> None:
+    def __init__(self, plane: Plane) -> None:
         self.plane = plane
         self.page, self.policy = _page()
         self.secret = token_urlsafe(_SECRET_BYTES)
-        super().__init__((LOOPBACK, port), _Handler)
+        super().__init__((LOOPBACK, 0), _Handler)
         self.hosts = frozenset(f"{name}:{self.server_port}" for name in (LOOPBACK, "localhost"))
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002 - of the base class

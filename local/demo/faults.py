@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from time import monotonic
-from types import TracebackType
 from typing import Final, NamedTuple, Self
 
 from local.chaos.faults import Fault
@@ -68,10 +67,8 @@ class Faults:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if error is not None:
+    def __exit__(self, kind: object, *_: object) -> None:
+        if kind is not None:
             self._ending.set()  # an interrupted run does not sit through an outage
         self._workers.shutdown()
 

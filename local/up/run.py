@@ -9,7 +9,6 @@ import queue
 import shlex
 import shutil
 import signal
-import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -38,6 +37,7 @@ from local.process import Restarter, Supervisor, run_lock
 from local.up.folder import FOLDER, MARK, Folder, Running, end_leftovers
 from local.up.observer import ObservingProxy
 from local.up.plane import ALARM, VOICE_SERVICE, LocalPlane, queue_names
+from local.waiting import wait_until_none_remain
 from operations import system
 
 HOME: Final = "home-1"
@@ -176,7 +176,8 @@ def publish(folder: Folder, console: Console, webhooks: Mapping[str, str] | None
             folder.contract.write_bytes(contract.canonical)
             folder.write(running)  # the old version, with the new outputs: the plane writes the new one
             signal.pidfd_send_signal(process, signal.SIGUSR1)
-        _wait_until_taken(folder, contract)
+        if not wait_until_none_remain(lambda: folder.read().contract_version != contract.version, _TAKEN_S):
+            raise NotTakenError(contract.version, _TAKEN_S, folder.log)
     console.print(f"contract {contract.version} is in force")
 
 
@@ -279,15 +280,6 @@ def _stay(
         plane.take_contract(contract, queue_names(deployed.inboxes))
         folder.write(replace(running, contract_version=contract.version))
     raise CloudEndedError(supervisor.run_dir / f"{EMULATOR}.log")
-
-
-def _wait_until_taken(folder: Folder, contract: Contract) -> None:
-    deadline = time.monotonic() + _TAKEN_S
-    pause = threading.Event()
-    while folder.read().contract_version != contract.version:
-        if time.monotonic() > deadline:
-            raise NotTakenError(contract.version, _TAKEN_S, folder.log)
-        pause.wait(0.1)  # a file of another process
 
 
 def _write_alarm(folder: Folder) -> None:
