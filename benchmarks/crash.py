@@ -16,7 +16,7 @@ from pathlib import Path
 
 from benchmarks.power.cuts import Findings, cut_everywhere, record_run
 from benchmarks.power.damage import A_SPOOL, DAMAGES, DamageFindings, damage_at_random, kind_of
-from benchmarks.results import Figure
+from benchmarks.results import Figure, none
 from benchmarks.runner import Benchmark
 
 _COMMITS = 250
@@ -30,8 +30,8 @@ def cuts(options: Namespace) -> Iterator[Figure]:
         found = list(processes.map(_run, runs, repeat(-(-options.cuts // _RUNS))))
     _show([problem for each in found for problem in each.first[:3]])
     yield Figure("power cuts", sum(each.cuts for each in found), "cuts", aim=10_000)
-    yield _none("cuts that lost or revived an event", sum(each.lost for each in found), "cuts")
-    yield _none("cuts after which it does not start", sum(each.failed for each in found), "cuts")
+    yield none("cuts that lost or revived an event", sum(each.lost for each in found), "cuts")
+    yield none("cuts after which it does not start", sum(each.failed for each in found), "cuts")
 
 
 def damages(options: Namespace) -> Iterator[Figure]:
@@ -46,9 +46,9 @@ def damages(options: Namespace) -> Iterator[Figure]:
             findings.add(each)
     _show(findings.faults[:20])
     yield Figure("random damages", findings.sum("damages"), "damages", aim=2_000)
-    yield _none("damages with a silent loss", findings.sum("silent"), "damages")
-    yield _none("damages with an invented event", findings.sum("invented"), "damages")
-    yield _none("damages after which it does not start", findings.sum("failed"), "damages")
+    yield none("damages with a silent loss", findings.sum("silent"), "damages")
+    yield none("damages with an invented event", findings.sum("invented"), "damages")
+    yield none("damages after which it does not start", findings.sum("failed"), "damages")
     note = f"at most {findings.reported:,} by the reports"
     yield Figure("events lost by damages", findings.lost, "events", note=note)
     for kind in DAMAGES:
@@ -64,12 +64,8 @@ def _of_kind(kind: str, findings: DamageFindings) -> Iterator[Figure]:
     yield Figure(f"{kind}: nothing lost", counts[kind, "lossless"], "damages")
     yield Figure(f"{kind}: lost and reported", counts[kind, "reported"], "damages")
     yield Figure(f"{kind}: reported without a number", unknown, "damages", note=note)
-    yield _none(f"{kind}: silently lost", counts[kind, "silent"], "damages")
-    yield _none(f"{kind}: invented", counts[kind, "invented"], "damages")
-
-
-def _none(name: str, value: int, unit: str) -> Figure:
-    return Figure(name, value, unit, aim=0, higher_is_better=False, required=True)
+    yield none(f"{kind}: silently lost", counts[kind, "silent"], "damages")
+    yield none(f"{kind}: invented", counts[kind, "invented"], "damages")
 
 
 def _show(problems: list[str]) -> None:

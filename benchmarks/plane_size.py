@@ -94,8 +94,8 @@ def forwarder() -> Iterator[Figure]:
         sink.report()
         files = sources(Path(__file__).parents[1], imported(child.child.log.read_text()))
         lines = sum(len(each.read_text().splitlines()) for each in files)
-        yield Figure("forwarder_modules", len(files), "modules", 65, higher_is_better=False)
-        yield Figure("forwarder_lines", lines, "lines", 12_000, higher_is_better=False)
+        yield Figure("forwarder_modules", len(files), "modules", 65)
+        yield Figure("forwarder_lines", lines, "lines", 12_000)
         yield Figure("forwarder_rss", rss_mib(child.pid), "MiB", 22.0, note="over TLS, after traffic")
 
 
@@ -104,15 +104,10 @@ def resources() -> Iterator[Figure]:
     prod = Templates(environment("prod"), load_contract())
     for name, plane, most in (("smallest", smallest(), (150, 7)), ("prod", prod, (450, None))):
         found, functions = len(plane.of()), len(plane.functions)
-        yield Figure(f"{name}_resources", found, "resources", most[0], higher_is_better=False)
-        yield Figure(f"{name}_functions", functions, "functions", most[1], higher_is_better=False)
-    yield Figure(
-        "minutes_to_deploy_a_change_of_the_core",
-        prod.rollout_minutes,
-        "min",
-        25,
-        note="computed: production's roll-outs, one after the other where one needs the other",
-    )
+        yield Figure(f"{name}_resources", found, "resources", most[0])
+        yield Figure(f"{name}_functions", functions, "functions", most[1])
+    note = "computed: production's roll-outs, one after the other where one needs the other"
+    yield Figure("minutes_to_deploy_a_change_of_the_core", prod.rollout_minutes, "min", 25, note=note)
 
 
 def largest(name: str, options: Namespace, *, ask: bool) -> Iterator[Figure]:

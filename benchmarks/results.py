@@ -18,16 +18,17 @@ FOLDER = Path(__file__).parents[1] / "build" / "bench"
 RUNS = 7
 """How often each thing is measured; the median counts, so that one disturbed run does not."""
 
-_TIMES = {"us", "ms", "s", "min", "ms/1000", "CPU-s", "CPU-s/M"}
-LOWER_IS_BETTER = {*_TIMES, "KiB", "MiB", "B/B", "B/event", "USD/M", "USD/month"}
-"""Units of time, memory and money. Of rates, shares and counts more is better."""
+_TIMES = {"us", "ms", "s", "min", "ms/1000", "CPU-s", "CPU-s/M", "times", "round trips"}
+_SIZES = {"KiB", "MiB", "B/B", "B/event", "modules", "lines", "resources", "functions", "copies"}
+LOWER_IS_BETTER = {*_TIMES, *_SIZES, "USD/M", "USD/month"}
+"""Units of time, size and money. Of rates, shares and counts more is better, unless the aim is none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
     """One measured `value`, the `aim` it has, and what a `peer` reached in the same run.
 
-    `higher_is_better` decides what meets the aim and what beats the peer; None: the unit does.
+    `higher_is_better` decides what meets the aim and what beats the peer; None: the unit or aim.
     `required`: the benchmark fails if the aim is missed.
     """
 
@@ -58,7 +59,8 @@ class Figure:
 
     @property
     def _is_higher_better(self) -> bool:
-        return self.unit not in LOWER_IS_BETTER if self.higher_is_better is None else self.higher_is_better
+        by_unit = self.aim != 0 and self.unit not in LOWER_IS_BETTER
+        return by_unit if self.higher_is_better is None else self.higher_is_better
 
     def document(self) -> dict[str, object]:
         """The figure as it stands in the file."""
@@ -66,6 +68,11 @@ class Figure:
         del fields["higher_is_better"], fields["required"]
         fields = {name: _rounded(each) for name, each in fields.items()}
         return {**fields, "met": self.met, "ratio": self.ratio}
+
+
+def none(name: str, value: int, unit: str, note: str = "") -> Figure:
+    """Return the figure of what there must not be; the benchmark fails if there is any."""
+    return Figure(name, value, unit, aim=0, note=note, required=True)
 
 
 def seconds(action: Callable[[], object], for_s: float = 0.2) -> float:

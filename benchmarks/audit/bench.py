@@ -206,49 +206,32 @@ def one_day(folder: Path) -> Iterator[OneDay]:
 def _of_run(each: Run) -> Iterator[Figure]:
     is_small, name = each.events < 2 * SMALL, each.name
     note = f"{each.archive_mib:,.0f} MiB, {each.form}, by {each.engine}; from the command's start to its end"
-    yield Figure(f"{name}_time", each.audit.seconds, "s", AIM_SMALL_S if is_small else None, False, note=note)
-    yield Figure(
-        f"{name}_cpu",
-        each.cpu_s,
-        "CPU-s/M",
-        AIM_CPU_S if each.events >= LARGE else None,
-        higher_is_better=False,
-        peer="DuckDB",
-        peer_value=each.duckdb.cpu_s / each.events * 1e6,
-        note="seconds of the processor for a million events",
-    )
+    yield Figure(f"{name}_time", each.audit.seconds, "s", AIM_SMALL_S if is_small else None, note=note)
+    aim, note = AIM_CPU_S if each.events >= LARGE else None, "seconds of the processor for a million events"
+    theirs = each.duckdb.cpu_s / each.events * 1e6
+    yield Figure(f"{name}_cpu", each.cpu_s, "CPU-s/M", aim, None, "DuckDB", theirs, note)
     by_cpu = each.duckdb.cpu_s / each.audit.cpu_s
     note = f"{each.audit.cpu_s:,.1f} s of the processor, DuckDB {each.duckdb.cpu_s:,.1f} s"
     yield Figure(f"{name}_ratio", by_cpu, "of DuckDB", AIM_RATIO if each.engine == SPARK else None, note=note)
-    yield Figure(
-        f"{name}_memory",
-        each.audit.peak_mib,
-        "MiB",
-        AIM_MEMORY_MIB,
-        higher_is_better=False,
-        peer="DuckDB",
-        peer_value=each.duckdb.peak_mib,
-        note="resident, all processes together",
-    )
+    ours, theirs, note = each.audit.peak_mib, each.duckdb.peak_mib, "resident, all processes together"
+    yield Figure(f"{name}_memory", ours, "MiB", AIM_MEMORY_MIB, None, "DuckDB", theirs, note)
     outside = each.audit.cpu_s - sum(each.stages.values())
     for place, (stage, took_s) in enumerate({"outside_tasks": outside, **each.stages}.items()):
-        yield Figure(f"{name}_stages_{place}_{stage}", took_s, "CPU-s", higher_is_better=False)
+        yield Figure(f"{name}_stages_{place}_{stage}", took_s, "CPU-s")
     for step, took_s in each.duckdb_steps.items():
-        yield Figure(f"{name}_duckdb_{step}", took_s, "s", higher_is_better=False)
+        yield Figure(f"{name}_duckdb_{step}", took_s, "s")
     if each.compaction:
         took = each.compaction.cpu_s / each.events * 1e6
-        yield Figure(f"{name}_compaction", took, "CPU-s/M", higher_is_better=False, note="once for an hour")
+        yield Figure(f"{name}_compaction", took, "CPU-s/M", note="once for an hour")
 
 
 def _for_fleets(largest: Run) -> Iterator[Figure]:
     """Return what `benchmarks.scale` prices the jobs of a fleet by, under names without a size."""
     note = f"of {largest.events:,} events"
-    yield Figure(
-        f"audit_largest_{largest.form}_cpu", largest.cpu_s, "CPU-s/M", higher_is_better=False, note=note
-    )
+    yield Figure(f"audit_largest_{largest.form}_cpu", largest.cpu_s, "CPU-s/M", note=note)
     if largest.compaction:
         took = largest.compaction.cpu_s / largest.events * 1e6
-        yield Figure("audit_largest_compaction", took, "CPU-s/M", higher_is_better=False, note=note)
+        yield Figure("audit_largest_compaction", took, "CPU-s/M", note=note)
 
 
 def sizes(options: Namespace) -> Iterator[Figure]:
@@ -266,13 +249,13 @@ def sizes(options: Namespace) -> Iterator[Figure]:
             first, last = large[0], large[-1]
             note = f"CPU-seconds an event at {last.events:,} events, of those at {first.events:,}"
             growth = last.cpu_s / first.cpu_s
-            yield Figure(f"audit_growth_{form}", growth, "times", AIM_GROWTH, False, note=note)
+            yield Figure(f"audit_growth_{form}", growth, "times", AIM_GROWTH, note=note)
         if large:
             hours = large[-1].cpu_s * PRICED_EVENTS / 1e6 / CORES_A_DPU / 3_600
             rate = f"at the rate of {large[-1].events:,} events, once workers run"
             note = f"computed: {hours:.2f} DPU-hours {rate}"
             usd = hours * FLEX_USD_A_DPU_HOUR
-            yield Figure(f"audit_100_million_on_flex_{form}", usd, "USD", higher_is_better=False, note=note)
+            yield Figure(f"audit_100_million_on_flex_{form}", usd, "USD", note=note)
             yield from _for_fleets(large[-1])
 
 
@@ -287,7 +270,7 @@ def days(_: Namespace) -> Iterator[Figure]:
                 "folders_listed": day.folders_listed,
             }
             for name, count in counts.items():
-                yield Figure(f"audit_one_day_{day.form}_{name}", count, "", higher_is_better=False, note=note)
+                yield Figure(f"audit_one_day_{day.form}_{name}", count, "", note=note)
 
 
 BENCHMARK = Benchmark(

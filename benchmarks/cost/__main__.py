@@ -118,7 +118,7 @@ def _regimes(found: Counted, production: Deployment) -> Iterator[Figure]:
     yield Figure("compaction_opens", found.reads.compaction, "opens", note="of a raw object")
     yield Figure("audit_opens", found.reads.audit, "opens", note="of a raw object, a run")
     yield Figure("compacted_size", found.reads.compacted_bytes, "of raw", note="bytes")
-    yield Figure("lost", found.lost, "events", 0, higher_is_better=False, note="by the audit of all of it")
+    yield Figure("lost", found.lost, "events", 0, note="by the audit of all of it")
 
 
 def _idle(found: Counted, deployments: Mapping[str, Deployment]) -> Iterator[Figure]:

@@ -116,26 +116,17 @@ class Outcome:
             alarms += "; no aim: one event takes longer than a round trip and cannot be divided"
         trips_aim = 3.0 if line.is_divisible else None
         drained = f"of {self.events} events, in {self.drain_s:.0f} s"
+        sent = f"{self.sent_bytes} bytes with TLS and its handshake, for a byte of compressed frames"
+        rows = (
+            ("missing", self.missing, "events", 0.0, drained),
+            ("copies", self.copies / self.events, "share", 0.01, "events that came again"),
+            ("sent", self.sent_bytes / self.payload_bytes, "B/B", 1.15, sent),
+            ("alarm", (worst_s - own_s) / line.round_trip_s, "round trips", trips_aim, alarms),
+        )
         return [
-            _figure(f"missing_{line.name}", self.missing, "events", 0.0, drained),
-            _figure(
-                f"copies_{line.name}", self.copies / self.events, "share", 0.01, "events that came again"
-            ),
-            _figure(
-                f"sent_{line.name}",
-                self.sent_bytes / self.payload_bytes,
-                "B/B",
-                1.15,
-                f"{self.sent_bytes} bytes with TLS and its handshake, for a byte of compressed frames",
-            ),
-            _figure(
-                f"alarm_{line.name}", (worst_s - own_s) / line.round_trip_s, "round trips", trips_aim, alarms
-            ),
+            Figure(f"{name}_{line.name}", value, unit, aim, False, note=note, required=aim is not None)
+            for name, value, unit, aim, note in rows
         ]
-
-
-def _figure(name: str, value: float, unit: str, aim: float | None, note: str) -> Figure:
-    return Figure(name, value, unit, aim, higher_is_better=False, note=note, required=aim is not None)
 
 
 def run(lines: Sequence[SlowLine], seed: int, folder: Path) -> list[Figure]:

@@ -117,37 +117,24 @@ def figures(outcome: RunResult, document: dict[str, Any], *, loses: bool) -> lis
     return [
         Figure("faults", len(outcome.struck), "faults"),
         Figure("sent", sent, "events", note=f"{document['malformed_sent']} malformed messages beside them"),
-        Figure(
-            "expected", expected, "deliveries", note="of events, dead letters and starts, over all inboxes"
-        ),
+        Figure("expected", expected, "deliveries", note="events, dead letters and starts, of all inboxes"),
         Figure("received", sum(each.delivered for each in outcome.verdicts), "deliveries"),
-        _less("ended_by_themselves", len(alone), "ends", 0.0, "of processes, and no fault explains them"),
-        _less("ended_by_faults", len(outcome.ended) - len(alone), "ends", None, "started again after 5 s"),
-        _less("lost", lost, "events", zero, "expected, not received, and not given up"),
-        _less("given_up", document["given_up"], "events", None, "for alarms on a full disk, and reported"),
-        _less("unexpected", document["unexpected"], "events", 0.0, "received and not expected"),
-        _less("duplicated", document["duplicates"], "deliveries", None, "received again"),
-        _less("sent_again", outcome.sent_again, "events", None, "by devices, which the cloud had accepted"),
+        Figure("ended_by_themselves", len(alone), "ends", 0.0, note="that no fault explains"),
+        Figure("ended_by_faults", len(outcome.ended) - len(alone), "ends", note="started again after 5 s"),
+        Figure("lost", lost, "events", zero, note="expected, not received, and not given up"),
+        Figure("given_up", document["given_up"], "events", note="for alarms on a full disk, and reported"),
+        Figure("unexpected", document["unexpected"], "events", 0.0, note="received and not expected"),
+        Figure("duplicated", document["duplicates"], "deliveries", note="received again"),
+        Figure("sent_again", outcome.sent_again, "events", note="by devices, which the cloud had accepted"),
         *_not_stored(outcome),
-        _less("out_of_order", sum(document["out_of_order"].values()), "deliveries", None, "first arrivals"),
+        Figure("out_of_order", sum(document["out_of_order"].values()), "deliveries", note="first arrivals"),
         *_order_declared(outcome, document),
-        _less("audit_lost", document["audit_lost"], "events", 0.0, "accepted by the cloud and not delivered"),
-        _less("audit_disagrees", disagreement, "deliveries", 0.0, "the audit's count against the receivers'"),
-        _less(
-            "numbers_missing",
-            numbers,
-            "events",
-            zero,
-            "of the device's numbers",
-        ),
+        Figure("audit_lost", document["audit_lost"], "events", 0.0, note="accepted and not delivered"),
+        Figure("audit_disagrees", disagreement, "deliveries", 0.0, note="the audit against receivers"),
+        Figure("numbers_missing", numbers, "events", zero, note="of the device's numbers"),
         Figure("send_rate", sent / outcome.send_s, "events/s", note="while the homes sent, outages included"),
-        _less("drain", outcome.drain_s, "s", None, "from the last sending until nothing moved any more"),
-        Figure(
-            "machine_load",
-            os.getloadavg()[1],
-            "processes",
-            note=f"ready, mean of 5 min; {os.cpu_count()} cores",
-        ),
+        Figure("drain", outcome.drain_s, "s", note="from the last sending until nothing moved any more"),
+        Figure("machine_load", os.getloadavg()[1], "processes", note=f"5 min; {os.cpu_count()} cores"),
         *_urgent(outcome),
         *_of_outages(outcome),
         *_recovered(outcome),
@@ -158,7 +145,7 @@ def figures(outcome: RunResult, document: dict[str, Any], *, loses: bool) -> lis
 def _not_stored(outcome: RunResult) -> Iterator[Figure]:
     """Yield what devices gave up on the way to the cloud, of events only in memory."""
     for reason, count in sorted(outcome.not_stored.items()):
-        yield _less(f"given_up_{reason}", count, "events", None, "of those only in memory, and reported")
+        yield Figure(f"given_up_{reason}", count, "events", note="of those only in memory, and reported")
 
 
 def _order_declared(outcome: RunResult, document: dict[str, Any]) -> Iterator[Figure]:
@@ -166,7 +153,7 @@ def _order_declared(outcome: RunResult, document: dict[str, Any]) -> Iterator[Fi
     if outcome.ordered:
         late = sum(document["out_of_order"][each] for each in outcome.ordered)
         note = f"first arrivals, in the inboxes of {', '.join(sorted(outcome.ordered))}"
-        yield _less("out_of_order_where_declared", late, "deliveries", 0.0, note)
+        yield Figure("out_of_order_where_declared", late, "deliveries", 0.0, note=note)
 
 
 def _urgent(outcome: RunResult) -> Iterator[Figure]:
@@ -183,9 +170,9 @@ def _urgent(outcome: RunResult) -> Iterator[Figure]:
                 "the whole run" if when == "all" else "sent during a fault"
             )
             if len(values) >= _LEAST_ALARMS:
-                yield _less(f"urgent_{way}_{when}_p50", 1_000 * median(values), "ms", None, note)
-                yield _less(f"urgent_{way}_{when}_p99", 1_000 * quantile(values, 0.99), "ms", None, note)
-                yield _less(f"urgent_{way}_{when}_max", 1_000 * max(values), "ms", None, note)
+                yield Figure(f"urgent_{way}_{when}_p50", 1_000 * median(values), "ms", note=note)
+                yield Figure(f"urgent_{way}_{when}_p99", 1_000 * quantile(values, 0.99), "ms", note=note)
+                yield Figure(f"urgent_{way}_{when}_max", 1_000 * max(values), "ms", note=note)
 
 
 def _of_outages(outcome: RunResult) -> Iterator[Figure]:
@@ -198,13 +185,13 @@ def _of_outages(outcome: RunResult) -> Iterator[Figure]:
             slowest = max(rows, key=lambda row: row[f"urgent_{when}"][name] or 0)
             value = slowest[f"urgent_{when}"][name] or 0
             note = f"alarms sent {when} an outage; the worst outage: {slowest['fault']}"
-            yield _less(f"urgent_{when}_{name.removesuffix('_ms')}", value, "ms", None, note)
+            yield Figure(f"urgent_{when}_{name.removesuffix('_ms')}", value, "ms", note=note)
     latest = max(rows, key=lambda row: row["urgent_latest_s"])
     note = f"from an outage's end to the last alarm that waited for it; the worst: {latest['fault']}"
-    yield _less("urgent_latest", latest["urgent_latest_s"], "s", RECOVERY_S, note)
-    yield _less("copies", outages.copies, "copies", float(MOST_COPIES), "of one event in one inbox, at most")
+    yield Figure("urgent_latest", latest["urgent_latest_s"], "s", RECOVERY_S, note=note)
+    yield Figure("copies", outages.copies, "copies", float(MOST_COPIES), note="of an event in an inbox")
     for name, value in outages.wrong.items():
-        yield _less(name.replace(" ", "_"), value, "", 0.0, NOTES[name])
+        yield Figure(name.replace(" ", "_"), value, "", 0.0, note=NOTES[name])
 
 
 def _recovered(outcome: RunResult) -> Iterator[Figure]:
@@ -214,16 +201,16 @@ def _recovered(outcome: RunResult) -> Iterator[Figure]:
         found[each.kind].append(each.seconds)
     for kind, seconds in sorted(found.items()):
         note = f"until the oldest waiting event came; worst of {len(seconds)}, median {median(seconds):.3g} s"
-        yield _less(f"recovery_{kind}", max(seconds), "s", None, note)
+        yield Figure(f"recovery_{kind}", max(seconds), "s", note=note)
 
 
 def _grown(outcome: RunResult) -> Iterator[Figure]:
     if outcome.samples:
         note = f"{len(outcome.samples)} samples, one a second; the second half's line"
-        yield _less("rss_max", max(each.rss_mib for each in outcome.samples), "MiB", None, "of a forwarder")
-        yield _less("rss_slope", per_hour(outcome.samples, 1), "MiB/h", None, note)
-        yield _less("spool_max", max(each.spool_mib for each in outcome.samples), "MiB", None, "its files")
-        yield _less("spool_slope", per_hour(outcome.samples, 2), "MiB/h", None, note)
+        yield Figure("rss_max", max(each.rss_mib for each in outcome.samples), "MiB", note="of a forwarder")
+        yield Figure("rss_slope", per_hour(outcome.samples, 1), "MiB/h", note=note)
+        yield Figure("spool_max", max(each.spool_mib for each in outcome.samples), "MiB", note="its files")
+        yield Figure("spool_slope", per_hour(outcome.samples, 2), "MiB/h", note=note)
 
 
 def _sent(outcome: RunResult, type: str) -> dict[Key, float]:
@@ -232,10 +219,6 @@ def _sent(outcome: RunResult, type: str) -> dict[Key, float]:
         for key, at in outcome.sent.at.items()
         if key[0].endswith(f"/{SERVICES[type]}") and key[1] != str(GREETING)
     }
-
-
-def _less(name: str, value: float, unit: str, aim: float | None, note: str) -> Figure:
-    return Figure(name, value, unit, aim, higher_is_better=False, note=note)
 
 
 _FORESEEN: Final = {"disk-full": os.EX_IOERR}

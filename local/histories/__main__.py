@@ -146,7 +146,7 @@ def _write(
             for name, size, aim in (("light", LIGHT, 1_000), ("heavy", HEAVY, 300))
             if times[size]
         ),
-        Figure("kinds of findings", len(kinds), "kinds", 0, higher_is_better=False, note=found),
+        Figure("kinds of findings", len(kinds), "kinds", 0, note=found),
     ]
     command = f"python -m local.histories {' '.join(sys.argv[1:])}"
     write("histories", figures, command, CLOCK, OUTPUT)

@@ -118,7 +118,7 @@ def main() -> int:
     figures = [
         Figure("found", len(first), "faults", min(REQUIRED, len(chosen)), note=note),
         *(
-            Figure(fault, number, "histories", higher_is_better=False, note=", ".join(kinds))
+            Figure(fault, number, "histories", note=", ".join(kinds))
             for fault, (number, kinds) in first.items()
         ),
     ]

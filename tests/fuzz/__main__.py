@@ -67,7 +67,7 @@ def figures(name: str, seconds: float) -> list[Figure]:
         Figure(f"{name}_refusals", len(names), "names", note=", ".join(names)[:200]),
         Figure(f"{name}_edges", int(edges[-1]) if edges else 0, "edges", note="of the code, reached"),
         Figure(
-            f"{name}_unforeseen", len(crashes) + never_ran, "inputs", 0, higher_is_better=False,
+            f"{name}_unforeseen", len(crashes) + never_ran, "inputs", 0,
             note=f"an exception without a name, more than {SLOW_S} s, or more than 1 GiB"
             + "; the fuzzer itself ended before its time" * never_ran,
         ),

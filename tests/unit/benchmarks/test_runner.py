@@ -5,16 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.results import Figure
+from benchmarks.results import Figure, none
 from benchmarks.runner import Benchmark
 
 BENCHMARK = Benchmark(
     "spools",
     {
         "cuts": lambda options: [Figure("cuts", options.cuts, "cuts")],
-        "losses": lambda options: [
-            Figure("lost", options.cuts - 5, "events", 0, higher_is_better=False, required=True)
-        ],
+        "losses": lambda options: [none("lost", options.cuts - 5, "events")],
     },
     options={"--cuts": {"type": int, "default": 5}},
 )
