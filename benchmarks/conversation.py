@@ -61,8 +61,7 @@ def across(options: Namespace) -> list[Figure]:
         contract.write_bytes(load_contract().canonical)
         register = [sys.executable, "-m", "eventplane", "fleet", "register", HOME, "--env", "local"]
         subprocess.run(register, check=True, capture_output=True)
-        seen = downlink.Plane(cloud, run.plane.outputs)
-        with downlink.running_home(seen, run.supervisor, run.directory / HOME, HOME) as home:
+        with downlink.running_home(run.plane, run.supervisor, run.directory / HOME, HOME) as home:
             return [
                 *from_the_cloud(home, contract, options.across),
                 *from_a_home(home, options.across),

@@ -5,23 +5,28 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from os import urandom
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from botocore.exceptions import BotoCoreError, ClientError
 
 from contract import load_contract
-from eventplane.contract import Contract, ParticipantKind
+from eventplane.attributes import AttributeValue
+from eventplane.contract import Contract, Downlink, ParticipantKind
 from eventplane.device_record import REGISTRY, LifecycleState
+from eventplane.downlink.desired import Desired
+from eventplane.downlink.table import DESIRED, sort_key
+from eventplane.envelope import Envelope, write_event
 from eventplane.names import OWN_SERVICES
-from eventplane.presence import BUCKETS
-from eventplane.records import Records
+from eventplane.presence import BUCKETS, PRESENCE
+from eventplane.records import Record, RecordKind, Records
 from eventplane.resource_names import resource_name
 from eventplane_aws.tables import DynamoDbTables
+from lambdas.downlink.devices import Presence
 from local.audits import fetch
 from local.background import Background
 from local.cloud import CloudEndpoint
@@ -38,6 +43,10 @@ from stacks.names import url_output
 
 ROUTERS: Final = ("router-device", "router-device-urgent")
 """The functions, without their prefix, that route what devices send."""
+
+R = TypeVar("R", bound=Record)
+
+THRESHOLD: Final = "org.eventplane.home.threshold.v1"
 
 _log = logging.getLogger(__name__)
 
@@ -106,13 +115,59 @@ class Plane:
         thing, rule = self.provision(name, directory), self.outputs["IngestRule"]
         return start_home(supervisor, network, thing, self.contract, rule, directory)
 
+    @property
+    def tables(self) -> DynamoDbTables:
+        """The plane's tables, as its functions use them."""
+        return DynamoDbTables(self.cloud.client("dynamodb"), urandom)
+
+    def records(self, output: str, kind: RecordKind[R]) -> Records[R]:
+        """Return the records in the table whose name is in `output`."""
+        return Records(self.tables, self.outputs[output], kind)
+
     def register(self, name: str) -> None:
         """Register the device `name` as in service, so that events may be sent to it (idempotent)."""
-        registry = Records(
-            DynamoDbTables(self.cloud.client("dynamodb"), urandom), self.outputs["FleetTable"], REGISTRY
-        )
         device = replace(made(name, int(time.time() * 1_000)), state=LifecycleState.PROVISIONED)
-        registry.change(lambda found: found or device, name)
+        self.records("FleetTable", REGISTRY).change(lambda found: found or device, name)
+
+    def present(self, things: Sequence[str]) -> set[str]:
+        """Return those of `things` that the plane knows to be connected."""
+        return set(Presence(self.records("PresenceTable", PRESENCE)).present(things))
+
+    def send(self, sender: str, type: str, id: str, data: Any, **attributes: AttributeValue) -> Envelope:
+        """Put an event of a cloud service (`Carers`, `Operations`) into its outbox, and return it."""
+        event = write_event({"id": id, "source": f"/{sender}", "type": type, **attributes}, data)
+        url = self.outputs[f"{sender}OutboxUrl"]
+        self.cloud.client("sqs").send_message(QueueUrl=url, MessageBody=event.json)
+        return event
+
+    def threshold(self, device: str, version: int, key: str) -> None:
+        """Send a carer's threshold for a home."""
+        names: dict[str, AttributeValue] = {"todevice": device, "statekey": key, "stateversion": str(version)}
+        self.send("Carers", THRESHOLD, f"{key}-{version}", {"reading": "pulse", "high": version}, **names)
+
+    def item(self, thing: str, key: str, kind: Downlink = Downlink.STATE) -> Desired | None:
+        """Return what the table has of a state, or of the commands of a key."""
+        return self.records("DesiredTable", DESIRED).read(thing, sort_key(kind, key))
+
+    def waits(self, thing: str, key: str, version: int) -> bool:
+        """Whether this version is known, and not that the device has it."""
+        item = self.item(thing, key)
+        return item is not None and item.message is not None and item.message.version == version
+
+    def commands(self, thing: str, key: str) -> int:
+        """Return how many commands wait for the device."""
+        item = self.item(thing, key, Downlink.COMMAND)
+        return 0 if item is None else len(item.waiting) + (item.message is not None)
+
+    def is_stored(self, thing: str, key: str, version: int) -> bool:
+        """Whether the device is known to have this version."""
+        item = self.item(thing, key)
+        return item is not None and item.acknowledged_version == version and item.state == "idle"
+
+    def state(self, thing: str, key: str) -> str:
+        """Return what becomes of a state, "" where there is none."""
+        item = self.item(thing, key)
+        return item.state if item else ""
 
     def send_from_carers(self, text: str) -> None:
         """Put the event `text` into the outbox of the carers, which is a queue."""

@@ -23,7 +23,6 @@ from local.consumers import InboxReaders
 from local.emulator import start_emulator
 from local.plane import Plane, deploy_plane
 from local.process import Supervisor
-from local.things import provision
 
 SIZE: Final = 512
 """Bytes of an event."""
@@ -92,9 +91,7 @@ class Device:
     """Provisions the thing `name` on entering the `with` block, and connects with the device's own layer."""
 
     def __init__(self, plane: Plane, name: str, directory: Path) -> None:
-        self._thing = provision(
-            plane.cloud, name, policy=plane.outputs["DevicePolicy"], directory=directory / name
-        )
+        self._thing = plane.provision(name, directory / name)
         rule = plane.outputs["IngestRule"]
         self._topics = [basic_ingest_topic(each, name) for each in (rule, urgent_rule(rule))]
         self._tick = threading.Condition()

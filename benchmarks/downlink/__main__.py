@@ -19,7 +19,7 @@ from benchmarks.cost.prices import dollars, listed, scaled
 from benchmarks.downlink.site import DownlinkMeter, Site, Update, Used
 from benchmarks.results import Figure, percentiles
 from benchmarks.runner import Benchmark
-from tests.integration.downlink import Home, Plane, running_home
+from tests.integration.downlink import Home, running_home
 
 HOW = (
     "wall clock; emulator, functions, forwarders and meter share the machine; requests counted by the meter "
@@ -44,14 +44,12 @@ def updates(options: Namespace) -> Iterator[Figure]:
     production = Deployment("prod")
     with ExitStack() as stack:
         run = stack.enter_context(deployed_plane())
-        cloud = run.plane.cloud
-        meter = stack.enter_context(DownlinkMeter(cloud.url))
+        meter = stack.enter_context(DownlinkMeter(run.plane.cloud.url))
         site = Site(run.plane, production, meter, run.log)
         homes: list[Home] = []
         for name in (f"bench-{number}" for number in range(options.homes)):
             run.plane.register(name)
-            below = Plane(cloud, run.plane.outputs)
-            running = running_home(below, run.supervisor, run.directory / name, name)
+            running = running_home(run.plane, run.supervisor, run.directory / name, name)
             homes.append(stack.enter_context(running))
             site.until(name, is_present=True)
         burst(site, homes, 20)  # for the cold starts, which are not what an average update meets

@@ -7,7 +7,6 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from os import urandom
 from pathlib import Path
 from time import monotonic_ns
 from typing import Any, Final
@@ -17,14 +16,9 @@ from benchmarks.cost.meter import DYNAMODB, PUBLISH, Meter
 from benchmarks.cost.metered import Batch, Mark, MeteredPlane, compute, polled, way_in
 from benchmarks.cost.prices import Units
 from eventplane.contract import Downlink
-from eventplane.downlink.table import DESIRED, sort_key
+from eventplane.downlink.table import sort_key
 from eventplane.envelope import write_event
-from eventplane.presence import PRESENCE
-from eventplane.records import Records
-from eventplane_aws.tables import DynamoDbTables
-from lambdas.downlink.devices import Presence
-from local.plane import Plane
-from tests.integration.downlink import THRESHOLD
+from local.plane import THRESHOLD, Plane
 
 SENDER: Final = "carers"
 DEVICE_ROUTERS: Final = ("router-device", "router-device-urgent")
@@ -123,7 +117,6 @@ class Site(MeteredPlane):
     def __init__(self, plane: Plane, production: Deployment, meter: DownlinkMeter, log: Path) -> None:
         super().__init__(plane, production, meter, log)
         self._sqs = plane.cloud.client("sqs")
-        self._dynamodb: Any = plane.cloud.client("dynamodb")
         self._outbox = plane.outputs["CarersOutboxUrl"]
         self._sent = 0
         for each in METERED:
@@ -131,10 +124,7 @@ class Site(MeteredPlane):
 
     def until(self, thing: str, *, is_present: bool) -> None:
         """Wait until the cloud has noticed that the device is there, or that it is not."""
-        presence = Presence(
-            Records(DynamoDbTables(self._dynamodb, urandom), self.plane.outputs["PresenceTable"], PRESENCE)
-        )
-        self.wait(lambda: bool(presence.present([thing])) is is_present, f"presence of {thing}")
+        self.wait(lambda: bool(self.plane.present([thing])) is is_present, f"presence of {thing}")
 
     def send(self, updates: Sequence[Update]) -> int:
         """Put up to ten into the sender's outbox with one request; when it was begun (`monotonic_ns`)."""
@@ -159,13 +149,7 @@ class Site(MeteredPlane):
 
     def wait_desired(self, update: Update) -> None:
         """Wait until `update` is what the table has of its key."""
-        table = Records(DynamoDbTables(self._dynamodb, urandom), self.plane.outputs["DesiredTable"], DESIRED)
-
-        def is_there() -> bool:
-            item = table.read(update.thing, update.sk)
-            return item is not None and item.message is not None and item.message.version == update.version
-
-        self.wait(is_there, update.sk)
+        self.wait(lambda: self.plane.waits(update.thing, update.key, update.version), update.sk)
 
     def mark(self) -> Mark:
         """Now; what is used counts from here."""

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
-from os import urandom
 from pathlib import Path
 from typing import Final
 
@@ -18,12 +17,8 @@ from contract.publish import Publisher, find_deployment
 from contract.scaffold import copy_contract, new_participant
 from eventplane.contract import Contract, ParticipantKind
 from eventplane.ordering import is_numbered
-from eventplane.presence import PRESENCE
-from eventplane.records import Records
 from eventplane.topics import urgent_rule
 from eventplane_aws.rules import SQS_VISIBILITY
-from eventplane_aws.tables import DynamoDbTables
-from lambdas.downlink.devices import Presence
 from local.certificates import Authority
 from local.chaos.alarms import Observer, Watched, read_alarms
 from local.chaos.arrivals import Arrivals
@@ -201,10 +196,7 @@ class Emulated(Cloud):
             self.put_contract(contract)  # the one that the routers were deployed with keeps no order
         for each in ordered:
             # Its reader holds thousands: to extend each takes the emulator longer than to deliver it.
-            attributes = {"VisibilityTimeout": str(SQS_VISIBILITY.most)}
-            plane.cloud.client("sqs").set_queue_attributes(
-                QueueUrl=plane.inboxes[each], Attributes=attributes
-            )
+            plane.set_visibility(plane.inboxes[each], SQS_VISIBILITY.most)
         inboxes = [f"{service}={url}" for service, url in plane.inboxes.items()]
         self._consumers = supervisor.start(
             "consumers",
@@ -238,19 +230,11 @@ class Emulated(Cloud):
     def put_contract(self, contract: Contract) -> None:
         """Publish it, as an operator does."""
         client = self._plane.cloud.client
-        tables = DynamoDbTables(client("dynamodb"), urandom)
-        Publisher(find_deployment(ENVIRONMENT, client), tables, system.now).publish(contract)
+        Publisher(find_deployment(ENVIRONMENT, client), self._plane.tables, system.now).publish(contract)
 
     def wait_for(self, homes: Sequence[str]) -> None:
         """Events for a home that is not known to be connected would be sent an hour later."""
-        presence = Presence(
-            Records(
-                DynamoDbTables(self._plane.cloud.client("dynamodb"), urandom),
-                self._plane.outputs["PresenceTable"],
-                PRESENCE,
-            )
-        )
-        wait_until_none_remain(lambda: len(homes) - len(presence.present(homes)))
+        wait_until_none_remain(lambda: len(homes) - len(self._plane.present(homes)))
 
     def send_from_carers(self, text: str) -> None:
         self._plane.send_from_carers(text)

@@ -16,10 +16,9 @@ import pytest
 
 from benchmarks.results import Figure, write
 from local.emulator import start_emulator
-from local.plane import Plane as Deployed
-from local.plane import deploy_plane
+from local.plane import Plane, deploy_plane
 from local.process import Supervisor
-from local.things import Thing, provision
+from local.things import Thing
 from tests.adversary.world import (
     ALARM_CENTRE,
     THIEF,
@@ -31,7 +30,7 @@ from tests.adversary.world import (
 )
 from tests.integration.access import start_guarded
 from tests.integration.cloud import program_of
-from tests.integration.downlink import Plane, running_home
+from tests.integration.downlink import running_home
 from tests.integration.mqtt import TestClient
 
 RESULTS = Path(__file__).parents[2] / "build" / "chaos"
@@ -139,22 +138,20 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     with ExitStack() as stack:
         supervisor = stack.enter_context(Supervisor(folder / "run"))
         cloud = start_emulator(supervisor)
-        deployed = deploy_plane(supervisor, cloud)
-        plane = Plane(cloud, deployed.outputs)
+        plane = deploy_plane(supervisor, cloud)
         guarded = start_guarded(supervisor, "mosquitto-victim", folder / "guarded")
         services = ("health-service", "voice-service", "call-service")
         home = stack.enter_context(
             running_home(plane, supervisor, folder / VICTIM, VICTIM, guarded=guarded, services=services)
         )
-        thing = provision(cloud, THIEF, policy=deployed.outputs["DevicePolicy"], directory=folder / THIEF)
+        thing = plane.provision(THIEF, folder / THIEF)
         line = stack.enter_context(TestClient.of_thing(thing))
         world = World(
-            deployed=deployed,
             plane=plane,
             home=home,
             guarded=guarded,
-            thief=StolenDevice(thing, line, deployed.outputs["IngestRule"]),
-            programs={name: _program(deployed, name) for name in PROGRAMS},
+            thief=StolenDevice(thing, line, plane.outputs["IngestRule"]),
+            programs={name: _program(plane, name) for name in PROGRAMS},
             service=HostileService("climate-service", guarded),
             log=supervisor.run_dir / "emulator.log",
             folder=folder,
@@ -174,13 +171,13 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 PROGRAMS = ("alarm-centre", "care-analytics", "family-app", "operations", "carers")
 
 
-def _program(deployed: Deployed, name: str) -> CompromisedProgram:
+def _program(plane: Plane, name: str) -> CompromisedProgram:
     outbox = "".join(part.capitalize() for part in name.split("-")) + "OutboxUrl"
-    return CompromisedProgram(name, program_of(deployed, name), deployed.outputs[outbox])
+    return CompromisedProgram(name, program_of(plane, name), plane.outputs[outbox])
 
 
 @pytest.fixture
 def intruder(world: World, tmp_path: Path, request: pytest.FixtureRequest) -> Thing:
     """A further device with a certificate of its own, for attacks that end its connection."""
     name = f"intruder-{abs(hash(request.node.name)) % 10**9}"
-    return provision(world.cloud, name, policy=world.plane.outputs["DevicePolicy"], directory=tmp_path / name)
+    return world.plane.provision(name, tmp_path / name)

@@ -28,7 +28,7 @@ class Launched:
 def launched(world: World) -> Launched:
     """All of them, sent one after the other: none waits for what becomes of the one before."""
     events = {}
-    check = PayloadCheck(world.deployed.contract, cpu_time=system.cpu_time).of_message()
+    check = PayloadCheck(world.plane.contract, cpu_time=system.cpu_time).of_message()
     for each in FORGERIES:
         events[each] = each.write()
         assert check(events[each]) is None, "only its sender should be wrong"

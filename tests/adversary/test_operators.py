@@ -13,7 +13,7 @@ from eventplane.dead_letter import DEAD_LETTER_TYPE, Refusal, dead_letter
 from eventplane.envelope import Envelope, write_event
 from eventplane.ingest import IngestFrame, frame_text
 from eventplane.topics import basic_ingest_topic, device_topic, urgent_rule
-from local.things import Thing, provision
+from local.things import Thing
 from tests.adversary.conftest import Attempt
 from tests.adversary.forgeries import PULSE, SHUT, down
 from tests.adversary.world import ALARM, HELP, READING, THIEF, VICTIM, VOICE, World, new_id
@@ -114,9 +114,9 @@ def test_a_flood(world: World, attempt: Attempt, intruder: Thing, flood_of: str)
 
 def test_a_flood_over_many_devices(world: World, attempt: Attempt, tmp_path: Path) -> None:
     """thieves of 12 devices: raise 300 false alarms at once, each at a rate that a device may have"""
-    policy, rule = world.plane.outputs["DevicePolicy"], world.plane.outputs["IngestRule"]
+    rule = world.plane.outputs["IngestRule"]
     names = [f"flood-{number}" for number in range(DEVICES)]
-    things = [provision(world.cloud, each, policy=policy, directory=tmp_path / each) for each in names]
+    things = [world.plane.provision(each, tmp_path / each) for each in names]
     assert world.operator("fleet", "register", *names).returncode == 0
     flood = {
         name: [

@@ -252,7 +252,7 @@ def fleet(world: World, tmp_path: Path) -> Fleet:
     claim = make_claim(world.cloud, world.plane.outputs["ClaimPolicy"], tmp_path)
     # AWS IoT waits for the hook for 5 s, and a first call may take longer on a busy machine.
     world.cloud.client("lambda").invoke(FunctionName="eventplane-local-provisioning-hook", Payload=b"{}")
-    return Fleet(world.cloud, world.plane.outputs, tmp_path, claim)
+    return Fleet(world.plane, tmp_path, claim)
 
 
 @pytest.fixture

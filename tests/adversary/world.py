@@ -31,13 +31,13 @@ from eventplane_client import Client, ClientSettings, Inbox, connect
 from eventplane_client.errors import NothingThereError, RefusedError, UnavailableError
 from eventplane_client.mqtt import MqttTransport
 from local.cloud import CloudEndpoint
-from local.plane import Plane as Deployed
+from local.plane import Plane
 from local.things import Thing
 from tests.eventually import eventually
 from tests.integration.access import Guarded
 from tests.integration.cloud import Archive, enter_as, run
 from tests.integration.cloud import Inboxes as SharedInboxes
-from tests.integration.downlink import Home, Plane
+from tests.integration.downlink import Home
 from tests.integration.mqtt import TestClient
 
 VICTIM = "home-7"
@@ -169,10 +169,10 @@ class Inboxes:
     are emptied as they are.
     """
 
-    def __init__(self, deployed: Deployed) -> None:
+    def __init__(self, plane: Plane) -> None:
         self.events: dict[str, list[Envelope]] = defaultdict(list)
-        self._others = SharedInboxes(deployed)
-        self._services = deployed.inboxes.keys() - {ALARM_CENTRE}
+        self._others = SharedInboxes(plane)
+        self._services = plane.inboxes.keys() - {ALARM_CENTRE}
         self._stopping = threading.Event()
 
     @contextmanager
@@ -209,7 +209,6 @@ class World:
     `log` is what the emulated cloud logs of itself, as IoT Core's own log does; `folder` is for files.
     """
 
-    deployed: Deployed
     plane: Plane
     home: Home
     guarded: Guarded
@@ -222,12 +221,12 @@ class World:
     archive: Archive = field(init=False)
 
     def __post_init__(self) -> None:
-        self.inboxes = Inboxes(self.deployed)
-        self.archive = Archive(self.deployed)
+        self.inboxes = Inboxes(self.plane)
+        self.archive = Archive(self.plane)
 
     @property
     def cloud(self) -> CloudEndpoint:
-        return self.deployed.cloud
+        return self.plane.cloud
 
     def attacker(self, name: str) -> Attacker:
         """The attacker called `name`: `thief/`, `thief/SERVICE`, the hostile service, or a cloud service."""
@@ -277,7 +276,7 @@ class World:
     def enter_as(self, participant: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
         """The client library with the rights of a participant."""
         contract = self.folder / "contract.json"
-        contract.write_bytes(self.deployed.contract.canonical)
+        contract.write_bytes(self.plane.contract.canonical)
         enter_as(self.programs[participant].cloud, monkeypatch)
         with connect(ClientSettings("sqs:local", participant, contract=str(contract))) as client:
             yield client

@@ -102,8 +102,7 @@ def cloud_home(plane: Plane, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     folder = tmp_path_factory.mktemp("home")
     name = folder.name.replace("home", "home-of-module-")
     output_of(plane.cloud, "fleet", "register", name)
-    seen = downlink.Plane(plane.cloud, plane.outputs)
-    with Supervisor(folder / "run") as it, downlink.running_home(seen, it, folder / name, name) as home:
+    with Supervisor(folder / "run") as it, downlink.running_home(plane, it, folder / name, name) as home:
         yield home
 
 

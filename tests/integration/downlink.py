@@ -4,87 +4,31 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from os import urandom
 from pathlib import Path
-from typing import Any
 
 from contract import load_contract
 from contract.acl import FORWARDER
-from eventplane.attributes import AttributeValue
-from eventplane.contract import Downlink
-from eventplane.downlink.desired import Desired
-from eventplane.downlink.table import DESIRED, sort_key
-from eventplane.envelope import Envelope, write_event
-from eventplane.records import Records
-from eventplane_aws.tables import DynamoDbTables
+from eventplane.envelope import Envelope
 from eventplane_client import Client, connect
-from local.cloud import CloudEndpoint
 from local.home import start_home
 from local.mosquitto import Broker
 from local.network import Link, Network
+from local.plane import Plane
 from local.ports import LOOPBACK
 from local.process import Child, Supervisor
-from local.things import Thing, provision
+from local.things import Thing
 from tests.eventually import eventually
 from tests.integration.access import Guarded
 
 SECONDS = 180.0
 """How long anything may take on a busy machine; nothing here is about speed."""
 
-THRESHOLD = "org.eventplane.home.threshold.v1"
 MESSAGE = "org.eventplane.home.message.v1"
 CONTRACT = "org.eventplane.device.contract.v1"
-
-
-@dataclass
-class Plane:
-    """The deployed plane, as its services see it."""
-
-    cloud: CloudEndpoint
-    outputs: Mapping[str, str]
-
-    def send(self, sender: str, type: str, id: str, data: Any, **attributes: AttributeValue) -> Envelope:
-        """An event of a cloud service (`Carers`, `Operations`), through its outbox."""
-        event = write_event({"id": id, "source": f"/{sender}", "type": type, **attributes}, data)
-        sqs = self.cloud.client("sqs")
-        sqs.send_message(QueueUrl=self.outputs[f"{sender}OutboxUrl"], MessageBody=event.json)
-        return event
-
-    def threshold(self, device: str, version: int, key: str, **attributes: AttributeValue) -> None:
-        """A carer's threshold for a home."""
-        names: dict[str, AttributeValue] = {"todevice": device, "statekey": key, "stateversion": str(version)}
-        data = {"reading": "pulse", "high": version}
-        self.send("Carers", THRESHOLD, f"{key}-{version}", data, **names, **attributes)
-
-    def item(self, thing: str, key: str, kind: Downlink = Downlink.STATE) -> Desired | None:
-        """What the table has of a state, or of the commands of a key."""
-        table = Records(
-            DynamoDbTables(self.cloud.client("dynamodb"), urandom), self.outputs["DesiredTable"], DESIRED
-        )
-        return table.read(thing, sort_key(kind, key))
-
-    def waits(self, thing: str, key: str, version: int) -> bool:
-        """Whether this version is known, and not that the device has it."""
-        item = self.item(thing, key)
-        return item is not None and item.message is not None and item.message.version == version
-
-    def commands(self, thing: str, key: str) -> int:
-        """How many commands wait for the device."""
-        item = self.item(thing, key, Downlink.COMMAND)
-        return 0 if item is None else len(item.waiting) + (item.message is not None)
-
-    def is_stored(self, thing: str, key: str, version: int) -> bool:
-        """Whether the device is known to have this version."""
-        item = self.item(thing, key)
-        return item is not None and item.acknowledged_version == version and item.state == "idle"
-
-    def state(self, thing: str, key: str) -> str:
-        item = self.item(thing, key)
-        return item.state if item else ""
 
 
 @dataclass
@@ -140,7 +84,7 @@ def running_home(
     Its broker lets everybody do everything, unless it is a `guarded` one.
     """
     with Network() as network:
-        thing = provision(plane.cloud, name, policy=plane.outputs["DevicePolicy"], directory=directory)
+        thing = plane.provision(name, directory)
         variables = {"EVENTPLANE_CLOUD_RECONNECT_MIN_S": "0.1", "EVENTPLANE_CLOUD_RECONNECT_MAX_S": "1"}
         if guarded:
             login = guarded.login(FORWARDER)

@@ -9,18 +9,13 @@ from itertools import count
 
 import pytest
 
-from local.plane import Plane as DeployedPlane
+from local.plane import Plane
 from tests.integration.cloud import output_of
-from tests.integration.downlink import MESSAGE, Home, Plane, wait_for
+from tests.integration.downlink import MESSAGE, Home, wait_for
 from tests.integration.mqtt import TestClient
 
 RECONCILER = "eventplane-local-downlink-reconciler"
 NUMBERS = count(1)
-
-
-@pytest.fixture(scope="module")
-def plane(plane: DeployedPlane) -> Plane:
-    return Plane(plane.cloud, plane.outputs)
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import count
-from os import urandom
 from pathlib import Path
 
 import pytest
@@ -17,11 +16,9 @@ from botocore.exceptions import ClientError
 from edge.settings import CloudSettings
 from eventplane.device_record import REGISTRY, Device, LifecycleState
 from eventplane.presence import PRESENCE
-from eventplane.records import Records
 from eventplane.topics import CLAIM_CLIENT_PREFIX, basic_ingest_topic, device_topic
-from eventplane_aws.tables import DynamoDbTables
 from eventplane_mqtt import TlsFiles
-from local.cloud import CloudEndpoint
+from local.plane import Plane
 from local.process import Supervisor
 from local.things import Thing
 from parts.provisioning import RejectedError
@@ -43,19 +40,17 @@ NUMBERS = count(1)
 class Fleet:
     """`folder` gets the devices' files; `claim` has the claim's certificate."""
 
-    emulator: CloudEndpoint
-    outputs: Mapping[str, str]
+    plane: Plane
     folder: Path
     claim: Thing
 
     def command(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run the operator's command."""
-        return run(self.emulator, "fleet", *arguments)
+        return run(self.plane.cloud, "fleet", *arguments)
 
     def known(self, name: str) -> Device:
         """The registry's record."""
-        tables = DynamoDbTables(self.emulator.client("dynamodb"), urandom)
-        device = Records(tables, self.outputs["FleetTable"], REGISTRY).read(name)
+        device = self.plane.records("FleetTable", REGISTRY).read(name)
         assert device is not None
         return device
 
@@ -80,7 +75,7 @@ class HomeDevice:
     def provision(self) -> Outcome:
         """One attempt. Raises `ProvisioningError`."""
         # The emulator does not answer signing requests: the cloud makes the key.
-        template = self.fleet.outputs["ProvisioningTemplate"]
+        template = self.fleet.plane.outputs["ProvisioningTemplate"]
         renewal = Renewal(
             Identity(self.pair), self._cloud(self.name), template, self.name, self.max_age_s, None
         )
@@ -90,7 +85,7 @@ class HomeDevice:
         """Ask with the own certificate, without one with the claim, to be registered as `name`, and keep the
         answer if there was none. Raises `ProvisioningError`."""
         pair = self.pair if self.pair.exists() else None
-        exchange = Exchange(self.fleet.outputs["ProvisioningTemplate"], name, None)
+        exchange = Exchange(self.fleet.plane.outputs["ProvisioningTemplate"], name, None)
 
         def keep(certificate: str, private_key: str | None) -> None:
             if pair is None:
@@ -107,15 +102,15 @@ class HomeDevice:
             ca=claim.ca,
             certificate=self.pair,
             key=self.pair,
-            rule=self.fleet.outputs["IngestRule"],
+            rule=self.fleet.plane.outputs["IngestRule"],
             connect_timeout_s=ANSWER_SECONDS,
         )
         return MqttCloud(settings, name, tls, ANSWER_SECONDS)
 
 
 @pytest.fixture
-def fleet(emulator: CloudEndpoint, outputs: Mapping[str, str], tmp_path: Path) -> Fleet:
-    return Fleet(emulator, outputs, tmp_path, make_claim(emulator, outputs["ClaimPolicy"], tmp_path))
+def fleet(plane: Plane, tmp_path: Path) -> Fleet:
+    return Fleet(plane, tmp_path, make_claim(plane.cloud, plane.outputs["ClaimPolicy"], tmp_path))
 
 
 @pytest.fixture
@@ -145,12 +140,12 @@ def provisioned(fleet: Fleet, made: HomeDevice) -> HomeDevice:
 
 
 def certificate_status(fleet: Fleet, certificate: str | None) -> str:
-    found = fleet.emulator.client("iot").describe_certificate(certificateId=certificate)
+    found = fleet.plane.cloud.client("iot").describe_certificate(certificateId=certificate)
     return str(found["certificateDescription"]["status"])
 
 
 def attached(fleet: Fleet, name: str) -> set[str]:
-    principals = fleet.emulator.client("iot").list_thing_principals(thingName=name)["principals"]
+    principals = fleet.plane.cloud.client("iot").list_thing_principals(thingName=name)["principals"]
     return {arn.rsplit("/", 1)[-1] for arn in principals}
 
 
@@ -195,7 +190,7 @@ def test_a_serial_number_that_nobody_made_is_refused(fleet: Fleet, name: str) ->
         fleet.device(name).provision()
     assert (caught.value.step, caught.value.status) == ("register", 403)
     with pytest.raises(ClientError, match="ResourceNotFoundException"):
-        fleet.emulator.client("iot").describe_thing(thingName=name)
+        fleet.plane.cloud.client("iot").describe_thing(thingName=name)
 
 
 def test_the_claim_cannot_take_over_a_device_unless_somebody_allows_it(
@@ -223,10 +218,10 @@ def test_a_device_cannot_ask_for_another_one(fleet: Fleet, provisioned: HomeDevi
 
 
 def test_a_decommissioned_device_is_gone_and_stays_so(
-    fleet: Fleet, emulator: CloudEndpoint, outputs: Mapping[str, str], provisioned: HomeDevice
+    fleet: Fleet, outputs: Mapping[str, str], provisioned: HomeDevice
 ) -> None:
     name, certificate = provisioned.name, fleet.known(provisioned.name).certificate
-    data = emulator.client("iot-data")
+    data = fleet.plane.cloud.client("iot-data")
     inbox = device_topic(name, "inbox")
     data.publish(topic=inbox, qos=1, retain=True, payload=b"wait for me")
     data.update_thing_shadow(thingName=name, payload=b'{"state":{"desired":{"a":1}}}')
@@ -244,17 +239,14 @@ def test_a_decommissioned_device_is_gone_and_stays_so(
         assert not device.publish(basic_ingest_topic(outputs["IngestRule"], name), b"{}", REFUSAL_SECONDS)
     assert certificate_status(fleet, certificate) == "REVOKED"
     for gone in (
-        lambda: emulator.client("iot").describe_thing(thingName=name),
+        lambda: fleet.plane.cloud.client("iot").describe_thing(thingName=name),
         lambda: data.get_thing_shadow(thingName=name),
         lambda: data.get_retained_message(topic=inbox),
     ):
         with pytest.raises(ClientError, match="ResourceNotFoundException"):
             gone()
     assert "returned" in fleet.command("show", name).stdout
-    presence = Records(
-        DynamoDbTables(emulator.client("dynamodb"), urandom), outputs["PresenceTable"], PRESENCE
-    )
-    watched = presence.read(name)
+    watched = fleet.plane.records("PresenceTable", PRESENCE).read(name)
     assert watched is not None
     assert watched.is_gone, "carers would be told that it is away"
     assert watched.due_ms is None

@@ -16,7 +16,7 @@ import pytest
 from eventplane.topics import RENEWAL_CLIENT_PREFIX, basic_ingest_topic, device_topic
 from local.certificates import Authority
 from local.plane import Plane
-from local.things import Thing, provision
+from local.things import Thing
 from tests.integration.cloud import make_claim
 from tests.integration.mqtt import TestClient
 
@@ -28,9 +28,7 @@ NUMBERS = count(1)
 
 def provisioned(plane: Plane, directory: Path) -> Thing:
     """A device as the demo provisions it: a name has one connection at a time."""
-    return provision(
-        plane.cloud, f"device-{next(NUMBERS)}", policy=plane.outputs["DevicePolicy"], directory=directory
-    )
+    return plane.provision(f"device-{next(NUMBERS)}", directory)
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ from eventplane.topics import basic_ingest_topic
 from local.cloud import CloudEndpoint
 from local.demo.lost_connection import judging
 from local.plane import Plane
-from local.things import Thing, provision
+from local.things import Thing
 from tests.eventually import eventually
 from tests.integration.cloud import Inboxes
 from tests.integration.mqtt import TestClient
@@ -73,8 +73,7 @@ def presence(plane: Plane, inboxes: Inboxes) -> Presence:
 @pytest.fixture
 def thing(plane: Plane, tmp_path: Path) -> Thing:
     name = f"watched-{next(NUMBERS)}"
-    policy = plane.outputs["DevicePolicy"]
-    return provision(plane.cloud, name, policy=policy, directory=tmp_path / name)
+    return plane.provision(name, tmp_path / name)
 
 
 def comes(condition: Callable[[], bool]) -> bool:

@@ -8,7 +8,6 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from itertools import count
-from os import urandom
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +22,12 @@ from eventplane.sender import Sender
 from eventplane.sending import stamp_sender
 from eventplane.sqs_binding import to_message
 from eventplane.topics import basic_ingest_topic, urgent_rule
-from eventplane_aws.tables import DynamoDbTables
 from eventplane_client.dynamodb import TABLE, DynamoDbFilter
 from eventplane_client.inbox import Inbox
 from eventplane_client.outbox_order import OutboxOrder
 from eventplane_client.sqs import SqsTransport
 from local.cloud import CloudEndpoint
 from local.plane import Plane
-from local.things import provision
 from tests.eventually import eventually
 from tests.integration.cloud import (
     ROUND,
@@ -95,9 +92,7 @@ def test_events_follow_a_published_route_and_nothing_that_is_broken_replaces_it(
     refused = publish(plane, tmp_path, broken)
     assert refused.returncode == 1
     assert "nobody.inbox" in refused.stderr
-    table = ContractTable(
-        DynamoDbTables(plane.cloud.client("dynamodb"), urandom), plane.outputs["ContractsTable"]
-    )
+    table = ContractTable(plane.tables, plane.outputs["ContractsTable"])
     table.contracts.force(published(broken))
     head = Head(plane.contract.version, broken.version, new.version, "2026-01-01T00:00:00Z")
     table.heads.force(head)
@@ -170,8 +165,7 @@ def test_an_event_waits_for_an_inbox_that_is_away_and_comes_soon_after(
 def test_what_the_rule_cannot_hand_over_arrives_all_the_same(
     emulator: CloudEndpoint, plane: Plane, inboxes: Inboxes, tmp_path: Path
 ) -> None:
-    policy = plane.outputs["DevicePolicy"]
-    thing = provision(emulator, "router-thing", policy=policy, directory=tmp_path / "device")
+    thing = plane.provision("router-thing", tmp_path / "device")
     alarm = event("org.eventplane.alarm.keyword.v1")
     with away(plane, plane.outputs["IngestUrl"]), TestClient.of_thing(thing) as device:
         topic = basic_ingest_topic(plane.outputs["IngestRule"], thing.name)
@@ -264,11 +258,8 @@ def reading(id: str) -> str:
 
 
 @pytest.mark.usefixtures("standstill")
-def test_an_alarm_arrives_while_all_telemetry_stands(
-    emulator: CloudEndpoint, outputs: Mapping[str, str], inboxes: Inboxes, tmp_path: Path
-) -> None:
-    thing = provision(emulator, "flooded-home", policy=outputs["DevicePolicy"], directory=tmp_path / "device")
-    rule = outputs["IngestRule"]
+def test_an_alarm_arrives_while_all_telemetry_stands(plane: Plane, inboxes: Inboxes, tmp_path: Path) -> None:
+    thing, rule = plane.provision("flooded-home", tmp_path / "device"), plane.outputs["IngestRule"]
     alarm = write_event(
         {"id": "flooded-1", "source": "/homes/a/voice", "type": "org.eventplane.alarm.keyword.v1"}
     )
@@ -278,6 +269,6 @@ def test_an_alarm_arrives_while_all_telemetry_stands(
         assert device.publish(basic_ingest_topic(urgent_rule(rule), thing.name), pack_texts([alarm.json]))
 
     assert inboxes.arrives("alarm-centre", stamp_sender(alarm, Sender(thing.name)))
-    assert sum(lengths(emulator, outputs["IngestUrl"])) == FRAMES
+    assert sum(lengths(plane.cloud, plane.outputs["IngestUrl"])) == FRAMES
     # The archive has both lanes.
-    assert eventually(lambda: sum(lengths(emulator, outputs["TapUrl"])) == 0, SECONDS)
+    assert eventually(lambda: sum(lengths(plane.cloud, plane.outputs["TapUrl"])) == 0, SECONDS)

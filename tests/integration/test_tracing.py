@@ -166,9 +166,8 @@ def test_one_trace_leads_from_a_service_on_a_device_to_what_its_consumer_answers
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    site = downlink.Plane(plane.cloud, plane.outputs)
     with (
-        downlink.running_home(site, supervisor, tmp_path, f"traced-{uuid4().hex[:8]}") as home,
+        downlink.running_home(plane, supervisor, tmp_path, f"traced-{uuid4().hex[:8]}") as home,
         told_by(receiver, "voice-service") as of_voice,
         told_by(receiver, "alarm-centre") as of_centre,
     ):

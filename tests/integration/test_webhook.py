@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import runpy
 from dataclasses import dataclass
-from os import urandom
 from pathlib import Path
 
 import pytest
 
 from eventplane.envelope import Envelope, write_event
-from eventplane.records import Records
 from eventplane.sender import SENDER_DEVICE
 from eventplane.topics import basic_ingest_topic
-from eventplane_aws.tables import DynamoDbTables
 from local.certificates import Authority
 from local.deploy import ROOT
 from local.plane import Plane
-from local.things import Thing, provision
+from local.things import Thing
 from parts.webhooks.endpoint_state import ENDPOINT, EndpointState
 from tests.endpoint import EndpointServer, answer
 from tests.eventually import eventually
@@ -44,8 +41,7 @@ class Home:
 
     def endpoints(self) -> list[EndpointState]:
         """What the webhook's function knows of its endpoint while that fails."""
-        tables = DynamoDbTables(self.plane.cloud.client("dynamodb"), urandom)
-        records = Records(tables, self.plane.outputs["EndpointsTable"], ENDPOINT)
+        records = self.plane.records("EndpointsTable", ENDPOINT)
         # Endpoints of other participants' subscriptions, some gone by now, are in the same table.
         return [each for each in records.all() if each.endpoint.startswith(f"{HOOKED}/")]
 
@@ -68,8 +64,7 @@ def home(plane: Plane, authority_of_rescuers: Authority, tmp_path: Path) -> Home
         FunctionName=function,
         Environment={"Variables": {**variables, "SSL_CERT_FILE": str(authority_of_rescuers.ca)}},
     )
-    policy = plane.outputs["DevicePolicy"]
-    return Home(plane, provision(plane.cloud, "hooked-home", policy=policy, directory=tmp_path / "thing"))
+    return Home(plane, plane.provision("hooked-home", tmp_path / "thing"))
 
 
 def test_an_event_arrives_exactly_and_signed_after_a_failure_and_a_refusal_is_told(
