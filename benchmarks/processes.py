@@ -7,10 +7,13 @@ import multiprocessing
 import os
 import re
 import signal
+import subprocess
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 from time import monotonic
@@ -19,6 +22,7 @@ from typing import Any, Final, Self
 from local.process import Supervisor
 
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
+_EVERY_S: Final = 0.1
 _GROUPS: Final = Path("/sys/fs/cgroup")
 _PERIOD_US: Final = 20_000
 _SPAWN: Final = multiprocessing.get_context("spawn")
@@ -36,15 +40,58 @@ def scratch() -> Iterator[tuple[Path, Supervisor]]:
         yield Path(name), supervisor
 
 
-def cpu_s(pid: int) -> float:
-    """Return the user and system time of a process, seconds."""
+def cpu_s(pid: int, *, with_ended: bool = False) -> float:
+    """Return the user and system time of a process, and of its children that have ended, seconds."""
+    # Behind the name, which may have spaces.
     fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / _TICKS
+    return sum(map(int, fields[11 : 15 if with_ended else 13])) / _TICKS
 
 
-def rss_mib(pid: int) -> float:
-    """Return the resident memory of a process, MiB."""
-    return _kilobytes(Path(f"/proc/{pid}/smaps_rollup"), "Rss:") / 1024
+def rss_mib(pid: int, *, roughly: bool = False) -> float:
+    """Return the resident memory of a process, MiB; `roughly` costs a large process no time."""
+    file, name = ("status", "VmRSS:") if roughly else ("smaps_rollup", "Rss:")
+    return _kilobytes(Path(f"/proc/{pid}/{file}"), name) / 1024
+
+
+def children(pid: int) -> list[int]:
+    """Return the ids of the running processes that a process started itself."""
+    try:
+        texts = [path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/children")]
+    except OSError:
+        return []
+    return [int(child) for text in texts for child in text.split()]
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Of a process tree: `seconds` on the clock, `cpu_s` on all cores, `peak_mib` of resident memory."""
+
+    seconds: float
+    cpu_s: float
+    peak_mib: float
+
+
+def measured(command: list[str], environment: dict[str, str]) -> Measured:
+    """Run `command` and what it starts. Raises `subprocess.CalledProcessError`."""
+    began = monotonic()
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
+    peaks, used = [0.0], [0.0]
+    while (status := process.poll()) is None:
+        used.append(_of_tree(partial(cpu_s, with_ended=True), process.pid))
+        peaks.append(_of_tree(partial(rss_mib, roughly=True), process.pid))
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(_EVERY_S)
+    if status:
+        raise subprocess.CalledProcessError(status, command)
+    return Measured(monotonic() - began, max(used), max(peaks))
+
+
+def _of_tree(of_one: Callable[[int], float], pid: int) -> float:
+    """Return the sum over a process and all that it started; what has ended meanwhile counts as 0."""
+    own = 0.0
+    with contextlib.suppress(OSError, StopIteration):
+        own = of_one(pid)
+    return own + sum(_of_tree(of_one, child) for child in children(pid))
 
 
 def peak_rss_mib(pid: int) -> float:

@@ -54,7 +54,7 @@ def value_bytes(value: Mapping[str, Any]) -> int:
         case "S":
             return len(content.encode())
         case "N":
-            return len(content) // 2 + 1
+            return (len(content) + 1) // 2 + 1
         case "M":
             return 3 + item_bytes(content) + len(content)
         case "L":

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import boto3
+
+_LOGS: Final = "/aws/lambda/"
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,16 @@ class CloudEndpoint:
             aws_access_key_id=self.access_key_id,
             aws_secret_access_key=self.secret_access_key,
         )
+
+
+def function_logs(cloud: CloudEndpoint, prefix: str = "", pattern: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield each event in the logs of functions whose names begin with `prefix`, with the function's name."""
+    logs, wanted = cloud.client("logs"), {"filterPattern": pattern} if pattern else {}
+    for group in logs.describe_log_groups(logGroupNamePrefix=f"{_LOGS}{prefix}")["logGroups"]:
+        name = group["logGroupName"]
+        for page in logs.get_paginator("filter_log_events").paginate(logGroupName=name, **wanted):
+            for event in page["events"]:
+                yield name.removeprefix(_LOGS), event
 
 
 def environment_without_credentials(account: str, region: str) -> dict[str, str]:

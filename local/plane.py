@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from os import urandom
 from pathlib import Path
@@ -235,7 +236,7 @@ def warm_up(cloud: CloudEndpoint) -> None:
     # Two calls at the same time need two processes.
     calls = sorted(routers * 2) + sorted(names.difference(routers))
     with ThreadPoolExecutor(_STARTING) as workers:
-        list(workers.map(lambda name: _invoke(cloud, name, {"Records": []}), calls))
+        list(workers.map(lambda name: invoke(cloud, name, {"Records": []}), calls))
 
 
 class DownlinkSchedule(Background):
@@ -252,7 +253,7 @@ class DownlinkSchedule(Background):
         name = resource_name(ENVIRONMENT, "downlink-reconciler")
         while not self._ending.wait(_RECONCILE_S):
             try:
-                _invoke(self._cloud, name, {"buckets": list(range(BUCKETS))})
+                invoke(self._cloud, name, {"buckets": list(range(BUCKETS))})
             except (BotoCoreError, ClientError, FunctionFailedError):
                 _log.exception("the downlink was not reconciled")
 
@@ -262,10 +263,35 @@ def snapshot_fleet(plane: Plane) -> None:
 
     Raises `FunctionFailedError`.
     """
-    _invoke(plane.cloud, plane.outputs["FleetSnapshotFunction"], {})
+    invoke(plane.cloud, plane.outputs["FleetSnapshotFunction"], {})
 
 
-def _invoke(cloud: CloudEndpoint, name: str, event: Mapping[str, Any]) -> None:
+def invoke(cloud: CloudEndpoint, name: str, event: Mapping[str, Any]) -> Any:
+    """Call the function `name` and return its answer. Raises `FunctionFailedError`."""
     answer = cloud.client("lambda").invoke(FunctionName=name, Payload=json.dumps(event).encode())
+    text = answer["Payload"].read().decode(errors="replace")
     if "FunctionError" in answer:
-        raise FunctionFailedError(name, answer["Payload"].read().decode(errors="replace"))
+        raise FunctionFailedError(name, text)
+    return json.loads(text)
+
+
+@contextmanager
+def with_variables(cloud: CloudEndpoint, functions: Iterable[str], more: Mapping[str, str]) -> Iterator[None]:
+    """Give `functions` more environment variables, or others, in the `with` block."""
+    client = cloud.client("lambda")
+    before = {
+        name: client.get_function_configuration(FunctionName=name)["Environment"]["Variables"]
+        for name in functions
+    }
+
+    def give(more: Mapping[str, str]) -> None:
+        for name, had in before.items():
+            client.update_function_configuration(
+                FunctionName=name, Environment={"Variables": {**had, **more}}
+            )
+
+    give(more)
+    try:
+        yield
+    finally:
+        give({})

@@ -9,7 +9,7 @@ from typing import Final
 
 import pytest
 
-from benchmarks.audit.processes import children
+from benchmarks.processes import children
 from local.background import Background
 
 _PROC: Final = Path("/proc")

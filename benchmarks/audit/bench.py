@@ -21,9 +21,8 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from benchmarks.audit.accesses import watched
-from benchmarks.audit.agreement import check
-from benchmarks.audit.processes import Measured, measured
-from benchmarks.audit.questions import STEPS, Form
+from benchmarks.audit.questions import STEPS, Form, check
+from benchmarks.processes import Measured, measured
 from benchmarks.results import Figure
 from benchmarks.runner import Benchmark
 from glue_jobs.delivery_audit.audit import SPARK

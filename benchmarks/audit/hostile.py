@@ -20,8 +20,8 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from benchmarks.audit.bench import audit_command, environment
-from benchmarks.audit.processes import Measured, measured
 from benchmarks.audit.proof import AS_OF, table_rows
+from benchmarks.processes import Measured, measured
 from benchmarks.results import Figure, none
 from benchmarks.runner import Benchmark
 from edge import reports

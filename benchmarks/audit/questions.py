@@ -5,11 +5,13 @@ Their CESQL is taken as it stands: the generated contracts use what both languag
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from pathlib import Path
 from string import Template
+from typing import Any as Anything
 
 from eventplane.contract import Channel, Contract, Ordering, Place
 from eventplane.filters import All, Any, Filter, Not, Prefix, Sql, Suffix
@@ -76,3 +78,26 @@ def _routes(contract: Contract) -> str:
 
 def _list(channels: Iterable[Channel]) -> str:
     return ", ".join(sorted({f"'{each.address}'" for each in channels})) or "NULL"
+
+
+class DisagreementError(Exception):
+    """The audit and the plain questions give other counts; `counts` has both, the audit's first."""
+
+    def __init__(self, counts: Mapping[str, tuple[Anything, Anything]]) -> None:
+        told = "; ".join(
+            f"{name}: {audit} by the audit, {other} by SQL" for name, (audit, other) in counts.items()
+        )
+        super().__init__(f"{told}; one of them is wrong: follow a finding of each kind to the archive")
+        self.counts = dict(counts)
+
+
+def check(answers: Path, report: Mapping[str, Anything]) -> dict[str, Anything]:
+    """The counts in the folder `answers`, which the `report` must have too. Raises `DisagreementError`."""
+    found = json.loads((answers / ANSWERS).read_text())
+    kinds = {f"{each['kind']} {each['hop']}": each["count"] for each in report["kinds"]}
+    audited: dict[str, Anything] = {name: kinds.get(name, 0) for name in found}
+    audited["events_archived"] = report["totals"]["events_archived"]
+    audited["delivered"] = {name: each["delivered_total"] for name, each in report["by_destination"].items()}
+    if differing := {name: (audited[name], found[name]) for name in found if audited[name] != found[name]}:
+        raise DisagreementError(differing)
+    return audited

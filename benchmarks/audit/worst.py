@@ -20,7 +20,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from benchmarks.audit.bench import AIM_MEMORY_MIB, audit_command, environment
-from benchmarks.audit.processes import measured
+from benchmarks.processes import measured
 from benchmarks.results import Figure, none
 from benchmarks.runner import Benchmark
 from local.archive_generator.contracts import audited_contracts

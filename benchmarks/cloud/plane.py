@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from eventplane.topics import basic_ingest_topic, urgent_rule
 from eventplane_mqtt.connection import Connection
 from eventplane_mqtt.endpoint import Endpoint, TlsFiles
 from eventplane_mqtt.mailbox import Acknowledged, Connected, Disconnected, LinkName, Message
-from local.cloud import CloudEndpoint
+from local.cloud import CloudEndpoint, function_logs
 from local.consumers import InboxReaders
 from local.emulator import start_emulator
 from local.plane import Plane, deploy_plane
@@ -200,12 +201,8 @@ class Invocations:
 
 def invocations(cloud: CloudEndpoint) -> dict[str, Invocations]:
     """All so far, by function without the environment's prefix."""
-    logs = cloud.client("logs")
-    found = {}
-    for group in logs.describe_log_groups(logGroupNamePrefix=f"/aws/lambda/{PREFIX}")["logGroups"]:
-        name = group["logGroupName"]
-        pages = logs.get_paginator("filter_log_events").paginate(logGroupName=name, filterPattern="REPORT")
-        lines = (_REPORT.search(each["message"]) for page in pages for each in page["events"])
-        times = [float(line[1]) for line in lines if line]
-        found[name.rpartition(PREFIX)[2]] = Invocations(len(times), sum(times))
-    return found
+    found: defaultdict[str, list[float]] = defaultdict(list)
+    for name, event in function_logs(cloud, PREFIX, "REPORT"):
+        if line := _REPORT.search(event["message"]):
+            found[name.removeprefix(PREFIX)].append(float(line[1]))
+    return {name: Invocations(len(times), sum(times)) for name, times in found.items()}

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from benchmarks.cost.prices import SQS_BYTES, Units, chunks
 from eventplane.downlink.table import INDEX_SORT_KEY, PARTITION_KEY, SORT_KEY
+from local.aws_requests import item_bytes
 from local.proxy import Answer, Call, Proxy
 
 DYNAMODB: Final = "DynamoDB_20120810."
@@ -24,26 +25,6 @@ _INDEXES: Final = 2
 """Of the table of desired states, both by `due_at_ms` and with the keys only: a write unit each."""
 
 Item = Mapping[str, Mapping[str, Any]]
-
-
-def item_bytes(item: Item) -> int:
-    """The size of an item: names and values (DynamoDB, Item sizes and formats)."""
-    return sum(len(name.encode()) + _value_bytes(value) for name, value in item.items())
-
-
-def _value_bytes(value: Mapping[str, Any]) -> int:
-    ((kind, content),) = value.items()
-    if kind == "S":
-        return len(content.encode())
-    if kind == "N":
-        return (len(content) + 1) // 2 + 1
-    if kind == "M":
-        return 3 + len(content) + item_bytes(content)
-    if kind == "L":
-        return 3 + sum(1 + _value_bytes(each) for each in content)
-    if kind == "SS":
-        return sum(len(each.encode()) for each in content)
-    return 1  # BOOL, NULL
 
 
 class DynamoDbUnits:

@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from time import monotonic, sleep
 from typing import Any, Final
 
 from benchmarks.cloud.plane import PREFIX, Invocations, invocations
@@ -17,8 +16,9 @@ from benchmarks.cost.meter import Meter
 from benchmarks.cost.months import Series
 from benchmarks.cost.prices import IOT_BYTES, SQS_BYTES, Units, chunks
 from eventplane.ingest import IngestFrame, frame_text
-from local.cloud import CloudEndpoint
-from local.plane import Plane
+from local.cloud import CloudEndpoint, function_logs
+from local.plane import Plane, invoke
+from tests.eventually import eventually
 
 RECEIVED: Final = 10
 """Messages that Lambda's pollers take and delete with one request."""
@@ -76,12 +76,8 @@ class MeteredPlane:
         self._lambda.update_function_configuration(FunctionName=name, Environment={"Variables": variables})
 
     def invoke(self, function: str, payload: str) -> Any:
-        """Call `function` and return its answer. Raises SystemExit when it fails."""
-        answer = self._lambda.invoke(FunctionName=PREFIX + function, Payload=payload.encode())
-        result = answer["Payload"].read()
-        if "FunctionError" in answer:
-            raise SystemExit(f"{function} failed: {result[:500]!r}; see its log")
-        return json.loads(result)
+        """Call `function` and return its answer. Raises `FunctionFailedError`."""
+        return invoke(self.plane.cloud, PREFIX + function, json.loads(payload))
 
     def mark(self) -> Mark:
         """Now; what is used counts from here."""
@@ -111,11 +107,8 @@ class MeteredPlane:
 
     def wait(self, is_true: Callable[[], bool], what: str) -> None:
         """Wait until `is_true`. Raises SystemExit when `what` took too long."""
-        deadline = monotonic() + _SECONDS
-        while not is_true():
-            if monotonic() > deadline:
-                raise SystemExit(f"{what}: not done after {_SECONDS:.0f} s; see {self.log}")
-            sleep(0.1)
+        if not eventually(is_true, _SECONDS, 0.1):
+            raise SystemExit(f"{what}: not done after {_SECONDS:.0f} s; see {self.log}")
 
 
 def _batches(log: Path) -> list[tuple[str, int]]:
@@ -160,27 +153,14 @@ def compute(invoked: Mapping[str, Invocations], functions: Mapping[str, Function
 
 def log_bytes(cloud: CloudEndpoint) -> int:
     """All that the functions logged so far, as CloudWatch counts it."""
-    logs: Any = cloud.client("logs")
-    groups = logs.describe_log_groups(logGroupNamePrefix=f"/aws/lambda/{PREFIX}")["logGroups"]
-    return sum(
-        len(each["message"].encode()) + _LINE_BYTES
-        for group in groups
-        for page in logs.get_paginator("filter_log_events").paginate(logGroupName=group["logGroupName"])
-        for each in page["events"]
-    )
+    return sum(len(each["message"].encode()) + _LINE_BYTES for _, each in function_logs(cloud, PREFIX))
 
 
 def series(cloud: CloudEndpoint, functions: Iterable[str]) -> Series:
     """The metrics that `functions` have ever written to their logs, as CloudWatch tells them apart."""
-    logs: Any = cloud.client("logs")
-    found = set()
-    for function in functions:
-        pages = logs.get_paginator("filter_log_events").paginate(
-            logGroupName=f"/aws/lambda/{PREFIX}{function}", filterPattern="CloudWatchMetrics"
-        )
-        for message in (each["message"] for page in pages for each in page["events"]):
-            found |= _series(message)
-    return frozenset(found)
+    lines = function_logs(cloud, PREFIX, "CloudWatchMetrics")
+    wanted = {PREFIX + each for each in functions}
+    return frozenset().union(*(_series(each["message"]) for name, each in lines if name in wanted))
 
 
 def _series(line: str) -> set[tuple[str, ...]]:

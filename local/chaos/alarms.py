@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from local.background import Background
 from local.chaos.counters import quantile
-from local.cloud import CloudEndpoint
+from local.cloud import CloudEndpoint, function_logs
 from local.emulator import QueuedMessage, failed_invocations, queued_messages
 from local.errors import LocalError
 
@@ -293,8 +293,6 @@ _SAMPLE_S: Final = 1.0
 _POISON_RECEIVES: Final = 3
 """Receives from which the age of the oldest message leaves a message out (Amazon SQS guide)."""
 
-_PREFIX: Final = "/aws/lambda/"
-
 
 class Observer(Background):
     """Records the metrics of `queues` by sampling, of functions by their logs and the `log` of `cloud`."""
@@ -309,14 +307,10 @@ class Observer(Background):
 
     def read_logs(self) -> None:
         """Add the metrics that the functions logged, their invocations and their failed batches."""
-        logs = self._cloud.client("logs")
-        for group in logs.describe_log_groups(logGroupNamePrefix=_PREFIX)["logGroups"]:
-            name = group["logGroupName"]
-            for page in logs.get_paginator("filter_log_events").paginate(logGroupName=name):
-                for event in page["events"]:
-                    self.metrics.add_embedded(event["message"])
-                    if event["message"].startswith("REPORT "):
-                        self._function(name.removeprefix(_PREFIX), "Invocations", event["timestamp"] / 1_000)
+        for name, event in function_logs(self._cloud):
+            self.metrics.add_embedded(event["message"])
+            if event["message"].startswith("REPORT "):
+                self._function(name, "Invocations", event["timestamp"] / 1_000)
         for at, function in failed_invocations(self._log):
             self._function(function, "Errors", at)
 

@@ -16,6 +16,7 @@ from statistics import linear_regression
 from time import monotonic
 from typing import Any, Final, NamedTuple
 
+from benchmarks.processes import rss_mib
 from contract import load_contract
 from eventplane.ordering import is_numbered
 from local.audits import run_audits
@@ -78,8 +79,7 @@ def per_hour(samples: Sequence[Sample], part: int) -> float:
 
 def _rss_mib(home: Home) -> float:
     with contextlib.suppress(OSError, StopIteration):
-        lines = Path(f"/proc/{home.forwarder.pid}/status").read_text().splitlines()
-        return int(next(line for line in lines if line.startswith("VmRSS:")).split()[1]) / 1024
+        return rss_mib(home.forwarder.pid or 0, roughly=True)
     return 0.0
 
 

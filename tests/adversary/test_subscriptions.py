@@ -12,6 +12,7 @@ import pytest
 
 from eventplane.envelope import write_event
 from eventplane_client.signed_http import HttpAnswer, SignedHttp
+from local.plane import with_variables
 from tests.adversary.conftest import Attempt
 from tests.adversary.forgeries import PULSE
 from tests.adversary.world import READING, VICTIM, World, new_id
@@ -100,26 +101,10 @@ SINKS = [
 ]  # fmt: skip
 
 
-@contextmanager
-def on_the_internet(world: World) -> Iterator[None]:
-    """The API's function as in an account: endpoints have to be on the internet."""
-    client = world.cloud.client("lambda")
-    variables = client.get_function_configuration(FunctionName=API)["Environment"]["Variables"]
-
-    def reach(value: str) -> None:
-        changed = {**variables, "EVENTPLANE_SINKS": value}
-        client.update_function_configuration(FunctionName=API, Environment={"Variables": changed})
-
-    reach("internet")
-    try:
-        yield
-    finally:
-        reach(variables["EVENTPLANE_SINKS"])
-
-
 def test_an_address_inside(world: World, attempt: Attempt, family: SignedHttp) -> None:
     """family-app: subscribe addresses that are not on the internet, written in a dozen ways"""
-    with on_the_internet(world):
+    # As in an account: endpoints have to be on the internet.
+    with with_variables(world.cloud, [API], {"EVENTPLANE_SINKS": "internet"}):
         given = {sink: put(family, "inside", sink, types=[MOTION]) for sink in SINKS}
     attempt.refused(
         {each.status for each in given.values()} == {400},

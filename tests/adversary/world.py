@@ -31,7 +31,7 @@ from eventplane_client import Client, ClientSettings, Inbox, connect
 from eventplane_client.errors import NothingThereError, RefusedError, UnavailableError
 from eventplane_client.mqtt import MqttTransport
 from local.cloud import CloudEndpoint
-from local.plane import Plane
+from local.plane import Plane, invoke
 from local.things import Thing
 from tests.eventually import eventually
 from tests.integration.access import Guarded
@@ -345,9 +345,8 @@ class World:
 
     def sweep(self) -> None:
         """Have everything judged that is due: nobody waits for timers here."""
-        payload = json.dumps({"buckets": list(range(BUCKETS)), "overdue_ms": 0}).encode()
-        name = "eventplane-local-presence-reconciler"
-        self.cloud.client("lambda").invoke(FunctionName=name, Payload=payload)
+        judged = {"buckets": list(range(BUCKETS)), "overdue_ms": 0}
+        invoke(self.cloud, "eventplane-local-presence-reconciler", judged)
 
     def operator(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run the operators' command line."""

@@ -3,13 +3,12 @@ loses the newest state, repeats an older one, or a command."""
 
 from __future__ import annotations
 
-import json
 import time
 from itertools import count
 
 import pytest
 
-from local.plane import Plane
+from local.plane import Plane, invoke
 from tests.integration.cloud import output_of
 from tests.integration.downlink import MESSAGE, Home, wait_for
 from tests.integration.mqtt import TestClient
@@ -134,9 +133,7 @@ def test_the_reconciler_finds_what_nobody_else_saw_and_a_device_that_goes_leaves
         UpdateExpression="SET due_at_ms = :now",
         ExpressionAttributeValues={":now": {"N": "1"}},
     )
-    payload = json.dumps({"buckets": list(range(16))}).encode()
-    answer = plane.cloud.client("lambda").invoke(FunctionName=RECONCILER, Payload=payload)
-    assert json.loads(answer["Payload"].read())["is_complete"]
+    assert invoke(plane.cloud, RECONCILER, {"buckets": list(range(16))})["is_complete"]
     item = plane.item(home.name, key)
     assert item is not None
     assert item.due_at_ms is not None

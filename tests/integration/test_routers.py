@@ -26,7 +26,7 @@ from eventplane_client.dynamodb import TABLE, DynamoDbFilter
 from eventplane_client.inbox import Inbox
 from eventplane_client.outbox_order import OutboxOrder
 from eventplane_client.sqs import SqsTransport
-from local.cloud import CloudEndpoint
+from local.cloud import CloudEndpoint, function_logs
 from local.plane import Plane
 from tests.eventually import eventually
 from tests.integration.cloud import (
@@ -112,8 +112,8 @@ def test_events_follow_a_published_route_and_nothing_that_is_broken_replaces_it(
 
 def said(cloud: CloudEndpoint, function: str, *words: str) -> bool:
     """Whether a line of the function's log has all these words."""
-    log = cloud.client("logs").filter_log_events(logGroupName=f"/aws/lambda/eventplane-local-{function}")
-    return any(all(word in each["message"] for word in words) for each in log["events"])
+    logged = function_logs(cloud, f"eventplane-local-{function}")
+    return any(all(word in each["message"] for word in words) for _, each in logged)
 
 
 @contextmanager

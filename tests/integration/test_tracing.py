@@ -20,7 +20,7 @@ from eventplane.envelope import Envelope, write_event
 from eventplane.names import REPLY_TYPE
 from eventplane.trace_context import context_of
 from eventplane_client import ClientSettings, connect
-from local.plane import Plane
+from local.plane import Plane, with_variables
 from local.process import Supervisor
 from parts.tracing.client import OpenTelemetry
 from parts.tracing.export import REST_S
@@ -36,25 +36,11 @@ ROUTERS = "eventplane-local-router-"
 @pytest.fixture
 def receiver(plane: Plane) -> Iterator[Receiver]:
     """A collector that the routers on the way tell of everything."""
-    functions = plane.cloud.client("lambda")
     names = [f"{ROUTERS}{each}" for each in ("device", "device-urgent", "services")]
-    before = {
-        name: functions.get_function_configuration(FunctionName=name)["Environment"]["Variables"]
-        for name in names
-    }
-
-    def tell(more: dict[str, str]) -> None:
-        for name, variables in before.items():
-            functions.update_function_configuration(
-                FunctionName=name, Environment={"Variables": {**variables, **more}}
-            )
-
     with otlp_receiver() as it:
-        tell({"EVENTPLANE_OTLP_ENDPOINT": it.url, "EVENTPLANE_TRACE_SHARE": "1"})
-        try:
+        more = {"EVENTPLANE_OTLP_ENDPOINT": it.url, "EVENTPLANE_TRACE_SHARE": "1"}
+        with with_variables(plane.cloud, names, more):
             yield it
-        finally:
-            tell({})
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import runpy
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from eventplane.sender import SENDER_DEVICE
 from eventplane.topics import basic_ingest_topic
 from local.certificates import Authority
 from local.deploy import ROOT
-from local.plane import Plane
+from local.plane import Plane, with_variables
 from local.things import Thing
 from parts.webhooks.endpoint_state import ENDPOINT, EndpointState
 from tests.endpoint import EndpointServer, answer
@@ -55,16 +56,11 @@ class Home:
 
 
 @pytest.fixture
-def home(plane: Plane, authority_of_rescuers: Authority, tmp_path: Path) -> Home:
+def home(plane: Plane, authority_of_rescuers: Authority, tmp_path: Path) -> Iterator[Home]:
     """The webhook's TLS believes the test's authority, as Lambda's does those of the internet."""
-    function = f"eventplane-local-webhook-{HOOKED}"
-    functions = plane.cloud.client("lambda")
-    variables = functions.get_function_configuration(FunctionName=function)["Environment"]["Variables"]
-    functions.update_function_configuration(
-        FunctionName=function,
-        Environment={"Variables": {**variables, "SSL_CERT_FILE": str(authority_of_rescuers.ca)}},
-    )
-    return Home(plane, plane.provision("hooked-home", tmp_path / "thing"))
+    trusted = {"SSL_CERT_FILE": str(authority_of_rescuers.ca)}
+    with with_variables(plane.cloud, [f"eventplane-local-webhook-{HOOKED}"], trusted):
+        yield Home(plane, plane.provision("hooked-home", tmp_path / "thing"))
 
 
 def test_an_event_arrives_exactly_and_signed_after_a_failure_and_a_refusal_is_told(
