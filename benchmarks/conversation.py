@@ -10,10 +10,9 @@ import itertools
 import os
 import subprocess
 import sys
-import threading
 from argparse import Namespace
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, closing
 from pathlib import Path
 from time import perf_counter
 
@@ -27,7 +26,7 @@ from eventplane.conversation.messages import Status
 from eventplane.conversation.open_requests import Replies
 from eventplane.envelope import Envelope, write_event
 from eventplane_client import Client, ClientSettings, Mode, connect
-from local.services import Service
+from local.services import Service, answering
 from tests.integration import downlink
 from tests.integration.downlink import MESSAGE, Home
 
@@ -80,7 +79,10 @@ def from_a_home(home: Home, requests: int) -> list[Figure]:
     home.services["call-service"] = Service("call-service", home.broker.port, lambda event: event.id).client
     everybody = {"call-service", "alarm-centre", "family-app"}
     voice = home.services["voice-service"]
-    with _answering("alarm-centre"), _answering("family-app"):
+    with ExitStack() as stack:
+        for name in ("alarm-centre", "family-app"):
+            inbox = stack.enter_context(_client(name)).subscribe()
+            stack.enter_context(answering(inbox, lambda event: event.id))
         times = _times(lambda: _expect(voice.request(_alarm(), _SECONDS), everybody), requests)
     return _figures("home_to_cloud", times, "until the last of three has replied; emulated as above")
 
@@ -90,25 +92,6 @@ def _at_home() -> Contract:
     document = contract_document(load_contract())
     document["routes"]["everything-to-cloud"]["filter"]["all"].append({"not": {"exact": {"type": ALARM}}})
     return compile_contract(document, "at home")
-
-
-@contextmanager
-def _answering(participant: str) -> Iterator[None]:
-    with _client(participant) as client:
-        inbox = client.subscribe()
-        stop = threading.Event()
-
-        def work() -> None:
-            while not stop.is_set():
-                inbox.handle(lambda event: event.id, idle_s=1.0)
-
-        thread = threading.Thread(target=work)
-        thread.start()
-        try:
-            yield
-        finally:
-            stop.set()
-            thread.join()
 
 
 def _client(participant: str, contract: str = "") -> Client:

@@ -13,6 +13,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from local.ports import LOOPBACK
+from local.things import Thing
+
 _HOUR = timedelta(hours=1)
 _LIFE = timedelta(days=60)
 # Of certificates and revocation lists. Python 3.13 trusts no authority that does not say so.
@@ -61,6 +64,11 @@ class Authority:
             )
         )
         return identity
+
+    def thing(self, name: str, port: int) -> Thing:
+        """A device `name` with a certificate, for a broker on 127.0.0.1:`port`."""
+        identity = self.issue(name)
+        return Thing(name, identity.certificate, identity.key, self.ca, LOOPBACK, port)
 
     def sign(self, request: str, life: timedelta) -> str:
         """A certificate in PEM, valid from an hour ago for `life` from now, for a signing request."""

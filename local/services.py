@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime
 from functools import partial
 from hashlib import sha256
@@ -15,7 +16,7 @@ from eventplane.contract import Contract
 from eventplane.envelope import Envelope, write_event
 from eventplane.receipts import SPOOL_FULL
 from eventplane.values import timestamp
-from eventplane_client import Client, ClientSettings, Mode
+from eventplane_client import Client, ClientSettings, Inbox, Mode
 from eventplane_client.connection import client_over
 from eventplane_client.errors import NoRoomError
 from eventplane_client.mqtt import MqttTransport, RefusalHandler
@@ -97,6 +98,29 @@ class Service:
     def close(self) -> None:
         """Close the connection at once."""
         self.client.close()
+
+
+@contextmanager
+def repeated(step: Callable[[], object]) -> Iterator[None]:
+    """Call `step` again and again in a thread, until the end of the block."""
+    done = threading.Event()
+
+    def work() -> None:
+        while not done.is_set():
+            step()
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+
+
+def answering(inbox: Inbox, handler: Callable[[Envelope], object]) -> AbstractContextManager[None]:
+    """Handle what comes into an inbox, until the end of the block."""
+    return repeated(lambda: inbox.handle(handler, idle_s=1))
 
 
 class CallService:

@@ -218,11 +218,7 @@ def run(boots: int, seed: int, output: Path) -> tuple[Verdict, list[Figure]]:
         authority = Authority(output / "certificates")
         cloud = start_cloud_broker(supervisor, output / "cloud", authority)
         stack.enter_context(cloud.recorded(recorder.take))
-        pairs = {name: authority.issue(name) for name in THINGS}
-        things = [
-            Thing(name, pair.certificate, pair.key, authority.ca, LOOPBACK, cloud.port)
-            for name, pair in pairs.items()
-        ]
+        things = [authority.thing(name, cloud.port) for name in THINGS]
         device = Device(supervisor, stack.enter_context(Network()), things, output / "card", seed)
         stack.callback(device.close)
         for number, boot in enumerate(plan(seed, boots)):

@@ -33,7 +33,6 @@ from local.mosquitto import start_cloud_broker
 from local.network import Impairment, Network
 from local.ports import LOOPBACK
 from local.process import Supervisor
-from local.things import Thing
 from local.waiting import wait_until_none_remain
 
 NAME: Final = "slow-line"
@@ -143,8 +142,7 @@ def play(lines: Sequence[SlowLine], seed: int, folder: Path) -> list[Outcome]:
         with broker.recorded(_recorder(received)):
             homes = []
             for name in received:
-                identity = authority.issue(name)
-                thing = Thing(name, identity.certificate, identity.key, authority.ca, LOOPBACK, broker.port)
+                thing = authority.thing(name, broker.port)
                 (folder / name).mkdir()
                 homes.append(start_home(supervisor, network, thing, contract, RULE, folder / name))
             return list(pool.map(partial(_drain, seed), lines, homes, received.values()))

@@ -79,79 +79,19 @@ def down(device: str = VICTIM, key: str = "", version: str = "1") -> dict[str, A
     return {"todevice": device, **state}
 
 
+def example(type: str, **changes: Any) -> dict[str, Any]:
+    """The payload that the contract shows of a type, with `changes`."""
+    schema = next(iter(load_contract().event_types[type].schemas.values()))
+    return {**schema["examples"][0], **changes}
+
+
 LOW = {"reading": "pulse", "high": 300}
 SHUT = {"text": "Do not open the door to the nurse.", "from": "Care office"}
-EPOCH = {"epoch": "5f2c9a"}
-HEALTHY = {"interval_s": 86_400, "figures": {"oldest_urgent_s": 0.0, "oldest_normal_s": 0.0}}
-NEW_LIFE = {"birth": "created", **EPOCH, "damage": "", "salvaged": 0, "lost_epoch": ""}
-NOTHING_SENT = {
-    **EPOCH,
-    "statements": [
-        {"destination": "device.outbox", "first": 1, "last": 0, "count": 0, "digest": "0" * 32},
-    ],
-}
-EXPIRED = {
-    "deliveries": [
-        {
-            "destination": "device.outbox",
-            "outcome": "expired",
-            "reason": "channel_expiry",
-            "count": 9,
-            "ranges": [[1, 9]],
-        }
-    ],
-    "not_stored": [],
-}
-ALL_WELL = {
-    "incident": f"{VICTIM}-1",
-    "phase": "over",
-    "device": VICTIM,
-    "since": "2026-03-01T08:30:00Z",
-    "reason": "lost",
-    "title": f"{VICTIM} is back",
-    "text": "Nobody needs to look.",
-    "check": ["Nothing."],
-}
-PROVEN = {
-    "verdict": "proven",
-    "reasons": [],
-    "window": {"date": "2026-03-01"},
-    "watermark": {"as_of_ms": 1_772_437_800_000},
-    "coverage": {"share": 1.0, "events": {"manifest": 1}, "devices": {"attested": 1}, "fleet": "fleet/a"},
-    "totals": {"expected": 1, "delivered": 1, "lost": 0},
-    "revision": {"number": 0, "verdict": None, "share": None, "changed": {}},
-    "chain": {"inventory": 64 * "0", "objects": 1, "report": 64 * "0", "before": None},
-    "report": "reports/2026-03-01/0.json",
-}
-SEEN = {"device": VICTIM, "since": "2026-03-01T08:30:00Z"}
+ALL_WELL = example(NOTICE, device=VICTIM, phase="over", title=f"{VICTIM} is back", text="All is well.")
 PULSE = {"quantity": "heart_rate", "value": 72, "unit": "/min"}
-STORED = {
-    **EPOCH,
-    "acknowledged": [
-        {
-            "kind": "state",
-            "key": "threshold/home/pulse",
-            "version": "7",
-            "fence": "7",
-            "source": "/carers",
-            "id": "18",
-            "result": "stored",
-        }
-    ],
-}
 VICTIMS_FORWARDER = forwarder_source(VICTIM)
 WEAK = without_alarms()
 NO_INTEREST = {"version": 1, "filters": [{"exact": {"type": "org.example.nothing"}}]}
-
-
-def _reply(participant: str) -> dict[str, Any]:
-    return {
-        "participant": participant,
-        "thing": VICTIM,
-        "status": "handled",
-        "answer": "we come",
-        "failure": None,
-    }
 
 
 def _letter(channel: str, reason: str) -> Any:
@@ -169,17 +109,17 @@ def _letter(channel: str, reason: str) -> Any:
 
 
 _REPORTS = {
-    "an acknowledgement": (ACKNOWLEDGED, STORED),
-    "a heartbeat": (HEARTBEAT, HEALTHY),
-    "a report that its store began anew": (STARTED, NEW_LIFE),
-    "a manifest": (MANIFEST, NOTHING_SENT),
-    "a report of discarded events": (DISCARDED, EXPIRED),
+    "an acknowledgement": ACKNOWLEDGED,
+    "a heartbeat": HEARTBEAT,
+    "a report that its store began anew": STARTED,
+    "a manifest": MANIFEST,
+    "a report of discarded events": DISCARDED,
 }
 _PRESENCE = {
-    "is connected": (CONNECTED, SEEN),
-    "is not connected": (DISCONNECTED, SEEN | {"reason": "lost", "cause": "CONNECTION_LOST"}),
-    "is quiet": (QUIET, SEEN | {"reason": "no_heartbeat"}),
-    "is well again": (RECOVERED, SEEN),
+    "is connected": CONNECTED,
+    "is not connected": DISCONNECTED,
+    "is quiet": QUIET,
+    "is well again": RECOVERED,
 }
 
 BY_A_STOLEN_CERTIFICATE = (
@@ -197,12 +137,12 @@ BY_A_STOLEN_CERTIFICATE = (
     Forgery("a carer's message to every home", DEVICE, MESSAGE, SHUT, "/carers", down("*")),
     Forgery("that the cloud wants nothing any more, for every home", DEVICE, UPLINK_INTEREST_TYPE,
             NO_INTEREST, "/operations", down("*", UPLINK_KEY)),
-    *(Forgery(f"{what} in the name of another home", DEVICE, type, data, VICTIMS_FORWARDER)
-      for what, (type, data) in _REPORTS.items()),
-    *(Forgery(f"that another home {what}", DEVICE, type, data, "/presence-monitor")
-      for what, (type, data) in _PRESENCE.items()),
+    *(Forgery(f"{what} in the name of another home", DEVICE, type, example(type), VICTIMS_FORWARDER)
+      for what, type in _REPORTS.items()),
+    *(Forgery(f"that another home {what}", DEVICE, type, example(type, device=VICTIM), "/presence-monitor")
+      for what, type in _PRESENCE.items()),
     Forgery("a notice to carers that all is well", DEVICE, NOTICE, ALL_WELL, "/presence-monitor"),
-    Forgery("an audit's verdict `proven`", DEVICE, VERDICT, PROVEN, "/audit"),
+    Forgery("an audit's verdict `proven`", DEVICE, VERDICT, example(VERDICT), "/audit"),
     Forgery("a dead letter in the name of the cloud's router", DEVICE, DEAD_LETTER_TYPE,
             _letter("carers.outbox", "not_json"), "/eventplane/cloud/router"),
     Forgery("a dead letter in the name of another home's router", DEVICE, DEAD_LETTER_TYPE,
@@ -224,8 +164,8 @@ BY_A_HOSTILE_SERVICE = (
             down(VICTIM, "threshold/home/service")),
     Forgery("a contract without alarm routes within the home", SERVICE, CONTRACT, WEAK, "/operations",
             down(VICTIM, CONTRACT_KEY, "3")),
-    *(Forgery(f"{what} of its own home's forwarder", SERVICE, type, data, VICTIMS_FORWARDER)
-      for what, (type, data) in _REPORTS.items()),
+    *(Forgery(f"{what} of its own home's forwarder", SERVICE, type, example(type), VICTIMS_FORWARDER)
+      for what, type in _REPORTS.items()),
     Forgery("a notice to carers", SERVICE, NOTICE, ALL_WELL, "/presence-monitor"),
     Forgery("a dead letter of its own home's router", SERVICE, DEAD_LETTER_TYPE,
             _letter("carers.outbox", "not_json"), f"/devices/{VICTIM}/router"),
@@ -246,11 +186,13 @@ BY_A_COMPROMISED_PROGRAM = (
             down("*", CONTRACT_KEY, "4")),
     Forgery("what the cloud wants, for every home", "carers", UPLINK_INTEREST_TYPE, NO_INTEREST,
             "/operations", down("*", UPLINK_KEY)),
-    Forgery("an acknowledgement of a home", "family-app", ACKNOWLEDGED, STORED, VICTIMS_FORWARDER),
-    Forgery("a heartbeat of a home", "family-app", HEARTBEAT, HEALTHY, VICTIMS_FORWARDER),
+    Forgery("an acknowledgement of a home", "family-app", ACKNOWLEDGED, example(ACKNOWLEDGED),
+            VICTIMS_FORWARDER),
+    Forgery("a heartbeat of a home", "family-app", HEARTBEAT, example(HEARTBEAT), VICTIMS_FORWARDER),
     Forgery("a notice of the presence monitor", "family-app", NOTICE, ALL_WELL, "/presence-monitor"),
-    Forgery("that a home is connected", "operations", CONNECTED, SEEN, "/presence-monitor"),
-    Forgery("an audit's verdict `proven`", "operations", VERDICT, PROVEN, "/audit"),
+    Forgery("that a home is connected", "operations", CONNECTED, example(CONNECTED, device=VICTIM),
+            "/presence-monitor"),
+    Forgery("an audit's verdict `proven`", "operations", VERDICT, example(VERDICT), "/audit"),
     Forgery("a dead letter about the carers' outbox", "family-app", DEAD_LETTER_TYPE,
             _letter("carers.outbox", "not_taken"), "/family-app"),
     Forgery("a dead letter about a home's outbox", "family-app", DEAD_LETTER_TYPE,

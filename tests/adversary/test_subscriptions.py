@@ -17,7 +17,8 @@ from tests.adversary.conftest import Attempt
 from tests.adversary.forgeries import PULSE
 from tests.adversary.world import READING, VICTIM, World, new_id
 from tests.endpoint import EndpointServer, answer, silence
-from tests.integration.test_subscriptions_api import api_url, caller, session
+from tests.integration.cloud import session
+from tests.integration.test_subscriptions_api import caller, subscriptions_url
 
 BY = "family-app"
 ORIGIN = "eventplane-local"
@@ -29,7 +30,7 @@ MOTION = "org.eventplane.activity.motion.v1"
 @pytest.fixture(scope="module")
 def family(world: World) -> SignedHttp:
     """The Subscriptions API, as the program of the family's app may call it."""
-    return SignedHttp(api_url(world.plane), session(caller(world.plane, BY)))
+    return SignedHttp(subscriptions_url(world.plane), session(caller(world.plane, BY)))
 
 
 def put(api: SignedHttp, name: str, sink: str, participant: str = BY, **given: object) -> HttpAnswer:
@@ -72,7 +73,7 @@ def test_everything_to_an_endpoint_outside(world: World, attempt: Attempt, famil
         alarm = world.calls_for_help()
         assert world.comes(lambda: alarm.id in ids(endpoint) and "care-analytics" in world.who_got(secret))
         attempt.refused(secret.id not in ids(endpoint), "it got the heart rate of a home")
-        listed = world.operator("subscriptions", "list", BY, "--url", api_url(world.plane)).stdout
+        listed = world.operator("subscriptions", "list", BY, "--url", subscriptions_url(world.plane)).stdout
         attempt.reported(endpoint.url() in listed, listed)
 
 
@@ -154,7 +155,7 @@ def test_a_subscription_of_another_participant(world: World, attempt: Attempt, f
     """family-app: subscribe in the carers' name, and unsigned"""
     given = put(family, "forged", "http://127.0.0.1:9/", "carers", types=[MOTION])
     with pytest.raises(urllib.error.HTTPError) as caught:
-        urllib.request.urlopen(f"{api_url(world.plane)}/participants/carers/subscriptions")  # noqa: S310
+        urllib.request.urlopen(f"{subscriptions_url(world.plane)}/participants/carers/subscriptions")  # noqa: S310
     caught.value.close()
     attempt.refused((given.status, caught.value.code) == (403, 403), given.document)
     attempt.reported("family-app-caller" in json.dumps(given.document), given.document)

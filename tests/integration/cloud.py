@@ -96,6 +96,16 @@ def as_user(plane: Plane, policy: str, *, name: str = "") -> CloudEndpoint:
     return replace(plane.cloud, access_key_id=key["AccessKeyId"], secret_access_key=key["SecretAccessKey"])
 
 
+def api_url(plane: Plane, id: str) -> str:
+    """The emulator's own form of an HTTP API's URL: names below `localhost` are not resolved everywhere."""
+    return f"{plane.cloud.url}/_aws/execute-api/{id}"
+
+
+def session(cloud: CloudEndpoint) -> boto3.Session:
+    """A session with the credentials of `cloud`."""
+    return boto3.Session(cloud.access_key_id, cloud.secret_access_key, region_name=cloud.region)
+
+
 def program_of(plane: Plane, participant: str) -> CloudEndpoint:
     """The cloud as the program of `participant` may enter it."""
     return as_user(plane, f"{participant}-client", name=participant)

@@ -19,7 +19,7 @@ from eventplane.sender import Sender
 from eventplane.sending import stamp_sender
 from glue_jobs.delivery_audit.event_group import ReplayRow
 from local.plane import Plane
-from tests.adversary.forgeries import PROVEN
+from tests.adversary.forgeries import example
 from tests.eventually import eventually
 from tests.integration.cloud import SECONDS, Archive, Inboxes, Wanted, enter, lengths, output_of, run
 
@@ -127,11 +127,13 @@ def test_a_past_window_is_replayed_to_one_participant(world: World) -> None:
 
 
 def test_the_verdict_of_an_audit_comes_to_operations(world: World) -> None:
-    verdict = write_event({"id": f"verdict-{world.accepted_ms}", "source": "/audit", "type": VERDICT}, PROVEN)
+    verdict = write_event(
+        {"id": f"verdict-{world.accepted_ms}", "source": "/audit", "type": VERDICT}, example(VERDICT)
+    )
     url = world.plane.outputs["AuditOutboxUrl"]
     world.plane.cloud.client("sqs").send_message(QueueUrl=url, MessageBody=verdict.json)
     came = world.received("operations", lambda each: each.id == verdict.id)
-    assert (came.sender, came.data()) == (Sender(service="audit"), PROVEN)
+    assert (came.sender, came.data()) == (Sender(service="audit"), example(VERDICT))
 
 
 def test_a_message_that_its_reader_gives_back_each_time_is_found_explained_and_sent_back(

@@ -29,7 +29,7 @@ from local.cloud import CloudEndpoint
 from local.plane import Plane
 from tests.endpoint import EndpointServer, answer, silence
 from tests.eventually import eventually
-from tests.integration.cloud import as_user, enter, enter_as
+from tests.integration.cloud import api_url, as_user, enter, enter_as, session
 from tests.integration.test_webhook import is_genuine
 
 SECONDS = 60
@@ -38,18 +38,13 @@ NEWS = "org.eventplane.activity.subscribed-news.v1"
 _NUMBERS = count(1)
 
 
-def api_url(plane: Plane) -> str:
-    """The emulator's own form of the URL: names below `localhost` are not resolved everywhere."""
-    return f"{plane.cloud.url}/_aws/execute-api/{plane.outputs['SubscriptionsApiId']}"
+def subscriptions_url(plane: Plane) -> str:
+    return api_url(plane, plane.outputs["SubscriptionsApiId"])
 
 
 def caller(plane: Plane, participant: str) -> CloudEndpoint:
     """The cloud as somebody with the API's policy of `participant` may enter it."""
     return as_user(plane, f"{participant}-subscriptions", name=f"{participant}-caller")
-
-
-def session(cloud: CloudEndpoint) -> boto3.Session:
-    return boto3.Session(cloud.access_key_id, cloud.secret_access_key, region_name=cloud.region)
 
 
 Call = Callable[..., HttpAnswer]
@@ -58,7 +53,7 @@ Call = Callable[..., HttpAnswer]
 @pytest.fixture(scope="module")
 def carers(plane: Plane) -> Call:
     """Calls a path below `/participants`, as the carers' program."""
-    http = SignedHttp(api_url(plane), session(caller(plane, "carers")))
+    http = SignedHttp(subscriptions_url(plane), session(caller(plane, "carers")))
     return lambda method, path, *given, **headers: http.request(
         method, f"/participants/{path}", *given, **headers
     )
@@ -78,9 +73,12 @@ def test_only_who_signs_and_has_the_participants_policy_comes_in(plane: Plane, c
         for method in ("GET", "PUT", "DELETE"):
             assert carers(method, path).status == 403
     with pytest.raises(urllib.error.HTTPError, match="403"):
-        urllib.request.urlopen(f"{api_url(plane)}/participants/carers/subscriptions")  # noqa: S310 - ours
+        urllib.request.urlopen(f"{subscriptions_url(plane)}/participants/carers/subscriptions")  # noqa: S310
     liar = boto3.Session(caller(plane, "carers").access_key_id, "wrong", region_name=plane.cloud.region)
-    assert SignedHttp(api_url(plane), liar).request("GET", "/participants/carers/subscriptions").status == 403
+    assert (
+        SignedHttp(subscriptions_url(plane), liar).request("GET", "/participants/carers/subscriptions").status
+        == 403
+    )
 
 
 def enter_news(plane: Plane) -> None:
@@ -129,7 +127,7 @@ def test_the_client_library_subscribes_by_the_api_without_rights_on_the_table(
         PolicyDocument=json.dumps({"Version": "2012-10-17", "Statement": [allowed]}),
     )
     enter_as(cloud, monkeypatch)
-    given = {"mode": Mode.AT_LEAST_ONCE, "subscriptions": api_url(plane)}
+    given = {"mode": Mode.AT_LEAST_ONCE, "subscriptions": subscriptions_url(plane)}
     with connect(ClientSettings("sqs:local", "carers", **given)) as client:
         client.subscribe({"exact": {"type": NEWS}}, name="by-client")
         client.subscribe({"exact": {"type": NEWS}}, name="by-client")
@@ -184,7 +182,7 @@ described = openapi.from_dict(document, config=config).exclude(method="OPTIONS")
 def signed(plane: Plane) -> Iterator[Signed]:
     cloud = caller(plane, FUZZED)
     yield Signed(cloud)
-    http, path = SignedHttp(api_url(plane), session(cloud)), f"/participants/{FUZZED}/subscriptions"
+    http, path = SignedHttp(subscriptions_url(plane), session(cloud)), f"/participants/{FUZZED}/subscriptions"
     for each in http.request("GET", path).document:
         http.request("DELETE", f"{path}/{each['id']}")
 
@@ -199,4 +197,4 @@ def signed(plane: Plane) -> Iterator[Signed]:
 def test_it_is_what_its_description_says(case: schemathesis.Case, plane: Plane, signed: Signed) -> None:
     if case.method == "PUT" and isinstance(case.body, dict):
         case.body.pop("id", None)  # it is the one of the path, or none
-    case.call_and_validate(base_url=api_url(plane), auth=signed)
+    case.call_and_validate(base_url=subscriptions_url(plane), auth=signed)

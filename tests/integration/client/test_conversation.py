@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -14,11 +12,11 @@ import pytest
 
 from eventplane.conversation.messages import Replier, Reply, Status
 from eventplane.envelope import Envelope, write_event
-from eventplane_client import Client, ClientSettings, Inbox, connect, contract_in_force
+from eventplane_client import Client, ClientSettings, connect, contract_in_force
 from eventplane_client.errors import RequestTimeoutError
 from eventplane_client.functions import handles_events
 from local.plane import Plane as DeployedPlane
-from local.services import Service
+from local.services import Service, answering, repeated
 from tests.eventually import eventually
 from tests.integration.cloud import enter_as, program_of
 from tests.integration.downlink import MESSAGE, SECONDS, Home
@@ -114,29 +112,6 @@ def test_a_home_asks_the_cloud(plane: DeployedPlane, home: Home, monkeypatch: py
         "alarm-centre": Reply(Replier("alarm-centre"), Status.HANDLED, {"dispatched": alarm.id}),
         "family-app": Reply(Replier("family-app"), Status.HANDLED, f"seen by {alarm.id}"),
     }
-
-
-@contextmanager
-def repeated(step: Callable[[], object]) -> Iterator[None]:
-    """Again and again in a thread, until the end of the block."""
-    done = threading.Event()
-
-    def work() -> None:
-        while not done.is_set():
-            step()
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    try:
-        yield
-    finally:
-        done.set()
-        thread.join()
-
-
-def answering(inbox: Inbox, handler: Callable[[Envelope], object]) -> AbstractContextManager[None]:
-    """Somebody handles what comes."""
-    return repeated(lambda: inbox.handle(handler, idle_s=1))
 
 
 def invoked(plane: DeployedPlane, client: Client) -> AbstractContextManager[None]:
