@@ -27,23 +27,21 @@ class Query(NamedTuple):
     """PromQL in which `$i` stands for the chosen devices, and what its lines are called."""
 
     promql: str
-    legend: str = "{{instance}}"
+    legend: str
 
 
-class Panel(NamedTuple):
-    """One graph: the `unit` is Grafana's word for it."""
+class Panel:
+    """One graph of `queries`: the `unit` is Grafana's word for it."""
 
-    title: str
-    unit: str
-    queries: tuple[Query, ...]
-    kind: str = "timeseries"
+    def __init__(self, title: str, unit: str, *queries: Query, kind: str = "timeseries") -> None:
+        self.title, self.unit, self.queries, self.kind = title, unit, queries, kind
 
 
-class Row(NamedTuple):
+class Row:
     """A heading and the panels below it, side by side."""
 
-    title: str
-    panels: tuple[Panel, ...]
+    def __init__(self, title: str, *panels: Panel) -> None:
+        self.title, self.panels = title, panels
 
 
 def dashboard(uid: str, title: str, rows: Sequence[Row]) -> str:
@@ -130,166 +128,105 @@ from edge.metrics import METRICS, Metric  # noqa: E402 - after the path it needs
 FILE = ROOT / "docs" / "dashboards" / "device.json"
 
 
-def _rate(metric: str, legend: str = "{{instance}}") -> Query:
-    return Query(f"rate({metric}{{$i}}[$__rate_interval])", legend)
+def _query(promql: str, what: str = "") -> Query:
+    """A query whose lines are called like the device, and `what` they show."""
+    return Query(promql, f"{{{{instance}}}} {what}".rstrip())
 
 
-def _now(metric: str, legend: str = "{{instance}}") -> Query:
-    return Query(f"{metric}{{$i}}", legend)
+def _rate(metric: str, what: str = "") -> Query:
+    return _query(f"rate({metric}{{$i}}[$__rate_interval])", what)
 
+
+def _now(metric: str, what: str = "") -> Query:
+    return _query(f"{metric}{{$i}}", what)
+
+
+_WAITING: Final = "max by (instance, destination, priority) (eventplane_oldest_seconds{$i}) > 0"
+_PENDING: Final = "sum by (instance, destination) (eventplane_pending{$i})"
+_ACKNOWLEDGED: Final = (
+    "rate(eventplane_acknowledge_seconds_total{$i}[$__rate_interval])"
+    " / rate(eventplane_acknowledged_total{$i}[$__rate_interval])"
+)
 
 ROWS: Final = (
     Row(
         "Is it well?",
-        (
-            Panel(
-                "What is wrong",
-                "none",
-                (_now("eventplane_problem", "{{instance}} {{problem}} ({{health}})"),),
-            ),
-            Panel(
-                "Connections to the brokers", "none", (_now("eventplane_link_up", "{{instance}} {{link}}"),)
-            ),
-            Panel("Connected for", "s", (_now("eventplane_link_up_seconds", "{{instance}} {{link}}"),)),
-            Panel(
-                "Device", "none", (_now("eventplane_info", "{{instance}} {{thing}} {{contract}}"),), "stat"
-            ),
-        ),
+        Panel("What is wrong", "none", _now("eventplane_problem", "{{problem}} ({{health}})")),
+        Panel("Connections to the brokers", "none", _now("eventplane_link_up", "{{link}}")),
+        Panel("Connected for", "s", _now("eventplane_link_up_seconds", "{{link}}")),
+        Panel("Device", "none", _now("eventplane_info", "{{thing}} {{contract}}"), kind="stat"),
     ),
     Row(
         "Does everything flow?",
-        (
-            Panel(
-                "Oldest pending event",
-                "s",
-                (
-                    Query(
-                        "max by (instance, destination, priority) (eventplane_oldest_seconds{$i}) > 0",
-                        "{{instance}} {{destination}} {{priority}}",
-                    ),
-                ),
-            ),
-            Panel(
-                "Pending deliveries",
-                "short",
-                (
-                    Query(
-                        "sum by (instance, destination) (eventplane_pending{$i})",
-                        "{{instance}} {{destination}}",
-                    ),
-                ),
-            ),
-            Panel(
-                "Events in, and up to the cloud",
-                "cps",
-                (
-                    _rate("eventplane_stored_total", "{{instance}} stored"),
-                    _rate("eventplane_published_events_total", "{{instance}} published"),
-                    _rate("eventplane_downlink_total", "{{instance}} down: {{outcome}}"),
-                ),
-            ),
+        Panel("Oldest pending event", "s", _query(_WAITING, "{{destination}} {{priority}}")),
+        Panel("Pending deliveries", "short", _query(_PENDING, "{{destination}}")),
+        Panel(
+            "Events in, and up to the cloud",
+            "cps",
+            _rate("eventplane_stored_total", "stored"),
+            _rate("eventplane_published_events_total", "published"),
+            _rate("eventplane_downlink_total", "down: {{outcome}}"),
         ),
     ),
     Row(
         "What did not arrive?",
-        (
-            Panel(
-                "Refused and sent from memory",
-                "cps",
-                (
-                    _rate("eventplane_refused_total", "{{instance}} refused"),
-                    _rate("eventplane_received_dropped_total", "{{instance}} {{link}} dropped"),
-                    _rate("eventplane_sent_unstored_total", "{{instance}} sent from memory"),
-                ),
-            ),
-            Panel(
-                "Dead letters", "cps", (_rate("eventplane_dead_letters_total", "{{instance}} {{reason}}"),)
-            ),
-            Panel(
-                "Expired, dropped and unwanted",
-                "cps",
-                (
-                    _rate("eventplane_discards_total", "{{instance}} {{outcome}} {{reason}}"),
-                    _rate("eventplane_unwanted_total", "{{instance}} unwanted"),
-                ),
-            ),
+        Panel(
+            "Refused and sent from memory",
+            "cps",
+            _rate("eventplane_refused_total", "refused"),
+            _rate("eventplane_received_dropped_total", "{{link}} dropped"),
+            _rate("eventplane_sent_unstored_total", "sent from memory"),
+        ),
+        Panel("Dead letters", "cps", _rate("eventplane_dead_letters_total", "{{reason}}")),
+        Panel(
+            "Expired, dropped and unwanted",
+            "cps",
+            _rate("eventplane_discards_total", "{{outcome}} {{reason}}"),
+            _rate("eventplane_unwanted_total", "unwanted"),
         ),
     ),
     Row(
         "The connection to the cloud",
-        (
-            Panel(
-                "Publish to acknowledgement, mean",
-                "s",
-                (
-                    Query(
-                        "rate(eventplane_acknowledge_seconds_total{$i}[$__rate_interval])"
-                        " / rate(eventplane_acknowledged_total{$i}[$__rate_interval])"
-                    ),
-                ),
-            ),
-            Panel(
-                "Publishes",
-                "cps",
-                (
-                    _rate("eventplane_publishes_total", "{{instance}} sent"),
-                    _rate("eventplane_slowdowns_total", "{{instance}} slowed down"),
-                    _now("eventplane_in_flight", "{{instance}} in flight"),
-                ),
-            ),
-            Panel("Payload", "Bps", (_rate("eventplane_published_bytes_total"),)),
-            Panel("Left of the day's budget", "bytes", (_now("eventplane_data_budget_left_bytes"),)),
-            Panel(
-                "Received and not yet taken",
-                "bytes",
-                (_now("eventplane_received_waiting_bytes", "{{instance}} {{link}}"),),
-            ),
-            Panel(
-                "Pauses of reading",
-                "cps",
-                (_rate("eventplane_reading_paused_total", "{{instance}} {{link}}"),),
-            ),
-            Panel(
-                "Connections made",
-                "short",
-                (Query("increase(eventplane_connects_total{$i}[1h])", "{{instance}} {{link}}"),),
-            ),
+        Panel("Publish to acknowledgement, mean", "s", _query(_ACKNOWLEDGED)),
+        Panel(
+            "Publishes",
+            "cps",
+            _rate("eventplane_publishes_total", "sent"),
+            _rate("eventplane_slowdowns_total", "slowed down"),
+            _now("eventplane_in_flight", "in flight"),
         ),
+        Panel("Payload", "Bps", _rate("eventplane_published_bytes_total")),
+        Panel("Left of the day's budget", "bytes", _now("eventplane_data_budget_left_bytes")),
+        Panel("Received and not yet taken", "bytes", _now("eventplane_received_waiting_bytes", "{{link}}")),
+        Panel("Pauses of reading", "cps", _rate("eventplane_reading_paused_total", "{{link}}")),
+        Panel("Connections made", "short", _query("increase(eventplane_connects_total{$i}[1h])", "{{link}}")),
     ),
     Row(
         "The store",
-        (
-            Panel("On its disk", "none", (_now("eventplane_spool_on_disk"),)),
-            Panel("Pressure", "percentunit", (_now("eventplane_spool_pressure"),)),
-            Panel(
-                "Room",
-                "bytes",
-                (
-                    _now("eventplane_spool_used_bytes", "{{instance}} used"),
-                    _now("eventplane_spool_capacity_bytes", "{{instance}} capacity"),
-                    _now("eventplane_disk_free_bytes", "{{instance}} free on the disk"),
-                ),
-            ),
-            Panel("Capacity in deliveries", "short", (_now("eventplane_spool_capacity_deliveries"),)),
-            Panel("Written to flash", "Bps", (_rate("eventplane_spool_written_bytes_total"),)),
+        Panel("On its disk", "none", _now("eventplane_spool_on_disk")),
+        Panel("Pressure", "percentunit", _now("eventplane_spool_pressure")),
+        Panel(
+            "Room",
+            "bytes",
+            _now("eventplane_spool_used_bytes", "used"),
+            _now("eventplane_spool_capacity_bytes", "capacity"),
+            _now("eventplane_disk_free_bytes", "free on the disk"),
         ),
+        Panel("Capacity in deliveries", "short", _now("eventplane_spool_capacity_deliveries")),
+        Panel("Written to flash", "Bps", _rate("eventplane_spool_written_bytes_total")),
     ),
     Row(
         "The process",
-        (
-            Panel("Memory", "bytes", (_now("process_resident_memory_bytes"),)),
-            Panel("CPU", "percentunit", (_rate("process_cpu_seconds_total"),)),
-            Panel("Uptime", "s", (_now("eventplane_uptime_seconds"),)),
-            Panel(
-                "Contracts accepted and refused",
-                "short",
-                (
-                    _now("eventplane_reloads_total", "{{instance}} accepted"),
-                    _now("eventplane_reloads_refused_total", "{{instance}} refused"),
-                ),
-            ),
-            Panel("Certificate expires in", "s", (_now("eventplane_certificate_left_seconds"),)),
+        Panel("Memory", "bytes", _now("process_resident_memory_bytes")),
+        Panel("CPU", "percentunit", _rate("process_cpu_seconds_total")),
+        Panel("Uptime", "s", _now("eventplane_uptime_seconds")),
+        Panel(
+            "Contracts accepted and refused",
+            "short",
+            _now("eventplane_reloads_total", "accepted"),
+            _now("eventplane_reloads_refused_total", "refused"),
         ),
+        Panel("Certificate expires in", "s", _now("eventplane_certificate_left_seconds")),
     ),
 )
 
@@ -298,11 +235,11 @@ def rows(metrics: Sequence[Metric] = METRICS) -> tuple[Row, ...]:
     """Return `ROWS`, and one with the other `metrics` if there are any."""
     queries = " ".join(query.promql for row in ROWS for panel in row.panels for query in panel.queries)
     others = [each for each in metrics if not re.search(rf"\b{each.name}\b", queries)]
-    panels = tuple(
-        Panel(each.name, "short", (_rate(each.name) if each.kind == "counter" else _now(each.name),))
+    panels = [
+        Panel(each.name, "short", _rate(each.name) if each.kind == "counter" else _now(each.name))
         for each in others
-    )
-    return (*ROWS, Row("Others", panels)) if panels else ROWS
+    ]
+    return (*ROWS, Row("Others", *panels)) if panels else ROWS
 
 
 def device_dashboard() -> str:

@@ -15,7 +15,6 @@ from math import floor, log10
 from pathlib import Path
 from typing import Any
 
-from tools.places import place
 from tools.plots import Row, plot
 
 Figure = Mapping[str, Any]
@@ -25,7 +24,8 @@ Results = dict[str, Result]
 ROOT = Path(__file__).parent.parent
 KEPT = ROOT / "docs" / "figures.json"
 FOLDERS = ("bench", "chaos")
-TEXTS: dict[str, list[dict[str, str]]] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text())
+TEXTS: dict[str, Any] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text())
+UNKNOWN = "not said"
 
 _SIZE = re.compile(r"\d{5,}")
 _SHORTEST_S = 0.001
@@ -64,6 +64,11 @@ def collect(build: Path) -> Results:
         for path in sorted((build / folder).glob("*.json"))
         if "figures" in json.loads(path.read_text())
     }
+
+
+def place(result: str) -> str:
+    """Return where `result` ("bench/edge") was measured, in the words that the page of figures explains."""
+    return next((place for place, results in TEXTS["places"].items() if result in results), UNKNOWN)
 
 
 def page(results: Results) -> str:

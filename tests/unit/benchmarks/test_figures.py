@@ -2,8 +2,18 @@
 
 import pytest
 
-from tools.figures import TEXTS, Results, kept, missed, missed_table, page, paper_table, reason
-from tools.places import UNKNOWN, place
+from tools.figures import (
+    TEXTS,
+    UNKNOWN,
+    Results,
+    kept,
+    missed,
+    missed_table,
+    page,
+    paper_table,
+    place,
+    reason,
+)
 
 FIGURE = {"name": "lost", "value": 0.0, "unit": "events", "aim": 0.0, "met": True, "note": "a|b"}
 RESULT = {"figures": [FIGURE], "machine": "m", "date": "2026-01-02T00:00:00+00:00", "command": "make chaos"}
