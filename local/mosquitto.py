@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import paho.mqtt.client as mqtt
 from paho.mqtt.client import CallbackOnMessage
@@ -80,18 +80,12 @@ class CloudBroker:
     @contextmanager
     def recorded(self, take: CallbackOnMessage) -> Iterator[None]:
         """Hand each message for a rule of IoT Core to `take`, in another thread."""
-        client = mqtt.Client(CallbackAPIVersion.VERSION2, client_id="recorder")
         subscribed = threading.Event()
-        client.on_message, client.on_subscribe = take, lambda *_: subscribed.set()
-        client.connect(LOOPBACK, self.plain_port)
-        client.loop_start()
-        client.subscribe("$aws/rules/#", qos=1)
-        subscribed.wait()
-        try:
+        with plain_client("recorder", self.plain_port) as client:
+            client.on_message, client.on_subscribe = take, lambda *_: subscribed.set()
+            client.subscribe("$aws/rules/#", qos=1)
+            subscribed.wait()
             yield
-        finally:
-            client.disconnect()
-            client.loop_stop()
 
 
 def start_cloud_broker(
@@ -113,6 +107,19 @@ def start_cloud_broker(
         f"require_certificate true\n{settings}"
     )
     return CloudBroker(port, plain_port, start_configured(supervisor, "cloud-broker", directory, text, port))
+
+
+@contextmanager
+def plain_client(client_id: str, port: int, **options: Any) -> Iterator[mqtt.Client]:
+    """Connect to the broker on 127.0.0.1:`port` without TLS and password, until the end of the block."""
+    client = mqtt.Client(CallbackAPIVersion.VERSION2, client_id=client_id, **options)
+    client.connect(LOOPBACK, port)
+    client.loop_start()
+    try:
+        yield client
+    finally:
+        client.disconnect()
+        client.loop_stop()
 
 
 def start_configured(

@@ -20,7 +20,6 @@ from random import Random
 from typing import Final
 
 import paho.mqtt.client as mqtt
-from paho.mqtt.enums import CallbackAPIVersion
 
 from benchmarks.results import Figure
 from contract import load_contract
@@ -37,9 +36,8 @@ from eventplane_client.mqtt import MqttTransport
 from local.certificates import Authority
 from local.errors import ProcessDiedError, ProcessLateError, ToolMissingError
 from local.home import BROKER_CONNECTED, start_home
-from local.mosquitto import start_cloud_broker
+from local.mosquitto import plain_client, start_cloud_broker
 from local.network import Network
-from local.ports import LOOPBACK
 from local.process import Supervisor
 from local.services import utc_now
 from local.things import Thing
@@ -339,16 +337,13 @@ class Device:
     @contextmanager
     def _plain(self, boot: int) -> Iterator[Callable[[], None]]:
         """Publish alarms for which Mosquitto's acknowledgement is all that their sender knows."""
-        client = mqtt.Client(CallbackAPIVersion.VERSION2, client_id=PLAIN, reconnect_on_failure=False)
-        client.connect(LOOPBACK, self._home.broker.port)
-        client.loop_start()
         sent: list[tuple[Alarm, mqtt.MQTTMessageInfo]] = []
+        with plain_client(PLAIN, self._home.broker.port, reconnect_on_failure=False) as client:
 
-        def publish() -> None:
-            alarm, event = self._alarm(PLAIN, boot)
-            sent.append((alarm, client.publish(local_topic(PLAIN, "outbox"), event.json, qos=1)))
+            def publish() -> None:
+                alarm, event = self._alarm(PLAIN, boot)
+                sent.append((alarm, client.publish(local_topic(PLAIN, "outbox"), event.json, qos=1)))
 
-        yield publish
-        client.loop_stop()
+            yield publish
         for alarm, info in sent:
             alarm.confirmed = boot if info.is_published() else None

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import count, cycle
 from time import monotonic, time
 from typing import Final
-
-import paho.mqtt.client as mqtt
-from paho.mqtt.enums import CallbackAPIVersion
 
 from eventplane.contract import Channel, Contract, Place
 from eventplane.envelope import Envelope, write_event
@@ -18,9 +16,9 @@ from eventplane.topics import local_topic
 from eventplane.values import timestamp
 from local.background import Background
 from local.demo.senders import MESSAGE, event_for
+from local.mosquitto import plain_client
 from local.oracle import CARERS, Key, SentLog
 from local.poison import Poison
-from local.ports import LOOPBACK
 from local.services import HomeServices, utc_now
 
 MOTION: Final = "org.eventplane.activity.motion.v1"
@@ -75,7 +73,11 @@ class Sender(HomeServices):
     def __init__(self, home: str, port: int, contract: Contract, sent: TimedLog, load: Load) -> None:
         super().__init__(home, SERVICES.values(), port, contract, sent, window=WINDOW, send_seconds=_SEND_S)
         self._load = load
-        self._best_effort = BestEffortClient(home, port) if load.best_effort else None
+        self._open = ExitStack()
+        # At QoS 0: no receipt, nothing is sent again.
+        self._best_effort = (
+            self._open.enter_context(plain_client(f"best-effort-{home}", port)) if load.best_effort else None
+        )
 
     def greet(self) -> None:
         """Return once the forwarder has stored an event; the broker keeps none before it has subscribed."""
@@ -96,7 +98,8 @@ class Sender(HomeServices):
         """Send the event `number` of a type."""
         service, event = SERVICES[type], self._event(type, number)
         if self._best_effort:
-            self._best_effort.send(service, self.record(service, event))
+            text = self.record(service, event).json.encode()
+            self._best_effort.publish(local_topic(service, "outbox"), text, qos=0)
         else:
             self.send(service, event)
 
@@ -107,8 +110,7 @@ class Sender(HomeServices):
     def close(self) -> None:
         """End the connections at once, and with them a sending that waits for room."""
         super().close()
-        if self._best_effort:
-            self._best_effort.close()
+        self._open.close()
 
     def _event(self, type: str, number: int) -> Envelope:
         return write_event(
@@ -122,24 +124,6 @@ class Sender(HomeServices):
             },
             {"keyword": "help"} if type == KEYWORD else {"state": "moved"},
         )
-
-
-class BestEffortClient:
-    """Publishes for the services of `home` at QoS 0: no receipt, nothing sent again."""
-
-    def __init__(self, home: str, port: int) -> None:
-        self._client = mqtt.Client(CallbackAPIVersion.VERSION2, client_id=f"best-effort-{home}")
-        self._client.connect(LOOPBACK, port)
-        self._client.loop_start()
-
-    def send(self, service: str, event: Envelope) -> None:
-        """Publish into the outbox of `service`."""
-        self._client.publish(local_topic(service, "outbox"), event.json.encode(), qos=0)
-
-    def close(self) -> None:
-        """Send what is queued, and end."""
-        self._client.disconnect()
-        self._client.loop_stop()
 
 
 class CarerMessages(Background):

@@ -15,9 +15,10 @@ from local.machine import ThisMachine
 from local.network import Network
 from local.oracle import Arrived, SentLog, expected_by_service, judge
 from local.players import Players
-from local.ports import free_port
+from local.ports import LOOPBACK, free_port
 from local.process import Supervisor
 from local.services import CALL_SERVICE, HomeServices, arrived_on_device
+from local.things import Thing
 from tests.eventually import eventually
 from tests.plane import shipped_contract
 
@@ -27,7 +28,9 @@ SECONDS = 60.0
 
 def home_without_cloud(supervisor: Supervisor, network: Network, folder: Path, name: str) -> Home:
     """A home whose forwarder is connected to its broker, and to nothing else."""
-    thing = Authority(folder / f"authority-{name}").thing(name, free_port())
+    authority = Authority(folder / f"authority-{name}")
+    identity = authority.issue(name)
+    thing = Thing(name, identity.certificate, identity.key, authority.ca, LOOPBACK, free_port())
     directory = ThisMachine().folder(folder, name)
     return start_home(
         supervisor, network, thing, shipped_contract(), "rule", directory, ready=BROKER_CONNECTED

@@ -12,8 +12,10 @@ from typing import Any
 
 import pytest
 
+from eventplane.envelope import Envelope
 from local.cloud import CloudEndpoint
 from local.plane import Plane
+from tests.integration.cloud import Inboxes
 
 ROOT = Path(__file__).parents[2]
 AUDIT = f"{sys.executable} -m glue_jobs.delivery_audit"
@@ -60,28 +62,22 @@ def statuses(result: Mapping[str, Any]) -> dict[str, str]:
 class Left:
     """What a run could leave in the account."""
 
-    def __init__(self, plane: Plane) -> None:
-        self._plane = plane
+    def __init__(self, plane: Plane, inboxes: Inboxes) -> None:
+        self._plane, self._inboxes = plane, inboxes
         self.before = self._all()
         # What earlier tests left there would keep the run from looking.
-        self._empty_inboxes()
+        self._came()
 
     def nothing(self, run: str) -> None:
         """Assert that nothing is there that was not before, and nothing desired of or sent by `run`."""
         assert self._all() == self.before
         table = self._plane.outputs["DesiredTable"]
         assert run not in json.dumps(self._plane.cloud.client("dynamodb").scan(TableName=table)["Items"])
-        assert not [each for each in self._empty_inboxes() if run in each]
+        assert not [each for each in self._came() if run in each.json]
 
-    def _empty_inboxes(self) -> list[str]:
-        """Delete what is in the inboxes; the bodies."""
-        sqs, found = self._plane.cloud.client("sqs"), list[str]()
-        for url in self._plane.inboxes.values():
-            while messages := sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10).get("Messages"):
-                found += [each["Body"] for each in messages]
-                for each in messages:
-                    sqs.delete_message(QueueUrl=url, ReceiptHandle=each["ReceiptHandle"])
-        return found
+    def _came(self) -> list[Envelope]:
+        """Empty the inboxes, and return all that ever came into one and was not taken by the run."""
+        return [each for service in self._plane.inboxes for each in self._inboxes.events(service)]
 
     def _all(self) -> dict[str, set[str]]:
         cloud, outputs = self._plane.cloud, self._plane.outputs
@@ -100,8 +96,8 @@ class Left:
 
 
 @pytest.fixture
-def left(plane: Plane) -> Left:
-    return Left(plane)
+def left(plane: Plane, inboxes: Inboxes) -> Left:
+    return Left(plane, inboxes)
 
 
 def test_every_step_passes_and_nothing_is_left(

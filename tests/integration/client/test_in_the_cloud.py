@@ -16,7 +16,7 @@ import pytest
 from eventplane.envelope import Envelope, write_event
 from eventplane.reasons import Outcome
 from eventplane_client import ClientSettings, connect
-from eventplane_client.errors import NothingThereError, UnavailableError
+from eventplane_client.errors import NothingThereError
 from eventplane_client.notices import DeadLettered, Notice
 from local.plane import Plane
 from local.process import Supervisor
@@ -205,11 +205,3 @@ def test_what_a_participant_does_not_handle_does_not_come_and_the_ledger_says_so
         return {(each["type"], each["route"]) for each in rows if each["outcome"] == Outcome.NO_INTEREST}
 
     assert eventually(lambda: spared() == {(motion, "daily-life-to-family")}, SECONDS)
-
-
-def test_a_participants_program_may_not_read_or_route_for_another(
-    plane: Plane, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    enter_as(program_of(plane, "carers"), monkeypatch)
-    with pytest.raises(UnavailableError):
-        connect(ClientSettings("sqs:local", "family-app"))
