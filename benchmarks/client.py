@@ -27,7 +27,7 @@ from benchmarks.edge.parts import Site, site, start_forwarder
 from benchmarks.results import Figure, percentiles
 from benchmarks.runner import Benchmark
 from eventplane_client.client import Client
-from eventplane_client.dynamodb import PARTITION, SORT, DynamoDbFilter
+from eventplane_client.dynamodb import DynamoDbFilter
 from eventplane_client.errors import NothingThereError
 from eventplane_client.inbox import Inbox
 from eventplane_client.memory import MemoryPlane, MemoryTransport
@@ -39,6 +39,7 @@ from eventplane_client.sqs import FIRST_VISIBILITY_S, SqsTransport
 from eventplane_client.subscription import NoSubscriptions
 from local.emulator import start_emulator
 from local.ports import LOOPBACK
+from tests.unit.client.worlds import create_filter_table
 
 READER, SENDER = "call-service", "voice-service"
 RUNS = 3
@@ -100,15 +101,7 @@ def sqs(home: Site) -> Iterator[Backend]:
     queues, table = cloud.client("sqs"), cloud.client("dynamodb")
     attributes = {"VisibilityTimeout": str(_VISIBILITY_S)}
     url = queues.create_queue(QueueName="client", Attributes=attributes)["QueueUrl"]
-    table.create_table(
-        TableName="filter",
-        KeySchema=[
-            {"AttributeName": PARTITION, "KeyType": "HASH"},
-            {"AttributeName": SORT, "KeyType": "RANGE"},
-        ],
-        AttributeDefinitions=[{"AttributeName": each, "AttributeType": "S"} for each in (PARTITION, SORT)],
-        BillingMode="PAY_PER_REQUEST",
-    )
+    create_filter_table(table, "filter")
     writes: Counter[str] = Counter()
 
     def count(model: Any, **_: Any) -> None:
@@ -181,12 +174,8 @@ def figures(backend: Backend) -> Iterator[Figure]:
         if backend.writes:
             # What is left over from other runs is got as well, so a few more events than counted here.
             cost = dollars(backend.writes) / (RUNS * backend.events) * 1e6
-            yield Figure(
-                f"{backend.name}_filter_{way.name}",
-                cost,
-                "USD/M",
-                note="list price of the write units counted, by a million events",
-            )
+            priced = "list price of the write units counted, by a million events"
+            yield Figure(f"{backend.name}_filter_{way.name}", cost, "USD/M", note=priced)
         if way.batch == 1:
             yield from _latency(backend, way, note)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 import time
 from argparse import Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from statistics import median
 
@@ -47,34 +47,24 @@ BRIDGE = "Mosquitto's bridge"
 
 def drain(site: Site) -> list[Figure]:
     """Drain a backlog as fast as possible."""
-    ours, theirs = [], []
-    cpu, bridge_cpu = [], []
-    for repeat in range(REPEATS):
-        rate, spent = _drain_forwarder(site, f"forwarder-{repeat}")
-        ours.append(rate)
-        cpu.append(spent)
-        rate, spent = _drain_bridge(site, f"bridge-{repeat}")
-        theirs.append(rate)
-        bridge_cpu.append(spent)
-    return [
-        Figure(
-            "drain_unthrottled",
-            median(ours),
-            "events/s",
-            median(theirs),
-            peer=BRIDGE,
-            peer_value=median(theirs),
-            note=f"{EVENTS} x {SIZE} B over TLS; the aim is the bridge's rate in this run",
-        ),
-        Figure(
-            "drain_cpu",
-            median(cpu),
-            "ms/1000",
-            peer=BRIDGE,
-            peer_value=median(bridge_cpu),
-            note="CPU milliseconds per 1,000 events while a backlog drains",
-        ),
+    runs = [
+        (*_drain_forwarder(site, f"forwarder-{repeat}"), *_drain_bridge(site, f"bridge-{repeat}"))
+        for repeat in range(REPEATS)
     ]
+    ours, cpu, theirs, bridge_cpu = zip(*runs, strict=True)
+    note = f"{EVENTS} x {SIZE} B over TLS; the aim is the bridge's rate in this run"
+    of_cpu = "CPU milliseconds per 1,000 events while a backlog drains"
+    return [
+        _beside("drain_unthrottled", ours, "events/s", theirs, note, median(theirs)),
+        _beside("drain_cpu", cpu, "ms/1000", bridge_cpu, of_cpu),
+    ]
+
+
+def _beside(
+    name: str, ours: Sequence[float], unit: str, theirs: Sequence[float], note: str, aim: float | None = None
+) -> Figure:
+    """The median of the forwarder's runs beside that of the bridge's."""
+    return Figure(name, median(ours), unit, aim, None, BRIDGE, median(theirs), note)
 
 
 def quota(site: Site) -> list[Figure]:
@@ -93,18 +83,10 @@ def quota(site: Site) -> list[Figure]:
         watched = sink.so_far()
     bridge.child.stop()
     rate = watched["events"] / ((watched["last_ns"] - watched["first_ns"]) / 1e9)
-    return [
-        Figure(
-            "drain_under_quota",
-            (found["last_ns"] - found["first_ns"]) / 1e9,
-            "s",
-            12.0,
-            peer=BRIDGE,
-            peer_value=EVENTS / rate,
-            note=f"{EVENTS} readings of {REALISTIC} B in {found['publishes']} publishes, {found['bytes']} B; "
-            f"the bridge was watched for {BRIDGE_LIMIT_S:.0f} s, its time is what its rate comes to",
-        )
-    ]
+    took_s = (found["last_ns"] - found["first_ns"]) / 1e9
+    note = f"{EVENTS} readings of {REALISTIC} B in {found['publishes']} publishes, {found['bytes']} B; "
+    note += f"the bridge was watched for {BRIDGE_LIMIT_S:.0f} s, its time is what its rate comes to"
+    return [_beside("drain_under_quota", [took_s], "s", [EVENTS / rate], note, 12.0)]
 
 
 def flow(site: Site) -> list[Figure]:
@@ -119,16 +101,10 @@ def flow(site: Site) -> list[Figure]:
         written = written_bytes(contender.pid) - written
         used = cpu_s(contender.pid) - used
     contender.child.stop()
+    note = f"to storage, per byte of event; {EVENTS} x {SIZE} B as fast as they are taken: the uplink "
+    note += "falls behind, so events outlast the log and are written twice, in compressed batches"
     return [
-        Figure(
-            "bytes_written_per_byte",
-            written / (EVENTS * SIZE),
-            "ratio",
-            2.0,
-            higher_is_better=False,
-            note=f"to storage, per byte of event; {EVENTS} x {SIZE} B as fast as they are taken: the uplink "
-            "falls behind, so events outlast the log and are written twice, in compressed batches",
-        ),
+        Figure("bytes_written_per_byte", written / (EVENTS * SIZE), "ratio", 2.0, False, note=note),
         Figure("flow", EVENTS / took, "events/s", note="service to Mosquitto, spool and cloud"),
         Figure("flow_cpu", used * 1e6 / EVENTS, "ms/1000", note="CPU milliseconds per 1,000 events"),
     ]
@@ -147,26 +123,17 @@ def latency(site: Site) -> list[Figure]:
 
 def home(site: Site) -> list[Figure]:
     """Measure the CPU of the forwarder and of its broker at a busy home's rate."""
-    ours, theirs = [], []
-    brokers = []
-    for repeat in range(REPEATS):
-        contender = start_forwarder(site, f"home-{repeat}")
-        forwarder, broker = _cpu_at_a_rate(site, contender)
-        ours.append(forwarder)
-        brokers.append(broker)
-        theirs.append(_cpu_at_a_rate(site, start_bridge(site, f"home-bridge-{repeat}"))[0])
-    return [
-        Figure(
-            "cpu_at_500_per_s",
-            median(ours),
-            "ms/1000",
-            400.0,
-            peer=BRIDGE,
-            peer_value=median(theirs),
-            note=f"CPU milliseconds per 1,000 events of {REALISTIC} B, one at a time; "
-            f"the forwarder's own Mosquitto takes {median(brokers):.3g} beside it",
+    runs = [
+        (
+            *_cpu_at_a_rate(site, start_forwarder(site, f"home-{repeat}")),
+            _cpu_at_a_rate(site, start_bridge(site, f"home-bridge-{repeat}"))[0],
         )
+        for repeat in range(REPEATS)
     ]
+    ours, brokers, theirs = zip(*runs, strict=True)
+    note = f"CPU milliseconds per 1,000 events of {REALISTIC} B, one at a time; "
+    note += f"the forwarder's own Mosquitto takes {median(brokers):.3g} beside it"
+    return [_beside("cpu_at_500_per_s", ours, "ms/1000", theirs, note, 400.0)]
 
 
 def urgent(site: Site) -> list[Figure]:
@@ -205,13 +172,7 @@ def memory(site: Site) -> list[Figure]:
     loaded.child.stop()
     return [
         Figure("rss_idle", resting, "MiB", 26.0, note="over TLS, after traffic"),
-        Figure(
-            "rss_backlog",
-            peak,
-            "MiB",
-            48.0,
-            note=f"the most while {million} x {SIZE} B wait and the first {million // 10} leave",
-        ),
+        Figure("rss_backlog", peak, "MiB", 48.0, note=f"the most while {million} x {SIZE} B wait and leave"),
         Figure("start_with_backlog", started, "s", note="process start to connection"),
     ]
 

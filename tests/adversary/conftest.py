@@ -112,21 +112,12 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         return  # a part of them, by somebody who looks at it
     tried = len(attacks)
     silent = sum(bool(each.untraceable) for each in attacks)
-    note = (
-        f"{silent} more are stopped by a part that reports nothing: docs/explanation/security.md"
-        if silent
-        else ""
-    )
+    note = f"{silent} more are stopped by a part that reports nothing: docs/explanation/security.md"
+    reported = sum(each.is_reported is True for each in attacks)
     figures = [
         Figure("tried", tried, "attacks", aim=LEAST),
         Figure("refused", sum(each.is_refused is True for each in attacks), "attacks", aim=tried),
-        Figure(
-            "reported",
-            sum(each.is_reported is True for each in attacks),
-            "attacks",
-            aim=tried - silent,
-            note=note,
-        ),
+        Figure("reported", reported, "attacks", aim=tried - silent, note=note if silent else ""),
     ]
     write("attack", figures, COMMAND, clock="none: attacks are counted", folder=RESULTS)
 
