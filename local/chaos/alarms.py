@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import operator
+import re
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -129,14 +129,21 @@ class Alarm:
         if term.key:
             values = metrics.within(term.key, began, ended)
             return _statistic(self.name, term.statistic, values) if values else None
-        try:
-            tree = ast.parse(term.expression, mode="eval").body
-        except SyntaxError:
-            raise UnreadAlarmError(self.name, f"the expression {term.expression!r}") from None
-        found = _Expression(self, lambda name: self._value(name, metrics, began, ended)).evaluate(tree)
-        if isinstance(found, list):
-            raise UnreadAlarmError(self.name, f"the expression {term.expression!r} of several series")
-        return found
+        found = [self._part(each, metrics, began, ended) for each in term.expression.split(" + ")]
+        known = [each for each in found if each is not None]
+        return sum(known) if len(known) == len(found) else None
+
+    def _part(self, part: str, metrics: Metrics, began: float, ended: float) -> float | None:
+        """Return one summand of metric math, as the plane's alarms have them; None where it has no data."""
+        if reduced := _REDUCED.fullmatch(part):
+            series = (self._value(id, metrics, began, ended) for id, each in self.terms.items() if each.key)
+            known = [each for each in series if each is not None]
+            return _REDUCTIONS[reduced[1]](known) if known else None
+        filled = _FILLED.fullmatch(part)
+        if not filled or filled[1] not in self.terms:
+            raise UnreadAlarmError(self.name, f"{part!r} in an expression")
+        value = self._value(filled[1], metrics, began, ended)
+        return float(filled[2]) if value is None else value
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,79 +154,9 @@ class Watched:
     metrics: Metrics
 
 
-Value = float | None | list[float | None]
-
-
-@dataclass(frozen=True, slots=True)
-class _Expression:
-    """CloudWatch's metric math on one period. What is missing makes what is computed of it missing."""
-
-    alarm: Alarm
-    look_up: Callable[[str], float | None]
-
-    def evaluate(self, node: ast.expr) -> Value:
-        match node:
-            case ast.Constant(value=(int() | float()) as value):
-                return float(value)
-            case ast.Name(id=name) if name in self.alarm.terms:
-                return self.look_up(name)
-            case ast.List(elts=elements):
-                return [self._number(each) for each in elements]
-            case ast.UnaryOp(op=ast.USub(), operand=operand):
-                number = self._number(operand)
-                return None if number is None else -number
-            case (
-                ast.BinOp(left=left, op=op, right=right)
-                | ast.Compare(left=left, ops=[op], comparators=[right])
-            ) if type(op) in _OPERATORS:
-                return self._both(_OPERATORS[type(op)], left, right)
-            case ast.Call(func=ast.Name(id=name), args=arguments):
-                return self._call(node, name, arguments)
-        raise UnreadAlarmError(self.alarm.name, f"{ast.unparse(node)!r} in an expression")
-
-    def _call(self, node: ast.expr, name: str, arguments: Sequence[ast.expr]) -> Value:
-        if name == "METRICS" and not arguments:
-            return [self.look_up(each.id) for each in self.alarm.terms.values() if each.key]
-        if name == "FILL":
-            value = self._number(arguments[0])
-            return self._number(arguments[1]) if value is None else value
-        if name == "IF":
-            condition = self._number(arguments[0])
-            return self._number(arguments[1 if condition else 2])
-        if name in _REDUCTIONS and len(arguments) == 1:
-            found = self.evaluate(arguments[0])
-            series = found if isinstance(found, list) else [found]
-            known = [each for each in series if each is not None]
-            return _REDUCTIONS[name](known) if known else None
-        raise UnreadAlarmError(self.alarm.name, f"{ast.unparse(node)!r} in an expression")
-
-    def _both(self, apply: Callable[[float, float], float], left: ast.expr, right: ast.expr) -> float | None:
-        first, second = self._number(left), self._number(right)
-        return None if first is None or second is None else float(apply(first, second))
-
-    def _number(self, node: ast.expr) -> float | None:
-        value = self.evaluate(node)
-        if isinstance(value, list):
-            raise UnreadAlarmError(self.alarm.name, f"{ast.unparse(node)!r}, which is several series")
-        return value
-
-
-_OPERATORS: Final[dict[type, Callable[[float, float], float]]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Div: lambda left, right: left / right if right else 0.0,
-    ast.Gt: operator.gt,
-    ast.GtE: operator.ge,
-    ast.Lt: operator.lt,
-    ast.LtE: operator.le,
-}
-_REDUCTIONS: Final[dict[str, Callable[[list[float]], float]]] = {
-    "SUM": sum,
-    "MAX": max,
-    "MIN": min,
-    "AVG": fmean,
-}
+_FILLED: Final = re.compile(r"FILL\((\w+), ([-+.\de]+)\)")
+_REDUCED: Final = re.compile(r"(MAX|SUM)\(METRICS\(\)\)")
+_REDUCTIONS: Final[dict[str, Callable[[list[float]], float]]] = {"MAX": max, "SUM": sum}
 _COMPARISONS: Final[dict[str, Callable[[float, float], bool]]] = {
     "GreaterThanThreshold": operator.gt,
     "GreaterThanOrEqualToThreshold": operator.ge,
