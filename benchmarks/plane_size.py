@@ -32,11 +32,11 @@ MOST: Final = 100
 """Services beside the shipped ones with which a search begins; no plane has them."""
 
 
-def with_services(number: int, characters: int = 17, *, ask: bool = True, routes: int = 0) -> Contract:
+def with_services(number: int, *, ask: bool = True, routes: int = 0) -> Contract:
     """Return the shipped contract with `number` more cloud services, which may `ask` all, and `routes`."""
     document = json.loads(load_contract().canonical)
     document["participants"] |= {
-        f"s{each:03}-".ljust(characters, "x"): {
+        f"s{each:03}-".ljust(17, "x"): {
             "kind": "cloud_service",
             "description": "One of many.",
             "asks": ["org.example.*"] if ask else [],

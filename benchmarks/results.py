@@ -75,9 +75,9 @@ def none(name: str, value: int, unit: str, note: str = "") -> Figure:
     return Figure(name, value, unit, aim=0, note=note, required=True)
 
 
-def seconds(action: Callable[[], object], for_s: float = 0.2) -> float:
-    """The median time of one `action`, of RUNS runs that take about `for_s` seconds each."""
-    return together([action], for_s)[0]
+def seconds(action: Callable[[], object]) -> float:
+    """The median time of one `action`, of RUNS runs that take about 0.2 s each."""
+    return together([action])[0]
 
 
 def together(actions: Sequence[Callable[[], object]], for_s: float = 0.2) -> list[float]:

@@ -36,9 +36,6 @@ def start_synthesis(
     supervisor: Supervisor,
     account: str,
     region: str,
-    *,
-    app: Path = ROOT,
-    environment: str = ENVIRONMENT,
     context: Mapping[str, str] | None = None,
 ) -> Child:
     """Begin to synthesise the CDK app for an account that need not be there yet; see `deploy`.
@@ -47,34 +44,17 @@ def start_synthesis(
     Raises `ToolMissingError`.
     """
     assembly = str(_assembly(supervisor))
-    given = {"env": environment, **(context or {})}
+    given = {"env": ENVIRONMENT, **(context or {})}
     contexts = [word for name, value in given.items() for word in ("--context", f"{name}={value}")]
     words = ["synth", "--quiet", *contexts, "--output", assembly]
-    return _cdk(supervisor, words, _tools(environment_without_credentials(account, region)), app)
+    return _cdk(supervisor, words, _tools(environment_without_credentials(account, region)), ROOT)
 
 
-def deploy(
-    supervisor: Supervisor,
-    cloud: CloudEndpoint,
-    *,
-    app: Path = ROOT,
-    environment: str = ENVIRONMENT,
-    synthesis: Child | None = None,
-) -> Outputs:
-    """Deploy all stacks of the CDK app in directory `app`, and return their outputs.
+def deploy(supervisor: Supervisor, cloud: CloudEndpoint, synthesis: Child | None = None) -> Outputs:
+    """Deploy all stacks of this checkout's CDK app, or of what `synthesis` makes, and return their outputs.
 
-    The account is bootstrapped while the app is synthesised; repeating either changes nothing.
-
-    Args:
-        supervisor: owns the commands; logs and the assembly go to its run directory.
-        cloud: where to deploy.
-        app: a directory with a `cdk.json`.
-        environment: given to the app as context `env`.
-        synthesis: of `start_synthesis`, with the same supervisor, where it has begun already.
-
-    Raises:
-        ToolMissingError: the CDK's command line is not installed.
-        DeployError: a step failed; its `log` tells why.
+    The account is bootstrapped while the app is synthesised; repeating either changes nothing. Logs and the
+    assembly go to the supervisor's run directory. Raises `ToolMissingError`, `DeployError`.
     """
     run_dir = supervisor.run_dir.resolve()
     outputs = run_dir / "outputs.json"
@@ -82,9 +62,7 @@ def deploy(
     # Bootstrap names its target and runs outside the app, so it need not wait for the synthesis.
     target = f"aws://{cloud.account}/{cloud.region}"
     bootstrap = _cdk(supervisor, ["bootstrap", target], env, run_dir)
-    synthesis = synthesis or start_synthesis(
-        supervisor, cloud.account, cloud.region, app=app, environment=environment
-    )
+    synthesis = synthesis or start_synthesis(supervisor, cloud.account, cloud.region)
     _finish("synth", synthesis)
     _finish("bootstrap", bootstrap)
 

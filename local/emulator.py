@@ -68,18 +68,11 @@ def start_emulator(
 ) -> CloudEndpoint:
     """Start a cloud on free ports, with IAM and IoT policies enforced, which keeps nothing when it ends.
 
-    Args:
-        supervisor: owns the process; its files go beneath the supervisor's run directory.
-        port: of the AWS API; None takes a free one.
-        functions_call: where the functions send their AWS calls, by default the cloud itself.
-        functions_idle_s: idle seconds after which one process of a function is kept (None: some minutes);
-            concurrent events then wait for the start of another.
-        executions: of functions at a time that the account has (None: as many as this machine carries).
-
-    Raises:
-        ToolMissingError: the emulator is not installed.
-        ProcessDiedError, ProcessLateError: it did not come up.
-        MqttListenerError: it came up, but devices cannot connect.
+    The functions send their AWS calls to `functions_call`, by default to the cloud itself. After
+    `functions_idle_s` (None: some minutes) one process of a function is kept: concurrent events then wait
+    for the start of another. The account has so many `executions` of functions at a time (None: as many as
+    this machine carries). Raises `MqttListenerError` if devices cannot connect, `ToolMissingError`, or what
+    `Supervisor.start` raises.
     """
     if not PYTHON.exists():
         raise ToolMissingError("the emulated cloud")

@@ -64,8 +64,8 @@ class ProfileError(LocalError):
         super().__init__(f"{profile} must have exactly one line `{setting} ...`, it has {found}")
 
 
-def tail(log: Path, lines: int = TAIL_LINES) -> str:
-    """The last `lines` lines of a file, or an empty text if there is no file."""
+def tail(log: Path) -> str:
+    """The last lines of a file, or an empty text if there is no file."""
     if not log.exists():
         return ""
-    return "\n".join(log.read_text(errors="replace").splitlines()[-lines:])
+    return "\n".join(log.read_text(errors="replace").splitlines()[-TAIL_LINES:])

@@ -49,19 +49,10 @@ def start_mosquitto(
     access: Access | None = None,
     env: Mapping[str, str] | None = None,
 ) -> Broker:
-    """Start a broker with the device's profile on a free port of the loopback interface.
+    """Start the broker `name` with the device's profile on a free port of the loopback interface.
 
-    Args:
-        supervisor: owns the process.
-        name: names the child and its log.
-        directory: for its configuration and database; created if needed.
-        access: restricts the services; by default every client may do everything.
-        env: its whole environment; ours if None.
-
-    Raises:
-        ToolMissingError: Mosquitto is not installed.
-        ProfileError: the device's profile lost a line that a local run replaces.
-        ProcessDiedError, ProcessLateError: it did not come up.
+    `directory` gets its configuration and database. Without `access` every client may do everything. Raises
+    `ToolMissingError`, `ProfileError`, or what `Supervisor.start` raises.
     """
     directory.mkdir(parents=True, exist_ok=True)
     port = free_port()

@@ -213,7 +213,7 @@ def deploy_plane(
 
     Raises what `local.deploy.deploy` raises.
     """
-    stacks = deploy(supervisor, cloud, synthesis=synthesis)
+    stacks = deploy(supervisor, cloud, synthesis)
     outputs = {name: value for stack in stacks.values() for name, value in stack.items()}
     return Plane(cloud, outputs, contract or load_contract())
 

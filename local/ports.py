@@ -26,13 +26,10 @@ class NoFreePortError(OSError):
 
 
 def free_port() -> int:
-    """Return a free TCP port on 127.0.0.1, never the same twice in one process.
+    """Return a free TCP port on 127.0.0.1, never the same twice in one process. Raises `NoFreePortError`.
 
     It lies below the kernel's ephemeral range. A port inside that range can be taken by any outgoing
     connection while its server restarts, and a client that dials it meanwhile can even connect to itself.
-
-    Raises:
-        NoFreePortError: nothing free was found.
     """
     highest = _first_ephemeral() - 1
     for _ in range(_TRIES):

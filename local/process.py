@@ -108,9 +108,7 @@ class Child:
     def start(self) -> None:
         """Start the program and return when it is ready; nothing if it already runs.
 
-        Raises:
-            ProcessDiedError: it ended before it was ready.
-            ProcessLateError: it was not ready in time; it has been ended.
+        Raises `ProcessDiedError`, `ProcessLateError` if it ended before, or was not in time and was ended.
         """
         if not self.launch():
             return
@@ -262,21 +260,11 @@ class Supervisor:
         ready: Callable[[], bool] | str | None = None,
         ready_seconds: float = READY_SECONDS,
     ) -> Child:
-        """Start a program and return it when it is ready.
+        """Start the program `argv`, in our own environment and directory or others, and return it when ready.
 
-        Args:
-            name: names the child and its log; unique among this supervisor's running children.
-            argv: the program and its arguments.
-            env: its whole environment; ours if None.
-            cwd: where it runs; our own directory if None.
-            ready: called every 20 ms until it returns True; or a text that the program logs at each start
-                when it is ready; None means ready at once.
-            ready_seconds: how long that may take.
-
-        Raises:
-            NameTakenError: a child of that name is running.
-            ProcessDiedError: it ended before it was ready.
-            ProcessLateError: it was not ready in time; it has been ended.
+        `name` names the child and its log. `ready` is asked every 20 ms, or is a text that the program logs
+        at each start when it is ready; None: at once. Raises `NameTakenError` while a child of that name
+        runs, and what `Child.start` raises.
         """
         former = self._children.get(name)
         if former is not None and former.running:
@@ -284,15 +272,9 @@ class Supervisor:
         if former is not None:
             former.kill()  # collects what ended by itself
             del self._children[name]  # the newest is last in the order of starting
+        log = self.run_dir / f"{name}.log"
         child = Child(
-            name,
-            argv,
-            self.run_dir / f"{name}.log",
-            self._spawner,
-            env=env,
-            cwd=cwd,
-            ready=ready,
-            ready_seconds=ready_seconds,
+            name, argv, log, self._spawner, env=env, cwd=cwd, ready=ready, ready_seconds=ready_seconds
         )
         self._children[name] = child
         child.start()
@@ -302,7 +284,7 @@ class Supervisor:
         """Whether a child of that name was started and has not ended."""
         return name in self._children and self._children[name].running
 
-    def stop_all(self, grace_seconds: float = GRACE_SECONDS) -> None:
+    def stop_all(self) -> None:
         """End every child, the youngest first.
 
         All are asked before the first is waited for, so the whole takes one grace period at most.
@@ -310,7 +292,7 @@ class Supervisor:
         youngest_first = list(reversed(self._children.values()))
         for child in youngest_first:
             child.terminate()
-        deadline = time.monotonic() + grace_seconds
+        deadline = time.monotonic() + GRACE_SECONDS
         for child in youngest_first:
             child.stop(max(0.0, deadline - time.monotonic()))
 
@@ -345,12 +327,11 @@ _RESTART_POLL_S: Final = 0.1
 
 
 class Restarter(Background):
-    """Restart those of `children` that end by themselves while its `with` block runs, `pause_s` later."""
+    """Restart those of `children` that end by themselves while its `with` block runs, `RESTART_S` later."""
 
-    def __init__(self, children: Sequence[Child], pause_s: float = RESTART_S) -> None:
+    def __init__(self, children: Sequence[Child]) -> None:
         super().__init__("restarter")
         self._children = children
-        self._pause_s = pause_s
 
     @property
     def ends(self) -> Sequence[End]:
@@ -363,7 +344,7 @@ class Restarter(Background):
             for child in self._children:
                 if not child.has_ended:
                     due.pop(child, None)
-                elif time.monotonic() >= due.setdefault(child, time.monotonic() + self._pause_s):
+                elif time.monotonic() >= due.setdefault(child, time.monotonic() + RESTART_S):
                     child.revive()
 
 

@@ -25,16 +25,10 @@ class Thing:
 
 
 def provision(cloud: CloudEndpoint, name: str, *, policy: str, directory: Path) -> Thing:
-    """Register thing `name` with a fresh certificate that carries `policy`, and write its files.
+    """Register thing `name` with a fresh certificate that carries the IoT policy called `policy`.
 
-    Args:
-        cloud: where to register it.
-        name: the thing's name.
-        policy: the name of an existing IoT policy.
-        directory: gets `cert.pem`, `key.pem` (readable by us only) and `ca.pem`; created if needed.
-
-    Raises:
-        botocore.exceptions.ClientError: the cloud refused, for instance because there is no such policy.
+    Its files go to `directory`, the key readable by us only. Raises botocore's `ClientError` if the cloud
+    refuses, for instance because there is no such policy.
     """
     iot = cloud.client("iot")
     iot.create_thing(thingName=name)

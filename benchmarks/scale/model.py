@@ -109,9 +109,7 @@ class Simulated:
     p99_s: float
 
 
-def simulate(
-    router: Router, messages_per_s: float, *, events: float = 1, messages: int = 50_000
-) -> Simulated:
+def simulate(router: Router, messages_per_s: float, events: float = 1, messages: int = 50_000) -> Simulated:
     """Simulate so many `messages` of so many `events` each, which arrive at random."""
     dice = random.Random(SEED)
     now = 0.0

@@ -68,10 +68,8 @@ def schedule(
 
     Every group of kinds (one, two, or all, by `mode`) strikes once in an order given by the seed, then all
     again in another order, for as long as there is time. The faults of a group strike one home and begin
-    within the first half of the shortest duration.
-
-    Raises:
-        ScheduleError: fewer kinds than the mode needs, or not even one group fits into `seconds`.
+    within the first half of the shortest duration. Raises `ScheduleError` for fewer kinds than the mode
+    needs, or if not even one group fits into `seconds`.
     """
     random = Random(seed)
     groups = _groups(kinds, mode)

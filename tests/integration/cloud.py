@@ -78,9 +78,9 @@ def run(
     )  # fmt: skip
 
 
-def output_of(cloud: CloudEndpoint, *words: str, program: tuple[str, ...] = ("-m", "eventplane")) -> str:
+def output_of(cloud: CloudEndpoint, *words: str) -> str:
     """The output of a command that has to succeed."""
-    done = run(cloud, *words, program=program)
+    done = run(cloud, *words)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -199,11 +199,11 @@ class Archive:
 Wanted = Callable[[Envelope], bool]
 
 
-def enter(plane: Plane, sent: Envelope | bytes, *ways: str, device: str = "a", at_ms: int = 0) -> None:
-    """Put what `device` sent into the queues `ways`, by default the router's, as the ingest rule does it."""
+def enter(plane: Plane, sent: Envelope | bytes, *ways: str, at_ms: int = 0) -> None:
+    """Put what device `a` sent into the queues `ways`, by default the router's, as the ingest rule does."""
     payload = sent.json.encode() if isinstance(sent, Envelope) else sent
     at_ms = at_ms or time.time_ns() // 1_000_000
-    text = frame_text(IngestFrame(payload, f"devices/{device}/outbox", device, "", at_ms))
+    text = frame_text(IngestFrame(payload, "devices/a/outbox", "a", "", at_ms))
     for way in ways or ("IngestUrl",):
         plane.cloud.client("sqs").send_message(QueueUrl=plane.outputs[way], MessageBody=text)
 
