@@ -93,6 +93,15 @@ class FolderArchive:
         return (self._root / name).open("rb")
 
 
+def body_of(archive: Archive, name: str) -> bytes | None:
+    """Return the content of an object; None where there is none of that name."""
+    try:
+        with closing(archive.open(name)) as file:
+            return file.read()
+    except FileNotFoundError:
+        return None
+
+
 class Days:
     """The archive's folders from `first` to `last`, UTC days by which it was written; with `hours` only those
     from the first to the last of these. `damaged` has the objects that could not be read to their end, with
@@ -130,12 +139,7 @@ class Days:
 
     def contract(self, version: str) -> bytes | None:
         """The compiled contract of a version, if the archive has it."""
-        name = f"{CONTRACTS}/{version}.json"
-        try:
-            with closing(self._archive.open(name)) as file:
-                return file.read()
-        except FileNotFoundError:
-            return None
+        return body_of(self._archive, f"{CONTRACTS}/{version}.json")
 
     def names(self, folder: str, hours: Hours | None = None) -> Iterator[str]:
         """The objects of `folder`; with `hours` only those that were written from the first to the last."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Mapping
-from contextlib import closing
 from datetime import timedelta
 from typing import Any, Final
 
@@ -13,7 +12,7 @@ from eventplane.archive_layout import AUDIT, VERDICTS, last_report
 from eventplane.errors import EventPlaneError
 from eventplane.resource_names import AUDIT_TODAY, DELIVERY_AUDIT, archive_bucket, resource_name
 from operations import system, text
-from operations.archive import Archive, add_archive, archive_of
+from operations.archive import Archive, add_archive, archive_of, body_of
 from operations.cloud import Cloud, enter
 from operations.command import DONE, ChoiceError, add_verbs, day, positive, present, present_rows, say
 
@@ -135,14 +134,7 @@ def _present(options: argparse.Namespace, window: str, report: Mapping[str, Any]
 
 
 def _report(archive: Archive, window: str) -> Mapping[str, Any] | None:
-    def read(name: str) -> bytes | None:
-        try:
-            with closing(archive.open(f"{AUDIT}/{name}")) as file:
-                return file.read()
-        except FileNotFoundError:
-            return None
-
     try:
-        return last_report(read, window)
+        return last_report(lambda name: body_of(archive, f"{AUDIT}/{name}"), window)
     except json.JSONDecodeError:
         return None

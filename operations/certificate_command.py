@@ -11,9 +11,10 @@ from typing import Any, Final
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from eventplane.archive_layout import AUDIT
 from eventplane.resource_names import certificate_key
 from operations import system
-from operations.archive import FolderArchive, add_days, archive_of, is_folder
+from operations.archive import FolderArchive, add_days, archive_of, body_of, is_folder
 from operations.certificate import (
     ALGORITHM,
     MAX_CERTIFICATE_BYTES,
@@ -105,7 +106,7 @@ def _bytes(file: Path) -> bytes:
 
 def _write(options: argparse.Namespace) -> int:
     # Only here: to verify needs nothing of the plane.
-    from operations.certified import document_of, reader_of_folder
+    from operations.certified import document_of
     from operations.trace_command import found_traces
 
     options.names = options.words
@@ -118,10 +119,11 @@ def _write(options: argparse.Namespace) -> int:
         )
     archive = archive_of(options, cloud)
     audit = FolderArchive(options.audit) if options.audit else archive
+    folder = "" if options.audit else f"{AUDIT}/"
     document = document_of(
         chosen[0],
-        reader_of_folder(archive, ""),
-        reader_of_folder(audit, "" if options.audit else "audit/"),
+        lambda name: body_of(archive, name),
+        lambda name: body_of(audit, f"{folder}{name}"),
         system.now_ms(),
         incomplete=options.incomplete,
     )

@@ -7,7 +7,6 @@ import hashlib
 import json
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from typing import Any, Final
 
 from eventplane.account import OPEN
@@ -17,7 +16,6 @@ from eventplane.errors import EnvelopeError, EventPlaneError
 from eventplane.ledger import CONTRACTS
 from eventplane.sending import without_stamp
 from eventplane.values import is_timestamp, timestamp_ms, timestamp_of_ms
-from operations.archive import Archive
 from operations.certificate import sha256
 from operations.command import END_UNKNOWN
 from operations.stations import Station
@@ -43,19 +41,6 @@ class NotCertifiedError(EventPlaneError):
     problem: str
     remedy: str
     message = "no certificate: {problem}; {remedy}"
-
-
-def reader_of_folder(archive: Archive, folder: str) -> Read:
-    """Return what reads beneath a folder of the archive."""
-
-    def read(name: str) -> bytes | None:
-        try:
-            with closing(archive.open(f"{folder}{name}")) as file:
-                return file.read()
-        except FileNotFoundError:
-            return None
-
-    return read
 
 
 def document_of(trace: Trace, archive: Read, audit: Read, at_ms: int, *, incomplete: bool) -> dict[str, Any]:

@@ -168,14 +168,17 @@ class Redrive:
             )
             if moved is not None:
                 return Moved(moved)
-        return move(
+        others: list[str] = []
+        done = move(
             self.sqs,
             place.url,
-            self._decide(place, choice),
+            self._decide(place, choice, others),
             dry_run=self.dry_run,
             record=self._record,
             progress=lambda done: self.progress(done.moved, None),
         )
+        done.others = len(others)
+        return done
 
     def _moves_whole(self, place: Place) -> bool:
         url = place.dead_letters and place.dead_letters.source_url
@@ -215,14 +218,15 @@ class Redrive:
     def _redriving(self) -> Redriving:
         return Redriving(self.run, self.clock(), self.contract, self.queues)
 
-    def _decide(self, place: Place, choice: Choice) -> Decide:
+    def _decide(self, place: Place, choice: Choice, others: list[str]) -> Decide:
         def decide(message: Message) -> Outgoing | Skipped | None:
             letter = read_letter(message, place.name, place.channel)
             is_letter = letter.kind is Kind.DEAD_LETTER
+            if place.dead_letters is None and not is_letter:
+                others.append(letter.id)
+                return None  # the inbox's other events are its reader's
             if not choice.takes(letter):
                 return None
-            if place.dead_letters is None and not is_letter:
-                return None  # the inbox's other events are its reader's
             name = hint_of(message, REDRIVEN) or letter.id if place.dead_letters else letter.events[0].id
             if self.sent & {name, redrive_in(name)}:
                 return None  # it failed again at once, and is left to the next run: this one has to end
@@ -247,7 +251,8 @@ def outcome(done: Moved) -> Sequence[tuple[str, int]]:
     """The counts of a run that are not 0, in words."""
     words = [
         ("moved", done.moved),
-        ("left: not chosen", done.left),
+        ("left: not chosen", done.left - done.others),
+        ("left: other events", done.others),
         ("left: cannot go back", len(done.stay)),
         ("left: refused by SQS", len(done.refused)),
         ("sent, and not deleted: it will be sent again", done.twice),

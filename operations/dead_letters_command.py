@@ -99,7 +99,8 @@ def moved_text(title: str, done: Moved, *, dry_run: bool) -> str:
     lines = [f"{title}: " + ", ".join(f"{count} {word}" for word, count in outcome(done))]
     if dry_run:
         lines = [f"{title}: {done.moved} would move, nothing was changed"]
-        lines += [f"{done.left} not chosen"] if done.left else []
+        lines += [f"{chosen} not chosen"] if (chosen := done.left - done.others) else []
+        lines += [f"{done.others} other events"] if done.others else []
         lines += [f"{done.unseen} {UNSEEN}"] if done.unseen else []
     reasons = {**done.stay, **{id: f"SQS refused it: {code}" for id, code in done.refused.items()}}
     return "\n".join([*lines, *(f"  {text.word(id)}: {text.word(why)}" for id, why in reasons.items())])

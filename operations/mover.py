@@ -26,13 +26,15 @@ Decide = Callable[[Message], Outgoing | Skipped | None]
 
 @dataclass(slots=True)
 class Moved:
-    """The result of a run: messages `moved` (or, in a dry run, that would move), `left` as not meant,
-    `stay`ing with the reason by message id, `refused` by SQS with its code, and `twice`: sent, and still
-    there. About `unseen` messages were not looked at.
+    """The result of a run: messages `moved` (or, in a dry run, that would move), `left` as not meant.
+
+    `others` of these are no dead letters. Some `stay` with the reason by message id, SQS `refused` some with
+    its code, and `twice` were sent, and still are there. About `unseen` messages were not looked at.
     """
 
     moved: int = 0
     left: int = 0
+    others: int = 0
     stay: dict[str, str] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
     twice: int = 0

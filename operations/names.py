@@ -9,7 +9,10 @@ import base64
 import json
 
 from eventplane.dead_letter import DEAD_LETTER_TYPE
+from eventplane.device_reports import ACKNOWLEDGED
+from eventplane.downlink.device import Acknowledgement, AcknowledgementError, from_data
 from eventplane.envelope import Envelope, parse_event
+from eventplane.errors import EnvelopeError
 from eventplane.sender import Sender, sender_in_frame
 from eventplane.sending import stamp_sender
 from operations.archive import Record
@@ -37,6 +40,17 @@ def names_in_letter(text: str) -> Claim | None:
         return names_in(base64.b64decode(members["data"]["original_base64"]))
     except (ValueError, LookupError, TypeError, RecursionError):
         return None
+
+
+def answers_in(text: str) -> tuple[Acknowledgement, ...]:
+    """The answers of a device to events that came down to it, if the text is an event that has them."""
+    if ACKNOWLEDGED not in text:
+        return ()
+    try:
+        event = parse_event(text)
+        return from_data(event.data())[0] if event.type == ACKNOWLEDGED else ()
+    except (EnvelopeError, AcknowledgementError):
+        return ()
 
 
 def sender_in_tap(row: Record) -> Sender:

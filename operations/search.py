@@ -13,7 +13,7 @@ from eventplane.dead_letter import DEAD_LETTER_TYPE, letter_id
 from eventplane.envelope import EventKey
 from eventplane.ledger import LEDGER, TAP
 from operations.archive import Days, Record, json_object
-from operations.names import Claim, names_in, names_in_letter
+from operations.names import Claim, answers_in, names_in, names_in_letter
 
 _NO_EVENT: Final = b'"event":null'
 _LETTER: Final = DEAD_LETTER_TYPE.encode()
@@ -39,11 +39,11 @@ def may_name(id: str) -> Callable[[bytes], bool]:
 
 
 def _claims(record: Record) -> tuple[Claim | None, ...]:
-    """Return the names that a record of the tap has: of its event, of the original of its dead letter."""
+    """Return the names that a record of the tap has: of its event, in a dead letter, in answers."""
     text = record.get("event")
     if text is None:
         return (names_in(base64.b64decode(record["original_base64"])),)
-    return names_in(text), names_in_letter(text)
+    return names_in(text), names_in_letter(text), *((each.source, each.id) for each in answers_in(text))
 
 
 def sources_of(id: str, days: Days) -> set[str]:

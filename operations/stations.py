@@ -8,6 +8,7 @@ from typing import Any
 
 from eventplane.account import Account, Fate, by_letter, by_reader, by_router
 from eventplane.contract import Contract
+from eventplane.downlink.device import Acknowledgement
 from eventplane.envelope import parse_event
 from eventplane.errors import EnvelopeError
 from eventplane.reasons import REDRIVE, REPLAY
@@ -118,6 +119,14 @@ def at_home(account: Account, file: str, device: str) -> Station | None:
     where = f"home of {device}, at the latest"
     step = "rang" if account.fate is Fate.HANDLED else ""
     return Station(account.at_ms, where, what.get(account.fate, account.fate), facts, account, step, file)
+
+
+def answered(tap: Record, answer: Acknowledgement) -> Station:
+    """Return the answer of a device to an event that came down; no account, as any device can write it."""
+    device = tap["client_id"]
+    facts = {"device": device, "reason": answer.reason or None, "key": answer.key}
+    what, at_ms = f"{answer.result} by {device}", tap["accepted_at_ms"]
+    return Station(at_ms, f"home of {device}", what, facts, file=tap.get("archive_file"))
 
 
 def waiting(letter: Letter, contract: Contract) -> Station:

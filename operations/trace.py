@@ -17,6 +17,7 @@ from eventplane.account import (
     reader_of,
 )
 from eventplane.contract import Contract, ParticipantKind, Place, load_compiled
+from eventplane.downlink.device import Acknowledgement
 from eventplane.envelope import Envelope, EventKey
 from eventplane.errors import EnvelopeError
 from eventplane.ledger import HANDOVERS, LEDGER, TAP
@@ -29,7 +30,7 @@ from operations.archive import Days, Record
 from operations.command import DONE, END_UNKNOWN, FAILED
 from operations.home_steps import Home, at_home, homes_of
 from operations.letters import Letter, letter_of
-from operations.names import Claim, event_in_tap, names_in, sender_in_tap
+from operations.names import Claim, answers_in, event_in_tap, names_in, sender_in_tap
 from operations.search import Followed, Item, in_tap
 from operations.stations import Station
 
@@ -119,12 +120,13 @@ def traces(claim: Claim, days: Days, letters: Iterable[Letter], contract: Contra
 
 @dataclass
 class _Seen:
-    """What the tap has of the events `claim`: the events, what was `malformed`, and `reports`, which are dead
-    letters that devices wrote about them; each with the text of the sender."""
+    """What the tap has of the events `claim`: the events, what was `malformed`, `reports`, which are dead
+    letters that devices wrote about them, and `answers` of devices; each with the text of the sender."""
 
     claim: Claim
     events: list[tuple[str, Record]] = field(default_factory=list)
     malformed: list[tuple[str, Record]] = field(default_factory=list)
+    answers: list[tuple[str, Record, Acknowledgement]] = field(default_factory=list)
     reports: list[tuple[str, Record, Letter]] = field(default_factory=list)
     letters: dict[EventKey, str] = field(default_factory=dict)
     items: dict[tuple[str, int], Item] = field(default_factory=dict)
@@ -144,6 +146,9 @@ class _Seen:
             )
         elif names_in(tap["event"]) == self.claim:
             self.events.append((sender, tap))
+        elif answers := answers_in(tap["event"]):
+            own = (each for each in answers if (each.source, each.id) == self.claim)
+            self.answers += ((each.sender, tap, each) for each in own)
         else:
             self._take_report(tap)
 
@@ -185,6 +190,9 @@ def _trace(
     # Whoever knows the event can write a letter of that id: it counts for an inbox that the event came to.
     reached = due | {each.account.inbox for each in found if each.account}
     found += [stations.told(each, reached, contract) for each in told]
+    down = contract.device.inbox.address
+    if down in {each.account.inbox for each in found if each.account}:
+        found += [stations.answered(tap, each) for who, tap, each in seen.answers if who == sender]
     found += [stations.waiting(each, contract) for each in letters if str(each.sender or "") == sender]
     why = _UNDECIDED if decided else _NO_ROUTER if found else _never_seen(days, seen.claim[0])
     facts = [each.account for each in found if each.account]
@@ -212,7 +220,7 @@ def _unknown_end(account: Account, claim: Claim, contract: Contract) -> str:
     participant = contract.participants.get(reader)
     why = f"{reader} leaves no receipts: see `receipts` in the contract"
     if address == contract.device.inbox.address:
-        why = "the downlink has it: see `eventplane desired` for what the devices have stored"
+        why = "no record says for which devices it is; their answers are steps: see `eventplane desired`"
     elif participant is None or participant.kind is not ParticipantKind.CLOUD_SERVICE:
         why = f"the home's broker has taken it, and {why}"
     elif percent := participant.inbox.recorded_percent:

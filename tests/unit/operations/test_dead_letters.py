@@ -272,7 +272,7 @@ def test_letters_are_redriven_and_the_inboxs_other_events_stay(plane: Plane, run
     plane.send("operations-inbox", event("report", "org.eventplane.device.heartbeat.v1"))
     status, out, _ = run("dead-letters", "redrive", "--all", "--letters")
     assert status == 1
-    assert "operations.inbox (letters): 1 moved, 1 left: not chosen, 1 left: cannot go back" in out
+    assert "operations.inbox (letters): 1 moved, 1 left: other events, 1 left: cannot go back" in out
     assert "it would be refused again" in out
     (sent,) = plane.received("ingest")
     (item,) = parse_frame(sent["Body"]).items()

@@ -15,8 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eventplane.account import Account, Fate
-from eventplane.contract import Contract
+from eventplane.contract import Contract, Downlink
 from eventplane.dead_letter import letter_id
+from eventplane.device_reports import ACKNOWLEDGED
+from eventplane.downlink.device import Acknowledgement, AckStatus, to_data
 from eventplane.envelope import Envelope, parse_event, write_event
 from eventplane.ledger import HandoverRecord, to_line
 from eventplane.reasons import Outcome
@@ -112,6 +114,18 @@ def handed(outcome: Outcome, reason: str | None) -> str:
 DOWN = ("down-to-devices", "device.inbox")
 CARERS = Sender(service="carers")
 MESSAGE = event("17", "org.eventplane.home.message.v1")
+
+
+def answered(sender: str) -> str:
+    """The line of a device's answer to the message, of which it says who sent it."""
+    version = {"uid": "", "version": 1, "order": 1, "fence": 0, "result": AckStatus.STORED}
+    kind, names = Downlink.COMMAND, {"source": SOURCE, "id": "17"}
+    given = Acknowledgement(kind=kind, key="command/a/b", sender=sender, **names, **version)  # type: ignore[arg-type]
+    own = {"id": f"answer-{sender}", "source": "/devices/home-1/forwarder", "type": ACKNOWLEDGED}
+    line = json.loads(tap_line(write_event(own, to_data([given], "e1")).json))
+    return json.dumps({**line, "accepted_at_ms": DECIDED_MS + 9, "message_id": sender})
+
+
 REASONS = ("missing_attribute", "not_utf8")
 NO_EVENTS = [letter(b"", each, id=f"m-1.{index}") for index, each in enumerate(REASONS)]
 LETTER_ID = letter_id(str(HOME), *ALARM.claim)
@@ -256,6 +270,13 @@ STORIES = {
                 Sender(service="downlink"),
             ),
         ),
+        missing=NO_TAP,
+    ),
+    "a device answered": Story(
+        "in the inbox, stored by home-1",
+        f"{DOWN[1]}: in the inbox",
+        tap=(answered("carers"), answered("thief")),
+        ledger=(ledger_line(MESSAGE, Outcome.DELIVERED, route=DOWN, sender=CARERS),),
         missing=NO_TAP,
     ),
     "its queue gave it up": Story(
