@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from time import time_ns
-from typing import Any, Protocol
+from typing import Any
 
 from eventplane.envelope import Envelope, parse_event, write_event
 from eventplane.sender import Sender
@@ -95,50 +95,6 @@ class _Stepping:
         return step
 
 
-class World(Protocol):
-    """A plane with a `reader` and a `sender`, whose events come there within `idle_s` seconds."""
-
-    reader: str
-    sender: str
-    idle_s: float
-
-    def client(self, participant: str, *, steps: Steps | None = None, **options: Any) -> Client:
-        """A new client; its transport and filter take `steps`, and `options` are the client's."""
-        ...
-
-    def crash(self) -> None:
-        """Every client's process ends, and what they had in hand comes again."""
-
-    def deliver(self, body: Envelope | bytes) -> None:
-        """To the reader, as a transport does that delivers twice."""
-
-    def hurry(self) -> None:
-        """What waits to come again comes now; nobody crashed."""
-
-    def pending(self) -> int: ...
-
-    def taken_away(self) -> int:
-        """Messages that the queue has given up, without the client's knowledge."""
-
-    def letters(self, least: int = 0) -> list[Envelope]:
-        """The dead letters that were put, once there are `least`."""
-
-    def close(self) -> None: ...
-
-
-@contextlib.contextmanager
-def reading(world: World, *, on_doubt: Doubt | None = None, **options: Any) -> Iterator[Inbox]:
-    """The inbox of a new client of the reader; both end with the block."""
-    with world.client(world.reader, **options) as client, client.subscribe(on_doubt=on_doubt) as inbox:
-        yield inbox
-
-
-def put(world: World, sent: Envelope) -> None:
-    """Put an event by a process of the sender that ends then."""
-    with world.client(world.sender) as sender:
-        sender.put(sent)
-
-
 def memory_client(plane: MemoryPlane, participant: str, **options: Any) -> Client:
     """A client with a filter that forgets everything at its end."""
     transport, subscriptions = MemoryTransport(plane, participant), MemorySubscriptions(plane, participant)
@@ -161,6 +117,7 @@ class MemoryWorld:
         self._plane.subscribe(READER, "contract", None)
 
     def client(self, participant: str, *, steps: Steps | None = None, **options: Any) -> Client:
+        """A new client; its transport and filter take `steps`, and `options` are the client's."""
         around = steps.around if steps else lambda wrapped: wrapped
         transport: Transport = around(MemoryTransport(self._plane, participant))
         return Client(
@@ -172,6 +129,7 @@ class MemoryWorld:
         )
 
     def crash(self) -> None:
+        """Every client's process ends, and what they had in hand comes again."""
         for each in self._open:
             each.close()  # what the system does for a process that ends
         self._open.clear()
@@ -179,18 +137,22 @@ class MemoryWorld:
         self.hurry()
 
     def hurry(self) -> None:
+        """What waits to come again comes now; nobody crashed."""
         self._plane.expire()
 
     def deliver(self, body: Envelope | bytes) -> None:
+        """To the reader, as a transport does that delivers twice."""
         self._plane.deliver_raw(READER, sent_by(SENDER, body))
 
     def pending(self) -> int:
         return self._plane.pending(READER)
 
     def taken_away(self) -> int:
+        """Messages that the queue has given up, without the client's knowledge."""
         return 0
 
     def letters(self, least: int = 0) -> list[Envelope]:
+        """The dead letters that were put, once there are `least`."""
         return [each for each in self._plane.events if each.type == "org.eventplane.deadletter.v1"]
 
     def close(self) -> None:
@@ -283,6 +245,23 @@ class SqsWorld:
 
     def close(self) -> None:
         pass
+
+
+World = MemoryWorld | SqsWorld
+"""A plane with a `reader` and a `sender`, whose events come there within `idle_s` seconds."""
+
+
+@contextlib.contextmanager
+def reading(world: World, *, on_doubt: Doubt | None = None, **options: Any) -> Iterator[Inbox]:
+    """The inbox of a new client of the reader; both end with the block."""
+    with world.client(world.reader, **options) as client, client.subscribe(on_doubt=on_doubt) as inbox:
+        yield inbox
+
+
+def put(world: World, sent: Envelope) -> None:
+    """Put an event by a process of the sender that ends then."""
+    with world.client(world.sender) as sender:
+        sender.put(sent)
 
 
 def sent_by(participant: str, body: Envelope | bytes) -> bytes:
