@@ -260,17 +260,6 @@ def test_routes_say_who_may_subscribe() -> None:
     assert "may_subscribe" in refused[mine].remedy
 
 
-def test_a_too_deep_filter_affects_no_other() -> None:
-    deep: dict[str, Any] = {"exact": {"type": "ring"}}
-    for _ in range(16):
-        deep = {"all": [deep]}
-    bad = new_subscription("desk", "bad", deep, NOW)
-    good = new_subscription("desk", "good", {"sql": "TRUE"}, NOW)
-    derived, refused = with_subscriptions(desk(may_subscribe={"prefix": {"type": "r"}}), [bad, good])
-    assert list(refused) == [bad]
-    assert "desk-subscribes-good" in {each.name for each in derived.routes}
-
-
 _FILTERS = st.recursive(
     st.sampled_from(
         [
