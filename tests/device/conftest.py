@@ -1,7 +1,5 @@
 """One emulated device for all tests of this folder; a broker on this machine plays AWS IoT."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

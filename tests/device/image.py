@@ -1,7 +1,5 @@
 """The disk and the initial ramdisk of an emulated device, made from what is in build/device."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

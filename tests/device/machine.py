@@ -1,7 +1,5 @@
 """A device of the sources' kind in an emulator: a Cortex-A7 (armv7l), one core, 500 MB of memory."""
 
-from __future__ import annotations
-
 import json
 import socket
 from collections.abc import Mapping

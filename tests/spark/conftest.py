@@ -1,7 +1,5 @@
 """One Spark session for all tests: starting the JVM costs seconds."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

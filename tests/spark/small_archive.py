@@ -1,7 +1,5 @@
 """An archive of a few events, written with the core's own records, in which a test plants its faults."""
 
-from __future__ import annotations
-
 import gzip
 from dataclasses import replace
 from datetime import UTC, datetime

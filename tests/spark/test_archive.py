@@ -1,7 +1,5 @@
 """The reader of the archive: rows from whatever object they are in, and what is wrong with the objects."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import shutil
@@ -109,9 +107,7 @@ def test_lines_become_typed_rows(reading: Reading) -> None:
     assert (part.faults, len(part.objects)) == ((), 2)
 
 
-def test_an_event_has_the_recorded_digest_in_lines_and_in_compacted_files(
-    spark: SparkSession, archive: SmallArchive
-) -> None:
+def test_lines_and_files_have_the_digest(spark: SparkSession, archive: SmallArchive) -> None:
     for text in DIGESTS:
         archive.accept(Envelope({}, text))
     archive.refuse(b"{}")
@@ -132,9 +128,7 @@ def test_an_event_has_the_recorded_digest_in_lines_and_in_compacted_files(
 
 
 @pytest.mark.parametrize("folder", [TAP_FOLDER, LEDGER_FOLDER], ids=lambda each: each.name)
-def test_compacted_hours_have_the_same_rows_also_without_raw_objects_and_made_by_an_older_version(
-    folder: Folder, reading: Reading
-) -> None:
+def test_compacted_hours_have_the_same_rows(folder: Folder, reading: Reading) -> None:
     reading.archive.bad_lines = [
         (folder.name, line)
         for line in (
@@ -290,9 +284,7 @@ def variants(line: str, folder: Folder) -> list[tuple[str, bool]]:
 
 
 @pytest.mark.parametrize("folder", [TAP_FOLDER, LEDGER_FOLDER], ids=lambda folder: folder.name)
-def test_members_that_no_column_holds_are_seen_however_a_line_is_written(
-    folder: Folder, spark: SparkSession, reading: Reading
-) -> None:
+def test_members_without_column_are_seen(folder: Folder, spark: SparkSession, reading: Reading) -> None:
     line, *_ = gzip.decompress(reading.path(folder=folder.name).read_bytes()).decode().splitlines()
     expected = dict(variants(line, folder))
     lines = spark.createDataFrame([(each, "file") for each in expected], "value string, file string")

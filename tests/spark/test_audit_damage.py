@@ -1,7 +1,5 @@
 """Archives without a fault, damaged by hand: the audit reports each damage and accuses nobody else."""
 
-from __future__ import annotations
-
 import shutil
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -116,7 +114,7 @@ def test_damage_is_reported_and_nobody_else_is_accused(clean: Path, tmp_path: Pa
 
 
 @pytest.mark.parametrize("which", COMPARED, ids=str)
-def test_spark_and_python_read_and_find_the_same(
+def test_spark_and_python_agree(
     spark: SparkSession, clean: Path, tmp_path: Path, which: tuple[int, ...]
 ) -> None:
     archive = tmp_path / "archive"
@@ -126,9 +124,7 @@ def test_spark_and_python_read_and_find_the_same(
     assert differences(spark, request_of(read_arguments(words))) == {}
 
 
-def test_what_compaction_and_erasure_change_is_no_tampering(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_jobs_do_not_tamper(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     generate(tmp_path, SMALL, audited_contracts())
     archive, output = tmp_path / "archive", tmp_path / "audit"
     first = _audit(archive, output, *ALL_DAYS)

@@ -1,7 +1,5 @@
 """The proof in small: each fault is found at its hop, and nothing else. `make audit-proof` is the large."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from pyspark.sql import SparkSession

@@ -1,7 +1,5 @@
 """The screen changes how much is judged, and nothing about the result."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from dataclasses import replace
@@ -66,9 +64,7 @@ def give_up(archive: Path) -> None:
 @pytest.mark.parametrize(
     "damages", ["", DAMAGED, "more_lost_than_gone"], ids=["faults", "damages", "two rounds"]
 )
-def test_the_result_with_and_without_the_screen_is_the_same(
-    spark: SparkSession, tmp_path: Path, damages: str
-) -> None:
+def test_the_screen_changes_no_result(spark: SparkSession, tmp_path: Path, damages: str) -> None:
     plan = Plan(6_000, fault_every=0, trouble_every=0, rows=60) if damages else Plan(6_000, fault_every=20)
     generate(tmp_path, plan, audited_contracts())
     damage(tmp_path / "archive", damages.split())
@@ -96,9 +92,7 @@ def test_the_result_with_and_without_the_screen_is_the_same(
     assert {**listed, "delivery": expected["delivery"]} == expected
 
 
-def test_receipts_are_screened_as_they_are_judged(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_receipts_are_screened(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     judged_again, add = list[list[int]](), Screened.add
     monkeypatch.setattr(Screened, "add", lambda *each: judged_again.append(add(*each)) or judged_again[-1])
     archive = SmallArchive(tmp_path / "archive")

@@ -1,7 +1,5 @@
 """Spark reads the values that the audit judges by as the core does; `make audit-proof` compares a million."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from pyspark.sql import SparkSession

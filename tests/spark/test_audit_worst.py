@@ -1,7 +1,5 @@
 """Days on which little is ordinary, in small. `make audit-worst` is the large: it measures their memory."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -4,8 +4,6 @@
 checkout is on a path of theirs.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """The compaction: every row once more as Parquet, sorted and marked, whatever it is interrupted by."""
 
-from __future__ import annotations
-
 import gzip
 import shutil
 from datetime import UTC, datetime, timedelta
@@ -45,9 +43,7 @@ def raw_text(archive: SmallArchive, hour: Hour = HOUR) -> str:
     return gzip.decompress((archive.folder / hour.raw("tap") / "rows.json.gz").read_bytes()).decode()
 
 
-def test_every_row_is_there_sorted_and_as_it_was_and_what_no_column_holds_as_text(
-    spark: SparkSession, archive: SmallArchive
-) -> None:
+def test_every_row_is_there_and_sorted(spark: SparkSession, archive: SmallArchive) -> None:
     for home in ("home-2", "home-1", "home-3"):
         archive.send(home=home)
     odd = [
@@ -76,9 +72,7 @@ def test_every_row_is_there_sorted_and_as_it_was_and_what_no_column_holds_as_tex
     ]
 
 
-def test_copies_are_marked_within_the_hour_and_across_hours(
-    spark: SparkSession, archive: SmallArchive
-) -> None:
+def test_copies_are_marked(spark: SparkSession, archive: SmallArchive) -> None:
     archive.send()
     archive.send()
     archive.write()
@@ -107,9 +101,7 @@ def test_an_hour_is_compacted_when_it_is_closed_and_once(archive: SmallArchive) 
     assert {each: each.read_bytes() for each in archive.folder.rglob("*") if each.is_file()} == before
 
 
-def test_interrupted_runs_are_done_again_to_the_same_end(
-    spark: SparkSession, archive: SmallArchive, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_runs_continue(spark: SparkSession, archive: SmallArchive, monkeypatch: pytest.MonkeyPatch) -> None:
     archive.send()
     archive.write()
     objects = FolderObjects(archive.folder)
@@ -133,9 +125,7 @@ def test_interrupted_runs_are_done_again_to_the_same_end(
     assert parquet == set(published(objects, TAP_FOLDER, HOUR))
 
 
-def test_a_damaged_object_holds_up_its_own_hour_only_and_old_raw_objects_of_others_leave(
-    spark: SparkSession, archive: SmallArchive
-) -> None:
+def test_damage_holds_up_its_own_hour(spark: SparkSession, archive: SmallArchive) -> None:
     archive.send()
     archive.send(at_ms=NOON_MS + HOUR_MS)
     archive.write()
@@ -154,9 +144,7 @@ def test_a_damaged_object_holds_up_its_own_hour_only_and_old_raw_objects_of_othe
     assert table(spark, archive, LEDGER_FOLDER, later).count() == 1
 
 
-def test_an_hour_whose_receipt_is_not_attested_is_made_anew_if_all_its_sources_are_there(
-    spark: SparkSession, archive: SmallArchive
-) -> None:
+def test_an_unattested_hour_is_made_anew(spark: SparkSession, archive: SmallArchive) -> None:
     archive.send()
     archive.write()
     compacted(archive)
@@ -214,9 +202,7 @@ def test_a_change_while_it_reads_is_seen(archive: SmallArchive, monkeypatch: pyt
     assert published(FolderObjects(archive.folder), TAP_FOLDER, HOUR) == []
 
 
-def test_what_was_written_wrong_is_not_published(
-    archive: SmallArchive, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_wrong_files_are_not_published(archive: SmallArchive, monkeypatch: pytest.MonkeyPatch) -> None:
     archive.send()
     archive.write()
     wrong = files.Content(rows=1, checksum=7, copies=0, line_texts=0)
@@ -226,9 +212,7 @@ def test_what_was_written_wrong_is_not_published(
     assert published(FolderObjects(archive.folder), TAP_FOLDER, HOUR) == []
 
 
-def test_a_large_hour_has_several_files_in_order(
-    spark: SparkSession, archive: SmallArchive, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_several_files(spark: SparkSession, archive: SmallArchive, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(40):
         archive.send(home=f"home-{number:02}")
     archive.write()
@@ -248,9 +232,7 @@ def test_a_large_hour_has_several_files_in_order(
     assert table(spark, archive, TAP_FOLDER).count() == 40
 
 
-def test_hours_that_are_compacted_together_are_as_each_by_itself(
-    spark: SparkSession, archive: SmallArchive, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_hours_together(spark: SparkSession, archive: SmallArchive, monkeypatch: pytest.MonkeyPatch) -> None:
     hours = [Hour(NOON + timedelta(hours=each)) for each in (0, 1, 2, 25)]
     for _ in range(3):
         archive.send()

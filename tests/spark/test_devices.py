@@ -1,7 +1,5 @@
 """The devices gathered by Spark: in the driver and by the executors alike, from the tap's rows alone."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from random import Random
@@ -129,9 +127,7 @@ def test_the_digests_are_those_of_the_forwarder(spark: SparkSession) -> None:
     assert hour["events"] == pack_events((1, by_key, each) for each in expected)
 
 
-def test_an_hour_without_a_tap_object_is_a_hole_if_most_devices_miss_something_there(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_an_hour_that_most_miss_is_a_hole(spark: SparkSession, tmp_path: Path) -> None:
     """The review: tap, ledger and handovers of an hour gone: 5 of 250 are called lost by the devices."""
     homes = [Home(f"home-{number}", f"e{number}") for number in range(3)]
     for home in homes:
@@ -151,9 +147,7 @@ def test_an_hour_without_a_tap_object_is_a_hole_if_most_devices_miss_something_t
         assert "lost" in {each.kind for each in lone.findings}
 
 
-def test_hostile_reports_of_some_devices_change_nothing_for_the_others(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_hostile_reports_are_isolated(spark: SparkSession, tmp_path: Path) -> None:
     """The review: one report of one device ends the audit of all. `make audit-hostile` is the large."""
     random = Random(1)
     homes = [Home(f"home-{number}", f"e{number}") for number in range(5)]

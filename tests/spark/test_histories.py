@@ -1,7 +1,5 @@
 """Archives of simulated histories, audited by Spark: what it finds is what the small audit finds."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """One real NATS server; each test has streams of its own."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

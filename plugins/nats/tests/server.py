@@ -1,7 +1,5 @@
 """A NATS server with JetStream on this machine."""
 
-from __future__ import annotations
-
 import shutil
 from dataclasses import dataclass
 from pathlib import Path

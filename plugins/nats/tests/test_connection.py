@@ -1,7 +1,5 @@
 """A connection to a NATS server that does not answer, or no longer."""
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -38,9 +36,7 @@ def reads_to_the_end(peer: socket.socket) -> bool:
     return True
 
 
-def test_a_server_that_says_nothing_is_hung_up_on(
-    server: socket.socket, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_silent_server_is_left(server: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "CONNECT_S", 0.0)  # only the margin is waited for
     with pytest.raises(TimeoutError):
         Connection(url(server), "desk", {})

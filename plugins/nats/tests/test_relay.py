@@ -1,7 +1,5 @@
 """What the relay from NATS to SQS makes of a message, without a server."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

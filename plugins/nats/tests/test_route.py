@@ -1,7 +1,5 @@
 """One event, all the way: SQS outbox, router function, NATS inbox, client; and back by the relay."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from collections.abc import Iterator
@@ -151,9 +149,7 @@ def ring(id: str) -> Envelope:
     return write_event({"id": id, "source": "/bells/1", "type": RING}, {"door": "front"})
 
 
-def test_an_event_goes_from_sqs_through_the_router_to_a_reader_over_nats_and_the_answer_comes_back(
-    plane: Plane, nats_server: NatsServer, tmp_path: Path
-) -> None:
+def test_an_event_goes_over_nats_and_back(plane: Plane, nats_server: NatsServer, tmp_path: Path) -> None:
     plane.put("bell", ring("1"))
     assert plane.route("bell") == []
     with connect(desk_settings(nats_server, tmp_path)) as desk, desk.subscribe() as inbox:
@@ -173,9 +169,7 @@ def test_an_event_goes_from_sqs_through_the_router_to_a_reader_over_nats_and_the
     assert {("1", "desk.inbox", "delivered"), ("2", "bell.inbox", "delivered")} <= outcomes
 
 
-def test_while_nats_is_down_the_message_comes_again_and_other_inboxes_have_it_already(
-    plane: Plane, nats_server: NatsServer, tmp_path: Path
-) -> None:
+def test_nats_down_delays_no_other_inbox(plane: Plane, nats_server: NatsServer, tmp_path: Path) -> None:
     plane.put("bell", ring("down"))
     nats_server.child.kill()
     try:
@@ -192,9 +186,7 @@ def test_while_nats_is_down_the_message_comes_again_and_other_inboxes_have_it_al
             inbox.get(0)
 
 
-def test_the_relay_passes_on_what_is_no_event_and_bounds_what_is_too_large(
-    plane: Plane, nats_server: NatsServer, operator: Connection
-) -> None:
+def test_the_relay_passes_non_events(plane: Plane, nats_server: NatsServer, operator: Connection) -> None:
     """SQS takes a mebibyte, a relay that met the limit would try for ever; the router makes dead letters."""
     outbox = f"eventplane-{ENVIRONMENT}-desk-outbox"
     for body in (b"", b"\x00\xff garbage", b"\0" * 1_000_000):
@@ -212,9 +204,7 @@ def test_the_relay_passes_on_what_is_no_event_and_bounds_what_is_too_large(
     assert {outcome for _, _, outcome in plane.cloud.outcomes()} == {"dead_lettered", "unrouted"}
 
 
-def test_the_relay_keeps_what_the_queue_does_not_take(
-    plane: Plane, nats_server: NatsServer, tmp_path: Path
-) -> None:
+def test_the_relay_keeps_refused_messages(plane: Plane, nats_server: NatsServer, tmp_path: Path) -> None:
     class Down:
         """SQS does not answer at first; then the relay is told to end."""
 

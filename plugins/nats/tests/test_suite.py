@@ -1,7 +1,5 @@
 """The contract suite of the client library over NATS JetStream: the tests are those of the other backends."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace

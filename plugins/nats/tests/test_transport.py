@@ -1,7 +1,5 @@
 """What is NATS' own: redelivery, restarts, copies, limits, rights, the operator's commands."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import os
@@ -102,9 +100,7 @@ def ids(messages: Sequence[Message]) -> list[str]:
     return [json.loads(each.body)["id"] for each in messages]
 
 
-def test_what_a_reader_had_in_flight_when_it_ended_is_redelivered_after_the_ack_wait(
-    channel: Channel,
-) -> None:
+def test_what_was_in_flight_is_redelivered(channel: Channel) -> None:
     channel.make(ack_wait_s=0.5)
     reader = channel.open()
     reader.put(event("held"), SECONDS, durable=True)
@@ -121,9 +117,7 @@ def test_what_a_reader_had_in_flight_when_it_ended_is_redelivered_after_the_ack_
     transport.close()
 
 
-def test_a_killed_server_has_what_it_confirmed_and_its_clients_go_on(
-    channel: Channel, transport: NatsTransport
-) -> None:
+def test_a_killed_server_keeps_confirmed(channel: Channel, transport: NatsTransport) -> None:
     transport.put(event("before"), SECONDS, durable=True)
     channel.server.child.kill()
     with pytest.raises(NotConfirmedError):
@@ -147,17 +141,13 @@ def test_a_killed_server_has_what_it_confirmed_and_its_clients_go_on(
     assert found[0] == "before"
 
 
-def test_a_copy_is_dropped_by_the_stream_and_another_sender_of_the_same_id_is_not(
-    channel: Channel, transport: NatsTransport
-) -> None:
+def test_the_stream_drops_a_copy(channel: Channel, transport: NatsTransport) -> None:
     for each in (event("one"), event("one"), event("one").stamped(senderservice="other")):
         transport.put(each, SECONDS, durable=True)
     assert channel.level().messages == 2
 
 
-def test_two_readers_share_an_inbox_and_each_event_goes_to_one(
-    channel: Channel, transport: NatsTransport
-) -> None:
+def test_two_readers_share_an_inbox(channel: Channel, transport: NatsTransport) -> None:
     sent = [event() for _ in range(20)]
     for each in sent:
         transport.put(each, SECONDS, durable=True)
@@ -168,9 +158,7 @@ def test_two_readers_share_an_inbox_and_each_event_goes_to_one(
     other.close()
 
 
-def test_what_is_worked_on_for_longer_than_the_ack_wait_does_not_come_again(
-    channel: Channel, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_long_work_does_not_come_again(channel: Channel, monkeypatch: pytest.MonkeyPatch) -> None:
     channel.make(ack_wait_s=3.0)
     extended: list[int] = []
     extend = NatsTransport.extend
@@ -216,9 +204,7 @@ def test_what_is_given_up_stays_is_shown_and_comes_again_by_the_command(
     assert (ids([again]), again.attempt) == (["poison"], 1)
 
 
-def test_the_command_has_handled_what_was_in_hand_at_a_crash_but_not_what_comes_later(
-    channel: Channel, transport: NatsTransport, tmp_path: Path
-) -> None:
+def test_a_crash_needs_the_command(channel: Channel, transport: NatsTransport, tmp_path: Path) -> None:
     before, later = event("before"), event("later")
     crashed = SqliteFilter(tmp_path / "state")
     crashed.claim([digest(before), digest(later)])
@@ -231,9 +217,7 @@ def test_the_command_has_handled_what_was_in_hand_at_a_crash_but_not_what_comes_
         assert [inbox.get(SECONDS).id, inbox.get(SECONDS).type] == ["before", DEAD_LETTER_TYPE]
 
 
-def test_the_command_creates_the_streams_of_a_contract_and_changes_them_to_the_next(
-    channel: Channel, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_creates(channel: Channel, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "contract.json"
     for retention_s in (3_600, 7_200):
         file.write_bytes(contract_of("desk", retention_s=retention_s))
@@ -246,9 +230,7 @@ def test_the_command_creates_the_streams_of_a_contract_and_changes_them_to_the_n
     transport.close()
 
 
-def test_without_a_server_or_streams_the_remedy_is_named(
-    channel: Channel, transport: NatsTransport, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_no_server(channel: Channel, transport: NatsTransport, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(UnavailableError, match="desk: "):
         NatsTransport.find("desk", "nats://127.0.0.1:1", inbox="a", outbox="b")
     with pytest.raises(UnavailableError, match="eventplane_nats create"):
@@ -271,9 +253,7 @@ def test_without_a_server_or_streams_the_remedy_is_named(
         (ClientSettings("nats://127.0.0.1:4222/prod", "desk"), "state"),
     ],
 )
-def test_settings_that_cannot_work_are_refused_before_anything_is_sent(
-    settings: ClientSettings, setting: str
-) -> None:
+def test_wrong_settings_are_refused(settings: ClientSettings, setting: str) -> None:
     with pytest.raises(ClientSettingsError) as wrong:
         connect(settings)
     assert wrong.value.setting == setting
@@ -292,9 +272,7 @@ def credentials(password: str) -> str:
     return json.dumps({"user": "desk", "password": password})
 
 
-def test_a_wrong_password_is_named_and_the_right_one_gets_in_also_from_a_secret(
-    guarded: NatsServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_wrong_password_is_named(guarded: NatsServer, monkeypatch: pytest.MonkeyPatch) -> None:
     class Secrets:
         def get_secret_value(self, SecretId: str) -> dict[str, str]:  # noqa: N803 (boto3's name)
             assert SecretId == "nats-of-routers"
@@ -307,9 +285,7 @@ def test_a_wrong_password_is_named_and_the_right_one_gets_in_also_from_a_secret(
     Connection(guarded.url, "desk", {SECRET: "nats-of-routers"}).close()
 
 
-def test_what_is_too_large_is_refused_for_good(
-    guarded: NatsServer, transport: NatsTransport, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_too_large(guarded: NatsServer, transport: NatsTransport, monkeypatch: pytest.MonkeyPatch) -> None:
     large = write_event({"id": "1", "source": "/s", "type": "t"}, "x" * MAX_SENT_EVENT_BYTES)
     with pytest.raises(RefusedError, match="too_large"):
         transport.put(large, SECONDS, durable=True)
@@ -330,9 +306,7 @@ def test_what_is_too_large_is_refused_for_good(
     operator.close()
 
 
-def test_a_router_sends_a_copy_and_the_reader_has_one_with_its_route(
-    channel: Channel, transport: NatsTransport
-) -> None:
+def test_a_routers_copy_has_its_route(channel: Channel, transport: NatsTransport) -> None:
     sender = NatsSender()
     message = to_message(event("routed"), {"route": "alarms", "contract": "c0ffee"})
     url = f"{channel.server.url}/{channel.stream}"
@@ -345,9 +319,7 @@ def test_a_router_sends_a_copy_and_the_reader_has_one_with_its_route(
     sender.close()
 
 
-def test_a_server_that_is_down_is_not_waited_for_each_time(
-    channel: Channel, transport: NatsTransport, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_server_is_down(channel: Channel, transport: NatsTransport, monkeypatch: pytest.MonkeyPatch) -> None:
     now, tried = [1_000.0], []
 
     class Refused(Connection):
@@ -392,9 +364,7 @@ def test_a_secret_that_cannot_be_read_is_not_waited_for_each_time(monkeypatch: p
     assert config.retries == {"mode": "standard", "total_max_attempts": 1}
 
 
-def test_a_connection_that_took_all_the_time_has_none_left_to_send(
-    channel: Channel, transport: NatsTransport, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_time_is_left(channel: Channel, transport: NatsTransport, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
 
     class Slow(Connection):
@@ -489,7 +459,7 @@ def test_with_the_rules_of_the_contract_each_does_its_own_and_nothing_else(
 
 
 @pytest.mark.parametrize("channel", ["desk-inbox", "desk-outbox"])
-def test_a_service_does_not_let_the_server_write_to_anothers_channel_or_empty_it(
+def test_a_service_keeps_its_channel(
     ruled: NatsServer, monkeypatch: pytest.MonkeyPatch, channel: str
 ) -> None:
     own, others = "eventplane-own-spy-outbox", f"eventplane-own-{channel}"

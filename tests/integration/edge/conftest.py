@@ -1,7 +1,5 @@
 """One home with real parts: its Mosquitto, its forwarder, and a second Mosquitto that plays IoT Core."""
 
-from __future__ import annotations
-
 import json
 import socket
 import sys

@@ -1,7 +1,5 @@
 """AWS IoT's side of fleet provisioning, played over a broker."""
 
-from __future__ import annotations
-
 import json
 from datetime import timedelta
 from typing import Any

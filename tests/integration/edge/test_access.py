@@ -1,7 +1,5 @@
 """A broker that keeps services apart: each writes and reads what the contract gives it, and nothing else."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 
@@ -80,9 +78,7 @@ def test_events_take_their_way_through_the_forwarder_as_without_rules(
 
 @pytest.mark.source("P2")
 @pytest.mark.parametrize("box", ["inbox", "interest"])
-def test_a_service_reads_its_own_inbox_and_announces_its_own_interest_and_no_other(
-    guarded: Guarded, box: str
-) -> None:
+def test_a_service_uses_only_its_own_topics(guarded: Guarded, box: str) -> None:
     boxes = [local_topic(name, box) for name in ("call-service", "voice-service")]
     writer, reader = "voice-service", FORWARDER
     if box == "inbox":

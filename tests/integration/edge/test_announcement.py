@@ -1,7 +1,5 @@
 """A home with two devices: one announces its broker, the other finds it, the uplink hears nothing of it."""
 
-from __future__ import annotations
-
 import getpass
 import shutil
 import subprocess

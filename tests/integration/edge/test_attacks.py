@@ -3,8 +3,6 @@
 The neighbour of these tests is a service that publishes without any client of ours, as fast as it can.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 
@@ -75,9 +73,7 @@ def known_home(home: Home, cloud: RecordingCloud) -> Home:
     return home
 
 
-def test_a_backlog_is_stored_once_and_an_alarm_before_its_end_though_both_sides_restart(
-    known_home: Home, cloud: RecordingCloud
-) -> None:
+def test_restarts_store_a_backlog_once(known_home: Home, cloud: RecordingCloud) -> None:
     stop(known_home)
     with Publisher(known_home.broker.port) as publisher:
         publisher.send_all(readings(BACKLOG), NEIGHBOUR)
@@ -99,9 +95,7 @@ def test_a_backlog_is_stored_once_and_an_alarm_before_its_end_though_both_sides_
     assert known_home.metric("eventplane_stored_total") < BACKLOG + 100
 
 
-def test_an_alarm_does_not_wait_until_the_flood_before_it_is_stored(
-    known_home: Home, cloud: RecordingCloud
-) -> None:
+def test_an_alarm_passes_a_flood(known_home: Home, cloud: RecordingCloud) -> None:
     flood = 2 * BACKLOG
     with Publisher(known_home.broker.port, "neighbour") as neighbour:
         neighbour.flood(readings(flood), NEIGHBOUR)
@@ -114,9 +108,7 @@ def test_an_alarm_does_not_wait_until_the_flood_before_it_is_stored(
     assert sequences(cloud)["alarm"] < flood
 
 
-def test_what_the_broker_kept_at_qos_0_during_a_restart_arrives_in_bounded_memory(
-    known_home: Home, cloud: RecordingCloud
-) -> None:
+def test_a_qos_0_backlog_is_bounded(known_home: Home, cloud: RecordingCloud) -> None:
     assert known_home.forwarder.pid is not None
     idle = rss_mib(known_home.forwarder.pid)
     stop(known_home)
@@ -129,9 +121,7 @@ def test_what_the_broker_kept_at_qos_0_during_a_restart_arrives_in_bounded_memor
     assert peak_rss_mib(known_home.forwarder.pid) - idle < GROWTH_MIB
 
 
-def test_outboxes_that_the_contract_does_not_have_take_no_memory(
-    known_home: Home, cloud: RecordingCloud
-) -> None:
+def test_unknown_outboxes_take_no_memory(known_home: Home, cloud: RecordingCloud) -> None:
     assert known_home.forwarder.pid is not None
     idle = rss_mib(known_home.forwarder.pid)
     count = 20_000

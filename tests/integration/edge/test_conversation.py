@@ -1,7 +1,5 @@
 """Services of a home ask each other: real Mosquitto, the forwarder as a process."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor

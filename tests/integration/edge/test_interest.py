@@ -1,7 +1,5 @@
 """Announced interest, with a real Mosquitto at both ends and the forwarder as a process."""
 
-from __future__ import annotations
-
 import pytest
 
 from contract.loader import load_contract
@@ -29,9 +27,7 @@ def event(id: str, type: str) -> Envelope:
 
 
 @pytest.mark.source("C8", "C10")
-def test_it_is_known_again_after_the_broker_and_the_forwarder_were_killed_until_it_is_withdrawn(
-    home: Home,
-) -> None:
+def test_interest_outlives_kills(home: Home) -> None:
     came: list[str] = []
     voice = home.listen("voice-service", lambda each: came.append(each.id), handles=[DOORS])
     wait_for(lambda: home.logged(ANNOUNCED) == 1)

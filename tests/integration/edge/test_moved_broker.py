@@ -1,7 +1,5 @@
 """A home whose broker moves: forwarder and services find it again by its profile."""
 
-from __future__ import annotations
-
 import os
 import socket
 from collections.abc import Callable

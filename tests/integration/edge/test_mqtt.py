@@ -1,7 +1,5 @@
 """One connection against a real Mosquitto; over a scripted one it is in tests/unit/eventplane_mqtt."""
 
-from __future__ import annotations
-
 import os
 import signal
 from pathlib import Path
@@ -120,9 +118,7 @@ def test_paho_and_we_understand_each_other(shared_broker: Broker, own: dict[str,
 
 
 @pytest.mark.source("C10")
-def test_a_broker_that_stops_answering_or_ends_is_noticed_and_a_new_connection_stands(
-    shared_broker: Broker, topic: str
-) -> None:
+def test_a_silent_broker_is_noticed(shared_broker: Broker, topic: str) -> None:
     probe = Probe(shared_broker.port, client_id=topic, keepalive_s=1, subscriptions=())
     probe.next(Connected)
     os.kill(shared_broker.child.pid or 0, signal.SIGSTOP)
@@ -179,9 +175,7 @@ def test_a_backlog_stays_in_the_broker_while_the_share_is_full(
     slow.connection.close(SECONDS)
 
 
-def test_a_qos_0_flood_delays_no_qos_1_message(
-    shared_broker: Broker, own: dict[str, object], topic: str
-) -> None:
+def test_qos_0_delays_no_qos_1(shared_broker: Broker, own: dict[str, object], topic: str) -> None:
     slow = Slow(shared_broker.port, 40_000, **own)
     assert isinstance(slow.mailbox.wait(SECONDS)[0], Connected)
     flood = Probe(shared_broker.port, client_id="flood", subscriptions=())

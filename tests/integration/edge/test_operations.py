@@ -1,7 +1,5 @@
 """What the device says about itself, by the real process: health, metrics, systemd, and its end."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket
@@ -73,9 +71,7 @@ def signal_forwarder(home: Home, number: signal.Signals) -> None:
 
 
 @pytest.mark.source("P8")
-def test_without_a_disk_it_is_in_service_and_an_alarm_reaches_the_cloud_from_memory(
-    home: Home, cloud: RecordingCloud, manager: Manager, tmp_path: Path
-) -> None:
+def test_no_disk_no_problem(home: Home, cloud: RecordingCloud, manager: Manager, tmp_path: Path) -> None:
     place = tmp_path / "blocked"
     place.write_text("a file in the place of the directory")
     restart(home, manager, **{"state/spool.db": "blocked/spool.db"})
@@ -97,9 +93,7 @@ def test_without_a_disk_it_is_in_service_and_an_alarm_reaches_the_cloud_from_mem
 
 
 @pytest.mark.source("P15")
-def test_it_feeds_the_watchdog_while_its_loop_turns_and_stops_when_it_is_told(
-    home: Home, cloud: RecordingCloud, manager: Manager, tmp_path: Path
-) -> None:
+def test_it_feeds_the_watchdog(home: Home, cloud: RecordingCloud, manager: Manager, tmp_path: Path) -> None:
     restart(home, manager, watchdog_s=0.5)
     manager.hear("READY=1")
     for _ in range(3):
@@ -125,9 +119,7 @@ def test_it_feeds_the_watchdog_while_its_loop_turns_and_stops_when_it_is_told(
 
 
 @pytest.mark.source("P-W8")
-def test_sighup_loads_a_new_contract_and_a_broken_one_is_refused_then_and_at_the_start(
-    home: Home, cloud: RecordingCloud, manager: Manager, tmp_path: Path
-) -> None:
+def test_sighup_loads_a_contract(home: Home, cloud: RecordingCloud, manager: Manager, tmp_path: Path) -> None:
     restart(home, manager)
     manager.hear("READY=1")
     old = load_contract().version

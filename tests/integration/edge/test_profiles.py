@@ -1,7 +1,5 @@
 """The reader of profiles against Mosquitto itself: where it leads, Mosquitto answers."""
 
-from __future__ import annotations
-
 import getpass
 import shutil
 import subprocess

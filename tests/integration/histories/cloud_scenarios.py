@@ -1,7 +1,5 @@
 """Scenarios of SQS, S3 and DynamoDB, drawn from seeds, and what clients observe: of AWS or of a model."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from random import Random

@@ -3,8 +3,6 @@
 A client writes MQTT 3.1.1 as bytes, and shares no code with the brokers' other users.
 """
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Callable
 from contextlib import suppress

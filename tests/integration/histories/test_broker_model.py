@@ -1,7 +1,5 @@
 """The simulator's broker does what Mosquitto does: the same scenarios over both."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from getpass import getuser

@@ -1,7 +1,5 @@
 """The simulator's SQS, S3 and DynamoDB do what the emulated cloud does: the same scenarios over both."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from random import Random
 

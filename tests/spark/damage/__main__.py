@@ -5,8 +5,6 @@ itself: it imports neither generator nor audit nor core, so that it shares no mi
 expects an archive without a fault: a day of five devices that report every hour, two contracts, a webhook.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 from pathlib import Path

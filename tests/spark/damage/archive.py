@@ -1,7 +1,5 @@
 """An archive's objects as files of gzipped JSON lines, for edits by hand."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """Events that are others in the archive than what their devices stored, under the same identity."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator
 from typing import Final

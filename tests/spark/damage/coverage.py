@@ -1,7 +1,5 @@
 """Devices that do not state what they sent, and devices that are not where they should be."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from tests.spark.damage.archive import (

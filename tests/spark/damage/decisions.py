@@ -1,7 +1,5 @@
 """Rows of ledger and handovers that are wrong, contradict the tap, or were written by a newer release."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Callable

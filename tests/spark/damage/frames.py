@@ -1,7 +1,5 @@
 """Times, values and answers that contradict each other, or that few readers understand."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final

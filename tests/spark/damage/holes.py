@@ -1,7 +1,5 @@
 """Objects of the archive that are missing, damaged, doubled or in the wrong place; no hop failed."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable

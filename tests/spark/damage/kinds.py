@@ -1,7 +1,5 @@
 """All kinds of damage by name."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final

@@ -1,7 +1,5 @@
 """Devices whose reports no version understands, or that contradict themselves."""
 
-from __future__ import annotations
-
 from typing import Any, Final
 
 from tests.spark.damage.archive import (

@@ -1,7 +1,5 @@
 """Changes to an archive after it was audited. The next audit of the window names the objects."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Disks that are really full."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import os

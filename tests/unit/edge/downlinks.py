@@ -1,7 +1,5 @@
 """Events as the cloud sends them to a device."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from eventplane.contract import Downlink

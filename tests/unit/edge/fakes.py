@@ -1,7 +1,5 @@
 """A device without sockets: brokers that only record, a clock that moves when told."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field

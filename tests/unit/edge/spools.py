@@ -1,7 +1,5 @@
 """Arrivals for tests of the spool."""
 
-from __future__ import annotations
-
 from base64 import b85encode
 from collections.abc import Iterable, Mapping
 from glob import escape

@@ -1,7 +1,5 @@
 """The status of a device that is well, to be made worse."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from edge.health_status import Backlog, LinkState, Status

@@ -1,7 +1,5 @@
 """How long events wait for a batch, what fits into one, and how commits are shared."""
 
-from __future__ import annotations
-
 import random
 
 import pytest
@@ -125,9 +123,7 @@ SENSOR = '{"senderservice":"sensor"}'
         "a sender in the data is none",
     ],
 )
-def test_when_an_event_stored_at_one_second_is_due(
-    text: str, longest_ms: int, expires_ms: int | None, due_ms: int
-) -> None:
+def test_when_an_event_is_due(text: str, longest_ms: int, expires_ms: int | None, due_ms: int) -> None:
     pending = PendingDelivery(Delivery("device.outbox", 1, 1), text, expires_ms, 1_000)
     assert BatchingDelays(plane(), longest_ms).due_ms([pending]) == due_ms
 

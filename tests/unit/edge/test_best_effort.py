@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from edge.counts import NotStored
@@ -97,9 +95,7 @@ def test_offline_it_is_dropped_and_counted(device: Device) -> None:
 
 @pytest.mark.source("C1")
 @pytest.mark.parametrize("outcome", ["connected", "refused", "no answer to CONNECT"])
-def test_while_a_connection_is_being_made_it_waits_and_when_that_fails_it_is_dropped_and_counted(
-    make: MakeDevice, outcome: str
-) -> None:
+def test_a_failed_connection_drops_it(make: MakeDevice, outcome: str) -> None:
     device = make(connected=False, plane=PLANE)
     device.connect(LOCAL)
     device.send(event("e"))
@@ -165,9 +161,7 @@ def test_what_the_cloud_refuses_is_counted_and_becomes_no_dead_letter(device: De
     assert not device.forwarder.counts.dead_letters
 
 
-def test_what_was_in_memory_when_the_spool_was_recovered_is_counted(
-    device: Device, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_recovery_drops_is_counted(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     device.send(event("e", subject="show"))
     damage(device, monkeypatch, "tidy")
     device.turn()

@@ -1,7 +1,5 @@
 """The broker comes up after every power cut, and what it lost is said."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from struct import pack
@@ -92,9 +90,7 @@ def test_zeros_over_a_text_or_properties_are_found(database: Path) -> None:
         assert find_damage(database), text
 
 
-def test_a_broker_that_was_killed_is_named_until_it_stops_in_order(
-    database: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_killed_broker_is_named(database: Path, capsys: pytest.CaptureFixture[str]) -> None:
     stopped = GOOD.replace(CHUNKS[0], chunk(1, pack("=QBB6x", 9, 1, 8)))
     for content, is_named in ((stopped, False), (None, True), (GOOD, True), (stopped, False)):
         if content is not None:
@@ -104,9 +100,7 @@ def test_a_broker_that_was_killed_is_named_until_it_stops_in_order(
         assert find_damage(database) == ""
 
 
-def test_a_torn_one_is_kept_and_named_and_the_oldest_go(
-    database: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_torn(database: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(1, 13):
         database.write_bytes(GOOD[:-number])
         assert main(["broker-database", "--database", str(database)]) == os.EX_OK

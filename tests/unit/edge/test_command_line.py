@@ -1,7 +1,5 @@
 """The command line: its commands and their options, and exit status 2 for everything else."""
 
-from __future__ import annotations
-
 import os
 from importlib.machinery import PathFinder
 from pathlib import Path
@@ -26,9 +24,7 @@ COMMANDS = (
 
 @pytest.mark.source("P13")
 @pytest.mark.parametrize("command", [[], ["run"], ["check"], ["provision"], ["discovery"], ["announce"]])
-def test_a_command_takes_its_settings_before_or_after_its_name(
-    capsys: pytest.CaptureFixture[str], command: list[str]
-) -> None:
+def test_settings_before_or_after_a_name(capsys: pytest.CaptureFixture[str], command: list[str]) -> None:
     for arguments in ([*command, "--settings", "absent.toml"], ["--settings=absent.toml", *command]):
         assert main(arguments) == os.EX_CONFIG
         assert "absent.toml: No such file" in capsys.readouterr().err
@@ -50,9 +46,7 @@ def test_a_command_takes_its_settings_before_or_after_its_name(
         (["manifest", "--settings", "a"], "'manifest' needs no option"),
     ],
 )
-def test_anything_else_ends_with_the_status_that_systemd_does_not_try_again(
-    capsys: pytest.CaptureFixture[str], arguments: list[str], problem: str
-) -> None:
+def test_wrong_use_is_final(capsys: pytest.CaptureFixture[str], arguments: list[str], problem: str) -> None:
     assert main(arguments) == EX_WRONG_COMMAND_LINE == 2
     said = capsys.readouterr().err
     assert said.startswith(problem)
@@ -60,18 +54,14 @@ def test_anything_else_ends_with_the_status_that_systemd_does_not_try_again(
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["-h"], ["provision", "--help"]])
-def test_help_names_the_program_and_every_command(
-    capsys: pytest.CaptureFixture[str], arguments: list[str]
-) -> None:
+def test_help_names_every_command(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
     assert main(arguments) == os.EX_OK
     text = capsys.readouterr().out
     assert text.startswith(f"usage: {PROGRAM} ")
     assert [each for each in COMMANDS if f"\n  {each}  " not in text] == []
 
 
-def test_a_spool_that_cannot_be_used_has_a_status_of_its_own(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_bad_spool(folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     def run(settings: Settings, *_: object) -> None:
         raise SpoolError(settings.spool, "another forwarder uses it", "stop that one")
 
@@ -115,9 +105,7 @@ def test_it_shows_every_listener_and_the_one_that_is_taken(capsys: pytest.Captur
         ]
 
 
-def test_it_shows_what_would_be_announced_and_where_the_settings_lead(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_it_shows_what_would_be_announced(capsys: pytest.CaptureFixture[str]) -> None:
     for file in ("announced.toml", "plain.toml"):
         assert main(["discovery", "--settings", file]) == os.EX_OK
     shown = capsys.readouterr().out
@@ -138,9 +126,7 @@ def test_it_shows_what_would_be_announced_and_where_the_settings_lead(
         (["discovery", "find", "--interfaces", "lo"], "lo: it is the loopback interface"),
     ],
 )
-def test_a_command_that_cannot_run_prints_the_reason(
-    capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
-) -> None:
+def test_a_failure_has_a_reason(capsys: pytest.CaptureFixture[str], arguments: list[str], said: str) -> None:
     assert main(arguments) == os.EX_CONFIG
     assert said in capsys.readouterr().err
 
@@ -187,9 +173,7 @@ def test_what_an_added_file_overrides_is_named_with_file_and_line(
     assert f"{broker}: it does not include {added}" in capsys.readouterr().out
 
 
-def test_a_start_warns_of_limits_in_the_profile_that_do_not_agree(
-    folder: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_start_warns_of_wrong_limits(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     settings = load_settings(folder / "profile.toml", {})
     _warn_of_limits(settings)
     assert "mosquitto.conf: messages that come while the forwarder restarts are dropped" in caplog.text
@@ -218,9 +202,7 @@ def _no_parts(monkeypatch: pytest.MonkeyPatch) -> None:
         ),
     ],
 )
-def test_a_setting_without_its_part_is_refused_by_name(
-    tmp_path: Path, table: str, settings: dict[str, str]
-) -> None:
+def test_a_setting_needs_its_part(tmp_path: Path, table: str, settings: dict[str, str]) -> None:
     file = tmp_path / "forwarder.toml"
     file.write_text(SETTINGS)
     assert load_settings(file, {}).thing == "home-1"
@@ -242,8 +224,6 @@ def test_a_setting_without_its_part_is_refused_by_name(
         (["discovery", "find", "--interfaces", "lo"], "discovery"),
     ],
 )
-def test_a_command_without_its_part_names_it(
-    arguments: list[str], part: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_command_names_a_part(arguments: list[str], part: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(arguments) == 78
     assert str(PartMissingError(part)) in capsys.readouterr().err

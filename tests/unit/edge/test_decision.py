@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from os import urandom
 
 import pytest
@@ -117,9 +115,7 @@ def shown_twice() -> Contract:
         "of two routes to one channel the stronger counts",
     ],
 )
-def test_what_is_best_effort_is_not_stored_and_takes_nothing_from_the_rest(
-    plane: Contract, attributes: dict[str, str], kept: list[str]
-) -> None:
+def test_best_effort_is_not_stored(plane: Contract, attributes: dict[str, str], kept: list[str]) -> None:
     offered = event("e", READING, subject="show", **attributes)
     sent = offered.stamped(senderservice="sensor")
     decision = accept(plane, offered)

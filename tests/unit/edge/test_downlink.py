@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -266,9 +264,7 @@ def test_what_no_cloud_service_sent_is_refused(device: Device, text: str, sender
 
 @pytest.mark.parametrize("key", [contract_key("small"), contract_key("other"), UPLINK_KEY])
 @pytest.mark.parametrize("deleted", [True, False])
-def test_the_keys_that_steer_the_forwarder_are_for_their_types(
-    device: Device, key: str, deleted: bool
-) -> None:
+def test_steering_keys_are_for_their_types(device: Device, key: str, deleted: bool) -> None:
     device.send_down(state(1, key, type=READING, deleted=deleted))
     assert answers(device) == [(AckStatus.REJECTED, "key_not_allowed")]
     assert (device.spool.device_state("state", key), device.contracts_came) == (None, 0)

@@ -1,7 +1,5 @@
 """What expires, when, and that it is counted: seen through the whole forwarder."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 
 import pytest
@@ -39,9 +37,7 @@ def told(device: Device) -> list[tuple[str, str, str, int]]:
 
 @pytest.mark.source("N4", "C4")
 @pytest.mark.parametrize("restarts", [False, True])
-def test_what_expired_while_the_cloud_was_away_is_counted_and_not_sent(
-    offline: Device, restarts: bool
-) -> None:
+def test_what_expired_offline_is_counted(offline: Device, restarts: bool) -> None:
     offline.send(event("old", **SHORT), event("good"))
     if restarts:
         offline.crash()
@@ -71,9 +67,7 @@ WRONG_CLOCKS = [timedelta(), timedelta(minutes=-14), timedelta(days=-19_000), ti
 @pytest.mark.parametrize("wrong_by", WRONG_CLOCKS)
 @pytest.mark.parametrize("step", [timedelta(), timedelta(days=9_000), timedelta(days=-9_000)])
 @pytest.mark.parametrize("has_time", [True, False])
-def test_what_is_sent_says_what_is_left_of_its_lifetime(
-    offline: Device, wrong_by: timedelta, step: timedelta, has_time: bool
-) -> None:
+def test_it_says_what_is_left(offline: Device, wrong_by: timedelta, step: timedelta, has_time: bool) -> None:
     offline.time.wrong_by = wrong_by
     now = offline.time.now()
     dated = {"time": timestamp(now)} if has_time else {}

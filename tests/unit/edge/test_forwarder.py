@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 
@@ -22,9 +20,7 @@ LOCAL, CLOUD = LinkName.LOCAL, LinkName.CLOUD
 
 
 @pytest.mark.source("P4", "C-W2")
-def test_what_arrived_is_stored_then_acknowledged_in_order_with_one_message_of_receipts(
-    device: Device,
-) -> None:
+def test_it_is_stored_then_acknowledged_in_order(device: Device) -> None:
     messages = [device.from_service(event(f"e{n}")) for n in range(3)]
     device.turn(*messages)
     assert device.local.last.acknowledged == [each.mid for each in messages]
@@ -42,9 +38,7 @@ def connect_without_session(device: Device, monkeypatch: pytest.MonkeyPatch) -> 
     device.turn(after=61.0)
 
 
-def test_a_session_that_the_broker_has_forgotten_is_reported(
-    device: Device, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_forgotten_session_is_reported(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     lost = ("eventplane/+/outbox", "session_lost")
     assert device.not_stored()[lost] == 0
     for times in (1, 2, 3):
@@ -71,9 +65,7 @@ def test_no_message_of_receipts_is_larger_than_the_broker_takes(device: Device) 
 
 
 @pytest.mark.source("P4", "P6", "K2")
-def test_nothing_is_acknowledged_or_delivered_when_the_commit_fails(
-    device: Device, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_commit_acknowledges_nothing(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object, **__: object) -> None:
         raise SpoolError(device.path, "disk full", "make room")
 
@@ -165,9 +157,7 @@ def test_a_repetition_is_known_after_a_crash(device: Device, message: bytes | En
     assert len(waiting) == 1
 
 
-def test_receipts_questions_and_announcements_that_the_contract_lacks_are_ignored(
-    device: Device, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_undeclared_receipts_are_ignored(device: Device, caplog: pytest.LogCaptureFixture) -> None:
     receipts = write_receipts([Receipt("of what display handled")])  # its inbox has no receipts any more
     device.turn(
         device.receipt_of("display", receipts),
@@ -196,9 +186,7 @@ class TestInbox:
 
     @pytest.mark.source("N6")
     @pytest.mark.parametrize("again", [lambda device: device.reconnect(LOCAL), Device.restart])
-    def test_a_new_connection_and_a_restart_make_it_come_again(
-        self, device: Device, again: Callable[[Device], None]
-    ) -> None:
+    def test_a_restart_makes_it_come_again(self, device: Device, again: Callable[[Device], None]) -> None:
         device.send(event("fire", ALARM))
         again(device)
         assert device.ids_at("call") == ["fire"]
@@ -215,9 +203,7 @@ class TestInbox:
         assert is_word or repr(said)[:100] in letter.data()["detail"]
 
     @pytest.mark.source("C4")
-    def test_what_its_reader_found_expired_is_counted_as_that_and_no_dead_letter(
-        self, device: Device
-    ) -> None:
+    def test_expired_at_its_reader_is_no_letter(self, device: Device) -> None:
         device.send(event("fire", ALARM, expirytime="9000-01-01T00:00:00Z"))
         device.confirm(refused="expired")
         assert device.spool.backlog() == {"call.inbox": 0, "device.outbox": 1}
@@ -233,9 +219,7 @@ class TestInbox:
         assert device.forwarder.counts.discards == {}
 
     @pytest.mark.parametrize("nonsense", [b"nonsense", b"[" * 200_000])
-    def test_receipts_that_are_none_are_acknowledged_and_ignored(
-        self, device: Device, nonsense: bytes
-    ) -> None:
+    def test_malformed_receipts_are_ignored(self, device: Device, nonsense: bytes) -> None:
         device.send(event("fire", ALARM))
         device.turn(device.receipt_of("call", nonsense))
         assert device.spool.backlog()["call.inbox"] == 1

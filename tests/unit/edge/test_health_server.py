@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import contextlib
 import json
 import socket
@@ -70,9 +68,7 @@ def ask(server: HealthServer, request: bytes) -> bytes:
         (b"GET /healthz HTTP/1.1\r\nX: " + b"x" * 3 * MAX_HEAD_BYTES, 400),
     ],
 )
-def test_each_request_gets_the_status_that_it_deserves(
-    server: HealthServer, request_: bytes, status: int
-) -> None:
+def test_each_request_gets_its_status(server: HealthServer, request_: bytes, status: int) -> None:
     answer = ask(server, request_)
     assert answer.startswith(f"HTTP/1.1 {status} ".encode())
     assert (b"\r\nAllow: GET\r\n" in answer) is (status == 405)
@@ -105,17 +101,13 @@ def test_clients_that_linger_do_not_keep_the_next_one_waiting(
         assert other.recv(1) == answer
 
 
-def test_a_page_that_fails_ends_only_its_connection(
-    server: HealthServer, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_failing_page_ends_nothing_else(server: HealthServer, caplog: pytest.LogCaptureFixture) -> None:
     assert ask(server, b"GET /bug HTTP/1.1\r\n\r\n") == b""
     assert "a page failed" in caplog.text
     assert ask(server, GOOD).startswith(b"HTTP/1.1 200")
 
 
-def test_a_port_that_is_taken_costs_the_endpoint_and_nothing_else(
-    server: HealthServer, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_taken_port_costs_the_endpoint(server: HealthServer, caplog: pytest.LogCaptureFixture) -> None:
     with _endpoint(HealthSettings(host="127.0.0.9", port=server.port), Snapshots(lambda: None)) as endpoint:
         assert endpoint is None
     assert "set health.port to a free port" in caplog.text

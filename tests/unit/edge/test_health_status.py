@@ -1,21 +1,10 @@
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path
 
 import pytest
 
-from edge.health_status import (
-    Backlog,
-    Progress,
-    Status,
-    Watchdog,
-    judge,
-    overall,
-    summary,
-    to_json,
-)
+from edge.health_status import Backlog, Progress, Status, Watchdog, judge, overall, summary, to_json
 from edge.settings import HealthSettings
 from eventplane.contract import Priority
 from eventplane_mqtt.mailbox import LinkName

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import socket
 import threading
 from collections.abc import Iterator
@@ -124,9 +122,7 @@ def test_it_is_ready_once_the_loop_turns_and_feeds_the_watchdog_twice_an_interva
     assert service.heard() == ["WATCHDOG=1"]
 
 
-def test_an_idle_loop_is_woken_for_the_watchdog_and_for_nothing_else(
-    service: Service, unwatched: Service
-) -> None:
+def test_the_watchdog_wakes_an_idle_loop(service: Service, unwatched: Service) -> None:
     service.settle()
     assert service.housekeeping._timeout_s(None) == WATCHDOG_S / 2
     assert service.housekeeping._timeout_s(3.0) == 3.0
@@ -143,9 +139,7 @@ def test_a_connection_that_comes_or_goes_is_reported_at_once(unwatched: Service)
     assert unwatched.heard() == []
 
 
-def test_a_disk_that_fails_and_comes_back_is_reported_at_once(
-    unwatched: Service, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_disks_return_is_reported(unwatched: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     unwatched.settle()
     disk = Disk(monkeypatch, "commit")
     unwatched.device.send(event("e"))
@@ -190,9 +184,7 @@ def test_a_new_contract_is_handed_on_and_ready_follows_the_turn_that_takes_it(se
     assert "eventplane_reloads_total 1" in render(families)
 
 
-def test_a_broken_contract_is_refused_and_the_old_one_stays(
-    service: Service, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_broken_contract_is_refused(service: Service, caplog: pytest.LogCaptureFixture) -> None:
     service.wait()
     service.contract_file.write_text("{")
     assert service.wait(Hangup()) == []
@@ -208,8 +200,6 @@ def test_a_broken_contract_is_refused_and_the_old_one_stays(
     assert service.snapshot().findings == ()
 
 
-def test_a_damaged_spool_does_not_end_the_loop_from_here(
-    service: Service, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_damage_does_not_end_the_loop(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     damage(service.device, monkeypatch, "oldest_stored_ms")
     assert service.snapshot().status.pending == 0

@@ -1,7 +1,5 @@
 """The deliveries to one service that are in flight, and what its receipts end."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
@@ -98,9 +96,7 @@ def test_what_shares_its_bytes_is_sent_again_together(pump: Pump) -> None:
     ("priority", "tried_s"),
     [(Priority.URGENT, (10, 30, 60, 90, 120, 150)), (Priority.NORMAL, (10, 30, 70, 150, 310, 630))],
 )
-def test_an_alarm_is_sent_again_soon_however_long_its_service_does_not_confirm(
-    pump: Pump, priority: Priority, tried_s: tuple[float, ...]
-) -> None:
+def test_an_alarm_is_sent_again_soon(pump: Pump, priority: Priority, tried_s: tuple[float, ...]) -> None:
     pump.store(TEXT, rank=priority.rank)
     for now in tried_s:
         assert pump.inbox.deadline() == now

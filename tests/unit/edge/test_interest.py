@@ -1,7 +1,5 @@
 """What a forwarder does not forward, because nobody at the other end handles it."""
 
-from __future__ import annotations
-
 import logging
 from os import urandom
 
@@ -101,9 +99,7 @@ NUMBERED = {"sql": "EXISTS deviceepoch AND EXISTS devicesequence"}
         ({"not": NUMBERED}, BEST_EFFORT, True),
     ],
 )
-def test_what_the_cloud_wants_is_decided_by_the_event_as_the_cloud_gets_it(
-    home: Device, wanted: object, attributes: dict[str, str], goes_up: bool
-) -> None:
+def test_decided_as_it_goes(home: Device, wanted: object, attributes: dict[str, str], goes_up: bool) -> None:
     home.send_down(wanted_up(1, wanted))
     home.send(event("1", **attributes))
     sent = [each for each in up(home) if each.id == "1"]
@@ -115,9 +111,7 @@ def test_what_the_cloud_wants_is_decided_by_the_event_as_the_cloud_gets_it(
 @pytest.mark.parametrize(
     ("wanted", "is_shown"), [(NUMBERED, True), ({"not": NUMBERED}, False), (OF_THING, False)]
 )
-def test_what_a_service_handles_is_decided_by_the_event_as_the_service_gets_it(
-    home: Device, wanted: object, is_shown: bool
-) -> None:
+def test_services_decide_by_what_they_get(home: Device, wanted: object, is_shown: bool) -> None:
     home.turn(home.announcement_of("display", wanted))
     home.send(event("1", subject="show"))
     shown = [parse_event(each) for each in home.delivered("display")]
@@ -134,9 +128,7 @@ def test_dead_letters_and_reports_always_go_up(home: Device) -> None:
 
 @pytest.mark.source("C8")
 @pytest.mark.parametrize("retained", [None, SHOWN, LOUD], ids=["nothing", "another one", "the same"])
-def test_a_new_connection_brings_the_retained_announcement_again_or_forgets_it(
-    home: Device, retained: object
-) -> None:
+def test_a_connection_renews_an_announcement(home: Device, retained: object) -> None:
     home.turn(home.announcement_of("display", LOUD))
     home.disconnect(LOCAL)
     if retained is not None:
@@ -157,9 +149,7 @@ def test_a_new_connection_brings_the_retained_announcement_again_or_forgets_it(
         b'{"version":1,"participant":"display","filters":[{"new":{}}]}',
     ],
 )
-def test_an_announcement_that_is_withdrawn_or_wrong_is_forgotten_and_everything_is_forwarded(
-    home: Device, payload: bytes, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_wrong_one_is_forgotten(home: Device, payload: bytes, caplog: pytest.LogCaptureFixture) -> None:
     home.turn(home.announcement_of("display", LOUD))
     with caplog.at_level(logging.WARNING, "edge.interest"):
         for _ in range(2):
@@ -208,9 +198,7 @@ def test_what_the_cloud_wants_holds_after_a_crash_and_until_it_is_deleted(home: 
         state(2, UPLINK_KEY, type=UPLINK_INTEREST_TYPE, data={"version": 1}),
     ],
 )
-def test_a_malformed_interest_of_the_cloud_is_refused_and_the_former_one_stays(
-    home: Device, broken: str
-) -> None:
+def test_malformed_interest_is_refused(home: Device, broken: str) -> None:
     home.send_down(wanted_up(1, LOUD))
     home.send_down(broken)
     answers = [(each.result, each.reason) for each in home.acknowledgements()]
@@ -232,9 +220,7 @@ def test_without_the_contract_s_word_everything_goes_up(make: MakeDevice) -> Non
     assert "2" not in [each.id for each in up(device)]
 
 
-def test_unwanted_events_are_reported_with_the_next_manifest_and_no_earlier(
-    make: MakeDevice,
-) -> None:
+def test_unwanted_events_wait_for_a_manifest(make: MakeDevice) -> None:
     device = make(forward="wanted", batching_delay_ms=0, first_report_s=1_000)
     device.send_down(wanted_up(1))
     device.send(*(event(str(number)) for number in range(3)))

@@ -1,7 +1,5 @@
 """The table of metrics: each read from the part that knows it, and what heartbeat and page make of them."""
 
-from __future__ import annotations
-
 import json
 import re
 from typing import Any
@@ -135,9 +133,7 @@ def test_an_urgent_event_that_waits_has_an_age_of_its_own(device: Device) -> Non
 
 
 @pytest.mark.source("P18")
-def test_every_family_has_its_help_and_its_type_before_its_samples(
-    reader: StatusReader, device: Device
-) -> None:
+def test_families_begin_with_help_and_type(reader: StatusReader, device: Device) -> None:
     device.forwarder.counts.downlink_outcomes.update(stored=5, older=1)
     device.forwarder.counts.discards["expired", "ttl"] += 4  # type: ignore[index]
     status = reader.status(device.time.seconds)._replace(certificate_left_s=86_400.0)

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from edge.numbering import MOST_URGENT, RecentKeys, why_expired

@@ -1,7 +1,5 @@
 """What happens as the spool fills up, seen through the whole forwarder."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -76,9 +74,7 @@ def counted_device(
         (98, [None, FULL, FULL]),
     ],
 )
-def test_each_priority_has_its_own_limit_in_deliveries_too(
-    make: MakeDevice, waiting: int, expected: list[str | None]
-) -> None:
+def test_priorities_limit_deliveries(make: MakeDevice, waiting: int, expected: list[str | None]) -> None:
     device = counted_device(make, waiting)
     assert device.spool.space.pressure == waiting / 100
     found = [answers(device, kind)[0] for kind in (CHORE, READING, ALARM)]
@@ -93,9 +89,7 @@ def test_room_that_was_made_for_many_is_given_away_once(make: MakeDevice) -> Non
 
 
 @pytest.mark.source("N4")
-def test_an_event_that_is_large_costs_no_more_events_when_only_their_number_is_short(
-    make: MakeDevice,
-) -> None:
+def test_a_large_event_costs_one(make: MakeDevice) -> None:
     device = counted_device(make, 100)
     device.send(event("fire", ALARM, pad="x" * 50_000))
     assert device.receipts()[-1].refused is None
@@ -137,9 +131,7 @@ def test_deliveries_in_flight_are_not_evicted(make: MakeDevice) -> None:
 
 
 @pytest.mark.parametrize(("kind", "rank"), [(CHORE, 2), (READING, 1)])
-def test_urgent_takes_the_place_of_others_when_nothing_is_left(
-    make: MakeDevice, kind: str, rank: int
-) -> None:
+def test_urgent_takes_the_place_of_others(make: MakeDevice, kind: str, rank: int) -> None:
     device = full_device(make, 1.0, kind)
     assert answers(device, ALARM) == [None]
     (tally,) = device.spool.loss_reports()
@@ -225,9 +217,7 @@ def test_a_full_disk_refuses_what_it_cannot_keep_and_crashes_nothing(
     assert "has room again" in caplog.text
 
 
-def test_dead_letters_that_found_no_room_take_none_from_later_ones(
-    device: Device, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_lost_letters_take_no_room(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     disk = FullDisk(device, monkeypatch, lambda *_: False)
     device.send(*(b"full %d" % number for number in range(MOST_LETTERS)))
     disk.fits = lambda *_: True
@@ -235,9 +225,7 @@ def test_dead_letters_that_found_no_room_take_none_from_later_ones(
     assert device.forwarder.counts.dead_letters.total() == MOST_LETTERS
 
 
-def test_deliveries_go_on_while_the_disk_is_full_and_bring_space_back(
-    device: Device, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_deliveries_free_a_full_disk(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     device.send(*(event(f"e{n}") for n in range(10)))
     disk = FullDisk(device, monkeypatch, lambda arrivals, ends: not arrivals and ends > 0)
     device.send(event("new"))
@@ -249,9 +237,7 @@ def test_deliveries_go_on_while_the_disk_is_full_and_bring_space_back(
     assert disk.attempts < 20
 
 
-def test_the_end_of_a_delivery_that_finds_no_room_is_owed(
-    device: Device, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_end_without_room_is_owed(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     device.send(*(event(f"e{n}") for n in range(5)))
     disk = FullDisk(device, monkeypatch, lambda *_: False)
     device.turn(device.puback(1))
@@ -262,9 +248,7 @@ def test_the_end_of_a_delivery_that_finds_no_room_is_owed(
     assert device.spool.backlog() == {"device.outbox": 0}
 
 
-def test_housekeeping_that_finds_no_room_is_tried_again_later(
-    device: Device, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_housekeeping_is_tried_again(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     tried: list[float] = []
 
     def tidy() -> bool:
@@ -282,9 +266,7 @@ def test_housekeeping_that_finds_no_room_is_tried_again_later(
     assert len(tried) == 2
 
 
-def test_an_alarm_takes_the_place_of_others_on_a_full_disk(
-    device: Device, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_alarm_finds_room_on_a_full_disk(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     device.disconnect(CLOUD)
     device.send(*(event(f"e{n}", pad=PAD) for n in range(10)))
     ended = 0
@@ -326,9 +308,7 @@ def test_an_alarm_on_a_disk_that_is_really_full_costs_little_of_the_backlog(smal
     device.crash()
 
 
-def test_the_backlog_is_not_given_up_for_alarms_that_find_no_room_anyway(
-    device: Device, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_backlog_stays_where_no_alarm_fits(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     device.disconnect(CLOUD)
     device.send(*(event(f"e{n}", pad=PAD) for n in range(1000)))
     disk = FullDisk(device, monkeypatch, lambda *_: False)
@@ -340,9 +320,7 @@ def test_the_backlog_is_not_given_up_for_alarms_that_find_no_room_anyway(
     assert device.spool.pending("device.outbox", 1) > 800
 
 
-def test_a_refusal_of_a_service_is_not_lost_when_its_dead_letter_finds_no_room(
-    device: Device, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_refusal_survives_without_room(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     device.send(event("fire", ALARM))
     FullDisk(device, monkeypatch, lambda arrivals, _: not arrivals)
     device.confirm(refused="no_line")

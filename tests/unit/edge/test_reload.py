@@ -1,7 +1,5 @@
 """Another contract, and a spool that turns out to be damaged, while the forwarder works."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 
@@ -58,9 +56,7 @@ class TestReload:
         assert len(device.delivered("display")) == 1
 
     @pytest.mark.source("P-W3")
-    def test_events_without_a_route_are_kept_and_logged(
-        self, device: Device, caplog: pytest.LogCaptureFixture
-    ) -> None:
+    def test_unrouted_events_are_kept(self, device: Device, caplog: pytest.LogCaptureFixture) -> None:
         device.disconnect(LOCAL)
         device.send(event("e", subject="show"))
         plane = contract()
@@ -125,9 +121,7 @@ class TestUnstored:
         assert full.ids_at("call") == ["fire"]
         assert full.forwarder.counts.sent_unstored == 1
 
-    def test_those_of_an_inbox_without_a_route_go_when_a_contract_has_one_and_they_are_repeated(
-        self, full: Device
-    ) -> None:
+    def test_a_new_route_sends_kept_commands(self, full: Device) -> None:
         full.send(FIRE)
         full.turn(Reload(without_route(contract(), "shows")))
         full.turn(Reload(contract()))
@@ -135,9 +129,7 @@ class TestUnstored:
         full.connect(LOCAL)
         assert full.ids_at("display") == ["fire"]
 
-    def test_damage_found_while_a_contract_takes_effect_loses_none(
-        self, full: Device, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_damage_loses_no_contract(self, full: Device, monkeypatch: pytest.MonkeyPatch) -> None:
         full.send(FIRE)
         damage(full, monkeypatch, "device_state")  # what the cloud wants
         changed = contract(display={"inbox": {"receipts": True}}, forward="wanted")
@@ -184,9 +176,7 @@ class TestDamage:
         device.turn(after=1.0)
         assert "e" in {id for batch in device.uplinked() for id in batch}
 
-    def test_damage_found_while_an_interest_of_the_cloud_is_stored(
-        self, make: MakeDevice, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_damage_during_new_interest(self, make: MakeDevice, monkeypatch: pytest.MonkeyPatch) -> None:
         device = make(forward="wanted", batching_delay_ms=0)
         damaged = device.spool
         commit = damaged.commit

@@ -1,7 +1,5 @@
 """What the forwarder says of itself: the events, held against the contract's schemas, and when they come."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -270,9 +268,7 @@ def test_reports_wait_for_a_minute_when_there_is_no_room(make: MakeDevice) -> No
 
 
 @pytest.mark.parametrize(("acknowledged", "hop"), [(True, "iot_rule"), (False, "device_cloud")])
-def test_the_audit_counts_what_a_manifest_states_as_acknowledged(
-    device: Device, acknowledged: bool, hop: str
-) -> None:
+def test_stated_events_are_acknowledged(device: Device, acknowledged: bool, hop: str) -> None:
     device.send(*(event(f"e{n}", ALARM) for n in range(3)))  # numbers 2 to 4
     if acknowledged:
         device.acknowledge_all()
@@ -332,9 +328,7 @@ def test_the_largest_report_fits_an_event() -> None:
         ("service-{}.inbox", READING, OTHER_CHANNELS, MOST_KINDS + MOST_OTHER_KINDS),
     ],
 )
-def test_a_report_lists_no_more_kinds_and_channels_than_fit_an_event(
-    channel: str, type: str, others: str, listed: int
-) -> None:
+def test_a_report_is_bounded(channel: str, type: str, others: str, listed: int) -> None:
     counts = Counts()
     for number in range(5 * MOST_KINDS):
         counts.lost(NotStored(channel.format(number), type.format(number), "offline"))

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import errno
 import shutil
 import sqlite3
@@ -127,9 +125,7 @@ def test_the_digest_of_a_manifest_is_a_sum_without_its_carry(path: Path) -> None
         assert (stated.count, stated.digest) == (len(DIGESTS), total % (1 << 8 * KEY_BYTES))
 
 
-def test_digests_that_an_earlier_version_began_are_not_stated(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_old_digests_are_not_stated(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as earlier, Spool(path, SYSTEM) as spool:
         earlier.setattr("edge.spool.deliveries._DIGEST_BYTES", KEY_BYTES)
         spool.commit([arrival(1), arrival(2, to=(HOME,))], uptime_ms=0)
@@ -201,9 +197,7 @@ def test_the_spools_origin_is_created_until_something_is_stored(path: Path) -> N
 
 
 @pytest.mark.parametrize("without_room", ["", ".owner", ".foreign", ".commits"])
-def test_a_spool_of_another_thing_is_kept_and_nothing_of_it_is_sent(
-    path: Path, without_room: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_spool_of_another_is_kept(path: Path, without_room: str, monkeypatch: pytest.MonkeyPatch) -> None:
     write, full = durable.write, {without_room}
 
     def write_some(file: Path, content: bytes) -> None:
@@ -332,9 +326,7 @@ def test_the_files_are_for_their_owner_alone(path: Path) -> None:
 
 
 class TestHoldings:
-    def test_the_oldest_deletions_and_commands_make_room_and_states_stay(
-        self, path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_states_stay_when_room_is_made(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("edge.spool.states.MOST_KEYS", 3)
         with Spool(path, SYSTEM) as spool:
             for n in range(5):
@@ -359,9 +351,7 @@ class TestHoldings:
             *((each, b"") for each in ("sender", "source")),
         ],
     )
-    def test_a_row_with_another_text_or_the_type_of_another_column_is_damaged(
-        self, path: Path, column: str, value: bytes | str
-    ) -> None:
+    def test_a_wrong_row_is_damaged(self, path: Path, column: str, value: bytes | str) -> None:
         with Spool(path, SYSTEM) as spool:
             states = [device_state(each, json="x" * 100) for each in ("a/b/c", "a/b/d")]
             spool.commit([], uptime_ms=0, states=states)

@@ -1,7 +1,5 @@
 """Damage: the spool is set aside, what is readable is in the new one, and it always starts."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import json
@@ -123,9 +121,7 @@ def test_damage_in_a_compressed_batch_costs_events_of_it_that_are_named(path: Pa
     assert found[0] == texts[0]
 
 
-def test_a_spool_of_the_format_before_is_read_and_refused_by_its_program_from_then_on(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_format_before_is_read(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as before:
         before.setattr(database, "FORMAT", OLDEST_FORMAT)
         before.setattr(deliveries, "COMPRESSED_BYTES", 1 << 30)
@@ -178,9 +174,7 @@ def test_what_was_discarded_is_still_reported(path: Path) -> None:
 @pytest.mark.parametrize(
     "table", ["batch", "delivery", "queue", "device", "recent", "device_state", "discard"]
 )
-def test_any_page_of_a_table_may_be_overwritten(
-    path: Path, tmp_path: Path, table: str, filler: bytes
-) -> None:
+def test_any_page_may_be_overwritten(path: Path, tmp_path: Path, table: str, filler: bytes) -> None:
     """Zeroed pages gave empty events; an overwritten list of pending events lost 15 of 18 silently."""
     with Spool(path, SYSTEM) as spool:
         fill(spool, 120, a_commit=60)
@@ -223,9 +217,7 @@ def crashed(path: Path, to: Path, *, commits: int = 10, noted: bool = True) -> P
 
 @pytest.mark.parametrize("noted", [True, False])
 @pytest.mark.parametrize("commits_behind", [0, 1, 2, 9])
-def test_a_damaged_log_is_not_taken_for_a_torn_one(
-    path: Path, tmp_path: Path, commits_behind: int, noted: bool
-) -> None:
+def test_a_damaged_log_is_not_torn(path: Path, tmp_path: Path, commits_behind: int, noted: bool) -> None:
     left = crashed(path, tmp_path / "crashed", noted=noted)
     log = log_of(left)
     frames = log.read_bytes()[32:]
@@ -245,9 +237,7 @@ def test_a_damaged_log_is_not_taken_for_a_torn_one(
 
 @pytest.mark.parametrize("place", sampled(range(32)))
 @pytest.mark.parametrize("noted", [True, False])
-def test_a_damaged_header_of_the_log_loses_nothing(
-    path: Path, tmp_path: Path, place: int, noted: bool
-) -> None:
+def test_a_damaged_log_header_loses_nothing(path: Path, tmp_path: Path, place: int, noted: bool) -> None:
     left = crashed(path, tmp_path / "crashed", noted=noted)
     content = bytearray(log_of(left).read_bytes())
     content[place] ^= 0x10
@@ -256,9 +246,7 @@ def test_a_damaged_header_of_the_log_loses_nothing(
 
 
 @pytest.mark.parametrize("left_of_the_log", [0, 1, 31, 32, 3000])
-def test_a_truncated_or_missing_log_is_reported_with_the_lost_numbers(
-    path: Path, tmp_path: Path, left_of_the_log: int
-) -> None:
+def test_a_truncated_log_is_reported(path: Path, tmp_path: Path, left_of_the_log: int) -> None:
     left = crashed(path, tmp_path / "crashed")
     os.truncate(f"{left}-wal", left_of_the_log)
     with Spool(left, SYSTEM) as spool:
@@ -292,9 +280,7 @@ def test_damaged_files_do_not_fill_the_disk(path: Path) -> None:
     assert [each.read_bytes()[:5] for each in beside(path, ".damaged-")] == [b"large"]
 
 
-def test_a_recovered_spool_that_is_damaged_before_the_exchange_is_made_again(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_damage_before_the_exchange(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     filled(path, 20)
     marker_of(path).touch()
     with monkeypatch.context() as patched:
@@ -374,9 +360,7 @@ def use_all(spool: Spool) -> None:
         ("UPDATE batch SET stored_ms = 'late'", ()),
     ],
 )
-def test_a_spool_whose_contents_make_no_sense_is_recovered(
-    path: Path, statement: str, values: tuple[object, ...]
-) -> None:
+def test_nonsense_in_a_spool_is_recovered(path: Path, statement: str, values: tuple[object, ...]) -> None:
     filled(path, 20)
     with contextlib.closing(sqlite3.connect(path)) as db, db:
         db.execute(statement, values)
@@ -454,9 +438,7 @@ def test_without_a_note_no_number_is_given_twice(path: Path) -> None:
         assert spool.epoch != epoch
 
 
-def test_a_recovered_spool_has_its_note_before_it_is_opened(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_recovered_spool_has_its_note(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with Spool(path, SYSTEM) as spool:
         fill(spool, 20)
         spool.commit([], [cloud(n) for n in range(1, 8)], uptime_ms=0)

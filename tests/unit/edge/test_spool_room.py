@@ -1,7 +1,5 @@
 """A full disk, a full spool, and the space that is given back."""
 
-from __future__ import annotations
-
 import errno
 import os
 from collections.abc import Callable

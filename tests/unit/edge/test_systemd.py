@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import logging
 import os
 import secrets
@@ -77,9 +75,7 @@ def test_a_manager_that_does_not_listen_delays_nothing(tmp_path: Path) -> None:
         ({"WATCHDOG_USEC": "30000000", "NOTIFY_SOCKET": ""}, None),
     ],
 )
-def test_the_watchdog_is_ours_only_if_it_names_us(
-    environment: dict[str, str], expected: float | None
-) -> None:
+def test_only_a_named_watchdog_is_ours(environment: dict[str, str], expected: float | None) -> None:
     assert ServiceManager({"NOTIFY_SOCKET": "/x", **environment}, 7).watchdog_s == expected
 
 

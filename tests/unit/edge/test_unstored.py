@@ -1,7 +1,5 @@
 """An urgent event that cannot be stored, for want of room or of a disk: it is delivered from memory."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import sys
@@ -53,9 +51,7 @@ def make_room(device: Device) -> None:
     device.resize(64 * 1024 * 1024)
 
 
-def test_only_an_urgent_event_is_sent_from_memory_and_every_sender_knows_that_it_is_not_stored(
-    full: Device,
-) -> None:
+def test_only_urgent_events_go_from_memory(full: Device) -> None:
     assert full.offer(FIRE, event("r", subject="show"), event("c", CHORE)) == [FULL] * 3
     full.turn(after=1.0)
     assert full.delivered("call") == [DELIVERED.json.encode()]
@@ -222,18 +218,14 @@ def disk(device: Device, monkeypatch: pytest.MonkeyPatch) -> Disk:
     return Disk(monkeypatch, "commit")
 
 
-def test_without_a_disk_an_alarm_reaches_the_call_service_and_the_cloud_and_is_refused_to_its_sender(
-    device: Device, disk: Disk
-) -> None:
+def test_without_a_disk_an_alarm_arrives(device: Device, disk: Disk) -> None:
     assert device.offer(FIRE) == [FULL]
     assert device.ids_at("call") == ["fire"]
     assert device.sent_up(ALARM)[0].id == "fire"
     assert device.local.last.acknowledged  # of what will not be stored the broker keeps no copy
 
 
-def test_a_failed_disk_is_reported_to_the_cloud_at_once_and_with_each_heartbeat(
-    device: Device, disk: Disk
-) -> None:
+def test_a_failed_disk_is_reported(device: Device, disk: Disk) -> None:
     device.offer(FIRE)
     (report,) = device.sent_up(DISK_FAILED)
     assert report.data() == {
@@ -257,9 +249,7 @@ def test_a_failed_disk_is_reported_to_the_cloud_at_once_and_with_each_heartbeat(
 
 
 @pytest.mark.parametrize("takes_s", [0.0, 4 * MOST_RETRY_S])
-def test_the_disk_is_tried_again_with_growing_intervals_and_the_forwarder_goes_back_to_it(
-    device: Device, disk: Disk, takes_s: float, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_retries_grow(device: Device, disk: Disk, takes_s: float, caplog: pytest.LogCaptureFixture) -> None:
     disk.opening = lambda: setattr(device.time, "seconds", device.time.seconds + takes_s)
     epoch = device.spool.epoch
     device.offer(FIRE)
@@ -285,9 +275,7 @@ def test_the_disk_is_tried_again_with_growing_intervals_and_the_forwarder_goes_b
     assert "on its disk again" in caplog.text
 
 
-def test_an_alarm_that_is_in_memory_when_the_disk_comes_back_is_not_given_up(
-    device: Device, disk: Disk
-) -> None:
+def test_an_alarm_in_memory_is_kept(device: Device, disk: Disk) -> None:
     for number in range(5):  # the service has a window of three
         device.offer(event(f"a{number}", ALARM))
     assert device.ids_at("call") == ["a0", "a1", "a2"]
@@ -340,9 +328,7 @@ def test_the_lifetime_of_what_only_memory_has_goes_on_in_another_spool_or_queue(
     assert full.delivered("call") == [before]
 
 
-def test_what_was_stored_before_goes_out_when_the_disk_is_back(
-    device: Device, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_disks_return_sends_the_stored(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     device.disconnect(CLOUD)
     assert device.offer(event("r1"), event("r2")) == [None, None]
     disk = Disk(monkeypatch, "commit")
@@ -356,9 +342,7 @@ def test_what_was_stored_before_goes_out_when_the_disk_is_back(
 
 
 @pytest.mark.parametrize("method", ["read", "tidy", "commit"])
-def test_nothing_that_fails_on_the_disk_ends_the_forwarder(
-    device: Device, monkeypatch: pytest.MonkeyPatch, method: str
-) -> None:
+def test_no_disk_failure_is_fatal(device: Device, monkeypatch: pytest.MonkeyPatch, method: str) -> None:
     device.disconnect(CLOUD)
     device.offer(event("r1"), event("r2"))
     Disk(monkeypatch, method, opens=True)  # opening works, and it fails again
@@ -418,9 +402,7 @@ LATE = (
 
 
 @pytest.mark.parametrize("error", [OSError(errno.EIO, "I/O error"), ImportError("bad local file header")])
-def test_a_program_that_cannot_be_read_any_more_forwards_alarms_and_does_what_is_in_memory(
-    device: Device, monkeypatch: pytest.MonkeyPatch, error: Exception
-) -> None:
+def test_it_runs_from_memory(device: Device, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     def find_spec(name: str, *_: object) -> None:
         if name.startswith(LATE):
             raise error

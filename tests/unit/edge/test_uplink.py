@@ -1,7 +1,5 @@
 """What the uplink sends, when, and what ends a delivery: seen through the whole forwarder."""
 
-from __future__ import annotations
-
 import base64
 import random
 from datetime import timedelta
@@ -29,9 +27,7 @@ from tests.unit.edge.fakes import (
 CLOUD = LinkName.CLOUD
 
 
-def test_what_was_just_stored_is_sent_without_being_read_back(
-    device: Device, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_fresh_events_are_not_read_back(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(device.spool, "read", lambda *_: pytest.fail("its text is in memory"))
     for n in range(3):
         device.send(event(f"e{n}"), event(f"fire{n}", ALARM))
@@ -89,9 +85,7 @@ def test_low_waits_also_for_normal_that_is_too_large_to_be_read_at_once(make: Ma
 
 
 @pytest.mark.parametrize(("waiting", "soon"), [(ALARM, True), (READING, False)])
-def test_an_alarm_does_not_wait_for_the_backoff_of_a_long_outage(
-    make: MakeDevice, waiting: str, soon: bool
-) -> None:
+def test_an_alarm_ends_the_backoff(make: MakeDevice, waiting: str, soon: bool) -> None:
     device = make()
     while (device.cloud_link.deadline() or 0) < device.time.seconds + 35:
         device.turn(Disconnected(CLOUD, device.cloud_link.generation, "gone"), after=61)
@@ -161,9 +155,7 @@ class TestRefusal:
     """MQTT 5 says why a publish failed."""
 
     @pytest.mark.parametrize("failure", ["Not authorized", "topic name invalid", "unspecified error"])
-    def test_a_failure_that_is_not_about_the_event_ends_no_delivery(
-        self, device: Device, failure: str
-    ) -> None:
+    def test_other_failures_end_no_delivery(self, device: Device, failure: str) -> None:
         for _ in range(10):
             device.send(event("fire", ALARM))
             device.turn(device.puback(1, failure=failure))
@@ -197,9 +189,7 @@ class TestPoison:
     """MQTT 3.1.1 has no refusal: the broker hangs up."""
 
     @pytest.mark.parametrize("type", [READING, ALARM, CHORE])
-    def test_the_event_that_ends_every_connection_becomes_a_dead_letter(
-        self, device: Device, type: str
-    ) -> None:
+    def test_a_poison_event_is_a_letter(self, device: Device, type: str) -> None:
         device.disconnect(CLOUD)
         device.send(*(event(f"e{n}", type) for n in range(12)))
         device.relay(poison="e7")
@@ -211,9 +201,7 @@ class TestPoison:
         assert '"id":"e7"' in base64.b64decode(letter.data()["original_base64"]).decode()
 
     @pytest.mark.parametrize(("type", "refused"), [(READING, TOPIC), (ALARM, URGENT_TOPIC)])
-    def test_a_topic_that_the_cloud_refuses_makes_no_dead_letter(
-        self, device: Device, type: str, refused: str
-    ) -> None:
+    def test_a_refused_topic_makes_no_letter(self, device: Device, type: str, refused: str) -> None:
         device.send(event("a", type), after=1.0)
         for _ in range(40):
             device.turn(after=1.0)
@@ -232,9 +220,7 @@ class TestPoison:
         assert parse_event(waiting.json).type == DEAD_LETTER
 
     @pytest.mark.parametrize("payload", [event("e"), b"x" * 60_000])
-    def test_dead_letters_end_when_the_cloud_refuses_everything(
-        self, device: Device, payload: Envelope | bytes
-    ) -> None:
+    def test_letters_end_when_all_is_refused(self, device: Device, payload: Envelope | bytes) -> None:
         device.send(payload)
         for _ in range(10):
             device.turn(after=1.0)
@@ -245,9 +231,7 @@ class TestPoison:
         assert device.forwarder.counts.discards[Outcome.DROPPED, "refused_by_cloud"] >= 1
         assert device.spool.next_sequence < 8
 
-    def test_the_dead_letter_of_an_event_that_mentions_dead_letters_keeps_the_whole_event(
-        self, device: Device
-    ) -> None:
+    def test_a_letter_keeps_the_whole_event(self, device: Device) -> None:
         spoken = event("e", subject=DEAD_LETTER, pad="x" * 20_000)
         device.send(spoken)
         device.turn(after=1.0)
@@ -273,9 +257,7 @@ class TestPoison:
         assert device.spool.backlog() == {"device.outbox": 0}
         assert device.spool.next_sequence == 9
 
-    def test_a_connection_that_ends_before_anything_is_sent_makes_no_dead_letter(
-        self, device: Device, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_an_early_end_makes_no_letter(self, device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
         """The connection answers the probe; when the event's turn comes it is over: no packet id."""
         device.send(event("fire", ALARM))
         for _ in range(3):
@@ -300,26 +282,20 @@ class TestPoison:
         return device
 
     @pytest.mark.parametrize("type", [READING, ALARM])
-    def test_after_a_suspected_alarm_expired_events_share_publishes_again(
-        self, suspecting: Device, type: str
-    ) -> None:
+    def test_publishes_are_shared_again(self, suspecting: Device, type: str) -> None:
         suspecting.turn(suspecting.puback(1))
         suspecting.send(*(event(f"e{n}", type) for n in range(20)))
         suspecting.turn(after=1.0)
         assert suspecting.uplinked()[1][:20] == [f"e{n}" for n in range(20)]
 
-    def test_after_a_suspected_alarm_expired_nothing_waits_for_the_urgent_topic(
-        self, suspecting: Device
-    ) -> None:
+    def test_an_expired_suspect_holds_nothing(self, suspecting: Device) -> None:
         suspecting.turn(suspecting.puback(1, failure="Not authorized"))
         suspecting.redial(CLOUD)
         suspecting.send(event("reading"), after=1.0)
         suspecting.turn(after=1.0)
         assert [each.id for each in suspecting.sent_up(READING)] == ["reading"]
 
-    def test_alarms_go_while_the_cloud_refuses_the_ordinary_topic_and_prove_nothing_about_it(
-        self, device: Device
-    ) -> None:
+    def test_alarms_go_by_their_own_topic(self, device: Device) -> None:
         device.send(event("reading"))
         for number in range(20):
             device.turn(after=1.0)
@@ -428,9 +404,7 @@ def test_an_alarm_to_be_repeated_does_not_wait_for_a_budget_that_only_bulk_excee
 
 class TestProbe:
     @pytest.mark.parametrize("other", [{}, {"single": True}, {"bytes_per_day": 10_000}], ids=str)
-    def test_an_idle_connection_is_probed_by_a_ping_where_a_publish_may_not_be_or_costs(
-        self, make: MakeDevice, other: dict[str, int]
-    ) -> None:
+    def test_a_ping_probes_an_idle_line(self, make: MakeDevice, other: dict[str, int]) -> None:
         device = make(**other)
         wire, mid = device.cloud.last, 65_536 if other else 1
         for number in range(3):
@@ -498,9 +472,7 @@ def test_the_time_to_an_acknowledgement_is_summed(device: Device) -> None:
 LARGE = "x" * 60_000
 
 
-def test_a_backlog_of_large_events_is_read_by_text_however_often_a_window_of_them_is_wanted(
-    make: MakeDevice,
-) -> None:
+def test_a_large_backlog_is_read_by_text(make: MakeDevice) -> None:
     device = make(connected=False)
     for number in range(60):
         device.send(event(f"e{number}", subject=LARGE))

@@ -1,7 +1,5 @@
 """What a broker sends, as bytes; written without the code under test."""
 
-from __future__ import annotations
-
 
 def packet(first: int, body: bytes) -> bytes:
     """A packet with a body of less than 2 MiB."""

@@ -1,7 +1,5 @@
 """A connection under test, and its reports."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from queue import SimpleQueue

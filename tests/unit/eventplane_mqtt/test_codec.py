@@ -1,7 +1,5 @@
 """Packets against the bytes that the standard prescribes."""
 
-from __future__ import annotations
-
 import tracemalloc
 
 import pytest

@@ -1,7 +1,5 @@
 """One connection over a real socket to a broker that does only what a test tells it to."""
 
-from __future__ import annotations
-
 import fcntl
 import re
 import socket
@@ -93,9 +91,7 @@ def slow_connection(broker: ScriptedBroker, limit_bytes: int, host: str = ENDPOI
     return slow
 
 
-def test_bytes_that_leave_for_another_host_give_its_broker_time_to_answer(
-    broker: ScriptedBroker, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_leaving_bytes_give_time(broker: ScriptedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     found = [(socket.AF_INET, socket.SOCK_STREAM, 0, "", ("127.0.0.1", broker.port))]
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_args, **_options: found)
     connection, seen = slow_connection(broker, 1 << 20, "hub.home").connection, list[int]()
@@ -129,9 +125,7 @@ def test_what_the_kernel_holds_has_not_left_and_leaves_as_the_broker_takes_it(br
     ("answer", "reason"),
     [(b"\x20", "hung up instead of CONNACK"), (broker_packets.connack(reason=3), "CONNECT refused")],
 )
-def test_the_end_is_reported_once_with_how_far_the_broker_answered(
-    broker: ScriptedBroker, answer: bytes, reason: str
-) -> None:
+def test_the_end_is_reported_once(broker: ScriptedBroker, answer: bytes, reason: str) -> None:
     probe = Probe(broker.port)
     broker.accept()
     broker.received(CONNECT_BYTES)
@@ -155,17 +149,13 @@ def test_a_connect_that_cannot_be_sent_ends_the_connection(black_hole: int) -> N
 
 
 @pytest.mark.parametrize("end", [Connection.abandon, lambda connection: connection.close(0.1)])
-def test_a_connection_without_an_answer_can_be_ended(
-    black_hole: int, end: Callable[[Connection], None]
-) -> None:
+def test_an_unanswered_connection_can_end(black_hole: int, end: Callable[[Connection], None]) -> None:
     probe = Probe(black_hole)
     end(probe.connection)
     probe.next(Disconnected)
 
 
-def test_an_address_that_swallows_everything_does_not_hide_the_next(
-    broker: ScriptedBroker, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_silent_address_hides_no_other(broker: ScriptedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.socket() as full:
         full.bind(("127.0.0.1", 0))
         full.listen(0)
@@ -178,9 +168,7 @@ def test_an_address_that_swallows_everything_does_not_hide_the_next(
             probe.connection.abandon()
 
 
-def test_while_the_share_is_full_pings_go_out_and_the_broker_is_not_presumed_dead(
-    broker: ScriptedBroker,
-) -> None:
+def test_a_full_share_sends_pings(broker: ScriptedBroker) -> None:
     slow = slow_connection(broker, 10_000)
     slow.connection._session._keepalive.interval_s = 0.05  # on the wire it is in whole seconds
     broker.send(b"".join(broker_packets.publish(b"t", bytes(1_000), n) for n in range(1, 301)))
@@ -195,9 +183,7 @@ def test_while_the_share_is_full_pings_go_out_and_the_broker_is_not_presumed_dea
     slow.connection.abandon()
 
 
-def test_what_came_before_the_connection_broke_is_received_though_the_share_was_full(
-    broker: ScriptedBroker,
-) -> None:
+def test_a_break_loses_nothing_received(broker: ScriptedBroker) -> None:
     def messages(*numbers: int) -> bytes:
         return b"".join(broker_packets.publish(b"t", b"%2d" % n + bytes(1_000), n) for n in numbers)
 

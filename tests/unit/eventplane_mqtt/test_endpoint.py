@@ -1,7 +1,5 @@
 """The files that prove who we are: passwords, keys and certificates."""
 
-from __future__ import annotations
-
 import os
 import ssl
 from pathlib import Path
@@ -38,9 +36,7 @@ def stat_of(mode: int, owner: int) -> os.stat_result:
         (0o601, 1000, False),
     ],
 )
-def test_a_private_file_is_readable_by_its_owner_and_a_group_that_root_chose(
-    mode: int, owner: int, private: bool
-) -> None:
+def test_a_private_file_is_its_owners(mode: int, owner: int, private: bool) -> None:
     assert is_private(stat_of(mode, owner)) is private
 
 
@@ -63,9 +59,7 @@ LONGEST = b"\xff" * MAX_PASSWORD_BYTES
         (LONGEST + b"\n", LONGEST),
     ],
 )
-def test_a_password_is_a_line_of_any_bytes_up_to_a_limit(
-    tmp_path: Path, content: bytes, password: bytes
-) -> None:
+def test_a_password_is_a_bounded_line(tmp_path: Path, content: bytes, password: bytes) -> None:
     assert login(tmp_path, content).password() == password
 
 

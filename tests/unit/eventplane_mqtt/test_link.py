@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import itertools
 from random import Random
 
@@ -20,9 +18,7 @@ def link(wires: Wires) -> Link:
     return Link(LinkName.CLOUD, wires.dial, Backoff(1.0, 60.0, Random(1).random), connect_timeout_s=5.0)
 
 
-def test_an_attempt_without_an_answer_is_given_up(
-    link: Link, wires: Wires, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_unanswered_attempt_ends(link: Link, wires: Wires, caplog: pytest.LogCaptureFixture) -> None:
     link.tick(0.0)
     link.tick(33.9)
     assert not wires.last.abandoned

@@ -1,7 +1,5 @@
 """What a loop reads first, how much of it, and when a connection stops reading."""
 
-from __future__ import annotations
-
 import os
 import signal
 import threading
@@ -158,9 +156,7 @@ def test_lingering_ends_at_once_for_what_must_not_wait(mailbox: Mailbox[Message]
     assert len(mailbox.wait(FOREVER_S, linger_s=2 * FOREVER_S)) >= 2
 
 
-def test_lingering_gathers_what_comes_meanwhile_and_no_acknowledgement_ends_it(
-    mailbox: Mailbox[Message],
-) -> None:
+def test_lingering_gathers_messages(mailbox: Mailbox[Message]) -> None:
     share = mailbox.share(LOCAL, LIMIT)
     mailbox.put(ACKNOWLEDGED)
     messages = fill(share, LOCAL, 1)
@@ -173,9 +169,7 @@ def test_lingering_gathers_what_comes_meanwhile_and_no_acknowledgement_ends_it(
     assert mailbox.wait(FOREVER_S, linger_s=0.2) == [ACKNOWLEDGED, ACKNOWLEDGED, *messages * 2]
 
 
-def test_dropped_messages_are_reported_at_the_first_and_at_each_power_of_ten(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_drops_are_reported_by_powers_of_ten(caplog: pytest.LogCaptureFixture) -> None:
     share = Share(LOCAL, 1_000, lambda _: None)
     for _ in range(120):
         share.count_dropped(1)

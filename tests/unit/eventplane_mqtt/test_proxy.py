@@ -1,7 +1,5 @@
 """The way through an HTTP proxy, to a broker and to a refusal."""
 
-from __future__ import annotations
-
 import logging
 import os
 import ssl

@@ -1,7 +1,5 @@
 """A session without a network: what it sends and reports for what a broker answers."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 
@@ -80,9 +78,7 @@ def test_a_refused_subscription_ends_it_and_names_the_filter() -> None:
     assert wire.sent() == codec.encode_disconnect(5)
 
 
-def test_a_connection_that_does_not_need_them_stands_without_its_subscriptions(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_it_stands_without_subscriptions(caplog: pytest.LogCaptureFixture) -> None:
     wire = Wire(replace(ENDPOINT, subscriptions=("bad",), needs_subscriptions=False))
     wire.receive(broker.connack())
     assert wire.receive(broker.suback(1, b"\x80")) == [UP]

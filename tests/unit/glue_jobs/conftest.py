@@ -1,7 +1,5 @@
 """An archive of a few events."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The keys that attest receipts: a file of this user, or an HMAC key of AWS KMS."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -63,9 +61,7 @@ def test_a_document_is_attested_as_it_was_written_and_no_other(noise: bytes, pla
         assert not is_attested or read == MEMBERS
 
 
-def test_a_key_in_a_file_is_made_once_and_for_its_owner_only(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_key_file_is_its_owners(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     signature = open_key(None).sign(b"statement")
     assert open_key(None).verify(b"statement", signature)

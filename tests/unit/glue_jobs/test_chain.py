@@ -71,9 +71,7 @@ def test_the_same_objects_have_not_changed() -> None:
         ({A: "sha256:1", B: None, CONTRACT: None}, {B: "removed", CONTRACT: "removed"}),
     ],
 )
-def test_what_is_no_change_of_a_closed_hour_is_none(
-    now: dict[str, str | None], found: dict[str, str]
-) -> None:
+def test_no_change_of_a_closed_hour(now: dict[str, str | None], found: dict[str, str]) -> None:
     objects = {key: digest for key, digest in {**BEFORE.objects, **now}.items() if digest}
     assert changes(objects) == found
 
@@ -94,9 +92,7 @@ def test_what_is_no_change_of_a_closed_hour_is_none(
         ([("etag:0", "etag:1")], "etag:0", {A: "altered"}),
     ],
 )
-def test_an_erasure_changes_what_its_record_says_and_nothing_else(
-    steps: list[tuple[str, str | None]], now: str | None, found: dict[str, str]
-) -> None:
+def test_its_record_says(steps: list[tuple[str, str | None]], now: str | None, found: dict[str, str]) -> None:
     objects = {key: digest for key, digest in {**BEFORE.objects, A: now}.items() if digest}
     assert changes(objects, Attested(erased={A: dict(steps)})) == found
 
@@ -241,9 +237,7 @@ DIGESTS = st.sampled_from(["etag:1", "etag:2", "etag:3"])
 
 
 @given(st.dictionaries(KEYS, DIGESTS), st.dictionaries(KEYS, DIGESTS))
-def test_each_difference_of_two_inventories_is_a_change_and_nothing_else(
-    before: dict[str, str], now: dict[str, str]
-) -> None:
+def test_each_difference_is_a_change(before: dict[str, str], now: dict[str, str]) -> None:
     _, found = compare(inventory()(before), inventory()(now), NOTHING, SINCE)
     expected = {}
     for key in {*before, *now}:

@@ -1,7 +1,5 @@
 """What one hour of the compaction cannot do holds up no other; without Spark, which judges none of it."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, replace
@@ -123,9 +121,7 @@ def left(objects: FolderObjects) -> list[str]:
     return [each.name for each in objects.beneath(HOUR.raw("tap"))]
 
 
-def test_an_interrupted_removal_of_an_hour_s_raw_objects_goes_on_and_nothing_else_is_deleted(
-    hour_compacted: CountedObjects,
-) -> None:
+def test_an_interrupted_removal_goes_on(hour_compacted: CountedObjects) -> None:
     later = f"{LATER.raw('tap')}/a.json.gz"
     hour_compacted.write(later, b"")
     hour_compacted.left = 2
@@ -139,9 +135,7 @@ def test_an_interrupted_removal_of_an_hour_s_raw_objects_goes_on_and_nothing_els
     assert names == {*FILES, later, HOUR.published("tap"), HOUR.receipt("tap")}
 
 
-def test_an_hour_without_a_receipt_or_with_an_object_beside_it_keeps_all(
-    hour_compacted: CountedObjects,
-) -> None:
+def test_an_unreceipted_hour_keeps_all(hour_compacted: CountedObjects) -> None:
     late = f"{HOUR.raw('tap')}/late.json.gz"
     hour_compacted.write(late, b"")
     assert remove_raw(hour_compacted, open_key(None), TAP_FOLDER, HOUR) == 0
@@ -159,9 +153,7 @@ def test_raw_objects_stay_when_the_compacted_rows_are_gone(gone: str, hour_compa
     assert left(hour_compacted) == RAW
 
 
-def test_old_hours_are_removed_and_young_ones_stay(
-    hour_compacted: CountedObjects, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_old_hours(hour_compacted: CountedObjects, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = list[Hour]()
 
     def compact(*arguments: Any) -> Iterator[tuple[Hour, Receipt]]:
@@ -182,9 +174,7 @@ def test_old_hours_are_removed_and_young_ones_stay(
 
 
 @pytest.mark.parametrize("days", ["15", "-20", "soon"])
-def test_raw_objects_that_the_audit_reads_are_not_deleted(
-    days: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_objects_in_use_are_not_deleted(days: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         job.read_arguments(["--INPUT", "a", f"--RAW_DAYS={days}"], datetime(2026, 3, 2, tzinfo=UTC))
     assert "16 days or more" in capsys.readouterr().err

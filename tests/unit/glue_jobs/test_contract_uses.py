@@ -1,7 +1,5 @@
 """Which decisions were made by a contract long after its successor was in force."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -93,7 +91,5 @@ def of(old: Iterable[int], *new: Iterable[int]) -> list[Usage]:
         "seldom used",
     ],
 )
-def test_a_version_is_stale_where_another_one_has_long_been_in_force(
-    uses: list[Usage], stale: set[tuple[str, int]]
-) -> None:
+def test_a_replaced_version_is_stale(uses: list[Usage], stale: set[tuple[str, int]]) -> None:
     assert stale_uses(uses) == stale

@@ -1,7 +1,5 @@
 """One device judged: what its manifests attest, what contradicts them, and where the archive has a hole."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Callable, Collection
@@ -71,9 +69,7 @@ def test_a_device_whose_manifests_state_everything_is_attested(kept: str) -> Non
     ],
     ids=["without manifests", "manifests stop", "a manifest is lost", "without numbers"],
 )
-def test_what_no_manifest_states_rests_on_less(
-    story: str, manifest: int, numbering: int, tap: int, nothing: int
-) -> None:
+def test_unstated_rests_on_less(story: str, manifest: int, numbering: int, tap: int, nothing: int) -> None:
     judged = Home().live(story).judged()
     assert judged.standing == "partly"
     expected = {"manifest": manifest, "numbering": numbering, "tap": tap, "nothing": nothing}
@@ -127,9 +123,7 @@ def test_a_store_that_began_anew_awaits_its_first_manifest(before: str) -> None:
 
 @pytest.mark.parametrize("problem", ["manifest tap=False", "manifest digest=7"], ids=["lost", "wrong"])
 @pytest.mark.parametrize(("hour", "standing"), [(10, "attested"), (34, "partly"), (58, "attested")])
-def test_a_bad_manifest_leaves_the_days_beside_its_own_attested(
-    problem: str, hour: int, standing: str
-) -> None:
+def test_a_bad_manifest_costs_its_day(problem: str, hour: int, standing: str) -> None:
     hours = ["send 3, manifest, wait 1"] * 72
     hours[hour] = f"send 3, {problem}, wait 1"
     home = Home().live("wait -36, start, wait 0.5").live(", ".join(hours))
@@ -243,9 +237,7 @@ def test_a_device_that_the_registry_does_not_know_is_unregistered() -> None:
         ),
     ],
 )
-def test_what_a_device_states_and_the_tap_lacks_or_contradicts_is_found(
-    story: str, expected: list[tuple[str, str, int | None, str]]
-) -> None:
+def test_stated_and_lacking_is_found(story: str, expected: list[tuple[str, str, int | None, str]]) -> None:
     judged = Home().live(story).judged()
     assert [each[:2] + each[3:] for each in found(judged)] == [each[:3] for each in expected]
     for finding, (*_, detail) in zip(judged.findings, expected, strict=True):
@@ -369,9 +361,7 @@ class TestHoles:
     @pytest.mark.parametrize(
         ("damaged", "kinds"), [({HOUR}, set()), ({HOUR + 1}, {"forged"}), (set(), {"forged"})]
     )
-    def test_a_damaged_first_hour_may_have_had_what_the_ledger_has(
-        self, damaged: set[int], kinds: set[str]
-    ) -> None:
+    def test_a_damaged_hour_may_have_had_it(self, damaged: set[int], kinds: set[str]) -> None:
         home = Home()
         home.send(3, tap=False, ledger=True)
         home.manifest(tap=False, ledger=True)
@@ -387,9 +377,7 @@ class TestHoles:
         ],
         ids=["from number 1 on", "without number 1", "after another epoch"],
     )
-    def test_what_a_damaged_first_hour_may_lack_is_before_its_least_number(
-        self, start: str, kinds: set[str]
-    ) -> None:
+    def test_a_damaged_hour_lacks_lesser_numbers(self, start: str, kinds: set[str]) -> None:
         home = Home().live(start)
         home.in_ledger(("voice", "//home-1", "stray"))
         until_midnight(day(home.live("manifest, wait 1")))
@@ -456,9 +444,7 @@ def test_a_report_in_another_device_s_name_is_forged_and_not_believed() -> None:
         (11_001, 19, None),  # a few late events look the same
     ],
 )
-def test_a_clock_is_measured_by_the_quickest_event_against_the_fleet_s(
-    travel_ms: int, samples: int, said: str | None
-) -> None:
+def test_the_quickest_event_measures_clocks(travel_ms: int, samples: int, said: str | None) -> None:
     rows = Home().live("start").gathered()
     hour = rows.hours[0]._replace(quickest=(travel_ms, NOON_MS, "tap/2"), samples=samples)
     judged = judge_device(rows._replace(hours=[hour]), replace(SCOPE, usual_ms=1_000))
@@ -570,9 +556,7 @@ CONTRADICTIONS: list[tuple[str, Change]] = [
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_a_report_that_is_unknown_or_contradicts_itself_names_no_cause_of_a_loss(
-    kind: str, story: str, change: Change
-) -> None:
+def test_a_strange_report_names_no_cause(kind: str, story: str, change: Change) -> None:
     """The reviews: it ends the audit of the fleet, names its own finding, or is a loss at device or rule.
 
     What it may explain is not lost, and what the manifests beside it attest stays so.
@@ -740,9 +724,7 @@ class TestNewClient:
             "send 80, manifest",
         ],
     )
-    def test_what_others_say_of_an_epoch_changes_nothing_for_its_device(
-        self, true: str, number: int, lie: str
-    ) -> None:
+    def test_foreign_words_change_nothing(self, true: str, number: int, lie: str) -> None:
         """A liar fills holes, is the first, has more numbers, is one of several, or comes between two ids."""
         home = Home().live(f"start, {THREE_HOURS}, {true}, send 2, manifest, wait 1")
         alone = judged_together(until_midnight(home))
@@ -820,9 +802,7 @@ def test_a_device_that_cannot_be_judged_is_named_and_ends_nothing() -> None:
     ("bound", "most", "beyond"),
     [("MAX_HOUR_REPORTS", 3, 2), ("MAX_HOUR_BYTES", 1_700, 2), ("MAX_HOUR_ENTRIES", 6, 2)],
 )
-def test_reports_beyond_the_bound_of_an_hour_are_one_finding(
-    monkeypatch: pytest.MonkeyPatch, bound: str, most: int, beyond: int
-) -> None:
+def test_too_many_are_one(monkeypatch: pytest.MonkeyPatch, bound: str, most: int, beyond: int) -> None:
     monkeypatch.setattr(report_reader, bound, most)
     home = Home().live(
         "send 1, manifest, send 1, manifest, send 1, manifest, send 1, manifest, send 1, manifest"

@@ -1,7 +1,5 @@
 """Names in texts: whole identifiers in every form are replaced, all else stays as it is."""
 
-from __future__ import annotations
-
 import base64
 import bz2
 import gzip

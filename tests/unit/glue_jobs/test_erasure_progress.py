@@ -163,9 +163,7 @@ def erase(objects: FolderObjects, home: str, hour: int, monkeypatch: pytest.Monk
 
 @pytest.mark.long
 @pytest.mark.parametrize("between", ["nothing", "another erasure", "a foreign write"])
-def test_an_erasure_that_is_killed_at_any_step_attests_its_own_changes_and_no_others(
-    between: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_kill_at_any_step(between: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     foreign, is_cut = f"tap/{HOUR}/a.json.gz", True
     for cut in count(1):
         objects = FolderObjects(_made(tmp_path / str(cut)))
@@ -349,9 +347,7 @@ def test_what_others_share_with_the_person_s_rows_stays_together() -> None:
         ({"data_base64": "eyJhIjogMH0="}, False),
     ],
 )
-def test_numbers_that_equal_the_name_stay_in_rows_of_others(
-    client: str, members: dict[str, Any], may_remain: bool
-) -> None:
+def test_equal_numbers_of_others_stay(client: str, members: dict[str, Any], may_remain: bool) -> None:
     text = json.dumps(members).replace("0", client).replace("{}", client)
     line = tap_line("home-2", **json.loads(text))
     row = {**json.loads(line), "attempt": int(client), "devicesequence": client}

@@ -1,7 +1,5 @@
 """Forged receipts allow no change of the archive; those that compaction and erasure attested do."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable
@@ -284,9 +282,7 @@ BEFORE_AN_AUDIT: dict[str, tuple[set[str], tuple[_Step, ...]]] = {
 
 
 @pytest.mark.parametrize(("named", "steps"), BEFORE_AN_AUDIT.values(), ids=BEFORE_AN_AUDIT)
-def test_the_first_audit_finds_what_is_not_as_its_writer_listed_it(
-    named: set[str], steps: tuple[_Step, ...], world: World
-) -> None:
+def test_the_first_audit_finds_changes(named: set[str], steps: tuple[_Step, ...], world: World) -> None:
     world.verdicts = Verdicts()
     for step in steps:
         step(world)

@@ -1,7 +1,5 @@
 """Holes of the archive: which hours may lack records, and what is reported of them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta

@@ -1,7 +1,5 @@
 """The home hop: what a device states that it stored for services beside it, and what became of it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 
@@ -73,9 +71,7 @@ def at_home(judged: DeviceJudgement) -> list[tuple[Any, ...]]:
         ),
     ],
 )
-def test_an_event_for_a_service_in_the_home_is_taken_lost_or_unknown(
-    story: str, lost: list[int], counted: dict[str, int]
-) -> None:
+def test_home_events_are_taken_or_lost(story: str, lost: list[int], counted: dict[str, int]) -> None:
     judged = Home().live(story).judged(HOMES)
     assert [each for each in at_home(judged) if each[0] == "lost"] == [("lost", "e1", each) for each in lost]
     assert counts(judged) == counted
@@ -153,9 +149,7 @@ def test_a_statement_that_contradicts_itself_accuses_nobody(changed: dict[str, A
         ("send 2 due=v2", []),
     ],
 )
-def test_what_the_device_sends_up_and_does_not_store_for_the_home_is_lost(
-    story: str, lost: list[int | None]
-) -> None:
+def test_what_the_home_lacks_is_lost(story: str, lost: list[int | None]) -> None:
     judged = Home().live(f"{story}, {LATER}").judged(HOMES)
     assert at_home(judged) == [("lost", "e1", each) for each in lost]
     assert counts(judged).get("lost", 0) == len(lost)

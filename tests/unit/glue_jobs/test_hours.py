@@ -1,7 +1,5 @@
 """Which hours the jobs work on."""
 
-from __future__ import annotations
-
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Evidence against evidence: holes of the archive, newer versions, and records that contradict each other."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
@@ -80,9 +78,7 @@ class TestGoneObjects:
     """Objects that are gone, of which the list of their writer has times and rows."""
 
     @pytest.mark.parametrize(("at_s", "lost"), [(9, 1), (10, 0), (20, 0), (21, 1)])
-    def test_only_events_of_their_times_may_have_been_in_them(
-        self, archive: SmallArchive, at_s: int, lost: int
-    ) -> None:
+    def test_only_events_of_their_times_fit(self, archive: SmallArchive, at_s: int, lost: int) -> None:
         archive.accept(archive.event(), at_ms=NOON_MS + 1_000 * at_s)
         report = judged(archive, missing=HELD)
         assert report.faults() == {"lost" if lost else "unrecorded": 1}
@@ -135,9 +131,7 @@ class TestNotUnderstood:
     """What a newer version wrote, or a writer cut: it neither proves nor accuses."""
 
     @pytest.mark.parametrize("members", [{"attempt": "1"}, {"attempt": 1.5}, {"decided_at_ms": "noon"}])
-    def test_a_line_whose_members_have_other_types(
-        self, archive: SmallArchive, members: dict[str, Any]
-    ) -> None:
+    def test_a_line_of_other_types(self, archive: SmallArchive, members: dict[str, Any]) -> None:
         archive.send()
         archive.bad_lines = [("ledger", newer(archive.ledger.pop(), **members))]
         report = judged(archive)
@@ -152,9 +146,7 @@ class TestNotUnderstood:
         [("{", '{"contract_version":["1"],'), ("}", ',"more":' + "[" * 100_000)],
         ids=["a list as version", "nested too deep"],
     )
-    def test_a_line_that_no_writer_wrote_ends_nothing(
-        self, archive: SmallArchive, change: tuple[str, str]
-    ) -> None:
+    def test_a_foreign_line_ends_nothing(self, archive: SmallArchive, change: tuple[str, str]) -> None:
         archive.send()
         members = json.loads(to_line(archive.ledger.pop()))
         del members["contract_version"]
@@ -172,9 +164,7 @@ class TestNotUnderstood:
             ({"contract_version": "sha256:of a newer one"}, "unknown_contract"),
         ],
     )
-    def test_a_row_with_values_that_this_version_does_not_know(
-        self, archive: SmallArchive, members: dict[str, Any], reason: str
-    ) -> None:
+    def test_an_unknown_value(self, archive: SmallArchive, members: dict[str, Any], reason: str) -> None:
         archive.send()
         archive.alter(**members)
         report = judged(archive)
@@ -218,9 +208,7 @@ class TestNotUnderstood:
         assert nothing_is_accused(report)
 
 
-def test_rows_that_nobody_can_use_are_quarantined_with_a_reason_and_say_no_more(
-    archive: SmallArchive,
-) -> None:
+def test_useless_rows_are_quarantined(archive: SmallArchive) -> None:
     archive.send()
     good = archive.ledger[0]
     archive.ledger += [
@@ -273,9 +261,7 @@ class TestContradictions:
         [{"data": {"value": 7}}, {"subject": "x"}, {"time": "2026-03-01T00:00:00Z"}, {"anything": "x"}],
         ids=lambda each: "".join(each),
     )
-    def test_another_event_in_the_tap_under_the_same_id(
-        self, archive: SmallArchive, members: dict[str, Any]
-    ) -> None:
+    def test_another_event_of_the_same_id(self, archive: SmallArchive, members: dict[str, Any]) -> None:
         event = archive.send()
         archive.accept(event, at_ms=NOON_MS + 1)
         altered = json.dumps(json.loads(event.json) | members)
@@ -286,17 +272,13 @@ class TestContradictions:
         assert found[0].kind in BROKEN_KINDS
 
     @pytest.mark.parametrize(("digest", "kinds"), [("0" * 16, ["content_mismatch"]), (None, [])])
-    def test_another_digest_in_the_ledger_or_none_of_an_older_router(
-        self, archive: SmallArchive, digest: str | None, kinds: list[str]
-    ) -> None:
+    def test_another_digest(self, archive: SmallArchive, digest: str | None, kinds: list[str]) -> None:
         archive.send()
         archive.alter(digest=digest)
         assert [each.kind for each in judged(archive).findings] == kinds
 
     @pytest.mark.parametrize(("hours", "kinds"), [("12", []), ("11", ["content_mismatch"])])
-    def test_a_redacted_event_that_no_erasure_redacted(
-        self, archive: SmallArchive, hours: str, kinds: list[str]
-    ) -> None:
+    def test_an_unexplained_redaction(self, archive: SmallArchive, hours: str, kinds: list[str]) -> None:
         archive.send()
         rules = replace(rules_of(archive), erased=frozenset({hour(f"2026-03-01T{hours}")}))
         (group,) = groups_of(archive, rules.history.contracts)
@@ -320,9 +302,7 @@ class TestContradictions:
         assert report.judgement.counts[HourCount("tap_copies", "home-1", NOON)] == 1
 
     @pytest.mark.parametrize("members", [{"client_id": "home-2"}, {"sender": "home-2/"}])
-    def test_a_sender_on_another_device_than_its_client(
-        self, archive: SmallArchive, members: dict[str, str]
-    ) -> None:
+    def test_a_sender_of_another_device(self, archive: SmallArchive, members: dict[str, str]) -> None:
         archive.send()
         row = archive.alter(**members)
         report = judged(archive)
@@ -331,9 +311,7 @@ class TestContradictions:
         assert (finding.kind, finding.hop) == ("sender_mismatch", "router")
         assert finding.detail == f"the ledger names the sender {row.sender} and the client {row.client_id}"
 
-    def test_a_frame_that_has_another_client_in_the_tap_is_neither_lost_nor_forged(
-        self, archive: SmallArchive
-    ) -> None:
+    def test_a_frame_of_another_client_is_not_lost(self, archive: SmallArchive) -> None:
         archive.send()
         archive.tap[-1] = replace(archive.tap[-1], client_id="home-2")
         report = judged(archive)

@@ -1,7 +1,5 @@
 """One frame in tap and ledger: joined in every window, compared, and not judged by a wrong clock."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import date, timedelta
 from typing import Any, Final
@@ -24,9 +22,7 @@ MIDNIGHT_MS: Final = NOON_MS + 12 * HOUR_MS
 
 @pytest.mark.parametrize("other_ms", [1, HOUR_MS, -HOUR_MS, 2 * DAY_MS, -2 * DAY_MS, 365 * DAY_MS])
 @pytest.mark.parametrize("window", [Window(), THIS], ids=str)
-def test_another_time_of_one_frame_is_a_contradiction_and_no_loss(
-    archive: SmallArchive, other_ms: int, window: Window
-) -> None:
+def test_another_time_is_no_loss(archive: SmallArchive, other_ms: int, window: Window) -> None:
     event = archive.send()
     archive.alter(entered_at_ms=NOON_MS + other_ms)
     report = judged(archive, window=window)
@@ -104,9 +100,7 @@ def test_what_an_operator_put_back_has_a_time_of_its_own(archive: SmallArchive) 
 class TestDaysAround:
     """What belongs to the window is decided once tap and ledger are joined."""
 
-    def test_the_day_that_only_the_ledger_names_reports_it_and_judges_nothing(
-        self, archive: SmallArchive
-    ) -> None:
+    def test_a_day_of_the_ledger_alone_is_reported(self, archive: SmallArchive) -> None:
         archive.send()
         archive.alter(entered_at_ms=MIDNIGHT_MS + HOUR_MS)
         report = judged(archive, window=NEXT)
@@ -120,9 +114,7 @@ class TestDaysAround:
         assert judged(archive, window=NEXT).faults() == {"unexplained": 1}
 
     @pytest.mark.parametrize("has_other_data", [False, True])
-    def test_an_id_that_comes_again_on_the_next_day(
-        self, archive: SmallArchive, has_other_data: bool
-    ) -> None:
+    def test_an_id_comes_again_next_day(self, archive: SmallArchive, has_other_data: bool) -> None:
         first = archive.send(at_ms=MIDNIGHT_MS - 1)
         data = {"value": "another"} if has_other_data else first.data()
         again = archive.event(id=first.id, source=first.source, data=data, at_ms=MIDNIGHT_MS + 1)
@@ -181,9 +173,7 @@ class TestClocks:
         return archive
 
     @pytest.mark.parametrize("ahead_ms", [10 * MINUTE_MS, 365 * DAY_MS])
-    def test_a_router_that_is_ahead_says_nothing_of_its_consumer(
-        self, archive: SmallArchive, ahead_ms: int
-    ) -> None:
+    def test_a_fast_router_accuses_nobody(self, archive: SmallArchive, ahead_ms: int) -> None:
         archive.send(ALARM)
         archive.hand_over()
         archive.alter(decided_at_ms=NOON_MS + ahead_ms)
@@ -261,9 +251,7 @@ class TestClocks:
         (Outcome.DELIVERED, {"decided_at_ms": -1}),
     ],
 )
-def test_a_handover_that_contradicts_itself_proves_nothing(
-    archive: SmallArchive, outcome: Outcome, members: dict[str, Any]
-) -> None:
+def test_contradictions_prove_none(archive: SmallArchive, outcome: Outcome, members: dict[str, Any]) -> None:
     archive.use(small_contract(inboxes={"help": WEBHOOK}))
     archive.send(ALARM)
     archive.hand_over(outcome=outcome, **members)
@@ -279,9 +267,7 @@ def test_a_handover_that_contradicts_itself_proves_nothing(
     ("outcome", "status"),
     [(Outcome.DELIVERED, 299), (Outcome.DEAD_LETTERED, None), (Outcome.DEAD_LETTERED, 599)],
 )
-def test_what_an_endpoint_can_answer_is_believed(
-    archive: SmallArchive, outcome: Outcome, status: int | None
-) -> None:
+def test_possible_answers_are_believed(archive: SmallArchive, outcome: Outcome, status: int | None) -> None:
     archive.use(small_contract(inboxes={"help": WEBHOOK}))
     archive.send(ALARM)
     archive.hand_over(outcome=outcome, status=status)

@@ -1,7 +1,5 @@
 """The last hop: what webhooks recorded of the events in their inboxes, and what that proves of the router."""
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Any
 
@@ -161,9 +159,7 @@ def test_each_webhook_has_its_own_patience(archive: SmallArchive) -> None:
     ("waited_ms", "reason", "kind"),
     [(60_000, "channel_expiry", "expired"), (59_999, "channel_expiry", "lost"), (60_000, "because", "lost")],
 )
-def test_what_waited_too_long_for_its_endpoint_is_believed_by_the_inbox_s_expiry(
-    archive: SmallArchive, waited_ms: int, reason: str, kind: str
-) -> None:
+def test_waiting_ends_by_expiry(archive: SmallArchive, waited_ms: int, reason: str, kind: str) -> None:
     archive.use(small_contract(inboxes={"help": {**WEBHOOK, "expiry_s": 60}}))
     archive.send(ALARM)
     at_ms = NOON_MS + 100 + waited_ms
@@ -296,9 +292,7 @@ def test_before_a_contract_asks_for_receipts_none_is_missed(archive: SmallArchiv
     assert judged(archive).found() == {("lost", "inbox_consumer", missed.id)}
 
 
-def test_an_answer_without_a_status_of_a_webhook_is_believed_as_little_as_before(
-    archive: SmallArchive,
-) -> None:
+def test_a_status_is_needed_of_a_webhook(archive: SmallArchive) -> None:
     archive.hand_over(archive.send(ALARM), status=None)
     assert {kind for kind, *_ in judged(archive).found()} == {"contradiction"}
 

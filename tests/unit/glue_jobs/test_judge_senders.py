@@ -1,7 +1,5 @@
 """Senders in the audit: who may send what, by which contract, and that nobody hides the loss of another."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import product
 from typing import Any, Final
@@ -172,9 +170,7 @@ def test_what_was_decided_unseen_must_be_decided_again(archive: SmallArchive) ->
     ]
 
 
-def test_a_message_decided_in_force_and_then_by_a_killed_router_s_successor_is_confirmed(
-    archive: SmallArchive,
-) -> None:
+def test_a_successors_decision_confirms(archive: SmallArchive) -> None:
     archive.send(ALARM, senderservice="voice")
     by_successor = {"basis": Basis.BUNDLED, "decided_at_ms": NOON_MS + MINUTE_MS, "attempt": 2}
     archive.ledger.append(replace(archive.ledger[-1], **by_successor))
@@ -182,9 +178,7 @@ def test_a_message_decided_in_force_and_then_by_a_killed_router_s_successor_is_c
 
 
 @pytest.mark.parametrize(("left_ms", "kind"), [(5 * MINUTE_MS, "lost"), (0, "expired")])
-def test_a_router_whose_clock_is_ahead_expires_nothing(
-    archive: SmallArchive, left_ms: int, kind: str
-) -> None:
+def test_a_fast_router_expires_nothing(archive: SmallArchive, left_ms: int, kind: str) -> None:
     expiry_ms = NOON_MS + left_ms
     event = archive.event(
         ALARM, senderservice="voice", expirytime=f"2026-03-01T12:{expiry_ms % 3_600_000 // MINUTE_MS:02d}:00Z"

@@ -1,7 +1,5 @@
 """Faults of routers: the judgement finds each on its route, and believes no end that nothing bears out."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import product
 from typing import Any
@@ -113,9 +111,7 @@ def test_a_copy_in_the_tap_expects_nothing_more(archive: SmallArchive) -> None:
 
 
 @pytest.mark.source("P4")
-def test_a_row_of_the_ledger_in_two_objects_counts_once_and_a_delivery_that_was_made_before_not_again(
-    archive: SmallArchive,
-) -> None:
+def test_a_repeated_row_counts_once(archive: SmallArchive) -> None:
     archive.send()
     archive.send(ALARM)
     early = archive.alter(basis=Basis.BUNDLED)
@@ -283,9 +279,7 @@ def test_a_refusal_is_believed_where_event_and_contract_bear_it_out(
 
 
 @pytest.mark.parametrize("route", ["readings", None])
-def test_a_dead_lettered_event_whose_letter_reached_nobody_is_lost(
-    archive: SmallArchive, route: str | None
-) -> None:
+def test_a_lost_letter_is_a_loss(archive: SmallArchive, route: str | None) -> None:
     archive.use(small_contract("strict"))
     archive.refuse_event(archive.event(), "payload_invalid", route=route)
     archive.refuse_event(archive.event(), "payload_invalid", route=route)
@@ -342,9 +336,7 @@ def test_copies_routed_by_two_versions_expect_the_routes_of_both(archive: SmallA
 
 @pytest.mark.parametrize("is_withdrawn", [True, False], ids=["withdrawn", "published"])
 @pytest.mark.parametrize("copied_at", [None, 1, 2])
-def test_a_frame_that_comes_again_is_owed_the_routes_of_its_last_decision(
-    archive: SmallArchive, is_withdrawn: bool, copied_at: int | None
-) -> None:
+def test_the_last_decision_owes(archive: SmallArchive, is_withdrawn: bool, copied_at: int | None) -> None:
     own, published = archive.contract, small_contract(copies=COPIES)
     versions = (published, own) if is_withdrawn else (own, published)
     archive.use(*reversed(versions))
@@ -399,9 +391,7 @@ def test_what_the_cloud_lost_is_sent_again_and_then_not_lost(archive: SmallArchi
 @pytest.mark.parametrize("reason", [REPLAY, REDRIVE])
 @pytest.mark.parametrize("was_routed", [True, False], ids=["routed", "lost at first"])
 @pytest.mark.parametrize("route", ["alarms", "copies"], ids=["an old route", "a new route"])
-def test_a_later_decision_for_one_reader_owes_no_route_that_came_since(
-    archive: SmallArchive, reason: str, was_routed: bool, route: str
-) -> None:
+def test_later_routes_are_not_owed(archive: SmallArchive, reason: str, was_routed: bool, route: str) -> None:
     """The simulator: an inbox was replayed after a subscription, and the audit missed old events there."""
     event = archive.event(ALARM)
     archive.accept(event)
@@ -452,9 +442,7 @@ class TestItemsThatAreNoEvents:
         assert report.totals["internal"] == 1
         assert report.inboxes()["help.inbox"] == (1, 2, 0)
 
-    def test_a_refused_item_without_a_record_is_lost_whoever_sent_the_same(
-        self, archive: SmallArchive
-    ) -> None:
+    def test_an_unrecorded_refusal_is_lost(self, archive: SmallArchive) -> None:
         archive.refuse(b"garbage", "home-1")
         archive.refuse(b"garbage", "home-2")
         archive.ledger = archive.ledger[:2] + archive.ledger[:2]
@@ -510,9 +498,7 @@ class TestBestEffort:
         return compile_contract({**document, "event_types": types, "routes": routes}, "every")
 
     @pytest.mark.parametrize("outbox", ["at_least_once", "best_effort"])
-    def test_the_audit_believes_a_drop_of_exactly_what_the_rule_has_at_best_effort(
-        self, archive: SmallArchive, outbox: str
-    ) -> None:
+    def test_only_best_effort_may_be_dropped(self, archive: SmallArchive, outbox: str) -> None:
         contract = self.every_declaration(outbox)
         archive.use(contract)
         routes = contract.routes_at(Place.CLOUD)
@@ -544,9 +530,7 @@ class TestBestEffort:
         assert report.faults() == {}
         assert report.totals["delivered"] == 1
 
-    def test_a_delivery_at_best_effort_without_any_record_is_lost_all_the_same(
-        self, archive: SmallArchive
-    ) -> None:
+    def test_unrecorded_best_effort_is_lost(self, archive: SmallArchive) -> None:
         archive.use(small_contract(inboxes={"care": {"delivery_guarantee": "best_effort"}}))
         archive.accept(archive.event())
         assert judged(archive).faults() == {"lost": 1}

@@ -1,7 +1,5 @@
 """Many groups together: what the driver keeps of them is bounded, and the order of their deliveries."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 from itertools import chain
@@ -96,9 +94,7 @@ DECIDED = LedgerRow(
 
 
 @pytest.mark.parametrize(("kind", "row"), [("tap", TAPPED), ("ledger", DECIDED)])
-def test_an_event_with_more_rows_than_are_held_is_one_finding_and_the_others_are_judged_as_ever(
-    kind: str, row: TapRow | LedgerRow
-) -> None:
+def test_too_many_rows_are_one_finding(kind: str, row: TapRow | LedgerRow) -> None:
     """Of millions of copies no list is made, and what is left out names no hop as a cause."""
     contract, _ = audited_contracts()
     history = ContractHistory((Use(contract, None),))
@@ -157,9 +153,7 @@ def test_what_was_overtaken_in_an_inbox_with_order_is_reordered(archive: SmallAr
     assert reordered(archive) == set()
 
 
-def test_without_a_number_the_time_of_entry_orders_and_other_partitions_are_other_streams(
-    archive: SmallArchive,
-) -> None:
+def test_the_time_of_entry_orders(archive: SmallArchive) -> None:
     archive.use(small_contract(inboxes={"care": {"transport": "sqs_fifo", "ordering": "source"}}))
     events = [archive.event(partitionkey=key).without(("devicesequence",)) for key in ("a", "b", "a")]
     for number, event in enumerate(events):
@@ -182,9 +176,7 @@ def test_without_a_number_the_time_of_entry_orders_and_other_partitions_are_othe
     ],
     ids=["unreadable number", "wrong clock", "another day", "another time in the tap", "in the ledger"],
 )
-def test_an_event_whose_place_is_unknown_is_not_reordered_nor_are_the_others(
-    archive: SmallArchive, tap: dict[str, Any], ledger: dict[str, Any]
-) -> None:
+def test_an_unknown_place(archive: SmallArchive, tap: dict[str, Any], ledger: dict[str, Any]) -> None:
     archive.use(small_contract(inboxes={"care": {"transport": "sqs_fifo", "ordering": "source"}}))
     first, second = archive.send(), archive.send()
     archive.move(first, decided_at_ms=NOON_MS + 5_000)

@@ -3,8 +3,6 @@
 That a bucket lists as a folder does is tested in test_objects.py.
 """
 
-from __future__ import annotations
-
 import gzip
 import random
 import zlib
@@ -172,9 +170,7 @@ def test_published_files_without_a_receipt_give_what_no_raw_object_has(objects: 
 
 
 @pytest.mark.parametrize("is_gone", [True, False])
-def test_files_that_are_gone_or_damaged_are_replaced_by_the_raw_objects(
-    is_gone: bool, objects: Objects
-) -> None:
+def test_raw_objects_replace_damaged_files(is_gone: bool, objects: Objects) -> None:
     receipt = compacted(objects, f"{DAY}/hour=12/a.json.gz")
     known = {FILE: ObjectFault("unreadable", FILE, HOUR, "tap", "it is damaged", None)}
     if is_gone:
@@ -238,9 +234,7 @@ def test_a_folder_of_no_day_is_named_and_not_read(objects: Objects) -> None:
 
 
 @pytest.mark.parametrize("compact", [(), ("first",), ("first", "second")])
-def test_objects_of_equal_bytes_are_found_raw_or_compacted(
-    compact: tuple[str, ...], objects: Objects
-) -> None:
+def test_equal_objects_are_found(compact: tuple[str, ...], objects: Objects) -> None:
     first, second = f"{DAY}/hour=12/first.json.gz", f"{DAY}/hour=12/second.json.gz"
     put(objects, first, second)
     objects.write(second, objects.read(first) or b"")
@@ -369,9 +363,7 @@ def test_what_was_moved_compacted_or_never_listed_is_not_gone(objects: Objects) 
 
 @pytest.mark.parametrize("text", [b"{}", b"{", gzip.compress(b"\0", mtime=0), b"[" * 99_999, None])
 @pytest.mark.parametrize("is_published", [True, False])
-def test_what_is_not_attested_hides_nothing_that_is_gone(
-    objects: Objects, text: bytes | None, is_published: bool
-) -> None:
+def test_an_unattested_one_hides_nothing(objects: Objects, text: bytes | None, is_published: bool) -> None:
     enter(objects, *LISTED)
     compacted(objects, A, B, C, D, at_ms=None)
     receipt, published = HOUR.receipt("tap"), HOUR.published("tap")
@@ -447,9 +439,7 @@ def test_entries_that_came_while_they_were_listed_are_not_counted_through(object
 
 
 @pytest.mark.parametrize("since_ms", ['"soon"', "true", "1.5", "99999999999999999999", "[]"])
-def test_a_list_of_devices_with_no_time_is_a_fault_and_the_one_before_is_taken(
-    objects: Objects, since_ms: str
-) -> None:
+def test_a_timeless_list_is_a_fault(objects: Objects, since_ms: str) -> None:
     before, last = (f"fleet/date=2026-03-0{day}/hour=12/devices.json" for day in (1, 2))
     objects.write(before, b'{"thing":"d","state":"provisioned","since_ms":5}\n{"thing":"e","state":"x"}')
     objects.write(last, b'{"thing":"d","state":"provisioned","since_ms":%b}' % since_ms.encode())

@@ -1,7 +1,5 @@
 """Reports are filed once for each audit, also of several at once, and each verdict is sent."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -52,9 +50,7 @@ def test_each_audit_of_a_window_has_a_report_of_its_own(output: FolderObjects) -
     assert len(output.beneath("inventories")) == 1, "the same objects have the same inventory"
 
 
-def test_of_two_audits_at_once_the_second_follows_the_first_and_writes_its_tables_again(
-    output: FolderObjects,
-) -> None:
+def test_the_second_of_two_audits_follows(output: FolderObjects) -> None:
     written: list[str] = []
 
     def overtaken(chain: Chain) -> None:
@@ -72,9 +68,7 @@ def test_of_two_audits_at_once_the_second_follows_the_first_and_writes_its_table
 
 @pytest.mark.parametrize("kind", [PySparkException, FileNotFoundError, FileExistsError])
 @pytest.mark.parametrize(("failures", "is_filed"), [(2, True), (3, False)])
-def test_tables_that_another_audit_replaces_meanwhile_are_written_again(
-    output: FolderObjects, failures: int, is_filed: bool, kind: type[Exception]
-) -> None:
+def test_are_rewritten(output: FolderObjects, failures: int, is_filed: bool, kind: type[Exception]) -> None:
     left = [None] * failures
 
     def collide(_: Chain) -> None:
@@ -90,9 +84,7 @@ def test_tables_that_another_audit_replaces_meanwhile_are_written_again(
     assert bool(output.beneath("reports")) is is_filed
 
 
-def test_a_verdict_that_was_not_sent_is_sent_by_the_next_attempt(
-    output: FolderObjects, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unsent_verdict_is_sent_later(output: FolderObjects, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(url: str, event: Envelope) -> None:
         raise OutboxError(url, "no")
 
@@ -128,9 +120,7 @@ def test_an_audit_is_filed_once_and_no_later_one_sends_its_verdict_again(aws: No
     assert "Messages" not in sqs.receive_message(QueueUrl=url)
 
 
-def test_the_last_verdict_is_the_last_one_whoever_sends_first(
-    output: FolderObjects, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_last_verdict_is_the_last_one(output: FolderObjects, monkeypatch: pytest.MonkeyPatch) -> None:
     audit(output)
 
     def slowly(_: str, event: Envelope) -> None:

@@ -1,7 +1,5 @@
 """What a session is checked for, and how its shuffles are sized."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
@@ -49,9 +47,7 @@ def test_a_version_that_is_too_old_is_named_with_what_to_do(what: str, found: st
 
 
 @pytest.mark.parametrize("main", [audit, compaction, erasure])
-def test_no_job_starts_to_work_with_a_boto3_that_knows_no_conditional_write(
-    main: Callable[[list[str]], Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_old_boto3(main: Callable[[list[str]], Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(boto3, "__version__", "1.34.131")
     (tmp_path / "archive").mkdir()
     with pytest.raises(VersionError, match=r"boto3 is 1\.34\.131"):

@@ -1,7 +1,5 @@
 """The audit without Spark. That it reads and finds what Spark's does is tests/spark/test_audit_damage.py."""
 
-from __future__ import annotations
-
 import gzip
 import tracemalloc
 from dataclasses import replace
@@ -49,9 +47,7 @@ def bodies(archive: SmallArchive) -> dict[str, bytes]:
     return archive.bodies()
 
 
-def test_the_page_s_query_finds_an_event(
-    archive: SmallArchive, bodies: dict[str, bytes], tmp_path: Path
-) -> None:
+def test_the_query_finds_an_event(archive: SmallArchive, bodies: dict[str, bytes], tmp_path: Path) -> None:
     audited(MemoryObjects(bodies), FolderObjects(tmp_path), is_listed=True)
     page = (Path(__file__).parents[3] / "docs/reference/audit.md").read_text()
     query = next(each.partition("```")[0] for each in page.split("```sql\n") if "FROM read_parquet" in each)
@@ -63,9 +59,7 @@ def test_the_page_s_query_finds_an_event(
     assert row[-1] == "tap"
 
 
-def test_an_archive_has_the_same_report_in_memory_in_a_folder_and_in_a_bucket(
-    archive: SmallArchive, bodies: dict[str, bytes], aws: None
-) -> None:
+def test_each_place_gives_one_report(archive: SmallArchive, bodies: dict[str, bytes], aws: None) -> None:
     report = audited(MemoryObjects(bodies))
     assert (report["verdict"], report["lost_by_hop"]["router"], report["totals"]["delivered"]) == (
         "broken",
@@ -160,9 +154,7 @@ def test_a_line_of_many_brackets_is_a_row_all_the_same(bodies: dict[str, bytes])
     assert audited(MemoryObjects({**bodies, FILES["handovers"]: gzip.compress(row)}))["engine"] == "python"
 
 
-def test_a_day_s_audit_sees_what_was_accepted_on_it_and_what_was_stated_may_have_come_before(
-    archive: SmallArchive,
-) -> None:
+def test_a_day_sees_what_was_accepted_on_it(archive: SmallArchive) -> None:
     midnight_ms = NOON_MS + 12 * HOUR_MS
     archive.send()
     archive.send(at_ms=midnight_ms - 1)  # archived and decided after midnight

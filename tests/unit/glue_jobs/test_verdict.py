@@ -1,7 +1,5 @@
 """The verdict in one word, its reasons, its event and its revisions."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path
