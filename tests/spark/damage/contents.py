@@ -95,7 +95,8 @@ def _alter(archive: Archive, hour: int) -> list[Row]:
 
 def _first_of_each(archive: Archive, hour: int) -> Iterator[Row]:
     for device in archive.devices()[: len(ALTERED)]:
-        yield next(row for row in sent(archive, device, hour).values() if not is_report(row))
+        own = (row for row in sent(archive, device, hour).values() if not is_report(row))
+        yield next(row for row in own if event(row)["subject"] != "/bath")  # a route filters by it
 
 
 def _expected(rows: list[Row], *facts: Fact) -> Expected:
