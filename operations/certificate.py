@@ -27,8 +27,8 @@ from eventplane.values import timestamp_of_ms
 
 FORMAT: Final = "eventplane.certificate.v1"
 
-MAX_CERTIFICATE_BYTES: Final = 2**20
-"""Longest certificate that is read, bytes. Ours: one of an event with a thousand records has half of it."""
+MAX_CERTIFICATE_BYTES: Final = 4 * 2**20
+"""Longest certificate that is read, bytes. Ours: the page of an event with some thousand records."""
 
 ATTESTS: Final = (
     "This certificate attests integrity, not truth. It shows which records of the event were in the archive "

@@ -127,7 +127,9 @@ def _write(options: argparse.Namespace) -> int:
         system.now_ms(),
         incomplete=options.incomplete,
     )
-    signed = sign(document, _signer(options))
+    signer = _signer(options)
+    signed = sign(document, signer)
+    verified(page(signed), signer.public)  # what is too large for a reader is not written
     options.output.write_bytes(text(signed))
     options.output.with_suffix(".html").write_bytes(page(signed))
     place = f"{options.output} and {options.output.with_suffix('.html').name}"

@@ -45,16 +45,17 @@ _UNDECIDED: Final = "a route leads there, and no router recorded an outcome; its
 class Trace:
     """What is known of the event `claim` of `sender`: its `stations` in order of time, its `accounts` by
     inbox, and which records are `missing`, in words; `unknown_ends` says of inboxes with the event why nobody
-    knows what their reader did. The sender is '' where nobody knows it, and of an event that nobody has seen.
-    Of that, `possible` is what may have become of it, by its device's reports.
+    knows what their reader did. While it `is_open`, more is about to be known.
 
-    Its spans are those of the trace `trace_id`, which is known where the tap has the `event`. It was decided,
-    or had to be, by the contract `contract_version`.
+    The sender is '' where nobody knows it, and of an event that nobody has seen. Of that, `possible` is what
+    may have become of it, by its device's reports. Its spans are those of the trace `trace_id`, which is
+    known where the tap has the `event`. It was decided, or had to be, by the contract `contract_version`.
     """
 
     claim: Claim
     sender: str
     contract_version: str
+    is_open: bool
     event: Envelope | None = None
     stations: list[Station] = field(default_factory=list)
     accounts: tuple[Account, ...] = ()
@@ -73,11 +74,6 @@ class Trace:
         if fates & ENDED_OTHERWISE:
             return FAILED
         return DONE if fates <= ENDED_AS_DECLARED and not self.missing else END_UNKNOWN
-
-    @property
-    def is_open(self) -> bool:
-        """Whether more may come to be known by itself."""
-        return bool(self.missing) or any(each.fate in OPEN for each in self.accounts)
 
 
 def traces(claim: Claim, days: Days, letters: Iterable[Letter], contract: Contract) -> list[Trace]:
@@ -200,15 +196,19 @@ def _trace(
     # Apart: what rang in the home says nothing of the cloud.
     home = list(at_home(event, device, homes[device], contract, days.contract)) if event else []
     found += [station for each in home if (station := stations.at_home(*each, device))]
-    ends = (*accounts(due, facts, why), *(account for account, _ in home))
+    missing = list(_missing([*taps, *items], decided, told, contract))
+    cloud = accounts(due, facts, why)
+    ends = (*cloud, *(account for account, _ in home))
     return Trace(
         seen.claim,
         sender,
         deciding.version,
+        # What happened at home the next manifest states, within an hour.
+        bool(missing) or any(each.fate in OPEN for each in cloud),
         event,
         sorted(found, key=lambda station: station.at_ms),
         ends,
-        list(_missing([*taps, *items], decided, told, contract)),
+        missing,
         [_unknown_end(each, seen.claim, deciding) for each in ends if each.fate is Fate.IN_INBOX],
     )
 

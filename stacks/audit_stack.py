@@ -44,6 +44,7 @@ class AuditStack(PlaneStack):
         self.archive = find_archive(self)
         auditor = contract.participants.get(AUDITOR)
         self._outbox = find_channel_queue(self, "Outbox", auditor.outbox) if auditor else None
+        self._lists = (DELIVERY_AUDIT,) if environment.audit_deliveries else ()
         self._audit("DeliveryAudit", DELIVERY_AUDIT, "yesterday", environment.audit, watch.AUDIT)
         if environment.has("archive_care", contract):
             self._compaction()
@@ -71,6 +72,7 @@ class AuditStack(PlaneStack):
                 "DATE": day,
                 **_metrics(watch.audit_namespace(self.plane, namespace), watch.AUDIT_METRICS),
                 **({"OUTBOX": outbox.queue_url} if outbox else {}),
+                **({"DELIVERIES": "true"} if name in self._lists else {}),
             },
             archive=self.archive,
             grants=[

@@ -125,6 +125,7 @@ class Environment:
             longest timeout of a function that reads an inbox.
         audit, compaction, erasure: how the Glue jobs run.
         audit_today: when the day so far is audited besides, as AWS Glue writes it; None means never.
+        audit_deliveries: whether the audit of a day also lists what became of each event.
         retention: how long the archive keeps what.
         customer_key: ARN of the AWS KMS key for queues, tables, archive, logs, secrets and alarms. It costs
             about $1 a month and $0.03 for 10,000 requests; without it AWS encrypts all but the alarms with
@@ -167,6 +168,7 @@ class Environment:
     inbox_visibility_s: int
     audit: JobSize
     audit_today: str | None = None
+    audit_deliveries: bool = False
     compaction: JobSize
     erasure: JobSize
     retention: Retention

@@ -15,7 +15,7 @@ from aws_cdk import aws_glue as glue
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
-from eventplane.archive_layout import FOLDERS, PUBLISHED, Column, Folder, Form
+from eventplane.archive_layout import AUDIT_DELIVERIES_FOLDER, FOLDERS, PUBLISHED, Column, Folder, Form
 from stacks.application import Plane
 from stacks.constructs.archive import ATHENA
 from stacks.environment import Environment
@@ -75,6 +75,8 @@ class ArchiveCatalog(Construct):
             ),
         )
         for folder in FOLDERS:
+            if folder is AUDIT_DELIVERIES_FOLDER and not environment.audit_deliveries:
+                continue
             name = folder.name.replace("/", "_")
             if folder.form is Form.LINES:
                 self._table(f"{name}_raw", folder, folder.columns, folder.name, _LINES)

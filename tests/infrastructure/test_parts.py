@@ -27,7 +27,8 @@ def test_production_rolls_out_in_25_minutes(prod: Templates) -> None:
 @pytest.fixture(scope="module")
 def plain(shrunk: Templates) -> Templates:
     """`shrunk` without the parts that an environment may leave out."""
-    return Templates(replace(environment("dev"), parts=frozenset()), shrunk.contract)
+    settings = replace(environment("dev"), parts=frozenset(), audit_deliveries=True)
+    return Templates(settings, shrunk.contract)
 
 
 def test_what_an_environment_leaves_out_is_gone_and_nothing_else(plain: Templates, shrunk: Templates) -> None:
@@ -44,6 +45,11 @@ def test_what_an_environment_leaves_out_is_gone_and_nothing_else(plain: Template
         assert name not in text
     # What is there depends on no stack that is not.
     assert {"fleet", "registry", "subscriptions", "discovery"}.isdisjoint(plain.documents)
+
+
+def test_an_environment_asks_for_the_list_of_deliveries(plain: Templates, shrunk: Templates) -> None:
+    jobs = (each.one("AWS::Glue::Job", "delivery-audit") for each in (plain, shrunk))
+    assert [each.find("DefaultArguments").get("--DELIVERIES") for each in jobs] == ["true", None]
 
 
 def test_only_its_reader_writes_receipts(plain: Templates) -> None:

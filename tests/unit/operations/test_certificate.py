@@ -167,6 +167,13 @@ def test_the_trace_of_it_shows_both_ends(desk: Desk) -> None:
     assert {"taken by call-service", "taken by alarm-centre"} <= {*re.findall(r"taken by [a-z-]+", out)}
 
 
+def test_following_does_not_wait_for_a_manifest(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("operations.system.sleep", lambda _: pytest.fail("it waits"))
+    desk.folder.write("tap", [tap(ALARM)], DAY)
+    status, out, _ = desk.run("trace", *NAMES, *desk.folder.named, *DAYS, "--follow")
+    assert (status, "call-service.inbox: unknown: no manifest of home-1" in out) == (3, True)
+
+
 def test_the_verdict_that_operations_got_is_compared(desk: Desk) -> None:
     verdict, outside = audited(desk.folder), desk.folder.root / "verdict.json"
     desk.issue()
